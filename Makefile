@@ -1,0 +1,125 @@
+# `make` lists the targets; CONTRIBUTING.md says more.
+#
+# Everything Python lives in .venv, everything Rust in target. Stamp files in .venv record what is installed, so
+# that an unchanged tree installs nothing again.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL: # each step keeps every core busy by itself
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXTENSION_SOURCES := Cargo.toml $(wildcard Cargo.lock) pyproject.toml \
+  $(shell find rust/fastresume rust/fastresume-python -name '*.rs' -o -name Cargo.toml)
+
+# The same environment for every step: cargo builds PyO3 anew when the interpreter that it sees changes.
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PATH := $(VIRTUAL_ENV)/bin:$(PATH)
+unexport PYTHONHOME PYTHONPATH
+
+export UV_LINK_MODE ?= hardlink
+ifdef PIP_INDEX_URL # uv reads none of pip's settings
+  export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+# Where python may not cache bytecode, every process would compile torch's sources again: seconds each time.
+UV_INSTALL := $(BIN)/uv pip install --quiet --require-hashes $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
+
+# In CI, a Cargo.lock that is behind Cargo.toml is an error.
+LOCKED := $(if $(CI),--locked)
+MATURIN_DEVELOP := $(BIN)/maturin develop --uv $(LOCKED)
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##### Build
+
+$(VENV)/.tools: requirements/bootstrap.lock requirements/dev.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.lock
+	$(UV_INSTALL) -r requirements/dev.lock
+	touch $@
+
+# One of these two exists: the profile of the extension that is installed.
+$(VENV)/.dev: $(VENV)/.tools $(EXTENSION_SOURCES)
+	$(MATURIN_DEVELOP)
+	rm -f $(VENV)/.release
+	touch $@
+
+$(VENV)/.release: $(VENV)/.tools $(EXTENSION_SOURCES)
+	$(MATURIN_DEVELOP) --release
+	rm -f $(VENV)/.dev
+	touch $@
+
+.PHONY: develop
+develop: $(VENV)/.dev ## Install the tools and the extension (optimised, with its checks on) into .venv
+
+.PHONY: wheel
+wheel: $(VENV)/.tools ## Build a release wheel into target/wheels
+	$(BIN)/maturin build --release $(LOCKED)
+
+.PHONY: clean
+clean: ## Remove all that was built or installed
+	rm -rf $(VENV) target .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find python -name '*.so' -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+##### Run
+
+.PHONY: demo
+demo: develop ## Train on several ranks, kill them, resume on another number; DATA='glob' takes your files
+	$(BIN)/python examples/demo.py $(if $(DATA),--data '$(DATA)')
+
+.PHONY: bench
+bench: $(VENV)/.release ## Measure beside what a user would pick instead; ARGS='...' goes to benches/bench.py
+	$(BIN)/python benches/bench.py $(ARGS)
+
+##### Check
+
+.PHONY: test
+test: test-rust test-python ## Run all tests, Rust and Python
+
+# Always the whole workspace: another choice of packages is another set of features, and compiles parquet again.
+.PHONY: test-rust
+test-rust: $(VENV)/.tools ## Run the Rust tests
+	cargo test --workspace $(LOCKED)
+
+.PHONY: test-python
+test-python: develop ## Run the Python tests; ARGS='-k resume' goes to pytest
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: soak
+soak: develop ## Look for rare failures, for as long as you like; ARGS='...' goes to tests/soak.py
+	FASTRESUME_PROFILE=soak $(BIN)/python tests/soak.py $(ARGS)
+
+.PHONY: lint
+lint: develop ## Check formatting, lints and types; change nothing
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict python/fastresume
+	$(BIN)/python -m mypy.stubtest fastresume._core --mypy-config-file pyproject.toml
+
+.PHONY: ci
+ci: lint test ## Run all that a change must pass: lint and test
+
+##### Change
+
+.PHONY: format
+format: $(VENV)/.tools ## Format the sources and apply the safe fixes
+	cargo fmt --all
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: lock
+lock: $(VENV)/.tools ## Take newer versions of the Python tools into requirements/*.lock
+	cd requirements && for set in bootstrap dev; do \
+	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url --no-emit-find-links --output-file $$set.lock \
+	    $$set.in $$([ $$set = bootstrap ] || echo ../pyproject.toml); \
+	done

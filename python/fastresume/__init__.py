@@ -1,0 +1,34 @@
+"""Parquet straight into PyTorch training batches, with exact and elastic resume.
+
+>>> import fastresume as fr
+>>> dataset = fr.ParquetDataset("data/*.parquet", batch_size=4096)  # doctest: +SKIP
+>>> for batch in fr.Loader(dataset):  # doctest: +SKIP
+...     train(batch["label"])
+...     save({"data": batch.state_dict()})
+"""
+
+from fastresume import intervals, testing
+from fastresume._core import DataError, FastresumeError, SourceError, StateError, __version__
+from fastresume.batch import Batch, Field, Schema
+from fastresume.cursor import Cursor
+from fastresume.dataset import ParquetDataset
+from fastresume.loader import Loader, Stats
+from fastresume.world import World
+
+__all__ = [
+    "Batch",
+    "Cursor",
+    "DataError",
+    "FastresumeError",
+    "Field",
+    "Loader",
+    "ParquetDataset",
+    "Schema",
+    "SourceError",
+    "StateError",
+    "Stats",
+    "World",
+    "__version__",
+    "intervals",
+    "testing",
+]

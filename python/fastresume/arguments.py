@@ -1,0 +1,72 @@
+"""What users pass, checked and in one form."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Mapping, Sequence
+
+Path = str | os.PathLike[str]
+
+
+def at_least_one(name: str, value: object) -> int:
+    """The integer, which is at least 1.
+
+    Raises:
+        TypeError: if it is not an integer.
+        ValueError: if it is less than 1, or does not fit 53 bits.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, found {value!r}")
+    number = operator.index(value)
+    if not 1 <= number < 2**53:
+        raise ValueError(f"{name} must be at least 1, found {number}")
+    return number
+
+
+def global_share(global_batch_size: object, world_size: int) -> int:
+    """The rows of each rank in a global batch.
+
+    Raises:
+        ValueError: if the ranks can't have equal shares; names the nearest sizes that can be shared.
+    """
+    number = at_least_one("global_batch_size", global_batch_size)
+    share, rest = divmod(number, world_size)
+    if rest:
+        nearest = [size for size in (share * world_size, (share + 1) * world_size) if size]
+        raise ValueError(
+            f"global_batch_size {number} can't be shared equally by {world_size} ranks; the nearest: "
+            + " and ".join(map(str, nearest))
+        )
+    return share
+
+
+def path_list(paths: Path | Sequence[Path]) -> list[str]:
+    """The paths as strings."""
+    entries = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    return [
+        _text("paths", os.fspath(entry) if isinstance(entry, os.PathLike) else entry) for entry in entries
+    ]
+
+
+def names(argument: str, given: str | Sequence[str] | None) -> list[str] | None:
+    """The names or patterns as a list; one string is one name."""
+    if given is None:
+        return None
+    return [_text(argument, name) for name in ([given] if isinstance(given, str) else given)]
+
+
+def stack_list(stack: Mapping[str, str | Sequence[str]] | None) -> list[tuple[str, list[str]]]:
+    """The stacks as pairs of name and patterns."""
+    if stack is None:
+        return []
+    if not isinstance(stack, Mapping):
+        raise TypeError(f"stack must be a mapping of names to columns, found {stack!r}")
+    items = stack.items()
+    return [(_text("stack", name), names(f"stack[{name!r}]", columns) or []) for name, columns in items]
+
+
+def _text(argument: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{argument} must hold strings, found {value!r}")
+    return value

@@ -1,0 +1,233 @@
+"""One batch: tensors by name, and the cursor that rides on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data._utils.collate import default_collate_fn_map
+
+from fastresume import _core
+from fastresume.cursor import Cursor
+from fastresume.intervals import Intervals, of_buffer
+
+if TYPE_CHECKING:
+    from fastresume.workers import Ticket
+
+
+@dataclass(frozen=True)
+class Field:
+    """One tensor of a batch, known before the first batch.
+
+    Args:
+        name: its key in a batch.
+        dtype: its element type.
+        columns: the columns of the files that it holds.
+        is_stacked: whether it is a matrix `[B, k]` of k columns, rather than `[B]`.
+    """
+
+    name: str
+    dtype: torch.dtype
+    columns: tuple[str, ...]
+    is_stacked: bool
+
+    @property
+    def shape(self) -> tuple[str | int, ...]:
+        """`("B",)` or `("B", k)`, where B is the number of rows."""
+        return ("B", len(self.columns)) if self.is_stacked else ("B",)
+
+    def of_buffer(self, buffer: _core.Buffer) -> Tensor:
+        """The tensor over memory that the core filled; it owns that memory, nothing is copied."""
+        tensor = torch.frombuffer(buffer, dtype=self.dtype)
+        return tensor.view(-1, len(self.columns)) if self.is_stacked else tensor
+
+
+class Schema(Mapping[str, Field]):
+    """The tensors of a batch by name, in their order; prints as a table.
+
+    Example:
+        >>> dataset.schema["dense"].shape  # doctest: +SKIP
+        ('B', 13)
+    """
+
+    def __init__(self, layout: _core.Layout) -> None:
+        self._fields = {
+            name: Field(name, getattr(torch, dtype), tuple(columns), is_stacked)
+            for name, dtype, columns, is_stacked in layout.fields
+        }
+
+    def __getitem__(self, name: str) -> Field:
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        lines = []
+        for field in self.values():
+            shape = "[" + ", ".join(map(str, field.shape)) + "]"
+            columns = ", ".join(field.columns) if field.is_stacked else ""
+            dtype = str(field.dtype).removeprefix("torch.")
+            lines.append(f"{field.name}: {dtype} {shape} {columns}".rstrip())
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a batch comes from; what stays with it when its tensors are moved or copied."""
+
+    cursor: _core.Cursor
+    epoch: int
+    step: int
+    num_rows: int
+    runs: Intervals
+    ticket: Ticket | None = None
+
+
+class Batch(MutableMapping[str, Tensor]):
+    """The rows of one step on one rank: a mapping of names to tensors, with its cursor.
+
+    Tensors are `[B]`, or `[B, k]` for stacked columns, on the CPU, and own their memory. The cursor stays
+    with the batch through `copy.copy`, pickle, `pin_memory()`, `to()` and torch's `default_convert`. A
+    batch is a plain value: it may be used in any thread and after a fork.
+
+    Example:
+        >>> for batch in loader:  # doctest: +SKIP
+        ...     loss = model(batch["dense"])
+        ...     torch.save({"model": model.state_dict(), "data": batch.state_dict()}, path)
+    """
+
+    __slots__ = ("__weakref__", "_origin", "_tensors")
+
+    def __init__(self, tensors: dict[str, Tensor], origin: Origin) -> None:
+        self._tensors = tensors
+        self._origin = origin
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows, B."""
+        return self._origin.num_rows
+
+    @property
+    def epoch(self) -> int:
+        """The number of the pass that it belongs to, counted over all jobs."""
+        return self._origin.epoch
+
+    @property
+    def step(self) -> int:
+        """Global batches of its pass that were delivered before it, over all cuts."""
+        return self._origin.step
+
+    @property
+    def cursor(self) -> Cursor:
+        """The cursor after this batch."""
+        return Cursor(self._origin.cursor)
+
+    def state_dict(self) -> dict[str, str]:
+        """The state after this batch: what `load_state_dict` takes to go on with the next one.
+
+        One leaf under the key "fastresume", some hundred bytes; under lockstep training the same on
+        every rank. Takes no lock, asks no worker, changes nothing.
+        """
+        return self.cursor.to_state()
+
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The row numbers, int64 `[B]`: rows are counted over the dataset's files in their order."""
+        return np.concatenate([np.arange(start, end, dtype=np.int64) for start, end in self._origin.runs])
+
+    def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Self:
+        """The same batch with its tensors on a device; tensors that are there already are shared."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Self:
+        """The same batch with its tensors in pinned memory."""
+        return self._map(torch.Tensor.pin_memory)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        values: dict[str, Any] = self._tensors
+        # What a user put in beside tensors stays as it is.
+        changed = {
+            name: change(value) if isinstance(value, Tensor) else value for name, value in values.items()
+        }
+        return type(self)(changed, self._origin)
+
+    def __copy__(self) -> Self:
+        return type(self)(dict(self._tensors), self._origin)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._tensors, self._origin)
+
+    def __getitem__(self, name: str) -> Tensor:
+        try:
+            return self._tensors[name]
+        except KeyError:
+            there = ", ".join(self._tensors)
+            raise KeyError(f"no tensor {name!r} in the batch; there are: {there}") from None
+
+    def __setitem__(self, name: str, tensor: Tensor) -> None:
+        self._tensors[name] = tensor
+
+    def __delitem__(self, name: str) -> None:
+        del self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        def describe(value: object) -> str:
+            if isinstance(value, Tensor):
+                return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+            return type(value).__name__
+
+        tensors = ", ".join(f"{name}: {describe(value)}" for name, value in self._tensors.items())
+        return f"Batch(rows={self.num_rows}, epoch={self.epoch}, step={self.step}, {{{tensors}}})"
+
+
+def of_delivered(
+    fields: tuple[Field, ...], delivered: _core.Delivered, end_cursor: _core.Cursor | None
+) -> Batch:
+    """The batch that the core delivered.
+
+    `end_cursor`, where given, stands for the core's own after the last batch of the pass.
+    """
+    cursor = delivered.cursor
+    if delivered.ends_pass and end_cursor is not None:
+        cursor = end_cursor
+    pairs = zip(fields, delivered.memory, strict=True)
+    tensors = {field.name: field.of_buffer(memory) for field, memory in pairs}
+    runs = of_buffer(delivered.runs)
+    return Batch(tensors, Origin(cursor, delivered.epoch, delivered.step, delivered.num_rows, runs))
+
+
+def _rebuild(tensors: dict[str, Tensor], origin: Origin) -> Batch:
+    if origin.ticket is None:
+        return Batch(tensors, origin)
+    from fastresume.workers import arrive  # forwards along the flow: a batch comes back from a worker
+
+    return arrive(tensors, origin)
+
+
+def with_ticket(batch: Batch, ticket: Ticket | None) -> Batch:
+    """The same batch, marked as sent by a worker (or no longer)."""
+    return Batch(batch._tensors, replace(batch._origin, ticket=ticket))
+
+
+def _refuse_to_collate(*_arguments: object, **_keywords: object) -> None:
+    raise TypeError(
+        "the dataset yields whole batches, which can't be collated into larger ones: pass batch_size=None to "
+        "the DataLoader, and the batch size to ParquetDataset"
+    )
+
+
+default_collate_fn_map[Batch] = _refuse_to_collate

@@ -1,0 +1,176 @@
+"""The resume state as a typed value."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import operator
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastresume import _core, intervals
+
+if TYPE_CHECKING:
+    from fastresume.dataset import ParquetDataset
+
+KEY = "fastresume"
+"""The one key of a state."""
+
+EPOCHS_COMPLETED = "__epochs_completed__"
+
+
+class Cursor:
+    """How far a job has come: a small immutable value, the same on every rank.
+
+    Made from a state (`from_state`) or from the offsets of another reader (`from_offsets`). Cursors of
+    the same place compare equal.
+
+    Example:
+        >>> Cursor.from_state(batch.state_dict()).consumed_rows  # doctest: +SKIP
+        40960
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: _core.Cursor) -> None:
+        self._core = core
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any] | Cursor) -> Cursor:
+        """The cursor in a state: what `state_dict()` returned, its parsed JSON, or a `Cursor`.
+
+        Raises:
+            StateError: if it is None or empty, not a state, damaged, or of another version.
+
+        Example:
+            >>> Cursor.from_state(loader.state_dict())  # doctest: +SKIP
+        """
+        if isinstance(state, Cursor):
+            return state
+        if not isinstance(state, Mapping):
+            raise _core.StateError(f"a state is a mapping with the key '{KEY}', found {state!r}")
+        if KEY not in state:
+            raise _core.StateError(f"the state has no key '{KEY}'; its keys are {sorted(map(str, state))}")
+        text = state[KEY]
+        if isinstance(text, str):
+            if len(state) > 1:
+                raise _core.StateError(f"the state has more than the key '{KEY}': {sorted(map(str, state))}")
+            return cls(_core.Cursor.parse(text))
+        try:
+            text = json.dumps(dict(state))
+        except (TypeError, ValueError) as cause:
+            raise _core.StateError(f"damaged state: it is not JSON: {cause}") from None
+        return cls(_core.Cursor.parse(text))
+
+    @classmethod
+    def from_offsets(cls, offsets: Mapping[str, int], dataset: ParquetDataset) -> Cursor:
+        """The cursor after the rows that `{"path:start": last}` offsets tell.
+
+        The form is that of TorchEasyRec's `dataloader_state.json`: each key names a slice by a path (a
+        file, a directory or a glob pattern) and by the row at which the slice began, each value is the
+        last row of it that was consumed; `start - 1` says that none was. Rows are counted over the files
+        of that path in the dataset's order. `__epochs_completed__` counts finished passes; other keys
+        without a colon are ignored. Every row in no slice's `[start, last]` remains. If none remains, the
+        pass is finished.
+
+        Args:
+            offsets: the mapping, as parsed from JSON.
+            dataset: the dataset whose rows are meant; in sequential order.
+
+        Raises:
+            StateError: if a path names no files of the dataset, or a value is not an integer or out of
+                range; the key is named.
+
+        Example:
+            >>> state = json.load(open("dataloader_state.json"))  # doctest: +SKIP
+            >>> loader.load_state_dict(Cursor.from_offsets(state, dataset))  # doctest: +SKIP
+        """
+        if not isinstance(offsets, Mapping):
+            raise _core.StateError(f"offsets map 'path:start' to the last row, found {offsets!r}")
+        epoch = 0
+        slices: dict[str, tuple[int, int]] = {}
+        for key, value in offsets.items():
+            if key == EPOCHS_COMPLETED:
+                epoch = _to_integer(key, value)
+                if not 0 <= epoch < 2**53:
+                    raise _core.StateError(f"key '{key}': {epoch} is out of range")
+            elif ":" in key:
+                path, _, start_text = key.rpartition(":")
+                start, last = _to_integer(key, start_text), _to_integer(key, value)
+                first, end = _rows_of(path, dataset)
+                if not (0 <= start <= end - first and start - 1 <= last < end - first):
+                    raise _core.StateError(
+                        f"key '{key}': offset {last} is out of range; '{path}' has {end - first} rows"
+                    )
+                slices[key] = (first + start, first + last)
+        return cls(_core.Cursor.from_offsets(dataset._manifest, epoch, slices))
+
+    def to_state(self) -> dict[str, str]:
+        """The state: one leaf, the canonical JSON text, under the key "fastresume"."""
+        return {KEY: self._core.to_json()}
+
+    @property
+    def epoch(self) -> int:
+        """Passes completed before the present one, over all jobs."""
+        return self._core.epoch
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the dataset."""
+        return self._core.num_rows
+
+    @property
+    def consumed_rows(self) -> int:
+        """Rows of the present pass that were delivered, over all ranks."""
+        return self._core.consumed_rows()
+
+    def remaining(self) -> intervals.Intervals:
+        """The positions of the present pass that were not delivered: int64 `[n, 2]`, half open, sorted."""
+        return intervals.of_buffer(self._core.remaining())
+
+    def __eq__(self, other: object) -> bool:
+        return self._core == other._core if isinstance(other, Cursor) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._core.to_json())
+
+    def __reduce__(self) -> tuple[type[Cursor], tuple[_core.Cursor]]:
+        return Cursor, (self._core,)
+
+    def __repr__(self) -> str:
+        return (
+            f"Cursor(epoch={self.epoch}, consumed_rows={self.consumed_rows} of {self.num_rows}, "
+            f"dataset={self._core.fingerprint[:8]})"
+        )
+
+
+def _to_integer(key: str, value: object) -> int:
+    try:
+        if isinstance(value, str):
+            return int(value)
+        if not isinstance(value, bool):
+            return operator.index(value)  # type: ignore[arg-type]  # what it can't take is a TypeError
+    except (TypeError, ValueError):
+        pass
+    raise _core.StateError(f"key '{key}': {value!r} is not an integer")
+
+
+def _rows_of(path: str, dataset: ParquetDataset) -> tuple[int, int]:
+    """The rows `[first, end)` of the files that a path names."""
+    starts = dataset._manifest.file_starts
+    if [path] == [str(named) for named in dataset.paths]:
+        return 0, starts[-1]
+    absolute = str(Path(path).absolute())
+    named = [
+        index
+        for index, file in enumerate(dataset.files)
+        if file == absolute or file.startswith(absolute + "/") or fnmatch.fnmatchcase(file, absolute)
+    ]
+    if not named:
+        raise _core.StateError(
+            f"the path '{path}' names no file of this dataset, whose first is '{dataset.files[0]}'"
+        )
+    if named != list(range(named[0], named[-1] + 1)):
+        raise _core.StateError(f"the files of the path '{path}' do not lie together in the dataset's order")
+    return starts[named[0]], starts[named[-1] + 1]

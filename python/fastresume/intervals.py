@@ -1,0 +1,161 @@
+"""Interval algebra over row numbers, for people who bring their own reader.
+
+Intervals are int64 arrays of shape `[n, 2]`: each row is a half-open range `[start, end)`. What comes
+out is sorted and coalesced; what goes in need not be. All of it runs in Rust, without the GIL.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from fastresume import _core
+
+Intervals = npt.NDArray[np.int64]
+Key = TypeVar("Key")
+
+
+def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
+    """The rows of `[0, total)` that are in none of the `consumed` intervals.
+
+    Args:
+        consumed: intervals, int64 `[n, 2]`, in any order; they may overlap.
+        total: the number of rows.
+
+    Returns:
+        Intervals, int64 `[m, 2]`, sorted and coalesced.
+
+    Raises:
+        ValueError: if an interval is negative, ends before it starts or after `total`, or the shape or
+            dtype is another one.
+
+    Example:
+        >>> remaining([[0, 300], [500, 800]], 1000).tolist()
+        [[300, 500], [800, 1000]]
+    """
+    return of_buffer(_core.remaining(_to_array(consumed), _to_count("total", total)))
+
+
+def slice_intervals(intervals: npt.ArrayLike, index: int, count: int, multiple_of: int = 1) -> Intervals:
+    """Slice `index` of `count` contiguous slices of the rows in `intervals`.
+
+    The slices of all indices hold each row exactly once, in order. Cut points are multiples of
+    `multiple_of` rows counted along the intervals, slices differ by at most one such unit, and the last
+    slice takes the rest as well.
+
+    Args:
+        intervals: int64 `[n, 2]`.
+        index: which slice, in `[0, count)`.
+        count: how many slices.
+        multiple_of: rows per unit (a batch size, say), at least 1.
+
+    Returns:
+        Intervals, int64 `[m, 2]`, sorted and coalesced; possibly none.
+
+    Raises:
+        ValueError: if `index` or `multiple_of` is out of range, or an interval is malformed.
+
+    Example:
+        >>> slice_intervals([[0, 5], [10, 16]], index=1, count=2, multiple_of=4).tolist()
+        [[4, 5], [10, 16]]
+    """
+    array = _to_array(intervals)
+    numbers = (_to_count("index", index), _to_count("count", count), _to_count("multiple_of", multiple_of))
+    return of_buffer(_core.slice_intervals(array, *numbers))
+
+
+@overload
+def max_merge(states: Sequence[Mapping[Key, int]]) -> dict[Key, int]: ...
+
+
+@overload
+def max_merge(states: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]: ...
+
+
+def max_merge(
+    states: Sequence[Mapping[Key, int]] | Sequence[npt.NDArray[np.int64]],
+) -> dict[Key, int] | npt.NDArray[np.int64]:
+    """The greatest value at each place (arrays) or under each key (mappings) over all states.
+
+    The merge commutes, associates and is idempotent. It is the right one for offsets that only one
+    reader moves, and only forward.
+
+    Args:
+        states: int64 arrays of one shape, or mappings of key to int; at least one.
+
+    Returns:
+        An array of that shape, or a dict of all keys.
+
+    Raises:
+        ValueError: if there is no state, or arrays differ in shape.
+        TypeError: if arrays and mappings are mixed, or a value is not an integer.
+
+    Example:
+        >>> max_merge([{"a:0": 7, "a:500": 500}, {"a:0": 3, "a:900": 950}])
+        {'a:0': 7, 'a:500': 500, 'a:900': 950}
+    """
+    if len(states) == 0:
+        raise ValueError("no state is given")
+    mappings = [state for state in states if isinstance(state, Mapping)]
+    if len(mappings) == len(states):
+        merged: dict[Key, int] = {}
+        for state in mappings:
+            for key, value in state.items():
+                number = _to_integer(f"the value under {key!r}", value)
+                merged[key] = max(number, merged.get(key, number))
+        return merged
+    if mappings:
+        raise TypeError("states are either all arrays or all mappings, found both")
+    arrays = [np.asarray(state) for state in states]
+    for array in arrays:
+        if not np.issubdtype(array.dtype, np.integer):
+            raise TypeError(f"states must be integer arrays, found dtype {array.dtype}")
+        if array.shape != arrays[0].shape:
+            raise ValueError(f"states must have one shape, found {arrays[0].shape} and {array.shape}")
+    buffers = [np.ascontiguousarray(array.reshape(-1), dtype=np.int64) for array in arrays]
+    return _numbers(_core.maximum(buffers)).reshape(arrays[0].shape)
+
+
+def of_buffer(buffer: _core.Buffer) -> Intervals:
+    """The int64 `[n, 2]` view of memory that the core filled."""
+    return _numbers(buffer).reshape(-1, 2)
+
+
+def _numbers(buffer: _core.Buffer) -> npt.NDArray[np.int64]:
+    if len(buffer) == 0:
+        return np.empty(0, dtype=np.int64)
+    exporter: Any = buffer  # Python's types can name what exports a buffer from 3.12 on only
+    return np.frombuffer(exporter, dtype=np.int64)
+
+
+def _to_array(intervals: npt.ArrayLike) -> Intervals:
+    array = np.asarray(intervals)
+    if array.size == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise ValueError(f"intervals must have the shape [n, 2], found {list(array.shape)}")
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"intervals must be integers, found dtype {array.dtype}")
+    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"an interval does not fit int64: {array.max()}")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _to_integer(name: str, value: object) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be an integer, found {value!r}")
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # what it can't take is a TypeError
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, found {value!r}") from None
+
+
+def _to_count(name: str, value: int) -> int:
+    number = _to_integer(name, value)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"{name} must be in [0, 2**63), found {number}")
+    return number

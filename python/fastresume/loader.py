@@ -1,0 +1,180 @@
+"""The front door: a dataset with threads that decode ahead."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from fastresume.arguments import at_least_one
+from fastresume.batch import Batch
+from fastresume.cursor import Cursor
+from fastresume.dataset import BatchIterator, ParquetDataset
+
+PREFETCH_BYTES = 256 << 20
+MAX_THREADS = 8
+
+
+@dataclass
+class Stats:
+    """What a loader has delivered since it was made.
+
+    Args:
+        batches: batches delivered.
+        rows: rows in them.
+        bytes: bytes of their tensors.
+        wait_seconds: how long `next()` took, all batches together.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    bytes: int = 0
+    wait_seconds: float = 0.0
+
+
+class Loader:
+    """Iterates over a `ParquetDataset` with threads of this process that decode ahead.
+
+    Shares the dataset's cursor. An iterator goes on after the last delivered batch and ends with the pass;
+    the next `iter()` begins the next pass. What was decoded ahead is not delivered and enters no state.
+
+    Args:
+        dataset: what to read.
+        threads: how many threads decode; by default the cores this process may use, shared with the other
+            ranks of the node (`LOCAL_WORLD_SIZE`), at most 8.
+        prefetch_bytes: decoding ahead stops when batches of so many bytes are in memory (256 MiB by default).
+            One segment per thread (some 32 MiB, or one row group where groups are smaller) comes on top.
+
+    Raises:
+        TypeError, ValueError: for an argument of another type, or a number less than 1.
+
+    Threads and forks: use a loader in one thread at a time. In a forked child, make a new iterator. Threads
+    start with the first batch and end with the pass, with `close()`, or with the iterator.
+
+    Example:
+        >>> loader = Loader(dataset)  # doctest: +SKIP
+        >>> if checkpoint:  # doctest: +SKIP
+        ...     loader.load_state_dict(checkpoint["data"])
+        >>> for epoch in range(loader.epoch, 3):  # doctest: +SKIP
+        ...     for batch in loader:
+        ...         train(batch)
+    """
+
+    def __init__(
+        self, dataset: ParquetDataset, *, threads: int | None = None, prefetch_bytes: int | None = None
+    ) -> None:
+        if not isinstance(dataset, ParquetDataset):
+            raise TypeError(f"dataset must be a ParquetDataset, found {type(dataset).__name__}")
+        self.dataset = dataset
+        self.threads = _default_threads() if threads is None else at_least_one("threads", threads)
+        self.prefetch_bytes = (
+            PREFETCH_BYTES if prefetch_bytes is None else at_least_one("prefetch_bytes", prefetch_bytes)
+        )
+        self._stats = Stats()
+        self._prepared: BatchIterator | None = None
+        self._latest: weakref.ref[BatchIterator] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Passes that this job has completed."""
+        return self.dataset.epoch
+
+    @property
+    def batches_left(self) -> int:
+        """Batches that this rank still gets in the present pass."""
+        return self.dataset.batches_left
+
+    def __len__(self) -> int:
+        """Batches that each rank gets in an unbroken pass."""
+        return len(self.dataset)
+
+    def state_dict(self) -> dict[str, str]:
+        """The state after the last delivered batch; see `ParquetDataset.state_dict`."""
+        return self.dataset.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
+        """Goes on from a state at the next `iter()`; see `ParquetDataset.load_state_dict`."""
+        self.dataset.load_state_dict(state, reset_epochs=reset_epochs)
+
+    def reset(self) -> None:
+        """Goes back to the start of the present pass, for the next `iter()`."""
+        self.dataset.reset()
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of this rank from where the cursor is to the end of the pass."""
+        iterator = self._prepare()
+        self._prepared = None
+        self._latest = weakref.ref(iterator)
+        return _Measured(iterator, self._stats)
+
+    def start(self) -> None:
+        """Starts the threads now, so that the first batch is ready sooner."""
+        self._present().start()
+
+    def peek(self) -> Batch | None:
+        """The next batch, which is not delivered by this; None if less than a batch is left of the pass."""
+        return self._present().peek()
+
+    def stats(self) -> Stats:
+        """What was delivered since the loader was made: a live object, cheap to read."""
+        return self._stats
+
+    def close(self) -> None:
+        """Ends the threads and closes the files; the cursor stays, and a new `iter()` goes on from it."""
+        for iterator in (self._prepared, self._latest() if self._latest is not None else None):
+            if iterator is not None:
+                iterator.close()
+        self._prepared = self._latest = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _prepare(self) -> BatchIterator:
+        """The iterator that was started or peeked at, if nothing happened since; else a new one."""
+        if self._prepared is None or not self._prepared.is_current:
+            if self._prepared is not None:
+                self._prepared.close()
+            self._prepared = BatchIterator(self.dataset, self.threads, self.prefetch_bytes)
+        return self._prepared
+
+    def _present(self) -> BatchIterator:
+        """The iterator that the next batch comes from."""
+        latest = self._latest() if self._latest is not None else None
+        return latest if latest is not None and latest.is_current else self._prepare()
+
+    def __repr__(self) -> str:
+        return f"Loader({self.dataset!r}, threads={self.threads}, prefetch_bytes={self.prefetch_bytes})"
+
+
+class _Measured(Iterator[Batch]):
+    """Counts what an iterator delivers."""
+
+    def __init__(self, iterator: BatchIterator, stats: Stats) -> None:
+        self._iterator = iterator
+        self._stats = stats
+        self._row_bytes = iterator._dataset._layout.row_bytes
+
+    def __next__(self) -> Batch:
+        began = time.perf_counter()
+        batch = next(self._iterator)
+        stats = self._stats
+        stats.wait_seconds += time.perf_counter() - began
+        stats.batches += 1
+        stats.rows += batch.num_rows
+        stats.bytes += batch.num_rows * self._row_bytes
+        return batch
+
+
+def _default_threads() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, min(MAX_THREADS, cores // (int(ranks) if ranks.isdecimal() and int(ranks) > 0 else 1)))

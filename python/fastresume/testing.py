@@ -1,0 +1,76 @@
+"""For tests of your own: that a job resumes exactly, on your data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from fastresume.batch import Batch
+
+
+def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int = 1) -> int:
+    """Asserts that resuming after any batch of a pass equals no interruption, bit for bit.
+
+    Runs two passes without a break; then, for each chosen batch of the first pass, makes a fresh loader,
+    loads the state of that batch, and compares what comes with what came: the rest of the pass, or, after
+    the last batch, the next pass.
+
+    Args:
+        make_loader: makes a fresh `Loader`, `ParquetDataset`, or torch `DataLoader` over a `ParquetDataset`,
+            with the same arguments each time.
+        every: resume after every such batch only, and after the last; at least 1.
+
+    Returns:
+        How many resumes were compared.
+
+    Raises:
+        AssertionError: if a batch differs in order, tensors or state; the message names the first one.
+
+    Example:
+        >>> assert_exact_resume(lambda: Loader(ParquetDataset("data", batch_size=32)))  # doctest: +SKIP
+    """
+    if every < 1:
+        raise ValueError(f"every must be at least 1, found {every}")
+    loader = make_loader()
+    first, second = list(loader), list(loader)
+    if not first:
+        raise AssertionError("the loader gives no batch")
+    chosen = [*range(every - 1, len(first) - 1, every), len(first) - 1]
+    for index in chosen:
+        resumed = make_loader()
+        target: Any = resumed if hasattr(resumed, "load_state_dict") else getattr(resumed, "dataset", None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            target.load_state_dict(first[index].state_dict())
+            found = list(resumed)
+        expected = first[index + 1 :] or second
+        _assert_equal(expected, found, f"after batch {index}")
+    return len(chosen)
+
+
+def _assert_equal(expected: list[Batch], found: list[Batch], where: str) -> None:
+    if len(expected) != len(found):
+        raise AssertionError(f"resumed {where}: {len(found)} batches came, expected {len(expected)}")
+    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
+        place = f"resumed {where}: batch {number} differs in"
+        if (one.epoch, one.step) != (other.epoch, other.step):
+            found_at, expected_at = (other.epoch, other.step), (one.epoch, one.step)
+            raise AssertionError(f"{place} epoch and step: {found_at}, expected {expected_at}")
+        if list(one) != list(other):
+            raise AssertionError(f"{place} names: {list(other)}, expected {list(one)}")
+        for name, tensor in one.items():
+            if not _same_bits(tensor, other[name]):
+                raise AssertionError(f"{place} the tensor {name!r}")
+        if not (one.rows() == other.rows()).all():
+            raise AssertionError(f"{place} its row numbers: {other.rows()}, expected {one.rows()}")
+        if one.state_dict() != other.state_dict():
+            raise AssertionError(f"{place} its state: {other.state_dict()}, expected {one.state_dict()}")
+
+
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))

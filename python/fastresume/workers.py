@@ -1,0 +1,222 @@
+"""The cursor as the main process and torch's DataLoader workers share it.
+
+All workers of one DataLoader iterator start where the shared cursor is. It changes at two moments, never
+in mid iteration: when a state is loaded, and when the last batch of a pass comes out of the DataLoader in
+the main process. The batches carry tickets, by which the main process knows what they are when they
+arrive.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing.context
+import os
+import struct
+import sys
+import time
+import warnings
+import weakref
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from fastresume import _core
+from fastresume.batch import Batch, Origin
+
+CAPACITY_BYTES = 1 << 20
+"""How long a state may be that reaches workers: some 40,000 imported intervals."""
+
+_HEADER = struct.Struct("=QQQ")
+_READ_SECONDS = 10.0
+
+_iterations = itertools.count()
+_shared: weakref.WeakValueDictionary[str, SharedCursor] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What the main process must know of a batch that a worker sends."""
+
+    owner: str
+    loads: int
+    version: int
+    worker: int
+    iteration: tuple[int, int]
+    ends_pass: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a worker reads when its iterator begins."""
+
+    loads: int
+    version: int
+    cursor: _core.Cursor
+
+
+class SharedCursor:
+    """The cursor of a dataset: that of the last delivered batch, in memory that workers share.
+
+    The process that made it writes, its DataLoader workers read. Any other process that got a copy (by
+    fork, or by pickle) goes on from there on its own.
+    """
+
+    def __init__(self, cursor: _core.Cursor) -> None:
+        self._begin(cursor)
+
+    def _begin(self, cursor: _core.Cursor) -> None:
+        self._owner = os.urandom(16).hex()
+        self._process = os.getpid()
+        self._memory = torch.zeros(CAPACITY_BYTES, dtype=torch.uint8)
+        self._memory.share_memory_()  # type: ignore[no-untyped-call]  # torch has not typed it
+        self._loads = 0
+        self._version = 0
+        self._seen: dict[int, tuple[int, int]] = {}
+        _shared[self._owner] = self
+        self._write(cursor)
+
+    @property
+    def cursor(self) -> _core.Cursor:
+        """The present cursor."""
+        self._own()
+        return self._cursor
+
+    @property
+    def loads(self) -> int:
+        """How often a state was loaded, or the pass reset."""
+        self._own()
+        return self._loads
+
+    def load(self, cursor: _core.Cursor) -> None:
+        """Takes a loaded cursor: for the iterators made from now on, those of running workers too."""
+        if get_worker_info() is not None:
+            raise _core.FastresumeError(
+                "a state was loaded in a DataLoader worker: load it in the main process, from where it "
+                "reaches all workers"
+            )
+        self._own()
+        self._loads += 1
+        self._write(cursor)
+
+    def deliver(self, cursor: _core.Cursor) -> None:
+        """Takes the cursor of a batch that was handed over in this process."""
+        self._own()
+        self._write(cursor)
+
+    def read(self) -> Reading:
+        """What a worker starts from."""
+        end = time.monotonic() + _READ_SECONDS
+        while True:
+            memory = self._memory.numpy()
+            loads, version, length = _HEADER.unpack(memory[: _HEADER.size].tobytes())
+            if length > CAPACITY_BYTES - _HEADER.size:
+                raise _core.StateError(
+                    f"a state of {length} bytes does not reach DataLoader workers, which share "
+                    f"{CAPACITY_BYTES}: use fastresume.Loader"
+                )
+            text = memory[_HEADER.size : _HEADER.size + length].tobytes()
+            try:
+                return Reading(loads, version, _core.Cursor.parse(text.decode("ascii")))
+            except ValueError:  # the main process is writing: its checksum tells
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.001)
+
+    def arrives(self, ticket: Ticket) -> bool:
+        """Whether a worker's batch tells the main process something when it is handed over."""
+        if ticket.loads != self._loads or ticket.ends_pass:
+            return True
+        first = self._seen.setdefault(ticket.worker, ticket.iteration)
+        return ticket.version == self._version and first != ticket.iteration
+
+    def hand_over(self, ticket: Ticket, cursor: _core.Cursor) -> None:
+        """Notes that a worker's batch came out of the DataLoader."""
+        if ticket.loads != self._loads:
+            raise _core.StateError(
+                "a state was loaded after this DataLoader iterator was made: call iter() on it again"
+            )
+        if ticket.version != self._version:
+            return
+        if self._seen.get(ticket.worker, ticket.iteration) != ticket.iteration:
+            self._seen = {ticket.worker: ticket.iteration}
+            warnings.warn(
+                "a pass that was broken off starts again where it was loaded; to go on after the last batch, "
+                "call dataset.load_state_dict(batch.state_dict()) before iter(), or use fastresume.Loader",
+                stacklevel=4,
+            )
+        if ticket.ends_pass:
+            self._write(cursor)
+
+    def _own(self) -> None:
+        if self._process != os.getpid() and get_worker_info() is None:
+            self._begin(self.read().cursor)
+
+    def _write(self, cursor: _core.Cursor) -> None:
+        self._cursor = cursor
+        self._version += 1
+        self._seen = {}
+        text = cursor.to_json().encode("ascii")
+        memory = self._memory.numpy()
+        if _HEADER.size + len(text) <= CAPACITY_BYTES:
+            memory[_HEADER.size : _HEADER.size + len(text)] = np.frombuffer(text, dtype=np.uint8)
+        header = _HEADER.pack(self._loads, self._version, len(text))
+        memory[: _HEADER.size] = np.frombuffer(header, dtype=np.uint8)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if multiprocessing.context.get_spawning_popen() is None:
+            return SharedCursor, (self.read().cursor,)
+        # A starting worker process: the memory itself goes along.
+        return _attach, (self._owner, self._process, self._memory)
+
+
+def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
+    shared = SharedCursor.__new__(SharedCursor)
+    shared._owner, shared._process, shared._memory = owner, process, memory
+    return shared
+
+
+def new_ticket(shared: SharedCursor, reading: Reading, worker: int) -> Ticket:
+    """The ticket of the batches of a worker's new iterator, but for the last one."""
+    iteration = (os.getpid(), next(_iterations))
+    return Ticket(shared._owner, reading.loads, reading.version, worker, iteration, ends_pass=False)
+
+
+class _Arriving(Batch):
+    """A batch on its way out of a DataLoader whose hand-over must be noticed.
+
+    A batch is unpickled when it arrives, which may be long before it is handed over: another worker's may
+    be due first, or a pinning thread may fetch ahead. The one thing that the DataLoader does with it when
+    it hands it over is `isinstance(data, ExceptionWrapper)` in `_process_data`, which looks at
+    `__class__`. From then on it is a plain batch.
+    """
+
+    __slots__ = ()
+
+    @property  # type: ignore[misc]  # the one of `object` can be assigned, too
+    def __class__(self) -> type[Batch]:  # type: ignore[override]  # see above
+        if sys._getframe(1).f_code.co_name == "_process_data":
+            _hand_over(self)
+        return Batch
+
+
+def _hand_over(batch: Batch) -> None:
+    origin = batch._origin
+    batch._origin = replace(origin, ticket=None)
+    object.__dict__["__class__"].__set__(batch, Batch)
+    if origin.ticket is not None:
+        shared = _shared.get(origin.ticket.owner)
+        if shared is not None:
+            shared.hand_over(origin.ticket, origin.cursor)
+
+
+def arrive(tensors: dict[str, Tensor], origin: Origin) -> Batch:
+    """A batch that came from a worker: a plain one, unless its hand-over must be noticed."""
+    if origin.ticket is not None:
+        shared = _shared.get(origin.ticket.owner)
+        if shared is not None and shared.arrives(origin.ticket):
+            return _Arriving(tensors, origin)
+    return Batch(tensors, replace(origin, ticket=None))

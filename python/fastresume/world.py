@@ -1,0 +1,103 @@
+"""Which of how many ranks this process is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch.distributed
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+
+
+@dataclass(frozen=True)
+class World:
+    """A rank among `world_size` ranks.
+
+    Args:
+        rank: this process, in `[0, world_size)`.
+        world_size: how many processes share the data, at least 1.
+
+    Raises:
+        ValueError: if `rank` is not in `[0, world_size)`.
+
+    Example:
+        >>> World(rank=1, world_size=4)
+        World(rank=1, world_size=4)
+    """
+
+    rank: int
+    world_size: int
+
+    def __post_init__(self) -> None:
+        if self.world_size < 1:
+            raise ValueError(f"world_size must be at least 1, found {self.world_size}")
+        if not 0 <= self.rank < self.world_size:
+            raise ValueError(
+                f"rank {self.rank} is not in [0, {self.world_size}), the range that world_size gives"
+            )
+
+    @classmethod
+    def detect(cls) -> World:
+        """The rank and world size of `torch.distributed`, else of the environment, else 0 of 1.
+
+        The environment is `RANK` and `WORLD_SIZE`, as `torchrun` sets them.
+
+        Raises:
+            ValueError: if a variable is not a whole number, one is set without the other, or the rank
+                is out of range.
+
+        Example:
+            >>> World.detect()
+            World(rank=0, world_size=1)
+        """
+        current = cls.of_default_group()
+        if current is not None:
+            return current
+        rank, world_size = _from_environment("RANK"), _from_environment("WORLD_SIZE")
+        if world_size is None and rank is not None:
+            raise ValueError(f"RANK is set ({rank}), but WORLD_SIZE is not")
+        if rank is None and world_size not in (None, 1):
+            raise ValueError(f"WORLD_SIZE is set ({world_size}), but RANK is not")
+        return cls(rank or 0, 1 if world_size is None else world_size)
+
+    @classmethod
+    def of_default_group(cls) -> World | None:
+        """The rank and size of the default process group; None where there is none."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return cls(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        return None
+
+    @classmethod
+    def of(cls, group: World | ProcessGroup | DeviceMesh) -> World:
+        """The rank and size of a process group or of a one-dimensional device mesh.
+
+        Raises:
+            ValueError: if a mesh has more than one dimension, or this process is not in the group.
+            TypeError: if `group` is neither.
+        """
+        if isinstance(group, World):
+            return group
+        if hasattr(group, "get_local_rank") and hasattr(group, "ndim"):
+            if group.ndim != 1:
+                raise ValueError(f"the device mesh has {group.ndim} dimensions: pass one, as in mesh['dp']")
+            return cls(group.get_local_rank(), group.size())
+        if hasattr(group, "rank") and hasattr(group, "size"):
+            if group.rank() < 0:
+                raise ValueError("this process is not a member of the process group")
+            return cls(group.rank(), group.size())
+        kind = type(group).__name__
+        raise TypeError(f"world must be a World, a process group or a device mesh, found {kind}")
+
+
+def _from_environment(name: str) -> int | None:
+    text = os.environ.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"the environment variable {name} is not a whole number: {text!r}") from None

@@ -1,0 +1,65 @@
+//! Memory that the core filled, handed to torch and numpy without a copy.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+
+use fastresume::batch::Memory;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// Writable bytes, aligned to 8, that live as long as something refers to them.
+///
+/// `torch.frombuffer` and `numpy.frombuffer` take it.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct Buffer {
+    words: UnsafeCell<Vec<u64>>,
+    length: usize,
+}
+
+// SAFETY: after construction no Rust code reads or writes the words; only the address is handed out,
+// through the buffer protocol, whose consumers order their accesses as for any Python buffer.
+#[allow(unsafe_code, reason = "the buffer protocol hands out an address")]
+unsafe impl Sync for Buffer {}
+
+impl From<Memory> for Buffer {
+    fn from(memory: Memory) -> Self {
+        let length = memory.bytes().len();
+        Self { words: UnsafeCell::new(memory.into_words()), length }
+    }
+}
+
+impl Buffer {
+    /// The pairs as consecutive 64-bit integers.
+    pub fn of_ranges(ranges: impl Iterator<Item = std::ops::Range<u64>>) -> Self {
+        Self::of_words(ranges.flat_map(|range| [range.start, range.end]).collect())
+    }
+
+    /// The words, as 64-bit integers.
+    pub fn of_words(words: Vec<u64>) -> Self {
+        Self { length: words.len() * 8, words: UnsafeCell::new(words) }
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    fn __len__(&self) -> usize {
+        self.length
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Buffer({} bytes)", self.length)
+    }
+
+    #[allow(unsafe_code, reason = "the buffer protocol hands out an address")]
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let this = slf.get();
+        let length = isize::try_from(this.length).map_err(|_| PyBufferError::new_err("too large"))?;
+        // SAFETY: no reference to the words exists (see above), so that a mutable one is unique while
+        // the address is taken; the vector is never resized, and the view holds a reference to `slf`.
+        let address = unsafe { (*this.words.get()).as_mut_ptr() };
+        // SAFETY: `view` is the caller's, as the protocol demands; address and length are the vector's.
+        let code = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address.cast(), length, 0, flags) };
+        if code == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}

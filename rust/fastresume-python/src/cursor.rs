@@ -1,0 +1,154 @@
+//! The cursor as a frozen value.
+
+use std::collections::HashMap;
+
+use fastresume::cursor::{Cursor as CoreCursor, Identity};
+use fastresume::error::{Error, Result};
+use fastresume::intervals::Intervals;
+use fastresume::lanes::Cut;
+use fastresume::order::OrderKind;
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+
+use crate::buffer::Buffer;
+use crate::gate;
+use crate::manifest::Manifest;
+
+/// Lanes, groups, and rows per lane and batch.
+pub type CutNumbers = (u64, u64, u64);
+
+/// How far a job has come.
+#[pyclass(frozen, eq, module = "fastresume._core")]
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cursor {
+    pub inner: CoreCursor,
+}
+
+pub fn identity(manifest: &Manifest) -> Identity {
+    Identity {
+        fingerprint: manifest.inner.fingerprint().to_owned(),
+        num_rows: manifest.inner.num_rows(),
+        order: OrderKind::Sequential,
+    }
+}
+
+impl From<CoreCursor> for Cursor {
+    fn from(inner: CoreCursor) -> Self {
+        Self { inner }
+    }
+}
+
+#[pymethods]
+impl Cursor {
+    #[staticmethod]
+    fn start(manifest: &Manifest) -> Self {
+        CoreCursor::start(identity(manifest)).into()
+    }
+
+    #[staticmethod]
+    fn parse(py: Python<'_>, text: &str) -> PyResult<Self> {
+        gate::run(py, || CoreCursor::parse(text).map(Self::from))
+    }
+
+    /// From `(start, last)` row offsets per slice, after `epoch` whole passes.
+    #[staticmethod]
+    fn from_offsets(
+        py: Python<'_>,
+        manifest: &Manifest,
+        epoch: u64,
+        offsets: HashMap<String, (i64, i64)>,
+    ) -> PyResult<Self> {
+        gate::run(py, || {
+            let num_rows = manifest.inner.num_rows();
+            let mut ranges = Vec::with_capacity(offsets.len());
+            let mut entries: Vec<_> = offsets.iter().collect();
+            entries.sort_unstable();
+            for (key, &(start, last)) in entries {
+                let set = Intervals::from_last_offsets(&[(start, last)])
+                    .map_err(|error| Error::State(format!("key '{key}': {error}")))?;
+                if set.end() > num_rows || u64::try_from(start).is_ok_and(|start| start > num_rows) {
+                    return Err(Error::State(format!(
+                        "key '{key}': offset {last} is out of range for a dataset of {num_rows} rows"
+                    )));
+                }
+                ranges.extend_from_slice(set.ranges());
+            }
+            let consumed = Intervals::new(ranges)?;
+            CoreCursor::from_consumed(identity(manifest), epoch, consumed).map(Self::from)
+        })
+    }
+
+    fn to_json(&self) -> String {
+        self.inner.to_json()
+    }
+
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.inner.epoch()
+    }
+
+    #[getter]
+    fn first_epoch(&self) -> u64 {
+        self.inner.first_epoch()
+    }
+
+    #[getter]
+    fn steps(&self) -> u64 {
+        self.inner.steps()
+    }
+
+    #[getter]
+    fn num_rows(&self) -> u64 {
+        self.inner.identity().num_rows
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> &str {
+        &self.inner.identity().fingerprint
+    }
+
+    fn consumed_rows(&self, py: Python<'_>) -> PyResult<u64> {
+        gate::run(py, || Ok(self.inner.identity().num_rows - self.inner.remaining()?.count()))
+    }
+
+    fn remaining(&self, py: Python<'_>) -> PyResult<Buffer> {
+        gate::run(py, || Ok(Buffer::of_ranges(self.inner.remaining()?.ranges().iter().cloned())))
+    }
+
+    /// Batches still to come under a cut, and the rows left over after them.
+    fn plan(&self, py: Python<'_>, cut: CutNumbers) -> PyResult<(u64, u64)> {
+        gate::run(py, || {
+            let pass = self.inner.pass(to_cut(cut)?)?;
+            Ok((pass.batches_left(), pass.division().rest()))
+        })
+    }
+
+    fn check_dataset(&self, py: Python<'_>, manifest: &Manifest) -> PyResult<()> {
+        gate::run(py, || self.inner.check_identity(&identity(manifest)))
+    }
+
+    fn restarted(&self) -> Self {
+        self.inner.restarted().into()
+    }
+
+    fn next_pass(&self) -> Self {
+        self.inner.next_pass().into()
+    }
+
+    fn with_epochs_reset(&self) -> Self {
+        self.inner.with_epochs_reset().into()
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let class: Bound<'py, PyType> = slf.get_type();
+        Ok((class.getattr("parse")?, PyTuple::new(slf.py(), [slf.get().to_json()])?))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Cursor({})", self.inner.to_json())
+    }
+}
+
+pub fn to_cut((lanes, groups, rows): CutNumbers) -> Result<Cut> {
+    Cut::new(lanes, groups, rows)
+}

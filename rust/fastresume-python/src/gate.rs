@@ -1,0 +1,55 @@
+//! The one gate through which everything releases the GIL, polls signals and maps errors.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use fastresume::error::{Error, Result};
+use pyo3::prelude::*;
+
+use crate::error::to_python;
+
+/// How long a signal (Ctrl-C, say) may wait to be noticed.
+pub const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Calls `step` without the GIL until it gives a value; signals are handled in between.
+pub fn poll<T: Send>(py: Python<'_>, mut step: impl FnMut() -> Result<Option<T>> + Send) -> PyResult<T> {
+    loop {
+        if let Some(value) = py.detach(&mut step).map_err(|error| to_python(py, &error))? {
+            return Ok(value);
+        }
+        py.check_signals()?;
+    }
+}
+
+/// Runs short work without the GIL.
+pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+    py.detach(work).map_err(|error| to_python(py, &error))
+}
+
+/// Runs long work without the GIL, on a thread of its own, so that a signal can stop it.
+pub fn run_stoppable<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&AtomicBool) -> Result<T> + Send,
+) -> PyResult<T> {
+    let stop = AtomicBool::new(false);
+    let (sender, receiver) = channel();
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().spawn_scoped(scope, || {
+            // Nobody listens if a signal was handled in the meantime.
+            drop(sender.send(work(&stop)));
+        });
+        worker.map_err(|cause| to_python(py, &Error::Source(format!("can't start a thread: {cause}"))))?;
+        let receiver = std::sync::Mutex::new(receiver);
+        let found = poll(py, || {
+            let receiver = receiver.lock().map_err(|_| Error::Interrupted)?;
+            match receiver.recv_timeout(PATIENCE) {
+                Ok(result) => result.map(Some),
+                Err(RecvTimeoutError::Timeout) => Ok(None),
+                Err(RecvTimeoutError::Disconnected) => Err(Error::data("the work ended without a result")),
+            }
+        });
+        stop.store(true, Ordering::Relaxed);
+        found
+    })
+}

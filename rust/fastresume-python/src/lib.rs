@@ -1,0 +1,27 @@
+//! `fastresume._core`: the core as Python sees it. Extracts arguments, releases the GIL through one
+//! gate, maps errors, wraps results; nothing is decided here.
+#![allow(clippy::needless_pass_by_value, reason = "arguments from Python are extracted into values")]
+
+use pyo3::prelude::*;
+
+mod buffer;
+mod cursor;
+mod error;
+mod gate;
+mod intervals;
+mod manifest;
+mod reader;
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("IS_OPTIMIZED", !cfg!(debug_assertions))?;
+    error::add_to(module)?;
+    intervals::add_to(module)?;
+    module.add_class::<buffer::Buffer>()?;
+    module.add_class::<cursor::Cursor>()?;
+    module.add_class::<manifest::Manifest>()?;
+    module.add_class::<manifest::Layout>()?;
+    module.add_class::<reader::Delivered>()?;
+    module.add_class::<reader::Reader>()
+}

@@ -1,0 +1,110 @@
+//! The manifest, and the layout of a batch of its rows.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fastresume::batch::{Layout as CoreLayout, Stack};
+use fastresume::error::Error;
+use fastresume::manifest::Manifest as CoreManifest;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple, PyType};
+
+use crate::gate;
+
+/// The immutable table of a dataset's files.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct Manifest {
+    pub inner: Arc<CoreManifest>,
+}
+
+#[pymethods]
+impl Manifest {
+    #[staticmethod]
+    fn open(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
+        let inner = gate::run_stoppable(py, |stop| CoreManifest::open(&paths, stop))?;
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, data: &[u8]) -> PyResult<Self> {
+        gate::run(py, || {
+            let inner = postcard::from_bytes(data)
+                .map_err(|cause| Error::State(format!("a pickled dataset is damaged: {cause}")))?;
+            Ok(Self { inner: Arc::new(inner) })
+        })
+    }
+
+    #[getter]
+    fn num_rows(&self) -> u64 {
+        self.inner.num_rows()
+    }
+
+    /// The number of the first row of each file, and the number of rows.
+    #[getter]
+    fn file_starts(&self) -> Vec<u64> {
+        let starts = (0..self.inner.files().len()).map(|file| self.inner.file_rows(file).start);
+        starts.chain([self.inner.num_rows()]).collect()
+    }
+
+    #[getter]
+    fn num_row_groups(&self) -> usize {
+        self.inner.num_groups()
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> &str {
+        self.inner.fingerprint()
+    }
+
+    #[getter]
+    fn files(&self) -> Vec<String> {
+        self.inner.files().iter().map(|file| file.path.to_string_lossy().into_owned()).collect()
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let py = slf.py();
+        let inner = &slf.get().inner;
+        let bytes = gate::run(py, || {
+            postcard::to_allocvec(inner.as_ref())
+                .map_err(|cause| Error::Argument(format!("the dataset can't be pickled: {cause}")))
+        })?;
+        let class: Bound<'py, PyType> = slf.get_type();
+        Ok((class.getattr("from_bytes")?, PyTuple::new(py, [PyBytes::new(py, &bytes)])?))
+    }
+}
+
+/// Which columns are read, and which tensor of a batch each is a part of.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct Layout {
+    pub inner: CoreLayout,
+}
+
+#[pymethods]
+impl Layout {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        manifest: &Manifest,
+        columns: Option<Vec<String>>,
+        stacks: Vec<Stack>,
+    ) -> PyResult<Self> {
+        gate::run(py, || {
+            let inner = CoreLayout::resolve(&manifest.inner, columns.as_deref(), &stacks)?;
+            Ok(Self { inner })
+        })
+    }
+
+    /// Name, dtype, columns, and whether it is stacked, of each tensor of a batch.
+    #[getter]
+    fn fields(&self) -> Vec<(String, &'static str, Vec<String>, bool)> {
+        let fields = self.inner.fields().iter();
+        fields
+            .map(|field| (field.name.clone(), field.dtype.name(), field.columns.clone(), field.is_stacked))
+            .collect()
+    }
+
+    #[getter]
+    fn row_bytes(&self) -> usize {
+        self.inner.row_bytes()
+    }
+}

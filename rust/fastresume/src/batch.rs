@@ -1,0 +1,287 @@
+//! Columns to tensors: which columns make which tensor, and the memory of one batch.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use crate::decode::Target;
+use crate::error::{Error, Result};
+use crate::manifest::Manifest;
+use crate::schema::{Column, Dtype};
+
+/// One tensor of a batch: `[rows]`, or `[rows, k]` where k columns are stacked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// The key of the tensor.
+    pub name: String,
+    /// Its element type.
+    pub dtype: Dtype,
+    /// The columns of the files that it holds.
+    pub columns: Vec<String>,
+    /// Whether it is a matrix; a stack of one column is one, too.
+    pub is_stacked: bool,
+}
+
+/// Which columns are read, and where in a batch each goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    fields: Vec<Field>,
+}
+
+/// What the user asked to be stacked: a name, and the names or patterns of its columns.
+pub type Stack = (String, Vec<String>);
+
+impl Layout {
+    /// The layout of the columns that `columns` names (names or globs; all where none are named), with
+    /// those of each stack in one matrix behind the others.
+    ///
+    /// # Errors
+    /// `Data` if a column is not there, can't be delivered, or differs between files, and if stacked
+    /// columns differ in type; `Argument` if the request contradicts itself.
+    pub fn resolve(manifest: &Manifest, columns: Option<&[String]>, stacks: &[Stack]) -> Result<Self> {
+        let mut schemas = manifest.schemas();
+        let Some((first, first_file)) = schemas.next() else {
+            return Err(Error::Argument("the dataset has no files".into()));
+        };
+        let selected = select(first, columns).map_err(|error| error.in_file(first_file))?;
+        for (other, file) in schemas {
+            check_same(first_file, &selected, other, columns).map_err(|error| error.in_file(file))?;
+        }
+        let layout = Self::stacked(&selected, stacks).map_err(|error| error.in_file(first_file))?;
+        layout.check_names()?;
+        Ok(layout)
+    }
+
+    fn stacked(selected: &[&Column], stacks: &[Stack]) -> Result<Self> {
+        let mut taken: HashMap<&str, &str> = HashMap::new();
+        let mut matrices = Vec::with_capacity(stacks.len());
+        for (name, patterns) in stacks {
+            let members = pick(&selected.iter().copied(), patterns)
+                .map_err(|error| Error::data(format!("in the stack '{name}': {error}")))?;
+            for member in &members {
+                if let Some(other) = taken.insert(&member.name, name) {
+                    return Err(Error::Argument(format!(
+                        "the column '{}' is in the stacks '{other}' and '{name}'",
+                        member.name
+                    )));
+                }
+            }
+            let Some((dtype, unlike)) = members.first().map(|first| {
+                (
+                    deliverable(first),
+                    members.iter().find(|member| member.dtype != first.dtype).map(|other| (*first, *other)),
+                )
+            }) else {
+                return Err(Error::Argument(format!("the stack '{name}' names no column")));
+            };
+            if let Some((first, other)) = unlike {
+                return Err(Error::data(format!(
+                    "the stack '{name}' holds columns of more than one type: '{}' is {}, '{}' is {}",
+                    first.name, first.type_name, other.name, other.type_name
+                )));
+            }
+            matrices.push(Field {
+                name: name.clone(),
+                dtype: dtype?,
+                columns: members.iter().map(|member| member.name.clone()).collect(),
+                is_stacked: true,
+            });
+        }
+        let mut fields = Vec::with_capacity(selected.len());
+        for column in selected.iter().filter(|column| !taken.contains_key(column.name.as_str())) {
+            fields.push(Field {
+                name: column.name.clone(),
+                dtype: deliverable(column)?,
+                columns: vec![column.name.clone()],
+                is_stacked: false,
+            });
+        }
+        fields.append(&mut matrices);
+        Ok(Self { fields })
+    }
+
+    fn check_names(&self) -> Result<()> {
+        let mut names = HashSet::new();
+        match self.fields.iter().find(|field| !names.insert(&field.name)) {
+            Some(field) => {
+                Err(Error::Argument(format!("the name '{}' stands for two tensors of a batch", field.name)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The tensors of a batch, in its order.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Bytes of one row over all tensors.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.fields.iter().map(|field| field.dtype.width() * field.columns.len()).sum()
+    }
+}
+
+/// The columns of the first file that are asked for.
+fn select<'a>(first: &'a [Column], columns: Option<&[String]>) -> Result<Vec<&'a Column>> {
+    let selected = match columns {
+        Some(patterns) => pick(&first.iter(), patterns)?,
+        None => first.iter().collect(),
+    };
+    if selected.is_empty() {
+        return Err(Error::Argument("no column is selected".into()));
+    }
+    for column in &selected {
+        deliverable(column)?;
+        if first.iter().filter(|other| other.name == column.name).count() > 1 {
+            return Err(Error::data("two columns have this name").in_column(&column.name));
+        }
+    }
+    Ok(selected)
+}
+
+/// The columns that names and patterns mean, in the order of the patterns, each once.
+fn pick<'a>(
+    among: &(impl Iterator<Item = &'a Column> + Clone),
+    patterns: &[String],
+) -> Result<Vec<&'a Column>> {
+    let mut picked: Vec<&Column> = Vec::new();
+    for pattern in patterns {
+        let mut found = among.clone().filter(|column| column.name == *pattern).peekable();
+        let matching: Vec<&Column> = if found.peek().is_some() {
+            found.collect()
+        } else {
+            let pattern = glob::Pattern::new(pattern).map_err(|cause| {
+                Error::Argument(format!("the pattern '{pattern}' can't be read: {cause}"))
+            })?;
+            among.clone().filter(|column| pattern.matches(&column.name)).collect()
+        };
+        if matching.is_empty() {
+            let names: Vec<&str> = among.clone().map(|column| column.name.as_str()).take(20).collect();
+            let more = if among.clone().nth(names.len()).is_some() { ", ..." } else { "" };
+            return Err(Error::data(format!(
+                "no column matches '{pattern}'; there are: {}{more}",
+                names.join(", ")
+            )));
+        }
+        for column in matching {
+            if !picked.iter().any(|other| std::ptr::eq(*other, column)) {
+                picked.push(column);
+            }
+        }
+    }
+    Ok(picked)
+}
+
+fn deliverable(column: &Column) -> Result<Dtype> {
+    column.dtype.ok_or_else(|| {
+        Error::data(format!("the type {} is not supported yet", column.type_name)).in_column(&column.name)
+    })
+}
+
+/// Refuses a file whose columns differ from the first one's where it matters.
+fn check_same(
+    first_file: &Path,
+    selected: &[&Column],
+    other: &[Column],
+    columns: Option<&[String]>,
+) -> Result<()> {
+    for expected in selected {
+        let mut found = other.iter().filter(|column| column.name == expected.name);
+        let Some(column) = found.next() else {
+            let reason = format!("the column is missing; file '{}' has it", first_file.display());
+            return Err(Error::data(reason).in_column(&expected.name));
+        };
+        if found.next().is_some() {
+            return Err(Error::data("two columns have this name").in_column(&expected.name));
+        }
+        if column.type_name != expected.type_name {
+            let reason = format!(
+                "the column is {}, expected {} as in file '{}'",
+                column.type_name,
+                expected.type_name,
+                first_file.display()
+            );
+            return Err(Error::data(reason).in_column(&expected.name));
+        }
+    }
+    let asked = match columns {
+        Some(patterns) => pick(&other.iter(), patterns)?,
+        None => other.iter().collect(),
+    };
+    match asked.iter().find(|column| !selected.iter().any(|expected| expected.name == column.name)) {
+        Some(extra) => {
+            let reason = format!("the column is not in file '{}'", first_file.display());
+            Err(Error::data(reason).in_column(&extra.name))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The memory of one tensor of one batch, aligned to 8 bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Memory {
+    words: Vec<u64>,
+    length: usize,
+}
+
+impl Memory {
+    /// So many bytes of zeros.
+    #[must_use]
+    pub fn zeroed(length: usize) -> Self {
+        Self { words: vec![0; length.div_ceil(8)], length }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.length]
+    }
+
+    /// The bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.length]
+    }
+
+    /// The words that hold the bytes, the last one filled up with zeros.
+    #[must_use]
+    pub fn into_words(self) -> Vec<u64> {
+        self.words
+    }
+}
+
+/// The memory of one batch: one slot per field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slots {
+    slots: Vec<Memory>,
+}
+
+impl Slots {
+    /// Memory for `rows` rows.
+    #[must_use]
+    pub fn new(layout: &Layout, rows: usize) -> Self {
+        let slots = layout
+            .fields
+            .iter()
+            .map(|field| Memory::zeroed(rows * field.columns.len() * field.dtype.width()));
+        Self { slots: slots.collect() }
+    }
+
+    /// Where `rows` values of column `column` of field `field` go, from row `row` of the batch on.
+    pub fn target(
+        &mut self,
+        layout: &Layout,
+        (field, column): (usize, usize),
+        row: usize,
+        rows: usize,
+    ) -> Target<'_> {
+        let step = layout.fields[field].columns.len();
+        Target { memory: self.slots[field].bytes_mut(), first: row * step + column, step, rows }
+    }
+
+    /// The memory of each field.
+    #[must_use]
+    pub fn into_fields(self) -> Vec<Memory> {
+        self.slots
+    }
+}

@@ -1,0 +1,147 @@
+//! Decompression into exactly as many bytes as were stated.
+
+use std::io::Read;
+
+use parquet::basic::Compression;
+
+use crate::error::{Error, Result};
+
+/// A codec of pages. Holds what is worth reusing from page to page.
+pub enum Codec {
+    None,
+    Snappy(snap::raw::Decoder),
+    Zstd(Box<zstd::bulk::Decompressor<'static>>),
+    Gzip,
+    Brotli,
+    Lz4Raw,
+    Lz4,
+}
+
+impl Codec {
+    pub fn new(compression: Compression) -> Result<Self> {
+        Ok(match compression {
+            Compression::UNCOMPRESSED => Self::None,
+            Compression::SNAPPY => Self::Snappy(snap::raw::Decoder::new()),
+            Compression::ZSTD(_) => Self::Zstd(Box::new(zstd::bulk::Decompressor::new().map_err(failed)?)),
+            Compression::GZIP(_) => Self::Gzip,
+            Compression::BROTLI(_) => Self::Brotli,
+            Compression::LZ4_RAW => Self::Lz4Raw,
+            Compression::LZ4 => Self::Lz4,
+            Compression::LZO => return Err(Error::data("the codec LZO is not supported")),
+        })
+    }
+
+    /// Fills `output` from `input`.
+    ///
+    /// Never writes more than the stated size, whatever the input would expand to.
+    ///
+    /// # Errors
+    /// `Data` if the input is damaged or expands to another size.
+    pub fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<()> {
+        let stated = output.len();
+        let written = match self {
+            Self::None => {
+                let same = input.len() == stated;
+                if same {
+                    output.copy_from_slice(input);
+                }
+                if same { stated } else { input.len() }
+            }
+            Self::Snappy(decoder) => decoder.decompress(input, output).map_err(failed)?,
+            Self::Zstd(decoder) => decoder.decompress_to_buffer(input, output).map_err(failed)?,
+            Self::Gzip => read_all(flate2::bufread::MultiGzDecoder::new(input), output)?,
+            Self::Brotli => read_all(brotli::Decompressor::new(input, 4096), output)?,
+            Self::Lz4Raw => lz4_flex::block::decompress_into(input, output).map_err(failed)?,
+            Self::Lz4 => lz4(input, output)?,
+        };
+        if written == stated {
+            Ok(())
+        } else {
+            Err(Error::data(format!("a page expands to {written} bytes, its header states {stated}")))
+        }
+    }
+}
+
+fn failed(cause: impl std::fmt::Display) -> Error {
+    Error::data(format!("can't decompress: {cause}"))
+}
+
+/// Reads until the output is full; one byte beyond it counts as too much.
+fn read_all(mut reader: impl Read, output: &mut [u8]) -> Result<usize> {
+    let mut filled = 0;
+    while filled < output.len() {
+        match reader.read(&mut output[filled..]).map_err(failed)? {
+            0 => return Ok(filled),
+            count => filled += count,
+        }
+    }
+    Ok(filled + reader.read(&mut [0]).map_err(failed)?)
+}
+
+/// The deprecated LZ4 codec, which writers took to mean three things: Hadoop's framing (blocks behind
+/// two big-endian lengths), LZ4's own frames, or a bare block.
+///
+/// Source: <https://github.com/apache/parquet-format/blob/master/Compression.md>
+fn lz4(input: &[u8], output: &mut [u8]) -> Result<usize> {
+    if let Some(written) = lz4_hadoop(input, output) {
+        return Ok(written);
+    }
+    let framed = read_all(lz4_flex::frame::FrameDecoder::new(input), output);
+    match framed {
+        Ok(written) if written == output.len() => Ok(written),
+        _ => lz4_flex::block::decompress_into(input, output).map_err(failed),
+    }
+}
+
+fn lz4_hadoop(mut input: &[u8], output: &mut [u8]) -> Option<usize> {
+    let mut filled = 0_usize;
+    while !input.is_empty() {
+        let (expanded, rest) = input.split_first_chunk::<4>()?;
+        let (length, rest) = rest.split_first_chunk::<4>()?;
+        let expanded = usize::try_from(u32::from_be_bytes(*expanded)).ok()?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        let block = rest.get(..length)?;
+        let room = output.get_mut(filled..filled.checked_add(expanded)?)?;
+        if lz4_flex::block::decompress_into(block, room).ok()? != expanded {
+            return None;
+        }
+        filled += expanded;
+        input = &rest[length..];
+    }
+    (filled == output.len()).then_some(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bomb_stops_at_the_stated_size() {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        std::io::Write::write_all(&mut encoder, &vec![7; 1 << 20]).unwrap();
+        let bomb = encoder.finish().unwrap();
+        let mut output = vec![0; 1000];
+        assert!(Codec::Gzip.decompress(&bomb, &mut output).is_err());
+        let mut output = vec![0; 1 << 20];
+        Codec::Gzip.decompress(&bomb, &mut output).unwrap();
+        assert!(output.iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn all_three_meanings_of_lz4_are_read() {
+        let plain: Vec<u8> = (0..100_u8).cycle().take(5000).collect();
+        let block = lz4_flex::block::compress(&plain);
+        let mut hadoop = Vec::new();
+        hadoop.extend(u32::try_from(plain.len()).unwrap().to_be_bytes());
+        hadoop.extend(u32::try_from(block.len()).unwrap().to_be_bytes());
+        hadoop.extend(&block);
+        let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        std::io::Write::write_all(&mut encoder, &plain).unwrap();
+        let framed = encoder.finish().unwrap();
+        for input in [block, hadoop, framed] {
+            let mut output = vec![0; plain.len()];
+            Codec::Lz4.decompress(&input, &mut output).unwrap();
+            assert_eq!(output, plain);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The one error type of the core.
+
+use std::fmt;
+use std::path::Path;
+
+/// What went wrong, and whose fault it is.
+///
+/// The message is lower case, names the file, row group and column where there is one, and the
+/// expected and the found value. Each kind is one exception class in Python.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// An argument that can't be right, whatever the data (`ValueError`).
+    #[error("{0}")]
+    Argument(String),
+    /// A resume state that is damaged or belongs to something else (`StateError`).
+    #[error("{0}")]
+    State(String),
+    /// A file whose content can't be used (`DataError`).
+    #[error("{reason}{place}")]
+    Data {
+        /// What is wrong, with the expected and the found value.
+        reason: String,
+        /// Where it is wrong.
+        place: Place,
+    },
+    /// Bytes that can't be had: a path, a directory, a read (`SourceError`).
+    #[error("{0}")]
+    Source(String),
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Where in the dataset something went wrong; what is not known is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    file: Option<String>,
+    row_group: Option<usize>,
+    column: Option<String>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let column = self.column.as_ref().map(|name| format!("column '{name}'"));
+        let row_group = self.row_group.map(|index| format!("row group {index}"));
+        let file = self.file.as_ref().map(|path| format!("file '{path}'"));
+        let parts: Vec<String> = [column, row_group, file].into_iter().flatten().collect();
+        if parts.is_empty() { Ok(()) } else { write!(formatter, " ({})", parts.join(", ")) }
+    }
+}
+
+impl Error {
+    /// A data error without a place; the callers that know the place add it.
+    pub fn data(reason: impl fmt::Display) -> Self {
+        Self::Data { reason: reason.to_string(), place: Place::default() }
+    }
+
+    /// A failed operation on a path.
+    pub fn source(what: &str, path: &Path, cause: impl fmt::Display) -> Self {
+        Self::Source(format!("{what} '{}': {cause}", path.display()))
+    }
+
+    /// The same error, in this file unless a file is named already.
+    #[must_use]
+    pub fn in_file(self, path: &Path) -> Self {
+        self.at(|place| {
+            place.file.get_or_insert_with(|| path.display().to_string());
+        })
+    }
+
+    /// The same error, in this row group (counted within its file).
+    #[must_use]
+    pub fn in_row_group(self, index: usize) -> Self {
+        self.at(|place| {
+            place.row_group.get_or_insert(index);
+        })
+    }
+
+    /// The same error, in this column.
+    #[must_use]
+    pub fn in_column(self, name: &str) -> Self {
+        self.at(|place| {
+            place.column.get_or_insert_with(|| name.to_owned());
+        })
+    }
+
+    fn at(mut self, edit: impl FnOnce(&mut Place)) -> Self {
+        if let Self::Data { place, .. } = &mut self {
+            edit(place);
+        }
+        self
+    }
+}
+
+/// A result of the core.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Runs code of a decoder that may panic on damaged bytes, and makes of a panic a data error.
+///
+/// The third-party decoders are total on valid files, but not proven so on damaged ones; a panic
+/// there must not cross into the caller.
+///
+/// # Errors
+/// What `work` returns, or `Data` with the panic's message.
+pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        let message = payload
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("no message");
+        Err(Error::data(format!("damaged bytes: the decoder gave up: {message}")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_error_names_column_row_group_and_file() {
+        let error = Error::data("null in row 7")
+            .in_column("label")
+            .in_row_group(3)
+            .in_file(Path::new("/data/a.parquet"))
+            .in_file(Path::new("/other"));
+        assert_eq!(error.to_string(), "null in row 7 (column 'label', row group 3, file '/data/a.parquet')");
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let error = caught::<()>(|| {
+            let empty: [u8; 0] = [];
+            let index = std::hint::black_box(3);
+            Err(Error::data(empty[index]))
+        });
+        assert!(error.is_err_and(|error| error.to_string().contains("index out of bounds")));
+    }
+}

@@ -1,0 +1,164 @@
+//! The footer of one Parquet file: read, hashed, and looked at before it is believed.
+//!
+//! Source: <https://parquet.apache.org/docs/file-format/>
+
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+
+use crate::error::{Error, Result, caught};
+use crate::source::Source;
+use crate::thrift::{Walk, Wire};
+
+/// How deep a schema may nest. The parser recurses, so a deeper one could exhaust the stack.
+const MAX_SCHEMA_DEPTH: usize = 100;
+
+/// Length of a footer's hash in bytes.
+pub const HASH_BYTES: usize = 16;
+
+const TAIL_BYTES: usize = 8;
+const MAGIC: &[u8] = b"PAR1";
+const ENCRYPTED_MAGIC: &[u8] = b"PARE";
+
+/// The first read asks for this many bytes, so that most footers come in one read.
+const FIRST_READ_BYTES: u64 = 64 << 10;
+
+/// A parsed footer and the hash of its bytes.
+#[derive(Debug)]
+pub struct Footer {
+    /// The parsed metadata.
+    pub metadata: ParquetMetaData,
+    /// BLAKE3 of the footer's bytes, cut to 128 bits.
+    pub hash: [u8; HASH_BYTES],
+}
+
+impl Footer {
+    /// The footer of a file, with its row counts cross-checked.
+    ///
+    /// # Errors
+    /// `Data` if the file is empty, truncated, encrypted or not Parquet, or if its footer is damaged,
+    /// nested too deep, or disagrees with itself about rows; `Source` if it can't be read.
+    pub fn read(source: &dyn Source) -> Result<Self> {
+        Self::parse(source).map_err(|error| error.in_file(source.path()))
+    }
+
+    fn parse(source: &dyn Source) -> Result<Self> {
+        let size = source.size();
+        if size < (TAIL_BYTES + MAGIC.len()) as u64 {
+            return Err(Error::data(format!("not a parquet file: {size} bytes, expected at least 12")));
+        }
+        let first_length = size.min(FIRST_READ_BYTES);
+        let end = source.read(size - first_length, usize_of(first_length))?;
+        let (rest, tail) = end.split_at(end.len() - TAIL_BYTES);
+        let (length, magic) = tail.split_at(4);
+        if magic == ENCRYPTED_MAGIC {
+            return Err(Error::data("the footer is encrypted, which is not supported"));
+        }
+        if magic != MAGIC {
+            return Err(Error::data(format!(
+                "no parquet footer: the file ends in {}, expected {}",
+                magic.escape_ascii(),
+                MAGIC.escape_ascii()
+            )));
+        }
+        let length = u64::from(u32::from_le_bytes([length[0], length[1], length[2], length[3]]));
+        let limit = size - (TAIL_BYTES + MAGIC.len()) as u64;
+        if length > limit {
+            return Err(Error::data(format!(
+                "the footer claims {length} bytes, but the file has room for {limit}"
+            )));
+        }
+        let bytes = if usize_of(length) <= rest.len() {
+            end.slice(rest.len() - usize_of(length)..rest.len())
+        } else {
+            source.read(size - TAIL_BYTES as u64 - length, usize_of(length))?
+        };
+        check_schema_depth(&bytes)?;
+        let metadata = caught(|| {
+            ParquetMetaDataReader::decode_metadata(&bytes)
+                .map_err(|cause| Error::data(format!("damaged footer: {cause}")))
+        })?;
+        check_row_counts(&metadata)?;
+        let mut hash = [0; HASH_BYTES];
+        hash.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..HASH_BYTES]);
+        Ok(Self { metadata, hash })
+    }
+}
+
+fn usize_of(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// Refuses a schema that is nested deeper than a recursive parser can take.
+fn check_schema_depth(bytes: &[u8]) -> Result<()> {
+    const SCHEMA: i16 = 2;
+    const NUM_CHILDREN: i16 = 5;
+    Walk::new(bytes).fields(|walk, number, wire| {
+        if (number, wire) != (SCHEMA, Wire::List) {
+            return Ok(false);
+        }
+        // For each open group, how many of its children are still to come.
+        let mut open: Vec<i32> = Vec::new();
+        let (element, length) = walk.list()?;
+        if element != Wire::Struct {
+            return Err(Error::data("damaged footer: the schema is not a list of structs"));
+        }
+        for _ in 0..length {
+            let mut children = 0;
+            walk.fields(|walk, number, wire| {
+                let found = (number, wire) == (NUM_CHILDREN, Wire::I32);
+                if found {
+                    children = walk.integer32()?;
+                }
+                Ok(found)
+            })?;
+            if let Some(left) = open.last_mut() {
+                *left -= 1;
+            }
+            if children > 0 {
+                open.push(children);
+            }
+            while open.last().is_some_and(|&left| left <= 0) {
+                open.pop();
+            }
+            if open.len() > MAX_SCHEMA_DEPTH {
+                return Err(Error::data(format!("the schema is nested more than {MAX_SCHEMA_DEPTH} deep")));
+            }
+        }
+        Ok(true)
+    })
+}
+
+fn check_row_counts(metadata: &ParquetMetaData) -> Result<()> {
+    let stated = metadata.file_metadata().num_rows();
+    let mut sum = 0_i64;
+    for (index, group) in metadata.row_groups().iter().enumerate() {
+        let rows = group.num_rows();
+        if rows < 0 {
+            return Err(Error::data(format!("the row group claims {rows} rows")).in_row_group(index));
+        }
+        sum = sum
+            .checked_add(rows)
+            .ok_or_else(|| Error::data("the rows of the row groups do not fit 63 bits"))?;
+    }
+    if sum != stated {
+        return Err(Error::data(format!("the footer claims {stated} rows, its row groups hold {sum}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_nested_thousands_deep_is_refused_before_it_is_parsed() {
+        let depth = 5000_u16;
+        // field 2: list<struct> with a long length, each element {5: num_children = 1}
+        let mut bytes = vec![0x29, 0xfc, 0x88, 0x27];
+        for _ in 0..depth {
+            bytes.extend([0x55, 0x02, 0x00]);
+        }
+        bytes.push(0);
+        let error = check_schema_depth(&bytes).unwrap_err();
+        assert_eq!(error.to_string(), "the schema is nested more than 100 deep");
+    }
+}

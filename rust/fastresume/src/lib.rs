@@ -1,0 +1,29 @@
+//! fastresume: Parquet straight into training batches, with exact and elastic resume.
+//!
+//! This crate is the pure core: no Python, no clock, no global random state, no hash order. Data flows
+//! through the modules in this order, and each knows only those before it:
+//!
+//! ```text
+//! source -> manifest -> order -> lanes -> decode -> batch -> pipeline       cursor <- delivered batch
+//! bytes     what is     which    whose,   columns   tensors,  threads          '-> lanes: resume
+//! at range  there       row      when               memory
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod intervals;
+mod thrift;
+pub mod source;
+mod footer;
+pub mod schema;
+pub mod listing;
+pub mod manifest;
+pub mod order;
+pub mod lanes;
+pub mod cursor;
+mod codec;
+mod page;
+pub mod decode;
+pub mod batch;
+mod schedule;
+pub mod pipeline;

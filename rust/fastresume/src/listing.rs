@@ -1,0 +1,166 @@
+//! From what the user named to the files of the dataset, in canonical order.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// A file of the dataset, before it is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The absolute path, links not resolved.
+    pub path: PathBuf,
+    /// The bytes of the path relative to the common root of all files.
+    pub relative: Vec<u8>,
+}
+
+/// The files that `named` means, in canonical order: by the bytes of the path relative to their
+/// common root.
+///
+/// A file means itself, whatever its name. A directory means all files below it that end in
+/// `.parquet`, names that begin with `_` or `.` left out. Anything else is a glob pattern: `*`, `?`,
+/// `[...]`, and `**` for any number of directories; names that begin with `_` or `.`, and checksum
+/// files (`.crc`), do not match a wildcard.
+///
+/// # Errors
+/// `Source` if an entry of `named` gives no file, or a directory can't be read; `Argument` if nothing
+/// is named, or an address is (only local files can be read).
+pub fn list(named: &[PathBuf]) -> Result<Vec<Listed>> {
+    if named.is_empty() {
+        return Err(Error::Argument("no path is given".into()));
+    }
+    let mut paths = Vec::new();
+    for entry in named {
+        let found = expand(entry)?;
+        if found.is_empty() {
+            let what =
+                if entry.is_dir() { "no file that ends in .parquet lies below" } else { "no file matches" };
+            return Err(Error::Source(format!("{what} '{}'", entry.display())));
+        }
+        paths.extend(found);
+    }
+    let root = common_root(&paths);
+    let mut files: Vec<Listed> = paths
+        .into_iter()
+        .map(|path| {
+            let relative = path.strip_prefix(&root).unwrap_or(&path).as_os_str().as_bytes().to_vec();
+            Listed { path, relative }
+        })
+        .collect();
+    files.sort_by(|a, b| a.relative.cmp(&b.relative));
+    Ok(files)
+}
+
+fn expand(entry: &Path) -> Result<Vec<PathBuf>> {
+    if entry.as_os_str().as_bytes().windows(3).any(|bytes| bytes == b"://") {
+        return Err(Error::Argument(format!(
+            "only local files can be read, found the address '{}'",
+            entry.display()
+        )));
+    }
+    if entry.as_os_str().is_empty() {
+        return Err(Error::Argument("a path is empty".into()));
+    }
+    let entry = absolute(entry)?;
+    match std::fs::metadata(&entry) {
+        Ok(status) if status.is_dir() => below(&entry),
+        Ok(_) => Ok(vec![entry]),
+        Err(_) if is_pattern(&entry) => matches(&entry),
+        // Neither there nor a pattern. A dangling link is there, and says so when it is opened.
+        Err(_) if entry.is_symlink() => Ok(vec![entry]),
+        Err(cause) => Err(Error::source("no such file:", &entry, cause)),
+    }
+}
+
+fn is_pattern(path: &Path) -> bool {
+    path.as_os_str().as_bytes().iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// All files below a directory that end in `.parquet` and are not left out by their names.
+fn below(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        let failed = |cause| Error::source("can't list", &directory, cause);
+        for entry in std::fs::read_dir(&directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            if is_left_out(&name) {
+                continue;
+            }
+            let kind = entry.file_type().map_err(failed)?;
+            let path = entry.path();
+            if kind.is_dir() {
+                open.push(path);
+            } else if name.as_bytes().ends_with(b".parquet") && !path.is_dir() {
+                found.push(path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn is_left_out(name: &OsStr) -> bool {
+    matches!(name.as_bytes().first(), Some(b'_' | b'.'))
+}
+
+fn matches(pattern: &Path) -> Result<Vec<PathBuf>> {
+    let text = pattern
+        .to_str()
+        .ok_or_else(|| Error::Argument(format!("the pattern '{}' is not valid UTF-8", pattern.display())))?;
+    let options = glob::MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+    };
+    let entries = glob::glob_with(text, options)
+        .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))?;
+    // A name that the pattern spells out is named; one that a wildcard met may be left out.
+    let spelled: Vec<&OsStr> = pattern.iter().filter(|part| !is_pattern(Path::new(part))).collect();
+    let left_out = |path: &Path| {
+        path.iter().any(|part| is_left_out(part) && !spelled.contains(&part))
+            || path.extension().is_some_and(|extension| extension == "crc")
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|cause| Error::source("can't list", cause.path(), cause.error()))?;
+        let meant =
+            pattern.file_name().is_some_and(|name| matches!(name.as_bytes().first(), Some(b'_' | b'.')));
+        if left_out(&path) && !meant {
+            continue;
+        }
+        if path.is_dir() {
+            found.extend(below(&path)?);
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// The absolute path without `.` and `..`, links not resolved.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).map_err(|cause| Error::source("can't resolve", path, cause))?;
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    Ok(plain)
+}
+
+/// The longest directory that all paths lie in.
+fn common_root(paths: &[PathBuf]) -> PathBuf {
+    let mut parents = paths.iter().filter_map(|path| path.parent());
+    let mut root = parents.next().map(Path::to_owned).unwrap_or_default();
+    for parent in parents {
+        while !parent.starts_with(&root) && root.pop() {}
+    }
+    root
+}

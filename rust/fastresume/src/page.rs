@@ -1,0 +1,394 @@
+//! The pages of one column chunk: headers walked and bounded, checksums verified, pages decompressed.
+//!
+//! Source: <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::ParquetError;
+
+use crate::codec::Codec;
+use crate::error::{Error, Result};
+use crate::source::Source;
+use crate::thrift::{Walk, Wire};
+
+/// A page that states more than this, compressed or not, is taken for damaged.
+const MAX_PAGE_BYTES: u64 = 1 << 30;
+
+/// A header is looked for in this many bytes first (statistics may make it longer), then in more.
+const HEADER_BYTES: u64 = 4 << 10;
+const MAX_HEADER_BYTES: u64 = 16 << 20;
+
+/// Pages are read ahead up to this many bytes at a time.
+const READ_BYTES: u64 = 1 << 20;
+
+/// What stands in a page header.
+#[derive(Debug, Clone, Default)]
+struct Header {
+    kind: i32,
+    uncompressed: i32,
+    compressed: i32,
+    checksum: Option<i32>,
+    num_values: i32,
+    encoding: i32,
+    definition_encoding: i32,
+    repetition_encoding: i32,
+    num_nulls: i32,
+    num_rows: i32,
+    definition_bytes: i32,
+    repetition_bytes: i32,
+    is_compressed: bool,
+}
+
+const DATA_PAGE: i32 = 0;
+const DICTIONARY_PAGE: i32 = 2;
+const DATA_PAGE_V2: i32 = 3;
+
+impl Header {
+    /// The header at the start of `bytes`, and its length.
+    fn parse(bytes: &[u8]) -> Result<(Self, usize)> {
+        let mut header = Self { is_compressed: true, ..Self::default() };
+        let mut walk = Walk::new(bytes);
+        walk.fields(|walk, number, wire| {
+            match (number, wire) {
+                (1, Wire::I32) => header.kind = walk.integer32()?,
+                (2, Wire::I32) => header.uncompressed = walk.integer32()?,
+                (3, Wire::I32) => header.compressed = walk.integer32()?,
+                (4, Wire::I32) => header.checksum = Some(walk.integer32()?),
+                (5, Wire::Struct) => header.read_data_page(walk)?,
+                (7, Wire::Struct) => header.read_dictionary(walk)?,
+                (8, Wire::Struct) => header.read_data_page_v2(walk)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok((header, walk.position()))
+    }
+
+    fn read_data_page(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+        walk.fields(|walk, number, wire| {
+            match (number, wire) {
+                (1, Wire::I32) => self.num_values = walk.integer32()?,
+                (2, Wire::I32) => self.encoding = walk.integer32()?,
+                (3, Wire::I32) => self.definition_encoding = walk.integer32()?,
+                (4, Wire::I32) => self.repetition_encoding = walk.integer32()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })
+    }
+
+    fn read_dictionary(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+        walk.fields(|walk, number, wire| {
+            match (number, wire) {
+                (1, Wire::I32) => self.num_values = walk.integer32()?,
+                (2, Wire::I32) => self.encoding = walk.integer32()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })
+    }
+
+    fn read_data_page_v2(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+        walk.fields(|walk, number, wire| {
+            match (number, wire) {
+                (1, Wire::I32) => self.num_values = walk.integer32()?,
+                (2, Wire::I32) => self.num_nulls = walk.integer32()?,
+                (3, Wire::I32) => self.num_rows = walk.integer32()?,
+                (4, Wire::I32) => self.encoding = walk.integer32()?,
+                (5, Wire::I32) => self.definition_bytes = walk.integer32()?,
+                (6, Wire::I32) => self.repetition_bytes = walk.integer32()?,
+                (7, Wire::True | Wire::False) => self.is_compressed = wire == Wire::True,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })
+    }
+}
+
+/// Where the pages of a column chunk lie, and what its values are.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunk {
+    /// The offset of the first page.
+    pub start: u64,
+    /// The offset after the last page.
+    pub end: u64,
+    /// How the pages are compressed.
+    pub compression: Compression,
+    /// Bytes of one plain value; 0 for values of a bit.
+    pub value_bytes: usize,
+}
+
+/// Walks the pages of one column chunk; skipped ones are not decompressed.
+pub struct Pages {
+    source: Arc<dyn Source>,
+    chunk: Chunk,
+    codec: Codec,
+    offset: u64,
+    /// Bytes of the source that were read ahead, and where they begin.
+    ahead: Bytes,
+    ahead_start: u64,
+    next: Option<Header>,
+    has_dictionary: bool,
+    /// A dictionary that was passed by while skipping, until it is asked for.
+    deferred: Option<(u64, Header)>,
+}
+
+impl Pages {
+    /// The pages of a chunk.
+    ///
+    /// # Errors
+    /// `Data` if the chunk lies outside of the file, or its codec is not known.
+    pub fn new(source: Arc<dyn Source>, chunk: Chunk) -> Result<Self> {
+        if chunk.start > chunk.end || chunk.end > source.size() {
+            return Err(Error::data(format!(
+                "the column chunk lies at [{}, {}), outside of the file's {} bytes",
+                chunk.start,
+                chunk.end,
+                source.size()
+            )));
+        }
+        Ok(Self {
+            source,
+            chunk,
+            codec: Codec::new(chunk.compression)?,
+            offset: chunk.start,
+            ahead: Bytes::new(),
+            ahead_start: chunk.start,
+            next: None,
+            has_dictionary: false,
+            deferred: None,
+        })
+    }
+
+    /// `length` bytes from `offset`, which lie in the chunk.
+    fn bytes(&mut self, offset: u64, length: u64) -> Result<Bytes> {
+        let ahead_end = self.ahead_start + self.ahead.len() as u64;
+        if offset < self.ahead_start || offset + length > ahead_end {
+            let wanted = length.max(READ_BYTES).min(self.chunk.end - offset);
+            self.ahead = self.source.read(offset, to_usize(wanted)?)?;
+            self.ahead_start = offset;
+        }
+        let start = to_usize(offset - self.ahead_start)?;
+        Ok(self.ahead.slice(start..start + to_usize(length)?))
+    }
+
+    /// The header of the next page that holds data or a dictionary; the offset is after it.
+    fn header(&mut self) -> Result<Option<&Header>> {
+        while self.next.is_none() {
+            let left = self.chunk.end - self.offset;
+            if left == 0 {
+                return Ok(None);
+            }
+            let (header, length) = self.parse_header(left)?;
+            self.offset += length;
+            if [DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2].contains(&header.kind) {
+                self.next = Some(header);
+            } else {
+                // Index pages and kinds of the future carry no values.
+                self.offset += u64::from(header.compressed.unsigned_abs());
+            }
+        }
+        Ok(self.next.as_ref())
+    }
+
+    fn parse_header(&mut self, left: u64) -> Result<(Header, u64)> {
+        let mut window = HEADER_BYTES;
+        let (header, length) = loop {
+            let bytes = self.bytes(self.offset, left.min(window))?;
+            match Header::parse(&bytes) {
+                Ok((header, length)) => break (header, length as u64),
+                Err(_) if window < left && window < MAX_HEADER_BYTES => window *= 4,
+                Err(error) => return Err(error),
+            }
+        };
+        let in_chunk = u64::try_from(header.compressed).is_ok_and(|size| size <= left - length);
+        let bounded = u64::try_from(header.uncompressed).is_ok_and(|size| size <= MAX_PAGE_BYTES);
+        if !in_chunk || !bounded {
+            return Err(Error::data(format!(
+                "a page header claims {} bytes ({} uncompressed), the column chunk has {} left",
+                header.compressed,
+                header.uncompressed,
+                left - length
+            )));
+        }
+        let counts = [header.num_values, header.num_nulls, header.num_rows];
+        let lengths = [header.definition_bytes, header.repetition_bytes];
+        if let Some(negative) = counts.into_iter().chain(lengths).find(|&number| number < 0) {
+            return Err(Error::data(format!("a page header holds the negative count {negative}")));
+        }
+        if header.kind == DATA_PAGE_V2 && header.num_rows != header.num_values {
+            return Err(Error::data(format!(
+                "a page of a flat column claims {} rows and {} values",
+                header.num_rows, header.num_values
+            )));
+        }
+        Ok((header, length))
+    }
+
+    /// Moves past the page whose header was read.
+    fn pass(&mut self) -> Option<(u64, Header)> {
+        let header = self.next.take()?;
+        let offset = self.offset;
+        self.offset += u64::from(header.compressed.unsigned_abs());
+        self.has_dictionary |= header.kind == DICTIONARY_PAGE;
+        Some((offset, header))
+    }
+
+    fn page(&mut self, offset: u64, header: &Header) -> Result<Page> {
+        let bytes = self.bytes(offset, u64::from(header.compressed.unsigned_abs()))?;
+        if let Some(stated) = header.checksum {
+            let found = crc32fast::hash(&bytes);
+            if found != stated.cast_unsigned() {
+                return Err(Error::data(format!(
+                    "a page's checksum is {found:08x}, its header states {:08x}",
+                    stated.cast_unsigned()
+                )));
+            }
+        }
+        let levels = if header.kind == DATA_PAGE_V2 {
+            // Both were checked to be no less than 0.
+            u64::from(header.definition_bytes.unsigned_abs())
+                + u64::from(header.repetition_bytes.unsigned_abs())
+        } else {
+            0
+        };
+        let buf = self.decompress(&bytes, header, to_usize(levels)?)?;
+        let num_values = header.num_values.unsigned_abs();
+        let encoding = encoding(header.encoding)?;
+        let needs_dictionary = matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+        Ok(match header.kind {
+            DICTIONARY_PAGE => {
+                let needed = u64::from(num_values) * self.chunk.value_bytes as u64;
+                if needed > buf.len() as u64 {
+                    return Err(Error::data(format!(
+                        "the dictionary claims {num_values} values, which take {needed} bytes, and has {}",
+                        buf.len()
+                    )));
+                }
+                Page::DictionaryPage { buf, num_values, encoding, is_sorted: false }
+            }
+            _ if needs_dictionary && !self.has_dictionary => {
+                return Err(Error::data(
+                    "a page needs a dictionary, and the column chunk has none before it",
+                ));
+            }
+            DATA_PAGE_V2 => Page::DataPageV2 {
+                buf,
+                num_values,
+                encoding,
+                num_nulls: header.num_nulls.unsigned_abs(),
+                num_rows: header.num_rows.unsigned_abs(),
+                def_levels_byte_len: header.definition_bytes.unsigned_abs(),
+                rep_levels_byte_len: header.repetition_bytes.unsigned_abs(),
+                is_compressed: header.is_compressed,
+                statistics: None,
+            },
+            _ => Page::DataPage {
+                buf,
+                num_values,
+                encoding,
+                def_level_encoding: self::encoding(header.definition_encoding)?,
+                rep_level_encoding: self::encoding(header.repetition_encoding)?,
+                statistics: None,
+            },
+        })
+    }
+
+    /// The page's bytes; the first `levels` bytes are never compressed.
+    fn decompress(&mut self, bytes: &Bytes, header: &Header, levels: usize) -> Result<Bytes> {
+        let stated = to_usize(u64::from(header.uncompressed.unsigned_abs()))?;
+        if levels > bytes.len() || levels > stated {
+            return Err(Error::data(format!(
+                "a page claims {levels} bytes of levels and has {} ({stated} uncompressed)",
+                bytes.len()
+            )));
+        }
+        let is_plain =
+            matches!(self.codec, Codec::None) || (header.kind == DATA_PAGE_V2 && !header.is_compressed);
+        if is_plain {
+            return Ok(bytes.clone());
+        }
+        let mut output = vec![0; stated];
+        output[..levels].copy_from_slice(&bytes[..levels]);
+        // A page of nulls alone may hold no values, not even an empty compressed block.
+        if stated > levels {
+            self.codec.decompress(&bytes[levels..], &mut output[levels..])?;
+        }
+        Ok(output.into())
+    }
+}
+
+fn to_usize(count: u64) -> Result<usize> {
+    usize::try_from(count).map_err(|_| Error::data(format!("{count} bytes do not fit the address space")))
+}
+
+fn encoding(code: i32) -> Result<Encoding> {
+    Ok(match code {
+        0 => Encoding::PLAIN,
+        2 => Encoding::PLAIN_DICTIONARY,
+        3 => Encoding::RLE,
+        #[expect(deprecated, reason = "old files have it")]
+        4 => Encoding::BIT_PACKED,
+        5 => Encoding::DELTA_BINARY_PACKED,
+        6 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        7 => Encoding::DELTA_BYTE_ARRAY,
+        8 => Encoding::RLE_DICTIONARY,
+        9 => Encoding::BYTE_STREAM_SPLIT,
+        _ => return Err(Error::data(format!("the encoding {code} is not known"))),
+    })
+}
+
+fn external(error: Error) -> ParquetError {
+    ParquetError::External(Box::new(error))
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> parquet::errors::Result<Option<Page>> {
+        self.header().map_err(external)?;
+        match self.pass() {
+            Some((offset, header)) => self.page(offset, &header).map(Some).map_err(external),
+            None => Ok(None),
+        }
+    }
+
+    fn peek_next_page(&mut self) -> parquet::errors::Result<Option<PageMetadata>> {
+        let header = self.header().map_err(external)?;
+        Ok(header.map(|header| PageMetadata {
+            num_rows: (header.kind == DATA_PAGE_V2).then_some(header.num_rows.unsigned_abs() as usize),
+            num_levels: Some(header.num_values.unsigned_abs() as usize),
+            is_dict: header.kind == DICTIONARY_PAGE,
+        }))
+    }
+
+    fn skip_next_page(&mut self) -> parquet::errors::Result<()> {
+        self.header().map_err(external)?;
+        if let Some((offset, header)) = self.pass()
+            && header.kind == DICTIONARY_PAGE
+        {
+            self.deferred = Some((offset, header));
+        }
+        Ok(())
+    }
+
+    fn supports_deferred_dictionary(&self) -> bool {
+        true
+    }
+
+    fn take_deferred_dictionary(&mut self) -> parquet::errors::Result<Option<Page>> {
+        match self.deferred.take() {
+            Some((offset, header)) => self.page(offset, &header).map(Some).map_err(external),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Iterator for Pages {
+    type Item = parquet::errors::Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}

@@ -1,0 +1,222 @@
+//! A bounded walk over Thrift's compact protocol: enough to read page headers, and to look at a
+//! footer before a recursive parser is trusted with it.
+//!
+//! Source: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
+
+use crate::error::{Error, Result};
+
+/// How deep structures may nest inside each other. Parquet's own reach 6.
+const MAX_DEPTH: usize = 32;
+
+/// The wire types that a field or an element can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    True,
+    False,
+    Byte,
+    I16,
+    I32,
+    I64,
+    Double,
+    Binary,
+    List,
+    Set,
+    Map,
+    Struct,
+}
+
+impl Wire {
+    fn new(code: u8) -> Result<Self> {
+        Ok(match code {
+            1 => Self::True,
+            2 => Self::False,
+            3 => Self::Byte,
+            4 => Self::I16,
+            5 => Self::I32,
+            6 => Self::I64,
+            7 => Self::Double,
+            8 => Self::Binary,
+            9 => Self::List,
+            10 => Self::Set,
+            11 => Self::Map,
+            12 => Self::Struct,
+            _ => return Err(Error::data(format!("damaged metadata: unknown wire type {code}"))),
+        })
+    }
+}
+
+/// A position in bytes of the compact protocol.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, position: 0 }
+    }
+
+    /// How many bytes were read.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    fn byte(&mut self) -> Result<u8> {
+        let byte = self.bytes.get(self.position).copied();
+        self.position += 1;
+        byte.ok_or_else(truncated)
+    }
+
+    fn advance(&mut self, count: u64) -> Result<()> {
+        let left = self.bytes.len().saturating_sub(self.position);
+        match usize::try_from(count) {
+            Ok(count) if count <= left => {
+                self.position += count;
+                Ok(())
+            }
+            _ => Err(truncated()),
+        }
+    }
+
+    fn varint(&mut self) -> Result<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Error::data("damaged metadata: a number of more than 64 bits"))
+    }
+
+    /// A signed integer (zigzag).
+    pub fn integer(&mut self) -> Result<i64> {
+        let value = self.varint()?;
+        Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+    }
+
+    /// A signed integer of 32 bits.
+    pub fn integer32(&mut self) -> Result<i32> {
+        let value = self.integer()?;
+        i32::try_from(value)
+            .map_err(|_| Error::data(format!("damaged metadata: {value} is not a 32-bit number")))
+    }
+
+    /// The element type and length of a list; the length is not yet believed.
+    pub fn list(&mut self) -> Result<(Wire, u64)> {
+        let head = self.byte()?;
+        let length = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+        Ok((Wire::new(head & 0x0f)?, length))
+    }
+
+    /// Calls `visit` for each field of a struct with the field's number and wire type.
+    /// `visit` reads the field and returns true, or returns false to have it skipped.
+    pub fn fields(&mut self, mut visit: impl FnMut(&mut Self, i16, Wire) -> Result<bool>) -> Result<()> {
+        let mut number = 0_i16;
+        while let Some(wire) = self.field(&mut number)? {
+            if !visit(self, number, wire)? {
+                self.skip(wire, MAX_DEPTH)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, number: &mut i16) -> Result<Option<Wire>> {
+        let head = self.byte()?;
+        if head == 0 {
+            return Ok(None);
+        }
+        let next = match head >> 4 {
+            0 => i16::try_from(self.integer()?).ok(),
+            delta => number.checked_add(i16::from(delta)),
+        };
+        *number = next.ok_or_else(|| Error::data("damaged metadata: a field number out of range"))?;
+        Wire::new(head & 0x0f).map(Some)
+    }
+
+    fn skip(&mut self, wire: Wire, depth: usize) -> Result<()> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(Error::data(format!("damaged metadata: nested more than {MAX_DEPTH} deep")));
+        };
+        match wire {
+            Wire::True | Wire::False => Ok(()),
+            Wire::Byte => self.advance(1),
+            Wire::I16 | Wire::I32 | Wire::I64 => self.varint().map(drop),
+            Wire::Double => self.advance(8),
+            Wire::Binary => {
+                let length = self.varint()?;
+                self.advance(length)
+            }
+            Wire::List | Wire::Set => {
+                let (element, length) = self.list()?;
+                (0..length).try_for_each(|_| self.skip_element(element, depth))
+            }
+            Wire::Map => {
+                let length = self.varint()?;
+                if length == 0 {
+                    return Ok(());
+                }
+                let head = self.byte()?;
+                let (key, value) = (Wire::new(head >> 4)?, Wire::new(head & 0x0f)?);
+                (0..length).try_for_each(|_| {
+                    self.skip_element(key, depth)?;
+                    self.skip_element(value, depth)
+                })
+            }
+            Wire::Struct => {
+                let mut number = 0;
+                while let Some(wire) = self.field(&mut number)? {
+                    self.skip(wire, depth)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Skips what stands in a list or map, where a boolean takes a byte of its own.
+    fn skip_element(&mut self, wire: Wire, depth: usize) -> Result<()> {
+        match wire {
+            Wire::True | Wire::False => self.advance(1),
+            other => self.skip(other, depth),
+        }
+    }
+}
+
+fn truncated() -> Error {
+    Error::data("damaged metadata: it ends in the middle of a value")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_fields_are_skipped_and_known_ones_read() {
+        // field 1: i32 = -3; field 3: list<struct> of 2 structs {1: true}; field 4: binary "ab"; end
+        let bytes = [0x15, 0x05, 0x29, 0x2c, 0x11, 0x00, 0x11, 0x00, 0x18, 0x02, b'a', b'b', 0x00];
+        let mut seen = Vec::new();
+        let mut walk = Walk::new(&bytes);
+        walk.fields(|walk, number, wire| {
+            seen.push((number, wire));
+            if number == 1 {
+                assert_eq!(walk.integer32()?, -3);
+            }
+            Ok(number == 1)
+        })
+        .unwrap();
+        assert_eq!(seen, vec![(1, Wire::I32), (3, Wire::List), (4, Wire::Binary)]);
+        assert_eq!(walk.position(), bytes.len());
+    }
+
+    #[test]
+    fn endless_nesting_and_lengths_are_refused() {
+        let deep = [0x1c_u8; 4000];
+        assert!(Walk::new(&deep).fields(|_, _, _| Ok(false)).is_err());
+        let long = [0x18, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x00];
+        assert!(Walk::new(&long).fields(|_, _, _| Ok(false)).is_err());
+        let wide = [0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        assert!(Walk::new(&wide).fields(|_, _, _| Ok(false)).is_err());
+    }
+}

@@ -1,0 +1,89 @@
+"""What all tests share: hypothesis profiles, a clean environment, small datasets.
+
+FASTRESUME_PROFILE chooses the profile: `dev` (the default, quick), `ci` (the same examples each time) or
+`soak`.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Before anything imports torch: its threads would fight with the ranks that tests start.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+# What a launcher left in the environment would place every dataset of these tests on some rank.
+for _name in (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "NODE_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+):
+    os.environ.pop(_name, None)
+
+from collections.abc import Callable  # noqa: E402  (the environment comes first)
+from pathlib import Path  # noqa: E402
+
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+from strategies import ColumnSpec, Dataset, DatasetSpec, plain_spec  # noqa: E402
+
+# Examples write files and start readers: how long one takes says nothing (deadline, too_slow).
+settings.register_profile(
+    "dev", max_examples=30, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=100, derandomize=True)
+# A soak draws for hours and so meets rare examples that are large or filtered; that is what it is for.
+settings.register_profile(
+    "soak",
+    settings.get_profile("dev"),
+    max_examples=5000,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+settings.load_profile(os.environ.get("FASTRESUME_PROFILE", "dev"))
+
+# function_scoped_fixture is suppressed nowhere: under @given take `written(spec)` or `dataset_root`, and not
+# tmp_path, which all examples would share.
+
+
+@pytest.fixture
+def write_dataset(tmp_path: Path) -> Callable[[DatasetSpec], Dataset]:
+    """A function that writes a spec into a fresh directory of this test and returns the dataset."""
+    count = 0
+
+    def write(spec: DatasetSpec) -> Dataset:
+        nonlocal count
+        count += 1
+        directory = tmp_path / f"dataset-{count}"
+        directory.mkdir()
+        return spec.write(directory)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def dataset_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of the whole run below which `datasets(root)` may write."""
+    return tmp_path_factory.mktemp("datasets")
+
+
+@pytest.fixture(scope="session")
+def small_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """103 rows in three files, one of them empty, of a few types; nobody writes to it."""
+    columns = [
+        ColumnSpec("label", "bool"),
+        ColumnSpec("i_1", "float32"),
+        ColumnSpec("i_2", "float32", fill="bits", seed=1),
+        ColumnSpec("c_1", "int64", fill="extremes", seed=2),
+        ColumnSpec("c_2", "int64"),
+        ColumnSpec("at", "timestamp[us]"),
+    ]
+    return plain_spec([40, 0, 13], [], [17, 33], columns=columns).write(tmp_path_factory.mktemp("small"))
