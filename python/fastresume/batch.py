@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,6 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from fastresume import _core
 from fastresume.cursor import Cursor
 from fastresume.intervals import Intervals, of_buffer
-
-if TYPE_CHECKING:
-    from fastresume.workers import Ticket
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,6 @@ class Origin:
     step: int
     num_rows: int
     runs: Intervals
-    ticket: Ticket | None = None
 
 
 class Batch(MutableMapping[str, Tensor]):
@@ -157,13 +153,16 @@ class Batch(MutableMapping[str, Tensor]):
         changed = {
             name: change(value) if isinstance(value, Tensor) else value for name, value in values.items()
         }
-        return type(self)(changed, self._origin)
+        return self._like(changed)
+
+    def _like(self, tensors: dict[str, Tensor]) -> Self:
+        return type(self)(tensors, self._origin)
 
     def __copy__(self) -> Self:
-        return type(self)(dict(self._tensors), self._origin)
+        return self._like(dict(self._tensors))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._tensors, self._origin)
+        return Batch, (self._tensors, self._origin)
 
     def __getitem__(self, name: str) -> Tensor:
         try:
@@ -208,19 +207,6 @@ def of_delivered(
     tensors = {field.name: field.of_buffer(memory) for field, memory in pairs}
     runs = of_buffer(delivered.runs)
     return Batch(tensors, Origin(cursor, delivered.epoch, delivered.step, delivered.num_rows, runs))
-
-
-def _rebuild(tensors: dict[str, Tensor], origin: Origin) -> Batch:
-    if origin.ticket is None:
-        return Batch(tensors, origin)
-    from fastresume.workers import arrive  # forwards along the flow: a batch comes back from a worker
-
-    return arrive(tensors, origin)
-
-
-def with_ticket(batch: Batch, ticket: Ticket | None) -> Batch:
-    """The same batch, marked as sent by a worker (or no longer)."""
-    return Batch(batch._tensors, replace(batch._origin, ticket=ticket))
 
 
 def _refuse_to_collate(*_arguments: object, **_keywords: object) -> None:

@@ -12,9 +12,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from fastresume import _core
 from fastresume.arguments import at_least_one, global_share, names, path_list, stack_list
-from fastresume.batch import Batch, Schema, of_delivered, with_ticket
+from fastresume.batch import Batch, Schema, of_delivered
 from fastresume.cursor import Cursor
-from fastresume.workers import SharedCursor, new_ticket
+from fastresume.workers import Departing, SharedCursor, new_ticket
 from fastresume.world import World
 
 if TYPE_CHECKING:
@@ -197,15 +197,16 @@ class ParquetDataset(IterableDataset[Batch]):
         batches, rest = cursor.plan(cut)
         if batches == 0:
             # The main process can't see an iterator that gives nothing, so the next pass follows at once.
-            if worker == 0:
-                _warn_of_rest(rest, self.global_batch_size)
             cursor = cursor.next_pass()
+        warning = _rest_warning(rest, self.global_batch_size) if batches == 0 and worker == 0 else None
         ticket = new_ticket(self._shared, reading, worker)
         place = (self.world.rank, self.world.world_size, worker, workers)
         reader = _core.Reader(self._manifest, self._layout, cursor, cut, place, 0, 0)
         while (delivered := reader.next()) is not None:
             batch = of_delivered(self._fields, delivered, end_cursor)
-            yield with_ticket(batch, replace(ticket, ends_pass=delivered.ends_pass))
+            sent = replace(ticket, ends_pass=delivered.ends_pass, warning=warning)
+            yield Departing(batch._tensors, batch._origin, sent)
+            warning = None
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -316,16 +317,16 @@ class BatchIterator(Iterator[Batch]):
     def _end_without_batch(self) -> None:
         """Ends a pass of which less than one global batch was left."""
         dataset = self._dataset
-        _warn_of_rest(self._cursor.plan(dataset._cut(1))[1], dataset.global_batch_size)
+        rest = self._cursor.plan(dataset._cut(1))[1]
+        warnings.warn(_rest_warning(rest, dataset.global_batch_size), stacklevel=4)
         self.close()
         dataset._shared.deliver(self._end_cursor or self._cursor.next_pass())
 
 
-def _warn_of_rest(rest: int, global_batch_size: int) -> None:
-    warnings.warn(
+def _rest_warning(rest: int, global_batch_size: int) -> str:
+    return (
         f"the pass ends here: the {rest} rows that were left of it do not make a global batch of "
-        f"{global_batch_size}, and are dropped",
-        stacklevel=4,
+        f"{global_batch_size}, and are dropped"
     )
 
 

@@ -16,8 +16,8 @@ import sys
 import time
 import warnings
 import weakref
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -39,7 +39,10 @@ _shared: weakref.WeakValueDictionary[str, SharedCursor] = weakref.WeakValueDicti
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What the main process must know of a batch that a worker sends."""
+    """What the main process must know of a batch that a worker sends.
+
+    `warning` is what the worker would say: warnings of workers reach nobody.
+    """
 
     owner: str
     loads: int
@@ -47,6 +50,7 @@ class Ticket:
     worker: int
     iteration: tuple[int, int]
     ends_pass: bool
+    warning: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +130,23 @@ class SharedCursor:
                     raise
                 time.sleep(0.001)
 
-    def arrives(self, ticket: Ticket) -> bool:
-        """Whether a worker's batch tells the main process something when it is handed over."""
-        if ticket.loads != self._loads or ticket.ends_pass:
+    def must_notice(self, ticket: Ticket) -> bool:
+        """Whether it matters when a worker's batch comes out of the DataLoader."""
+        if ticket.loads != self._loads or ticket.ends_pass or ticket.warning is not None:
             return True
         first = self._seen.setdefault(ticket.worker, ticket.iteration)
         return ticket.version == self._version and first != ticket.iteration
 
     def hand_over(self, ticket: Ticket, cursor: _core.Cursor) -> None:
-        """Notes that a worker's batch came out of the DataLoader."""
+        """Takes note of a worker's batch that comes out of the DataLoader."""
         if ticket.loads != self._loads:
             raise _core.StateError(
                 "a state was loaded after this DataLoader iterator was made: call iter() on it again"
             )
         if ticket.version != self._version:
             return
+        if ticket.warning is not None:
+            warnings.warn(ticket.warning, stacklevel=4)
         if self._seen.get(ticket.worker, ticket.iteration) != ticket.iteration:
             self._seen = {ticket.worker: ticket.iteration}
             warnings.warn(
@@ -180,18 +186,43 @@ def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
 
 
 def new_ticket(shared: SharedCursor, reading: Reading, worker: int) -> Ticket:
-    """The ticket of the batches of a worker's new iterator, but for the last one."""
+    """The ticket of most batches of a worker's new iterator."""
     iteration = (os.getpid(), next(_iterations))
-    return Ticket(shared._owner, reading.loads, reading.version, worker, iteration, ends_pass=False)
+    return Ticket(
+        shared._owner, reading.loads, reading.version, worker, iteration, ends_pass=False, warning=None
+    )
 
 
-class _Arriving(Batch):
-    """A batch on its way out of a DataLoader whose hand-over must be noticed.
+class Departing(Batch):
+    """A batch on its way from a worker to the main process."""
 
-    A batch is unpickled when it arrives, which may be long before it is handed over: another worker's may
-    be due first, or a pinning thread may fetch ahead. The one thing that the DataLoader does with it when
-    it hands it over is `isinstance(data, ExceptionWrapper)` in `_process_data`, which looks at
-    `__class__`. From then on it is a plain batch.
+    __slots__ = ("_ticket",)
+
+    def __init__(self, tensors: dict[str, Tensor], origin: Origin, ticket: Ticket) -> None:
+        super().__init__(tensors, origin)
+        self._ticket = ticket
+
+    def _like(self, tensors: dict[str, Tensor]) -> Self:
+        return type(self)(tensors, self._origin, self._ticket)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrive, (self._tensors, self._origin, self._ticket)
+
+
+def _arrive(tensors: dict[str, Tensor], origin: Origin, ticket: Ticket) -> Batch:
+    """The batch in the main process: a plain one, unless its hand-over must be noticed."""
+    shared = _shared.get(ticket.owner)
+    if shared is None or not shared.must_notice(ticket):
+        return Batch(tensors, origin)
+    return _Arrived(tensors, origin, ticket)
+
+
+class _Arrived(Departing):
+    """A batch that waits to come out of the DataLoader, at which moment it must be noticed.
+
+    A batch is unpickled when it arrives, which may be long before it comes out: another worker's may be due
+    first, or a pinning thread may fetch ahead. The one thing that the DataLoader does with it when it hands
+    it over is `isinstance(data, ExceptionWrapper)` in `_process_data`, which looks at `__class__`.
     """
 
     __slots__ = ()
@@ -199,24 +230,10 @@ class _Arriving(Batch):
     @property  # type: ignore[misc]  # the one of `object` can be assigned, too
     def __class__(self) -> type[Batch]:  # type: ignore[override]  # see above
         if sys._getframe(1).f_code.co_name == "_process_data":
-            _hand_over(self)
+            shared = _shared.get(self._ticket.owner)
+            if shared is not None:
+                shared.hand_over(self._ticket, self._origin.cursor)
         return Batch
 
-
-def _hand_over(batch: Batch) -> None:
-    origin = batch._origin
-    batch._origin = replace(origin, ticket=None)
-    object.__dict__["__class__"].__set__(batch, Batch)
-    if origin.ticket is not None:
-        shared = _shared.get(origin.ticket.owner)
-        if shared is not None:
-            shared.hand_over(origin.ticket, origin.cursor)
-
-
-def arrive(tensors: dict[str, Tensor], origin: Origin) -> Batch:
-    """A batch that came from a worker: a plain one, unless its hand-over must be noticed."""
-    if origin.ticket is not None:
-        shared = _shared.get(origin.ticket.owner)
-        if shared is not None and shared.arrives(origin.ticket):
-            return _Arriving(tensors, origin)
-    return Batch(tensors, replace(origin, ticket=None))
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Batch, (self._tensors, self._origin)

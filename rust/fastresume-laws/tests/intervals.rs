@@ -67,7 +67,7 @@ proptest! {
             (0..count).map(|index| positions(&set.share(index, count, multiple_of).unwrap())).collect();
         prop_assert_eq!(shares.concat(), positions(&set));
         let (last, others) = shares.split_last().unwrap();
-        prop_assert!(others.iter().all(|share| share.len() as u64 % multiple_of == 0));
+        prop_assert!(others.iter().all(|share| (share.len() as u64).is_multiple_of(multiple_of)));
         let units: Vec<u64> = others.iter().chain([last]).map(|share| share.len() as u64 / multiple_of).collect();
         prop_assert!(units.iter().max().unwrap() - units.iter().min().unwrap() <= 1);
     }

@@ -1,0 +1,291 @@
+"""The ranks of a job in lockstep in this one process, compared with the oracle's job at every step.
+
+A rank with workers is simulated: its workers' iterators, made by the dataset's own method, take turns as in a
+torch DataLoader. tests that need the DataLoader itself, with its processes, say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import fastresume as fr
+import numpy as np
+import oracle
+import pytest
+from fastresume import _core
+from strategies import Dataset, Topology
+
+REST = "the {} rows that were left of it do not make a global batch of {}, and are dropped"
+"""The warning of a pass that ends without a batch."""
+
+
+def parallel(rank: int = 0, world_size: int = 1) -> dict[str, Any]:
+    """The arguments that place a dataset on a rank, whatever the environment says."""
+    return {"rank": rank, "world_size": world_size}
+
+
+def text_of(state: Mapping[str, str]) -> str:
+    """The one leaf of a state."""
+    assert list(state) == ["fastresume"]
+    text = state["fastresume"]
+    assert type(text) is str
+    return text
+
+
+def assert_batch(
+    batch: fr.Batch, table: Mapping[str, np.ndarray], rows: Sequence[int], epoch: int, step: int, state: str
+) -> None:
+    """Assert that a batch is what the oracle says, bit for bit."""
+    assert batch.rows().tolist() == list(rows)
+    assert (batch.num_rows, batch.epoch, batch.step) == (len(rows), epoch, step)
+    assert text_of(batch.state_dict()) == state
+    found = {name: tensor.numpy() for name, tensor in batch.items()}
+    expected = {name: values[list(rows)] for name, values in table.items()}
+    assert oracle.same_values(found, expected), (found, expected)
+
+
+def assert_same_batch(one: fr.Batch, other: fr.Batch) -> None:
+    """Assert that two batches are equal in everything that a user can see."""
+    expected = {name: tensor.numpy() for name, tensor in other.items()}
+    assert_batch_values(one, expected)
+    assert one.rows().tolist() == other.rows().tolist()
+    assert (one.num_rows, one.epoch, one.step) == (other.num_rows, other.epoch, other.step)
+    assert one.state_dict() == other.state_dict()
+
+
+def assert_batch_values(batch: fr.Batch, expected: Mapping[str, np.ndarray]) -> None:
+    """Assert that a batch has these tensors, in this order, bit for bit."""
+    found = {name: tensor.numpy() for name, tensor in batch.items()}
+    assert oracle.same_values(found, expected), (found, expected)
+
+
+def oracle_job(rows: int, topology: Topology, fingerprint: str) -> oracle.OracleJob:
+    """The oracle's job of a topology."""
+    return oracle.OracleJob(
+        rows,
+        topology.world_size,
+        topology.workers,
+        topology.batch_size,
+        lanes=topology.lanes,
+        groups=topology.groups,
+        fingerprint=fingerprint,
+    )
+
+
+class Rank:
+    """One rank: its dataset, and the iterator that its training loop draws from.
+
+    Reads by `iter(dataset)`, by a `Loader` if `threads` is given, or through simulated workers.
+    """
+
+    def __init__(self, dataset: fr.ParquetDataset, workers: int = 0, threads: int | None = None) -> None:
+        self.dataset = dataset
+        self.workers = workers
+        self.loader = None if threads is None else fr.Loader(dataset, threads=threads)
+        self._iterator: Iterator[fr.Batch] | None = None
+
+    def next(self) -> fr.Batch:
+        """The next batch; StopIteration at the end of the pass, and the next call begins the next one."""
+        if self._iterator is None:
+            self._iterator = self._iterate()
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            self._iterator = None
+            raise
+
+    def drop(self) -> None:
+        """Forget the iterator, as a `break` does."""
+        self._iterator = None
+
+    def kill(self) -> None:
+        """End the threads; what was decoded ahead is gone."""
+        self.drop()
+        if self.loader is not None:
+            self.loader.close()
+
+    def _iterate(self) -> Iterator[fr.Batch]:
+        if self.workers:
+            return self._take_turns()
+        return iter(self.dataset if self.loader is None else self.loader)
+
+    def _take_turns(self) -> Iterator[fr.Batch]:
+        workers = [self.dataset._iterate_in_worker(k, self.workers) for k in range(self.workers)]
+        last = None
+        for worker in itertools.cycle(workers):
+            batch = next(worker, None)
+            if batch is None:
+                break
+            last = batch
+            yield batch
+        assert [next(worker, None) for worker in workers] == [None] * self.workers
+        assert last is not None, "workers give the next pass where nothing is left of this one"
+        self.dataset.load_state_dict(last.state_dict())
+
+
+class Job:
+    """All ranks of a job, and the oracle's job beside them. `step()` compares everything there is to see."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        topology: Topology,
+        *,
+        table: Mapping[str, np.ndarray] | None = None,
+        state: Mapping[str, str] | None = None,
+        threads: int | None = None,
+        reset_epochs: bool = False,
+    ) -> None:
+        self.topology = topology
+        self.table = oracle.read_table(dataset.directory) if table is None else table
+        world_size = topology.world_size
+        self.ranks = [
+            Rank(
+                fr.ParquetDataset(
+                    dataset.directory, batch_size=topology.batch_size, **parallel(rank, world_size)
+                ),
+                topology.workers,
+                threads,
+            )
+            for rank in range(world_size)
+        ]
+        self.oracle = oracle_job(dataset.num_rows, topology, self.ranks[0].dataset.fingerprint)
+        for rank in self.ranks:
+            assert len(rank.dataset) == self.oracle.batches_left
+        if state is not None:
+            self.oracle.load(text_of(state), reset_epochs=reset_epochs)
+            for rank in self.ranks:
+                rank.dataset.load_state_dict(state, reset_epochs=reset_epochs)
+        self._skips_rest: str | None = None
+        self.assert_at_rest()
+
+    def assert_at_rest(self) -> None:
+        """Assert what every rank says of itself: the cursor, the batches left, the passes done."""
+        for rank in self.ranks:
+            if rank.workers and self.oracle.cuts[-1][3] > 0:
+                continue  # in mid pass the state is on the batches alone
+            assert text_of(rank.dataset.state_dict()) == self.oracle.state()
+            assert rank.dataset.batches_left == self.oracle.batches_left
+            assert rank.dataset.epoch == self.oracle.epochs_done
+
+    def state(self) -> dict[str, str]:
+        """The cursor of the last step."""
+        return {"fastresume": self.oracle.state()}
+
+    def step(self) -> list[list[int]]:
+        """Do one step on every rank; return the rows of each, or nothing if the pass ended without a batch."""
+        epoch, number = self.oracle.epoch, self.oracle.steps_done
+        expected = self.oracle.step()
+        if expected is None:
+            rest = REST.format(len(self.oracle.dropped[epoch]), self.topology.global_batch_size)
+            if self.topology.workers:  # the next pass follows at once
+                self._skips_rest = rest
+                return []
+            for rank in self.ranks:
+                with pytest.warns(UserWarning, match=rest), pytest.raises(StopIteration):
+                    rank.next()
+            self.assert_at_rest()
+            return []
+        for rank, rows in zip(self.ranks, expected, strict=True):
+            skips = self._skips_rest
+            with pytest.warns(UserWarning, match=skips) if skips else contextlib.nullcontext():
+                batch = rank.next()
+            assert_batch(batch, self.table, rows, epoch, number, self.oracle.state())
+        self._skips_rest = None
+        if self.oracle.epoch != epoch:
+            for rank in self.ranks:
+                with pytest.raises(StopIteration):
+                    rank.next()
+        self.assert_at_rest()
+        return expected
+
+    def run_pass(self) -> list[list[list[int]]]:
+        """Do the steps that are left of the pass, and return their rows."""
+        epoch, steps = self.oracle.epoch, []
+        while self.oracle.epoch == epoch:
+            steps.append(self.step())
+        return [step for step in steps if step]
+
+    def kill(self) -> None:
+        """End the job at once, wherever it is."""
+        for rank in self.ranks:
+            rank.kill()
+
+
+class Ledger:
+    """Which rows were trained on, per pass; a job that dies goes back to what was saved."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.passes: dict[int, Counter[int]] = {}
+        self._saved: dict[int, Counter[int]] = {}
+
+    def add(self, epoch: int, step: Sequence[Sequence[int]]) -> None:
+        """Note a step."""
+        counts = self.passes.setdefault(epoch, Counter())
+        for batch in step:
+            counts.update(batch)
+
+    def save(self) -> None:
+        """Note that a checkpoint was written."""
+        self._saved = {epoch: counts.copy() for epoch, counts in self.passes.items()}
+
+    def roll_back(self) -> None:
+        """Forget what came after the last checkpoint."""
+        self.passes = {epoch: counts.copy() for epoch, counts in self._saved.items()}
+
+    def assert_exactly_once(self, epoch: int, dropped: Sequence[int]) -> None:
+        """Law 3: each row of a finished pass once, but for those that the tail policy names."""
+        assert self.passes.get(epoch, Counter()) + Counter(dropped) == Counter(range(self.rows))
+
+
+def global_batches_of_core(
+    dataset: fr.ParquetDataset, cursor: _core.Cursor, topology: Topology
+) -> Iterator[tuple[list[int], str]]:
+    """The global batches of a cut that the API can't name yet (`lanes=`, `groups=`), each with its state.
+
+    All ranks and workers, each a reader of the core with its place, in turn.
+    """
+    lanes, groups, rows = oracle_job(dataset.num_rows, topology, dataset.fingerprint).cut
+    workers = max(topology.workers, 1)
+    readers = [
+        [
+            _core.Reader(
+                dataset._manifest,
+                dataset._layout,
+                cursor,
+                (lanes, groups, rows),
+                (rank, topology.world_size, worker, workers),
+                0,
+                0,
+            )
+            for worker in range(workers)
+        ]
+        for rank in range(topology.world_size)
+    ]
+    for worker in itertools.cycle(range(workers)):
+        parts = [readers[rank][worker].next() for rank in range(topology.world_size)]
+        if parts[0] is None:
+            assert parts == [None] * topology.world_size
+            return
+        batch: list[int] = []
+        states = set()
+        for part in parts:
+            assert part is not None
+            runs = np.frombuffer(part[2], dtype=np.int64).reshape(-1, 2)
+            batch += [row for start, end in runs.tolist() for row in range(start, end)]
+            states.add(part[3].to_json())
+        (state,) = states
+        yield batch, state
+
+
+def fields_of(state: Mapping[str, str]) -> dict[str, Any]:
+    """The parsed JSON of a state."""
+    fields = json.loads(text_of(state))
+    assert isinstance(fields, dict)
+    return fields
