@@ -53,7 +53,7 @@ class DemoError(Exception):
     """What the demo can't go on from."""
 
 
-# ------------------------------------------------------------------------------------------------------- the data
+# --------------------------------------------------------------------------------------------------- the data
 
 
 def write_dataset(directory: Path, num_rows: int) -> None:
@@ -77,10 +77,11 @@ def write_dataset(directory: Path, num_rows: int) -> None:
 
 def find_columns(data: str) -> list[str]:
     """Return the columns of somebody's files that can be delivered so far; say which can't, and why."""
-    found = Path(data).rglob("*.parquet") if Path(data).is_dir() else map(Path, glob.glob(data, recursive=True))
-    some_file = min((path for path in found if path.is_file()), default=None)
-    if some_file is None:
+    pattern = f"{data}/**/*.parquet" if Path(data).is_dir() else data
+    found = glob.glob(pattern, recursive=True)  # noqa: PTH207  (the pattern may be absolute)
+    if not found:
         raise DemoError(f"no file matches {data!r}")
+    some_file = min(found)
     types = {field.name: field.type for field in pq.read_schema(some_file)}
     left_out = {name: f"its type is {type_}" for name, type_ in types.items() if not is_deliverable(type_)}
     columns = [name for name in types if name not in left_out]
@@ -96,8 +97,8 @@ def find_columns(data: str) -> list[str]:
 
 
 def is_deliverable(type_: pa.DataType) -> bool:
-    t = pa.types
-    return any(is_kind(type_) for is_kind in (t.is_boolean, t.is_integer, t.is_floating, t.is_date, t.is_timestamp))
+    kinds = ("boolean", "integer", "floating", "date", "timestamp")
+    return any(getattr(pa.types, f"is_{kind}")(type_) for kind in kinds)
 
 
 def columns_with_nulls(file: str) -> set[str]:
@@ -110,7 +111,7 @@ def columns_with_nulls(file: str) -> set[str]:
     return {chunk.path_in_schema for chunk in chunks if chunk.statistics and chunk.statistics.null_count}
 
 
-# ---------------------------------------------------------------------------------------------- what all ranks share
+# --------------------------------------------------------------------------------------- what all ranks share
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class Run:
         return job.directory / f"run-{self.number}-rank-{rank}.log"
 
 
-# ------------------------------------------------------------------------------------------------ what one rank does
+# ----------------------------------------------------------------------------------------- what one rank does
 
 
 class Model(nn.Module):
@@ -174,9 +175,9 @@ class Model(nn.Module):
         self.sparse = [name for name in job.stack if schema[name].dtype == torch.int64]
         self.dense = [name for name in job.stack if schema[name].dtype != torch.int64]
         num_sparse = sum(len(job.stack[name]) for name in self.sparse)
-        num_dense = sum(len(job.stack[name]) for name in self.dense)
+        num_inputs = 1 + sum(len(job.stack[name]) for name in self.dense) + 8 * num_sparse
         self.table = nn.Embedding(BUCKETS, 8)
-        self.layers = nn.Sequential(nn.Linear(1 + num_dense + 8 * num_sparse, 32), nn.ReLU(), nn.Linear(32, 1))
+        self.layers = nn.Sequential(nn.Linear(num_inputs, 32), nn.ReLU(), nn.Linear(32, 1))
 
     def forward(self, batch: fr.Batch) -> Tensor:
         """Return the loss: the mean squared error of what is predicted for the label."""
@@ -269,11 +270,11 @@ def die_with_parent() -> None:
         os._exit(1)
 
 
-# -------------------------------------------------------------------------------------- starting, killing, counting
+# -------------------------------------------------------------------------------- starting, killing, counting
 
 
 def execute(job: Job, run: Run, kill_after: int | None) -> bool:
-    """Start the ranks, kill them all once rank 0 was handed so many batches; return whether that came to be."""
+    """Start the ranks, kill them once rank 0 was handed so many batches; return whether it came to that."""
     context = multiprocessing.get_context("fork")  # torch is imported once, not once for every rank
     processes = [context.Process(target=train, args=(job, run, rank)) for rank in range(run.ranks)]
     try:
@@ -298,9 +299,9 @@ def execute(job: Job, run: Run, kill_after: int | None) -> bool:
 def check(processes: list[BaseProcess], run: Run, job: Job) -> None:
     for rank, process in enumerate(processes):
         if process.exitcode not in (None, 0):
-            raise DemoError(f"rank {rank} of run {run.number} ended by itself, with exit code {process.exitcode}")
+            raise DemoError(f"rank {rank} of run {run.number} ended early, with exit code {process.exitcode}")
     logs = (run.log(job, rank) for rank in range(run.ranks))
-    last_sign = max((log.stat().st_mtime for log in logs if log.exists()), default=job.directory.stat().st_mtime)
+    last_sign = max(path.stat().st_mtime for path in (job.directory, *logs) if path.exists())
     if time.time() - last_sign > SILENCE_SECONDS:
         raise DemoError(f"run {run.number} has not made a step for {SILENCE_SECONDS:.0f} seconds")
 
@@ -348,13 +349,13 @@ class Count:
 
 
 def count_rows(num_rows: int, ranges: Sequence[tuple[int, int]], may_drop: int) -> Count:
-    """Count each row of the pass; `may_drop` rows are fewer than a global batch, which the tail policy drops."""
+    """Count each row of the pass; the tail policy may drop so many, and more than those are lost."""
     times = np.zeros(num_rows, dtype=np.int64)
     for first, last in ranges:
         times[first : last + 1] += 1
     missing = int((times == 0).sum())
-    lost = abs(missing - may_drop)  # fewer dropped than the policy says is as wrong as more
-    return Count(int((times > 0).sum()), lost, int((times > 1).sum()), may_drop)
+    dropped = min(missing, may_drop)
+    return Count(num_rows - missing, missing - dropped, int((times > 1).sum()), dropped)
 
 
 def mean_loss(deliveries: Sequence[Delivery]) -> float:
@@ -362,89 +363,96 @@ def mean_loss(deliveries: Sequence[Delivery]) -> float:
 
 
 def when_to_kill(batches: int) -> int | None:
-    """Return after which batch of a run to kill it: in mid pass, and between two checkpoints where that can be."""
+    """Return after how many batches to kill a run: in mid pass, and between checkpoints in a long run."""
     if batches < 2:
         return None
     middle = batches * 2 // 5
-    between = middle - middle % CHECKPOINT_EVERY + CHECKPOINT_EVERY * 6 // 10
-    return between if between < batches else max(middle, 1)
+    between_checkpoints = middle - middle % CHECKPOINT_EVERY + CHECKPOINT_EVERY // 2
+    return between_checkpoints if between_checkpoints < batches else max(middle, 1)
 
 
 def play(job: Job, num_rows: int, topologies: Sequence[tuple[int, int]]) -> Count:
-    """Run the job with each (ranks, batch size), killing all but the last; count the rows of all."""
+    """Run the job with each (ranks, batch size), killing all runs but the last; count the rows of all."""
     kept: list[Delivery] = []
     steps = left_over = 0
-    untrained_loss = None
     for number, (ranks, batch_size) in enumerate(topologies, start=1):
         run = Run(number, ranks, batch_size)
-        remaining = num_rows - sum(delivery.num_rows for delivery in kept)
+        remaining = num_rows - count_of(kept)
         left_over = remaining % run.global_batch_size
-        is_last = number == len(topologies)
-        kill_after = None if is_last else when_to_kill(remaining // run.global_batch_size)
+        batches = remaining // run.global_batch_size
         place = f"from the checkpoint after step {steps}" if job.checkpoint.exists() else "from the start"
-        print(f"\nrun {number}: {ranks} ranks, {batch_size} rows per rank and step, {place}", flush=True)
+        print(f"\nrun {number}: {ranks} ranks, batch size {batch_size}, {place}", flush=True)
 
-        was_killed = execute(job, run, kill_after)
+        was_killed = execute(job, run, None if number == len(topologies) else when_to_kill(batches))
         seen = [delivery for rank in range(ranks) for delivery in read_log(run.log(job, rank))]
-        first_steps = [delivery for delivery in seen if delivery.step < steps + CHECKPOINT_EVERY]
-        last_steps = [delivery for delivery in seen if delivery.step >= max(d.step for d in seen) - 10]
-        compared = "" if untrained_loss is None else f" (untrained it was {untrained_loss:.4f})"
-        untrained_loss = untrained_loss or mean_loss([delivery for delivery in seen if delivery.step == 0])
-        print(f"  loss {mean_loss(first_steps):.4f} in its first steps{compared}, {mean_loss(last_steps):.4f} in its last")
+        seen.sort(key=lambda delivery: delivery.step)
+        first, last = mean_loss(seen[: 5 * ranks]), mean_loss(seen[-5 * ranks :])
+        print(f"  loss {first:.3f} in its first five steps, {last:.3f} in its last five")
         if not was_killed:
-            kept += seen
             print("  it came to the end of the pass")
+            kept += seen
             break
         steps = torch.load(job.checkpoint)["steps"] if job.checkpoint.exists() else 0
         rolled_back = [delivery for delivery in seen if delivery.step >= steps]
         kept += [delivery for delivery in seen if delivery.step < steps]
+        print(f"  in step {seen[-1].step + 1}, every process was killed with SIGKILL")
         print(
-            f"  all {ranks} processes killed with SIGKILL; the last checkpoint is that after step {steps}, and "
-            f"{len(rolled_back)} batches ({sum(delivery.num_rows for delivery in rolled_back)} rows) that came "
-            "after it are rolled back"
+            f"  the last checkpoint is the one after step {steps}: {len(rolled_back)} batches that came later"
         )
+        print(f"  ({count_of(rolled_back)} rows) are rolled back, and have to come again")
     return count_rows(num_rows, [range_ for delivery in kept for range_ in delivery.ranges], left_over)
+
+
+def count_of(deliveries: Sequence[Delivery]) -> int:
+    return sum(delivery.num_rows for delivery in deliveries)
+
+
+def demonstrate(directory: Path, data: str | None, num_rows: int, all_ranks: Sequence[int]) -> Count:
+    """Take or write the data, play the runs, and count the rows."""
+    if data is None:
+        write_dataset(directory / "data", num_rows)
+        job = Job.over(directory, str(directory / "data"), ["*"], is_ours=True)
+    else:
+        job = Job.over(directory, data, find_columns(data), is_ours=False)
+    dataset = job.dataset(batch_size=1, rank=0, world_size=1)
+    verb = "wrote" if data is None else "found"
+    print(f"{verb} {dataset.num_rows} rows in {len(dataset.files)} Parquet files")
+    first_size = min(max(dataset.num_rows // (200 * all_ranks[0]), 1), 4096)
+    sizes = [
+        max(first_size * (3, 5, 2)[i % 3] // 3, 1) for i in range(len(all_ranks))
+    ]  # each run has another
+    return play(job, dataset.num_rows, list(zip(all_ranks, sizes, strict=True)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo and return its exit code."""
-    parser = argparse.ArgumentParser(description="Train, kill, resume on another number of ranks, count every row.")
-    parser.add_argument("--data", help="a file, directory or glob pattern of your own; else a dataset is written")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--data", help="a file, directory or glob pattern of yours; else a dataset is written"
+    )
     parser.add_argument("--rows", type=int, default=60_007, help="how many rows to write (%(default)s)")
     parser.add_argument("--ranks", default="3,2,4", help="how many ranks each run has (%(default)s)")
-    parser.add_argument("--directory", type=Path, help="an empty directory for all that is written, which is kept")
+    parser.add_argument(
+        "--directory", type=Path, help="an empty directory for all that is written, to keep it"
+    )
     options = parser.parse_args(arguments)
     all_ranks = [int(ranks) for ranks in options.ranks.split(",")]
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are on this machine
-    torch.set_num_threads(1)
-    torch.optim.Adam([torch.zeros(1)])  # makes torch import the rest of itself: once, not in every rank
-    if options.directory is None:
-        with tempfile.TemporaryDirectory(prefix="fastresume-demo-") as directory:
-            return demonstrate(Path(directory), options.data, options.rows, all_ranks)
-    options.directory.mkdir(parents=True, exist_ok=True)
-    if any(options.directory.iterdir()):
-        parser.error(f"the directory {options.directory} is not empty")
-    return demonstrate(options.directory, options.data, options.rows, all_ranks)
-
-
-def demonstrate(directory: Path, data: str | None, rows: int, all_ranks: Sequence[int]) -> int:
+    torch.set_num_threads(1)  # the ranks share the cores
+    torch.optim.Adam([torch.zeros(1)])  # has torch import the rest of itself: once, not once for every rank
     try:
-        if data is None:
-            write_dataset(directory / "data", rows)
-            job = Job.over(directory, str(directory / "data"), ["*"], is_ours=True)
+        if options.directory is None:
+            with tempfile.TemporaryDirectory(prefix="fastresume-demo-") as directory:
+                count = demonstrate(Path(directory), options.data, options.rows, all_ranks)
         else:
-            job = Job.over(directory, data, find_columns(data), is_ours=False)
-        dataset = job.dataset(batch_size=1, rank=0, world_size=1)
-        print(f"{'read' if data else 'wrote'} {len(dataset.files)} files with {dataset.num_rows} rows")
-        size = min(max(dataset.num_rows // (200 * all_ranks[0]), 1), 4096)
-        # Another batch size for each run: whole numbers near 1, 5/3, 2/3, 4/3, ... times the first.
-        factors = [(1, 1), (5, 3), (2, 3), (4, 3)]
-        sizes = [max(size * factors[i % 4][0] // factors[i % 4][1], 1) for i in range(len(all_ranks))]
-        count = play(job, dataset.num_rows, list(zip(all_ranks, sizes, strict=True)))
-    except (DemoError, fr.FastresumeError, ValueError, OSError) as error:
-        print(f"\nthe demo can't go on: {error}", file=sys.stderr)
+            options.directory.mkdir(parents=True, exist_ok=True)
+            if any(options.directory.iterdir()):
+                raise DemoError(f"the directory {options.directory} is not empty")
+            count = demonstrate(options.directory, options.data, options.rows, all_ranks)
+    except (DemoError, fr.FastresumeError, OSError, ValueError) as error:
+        print(f"the demo can't go on: {error}", file=sys.stderr)
         return 1
-    print("\nthe logs of all runs, counted without what was rolled back:")
+    print("\nthe rows in the logs of all ranks, without those that were rolled back:")
     print(count)
     return 0 if count.lost == count.twice == 0 else 1
 

@@ -7,6 +7,9 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::intervals::Intervals;
 
+/// More lanes than any topology needs; a state that claims more is damaged.
+const MAX_LANES: u64 = 1 << 22;
+
 /// The shape of a division: `lanes` contiguous parts in `groups` groups, each giving `rows` rows to
 /// a global batch. A global batch has `rows * lanes / groups` rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +23,10 @@ impl Cut {
     /// Checks that the numbers make a division.
     ///
     /// # Errors
-    /// `Argument` if a number is 0, `groups` does not divide `lanes`, or `lanes * rows` overflows.
+    /// `Argument` if a number is 0, `groups` does not divide `lanes`, there are more than 2^22 lanes, or
+    /// `lanes * rows` overflows.
     pub fn new(lanes: u64, groups: u64, rows: u64) -> Result<Self> {
-        let fits = lanes.checked_mul(rows).is_some_and(|rows| rows < 1 << 62);
+        let fits = lanes <= MAX_LANES && lanes.checked_mul(rows).is_some_and(|rows| rows < 1 << 62);
         if lanes == 0 || groups == 0 || rows == 0 || !lanes.is_multiple_of(groups) || !fits {
             return Err(Error::Argument(format!(
                 "no division has {lanes} lanes in {groups} groups with {rows} rows per lane and batch"

@@ -18,10 +18,10 @@ use crate::thrift::{Walk, Wire};
 const MAX_PAGE_BYTES: u64 = 1 << 30;
 
 /// A header is looked for in this many bytes first (statistics may make it longer), then in more.
-const HEADER_BYTES: u64 = 4 << 10;
+const HEADER_BYTES: u64 = 512;
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// Pages are read ahead up to this many bytes at a time.
+/// While pages are decoded, so many bytes are read at a time; while they are skipped, headers alone.
 const READ_BYTES: u64 = 1 << 20;
 
 /// What stands in a page header.
@@ -130,6 +130,7 @@ pub struct Pages {
     /// Bytes of the source that were read ahead, and where they begin.
     ahead: Bytes,
     ahead_start: u64,
+    is_skipping: bool,
     next: Option<Header>,
     has_dictionary: bool,
     /// A dictionary that was passed by while skipping, until it is asked for.
@@ -157,6 +158,7 @@ impl Pages {
             offset: chunk.start,
             ahead: Bytes::new(),
             ahead_start: chunk.start,
+            is_skipping: false,
             next: None,
             has_dictionary: false,
             deferred: None,
@@ -167,7 +169,8 @@ impl Pages {
     fn bytes(&mut self, offset: u64, length: u64) -> Result<Bytes> {
         let ahead_end = self.ahead_start + self.ahead.len() as u64;
         if offset < self.ahead_start || offset + length > ahead_end {
-            let wanted = length.max(READ_BYTES).min(self.chunk.end - offset);
+            let ahead = if self.is_skipping { length } else { length.max(READ_BYTES) };
+            let wanted = ahead.min(self.chunk.end - offset);
             self.ahead = self.source.read(offset, to_usize(wanted)?)?;
             self.ahead_start = offset;
         }
@@ -347,6 +350,7 @@ fn external(error: Error) -> ParquetError {
 
 impl PageReader for Pages {
     fn get_next_page(&mut self) -> parquet::errors::Result<Option<Page>> {
+        self.is_skipping = false;
         self.header().map_err(external)?;
         match self.pass() {
             Some((offset, header)) => self.page(offset, &header).map(Some).map_err(external),
@@ -355,6 +359,8 @@ impl PageReader for Pages {
     }
 
     fn peek_next_page(&mut self) -> parquet::errors::Result<Option<PageMetadata>> {
+        // Who only wants to read does not peek.
+        self.is_skipping = true;
         let header = self.header().map_err(external)?;
         Ok(header.map(|header| PageMetadata {
             num_rows: (header.kind == DATA_PAGE_V2).then_some(header.num_rows.unsigned_abs() as usize),
@@ -364,6 +370,7 @@ impl PageReader for Pages {
     }
 
     fn skip_next_page(&mut self) -> parquet::errors::Result<()> {
+        self.is_skipping = true;
         self.header().map_err(external)?;
         if let Some((offset, header)) = self.pass()
             && header.kind == DICTIONARY_PAGE

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::batch::{Layout, Memory, Slots};
 use crate::cursor::{Cursor, Pass};
 use crate::decode::OpenFile;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caught};
 use crate::lanes::Reader;
 use crate::manifest::Manifest;
 use crate::order::Order;
@@ -293,7 +293,8 @@ impl Work {
 
     /// Decodes a segment and marks what it filled, or notes its failure.
     fn perform(&self, task: Task) {
-        let decoded = self.decode(&task);
+        // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
+        let decoded = caught(|| self.decode(&task));
         let Task { segment, slots } = task;
         drop(slots);
         let mut state = locked(&self.state);
