@@ -34,6 +34,7 @@ from pathlib import Path  # noqa: E402
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
+
 from strategies import ColumnSpec, Dataset, DatasetSpec, plain_spec  # noqa: E402
 
 # Examples write files and start readers: how long one takes says nothing (deadline, too_slow).

@@ -11,16 +11,17 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import fastresume as fr
 import numpy as np
-import oracle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs import Job, assert_batch, assert_batch_values, assert_same_batch, parallel
+
+import fastresume as fr
+import oracle
+from jobs import Job, assert_batch_values, assert_same_batch, parallel
 from strategies import (
     ROW_NUMBERS,
     TYPES,
@@ -290,7 +291,7 @@ def test_columns_that_nobody_asked_for_may_differ_between_files(tmp_path: Path) 
     assert batch["a"].tolist() == [1, 2, 3]
 
 
-# ------------------------------------------------------------------------------------------------ the manifest
+# ----------------------------------------------------------------------------------------------- the manifest
 
 
 def test_a_directory_means_the_parquet_files_below_it_that_somebody_meant(tmp_path: Path) -> None:
@@ -477,7 +478,7 @@ def test_a_state_does_not_care_what_is_written_beside_the_files(write_dataset: W
     assert next(iter(again)).rows()[0] == 10
 
 
-# --------------------------------------------------------------------------------------- what it says of itself
+# ------------------------------------------------------------------------------------- what it says of itself
 
 
 def test_the_schema_prints_as_a_table(small_dataset: Dataset) -> None:
@@ -515,9 +516,7 @@ def test_lengths_and_counts(small_dataset: Dataset) -> None:
 def test_the_reprs_say_what_it_is(small_dataset: Dataset) -> None:
     dataset = fr.ParquetDataset(small_dataset.directory, batch_size=10, **parallel(1, 2))
     next(iter(dataset))
-    text = (
-        "ParquetDataset(3 files, 103 rows, 7 tensors, batch_size=10, rank 1 of 2, epoch 0, 4 batches left)"
-    )
+    text = "ParquetDataset(3 files, 103 rows, 7 tensors, batch_size=10, rank 1 of 2, epoch 0, 4 batches left)"
     assert repr(dataset) == text
     assert repr(fr.Loader(dataset, threads=2, prefetch_bytes=5)) == (
         f"Loader({text}, threads=2, prefetch_bytes=5)"
@@ -525,11 +524,11 @@ def test_the_reprs_say_what_it_is(small_dataset: Dataset) -> None:
 
 
 def test_the_files_are_opened_when_batches_are_wanted(small_dataset: Dataset) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     datasets = [one_rank(small_dataset.directory, 10) for _ in range(8)]
     iterators = [iter(dataset) for dataset in datasets]
     # One shared cursor each, and no file.
-    assert len(os.listdir("/proc/self/fd")) - before <= 8
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 8
     del datasets, iterators
 
 
@@ -583,13 +582,3 @@ def test_a_copied_batch_is_another_mapping(small_dataset: Dataset) -> None:
     assert other["row"] is batch["row"]
     with pytest.raises(KeyError, match="no tensor 'labl' in the batch; there are: row, label"):
         batch["labl"]
-
-
-def test_batches_are_not_collated_into_larger_ones(small_dataset: Dataset) -> None:
-    dataset = one_rank(small_dataset.directory, 5)
-    with pytest.raises(TypeError, match="batch_size=None"):
-        next(iter(torch.utils.data.DataLoader(dataset, batch_size=2)))
-    batch = next(iter(torch.utils.data.DataLoader(dataset, batch_size=None)))
-    table = oracle.read_table(small_dataset.directory)
-    rows = batch.rows().tolist()
-    assert_batch(batch, table, rows, 0, rows[0] // 5, batch.state_dict()["fastresume"])

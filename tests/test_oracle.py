@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import oracle
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import oracle
 from oracle import OracleJob
 from strategies import (
     ROW_NUMBERS,

@@ -1,6 +1,7 @@
 """The laws of docs/DESIGN.md §3 for whole jobs: killed anywhere, resumed anywhere, against the oracle.
 
-What needs processes that die is in other files; here a kill drops everything that a job holds.
+Here a kill drops everything that a job holds. Processes that die are in test_processes.py, and what a
+DataLoader's workers must see is in test_dataloader.py.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import fastresume as fr
-import numpy as np
-import oracle
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from torch.utils.data import DataLoader
+
+import fastresume as fr
+import oracle
 from jobs import (
     REST,
     Job,
@@ -39,8 +41,6 @@ from jobs import (
     text_of,
 )
 from strategies import (
-    ROW_NUMBERS,
-    ColumnSpec,
     Dataset,
     DatasetSpec,
     Topology,
@@ -51,7 +51,6 @@ from strategies import (
     topologies,
     written,
 )
-from torch.utils.data import DataLoader
 
 Write = Callable[[DatasetSpec], Dataset]
 
@@ -81,7 +80,7 @@ def shaped_like(value: object) -> object:
     return type(value).__name__
 
 
-# --------------------------------------------------------------------------------------------- law 2: resume
+# ---------------------------------------------------------------------------------------------- law 2: resume
 
 
 @pytest.mark.law(2)
@@ -151,29 +150,6 @@ def fork(workers: int) -> dict[str, Any]:
 
 
 @pytest.mark.law(2)
-@pytest.mark.processes
-@pytest.mark.parametrize("persistent", [False, True])
-def test_a_state_loaded_between_passes_reaches_running_workers(
-    small_dataset: Dataset, persistent: bool
-) -> None:
-    dataset = make(small_dataset)
-    states = [batch.state_dict() for batch in make(small_dataset)]
-    loader = DataLoader(
-        dataset, batch_size=None, num_workers=2, persistent_workers=persistent, **fork(2)
-    )
-    first = next(iter(loader))
-    assert first.rows()[0] == 0
-    for k in (4, 0, 8):
-        dataset.load_state_dict(states[k])
-        job = oracle_job(103, Topology(1, 2, 10), dataset.fingerprint)
-        job.load(text_of(states[k]))
-        assert rows_of(loader) == [step[0] for step in job.run_pass()]
-        assert text_of(dataset.state_dict()) == job.state()
-    assert rows_of(loader) == [step[0] for step in job.run_pass()]
-    assert dataset.epoch == 2
-
-
-@pytest.mark.law(2)
 def test_a_resumed_job_says_the_same_of_itself(small_dataset: Dataset) -> None:
     dataset = make(small_dataset)
     for batch in dataset:
@@ -184,7 +160,7 @@ def test_a_resumed_job_says_the_same_of_itself(small_dataset: Dataset) -> None:
         assert len(resumed) == len(dataset) == 10
 
 
-# -------------------------------------------------------------------------------------------- law 3: elastic
+# --------------------------------------------------------------------------------------------- law 3: elastic
 
 
 @pytest.mark.law(1)
@@ -366,16 +342,19 @@ JobThatDies.TestCase.settings = settings(
 TestJobThatDies = pytest.mark.law(3)(JobThatDies.TestCase)
 
 
-# ------------------------------------------------------------------------------------------ law 4: one order
+# ------------------------------------------------------------------------------------------- law 4: one order
 
 
 @pytest.mark.law(4)
 @FEWER
 @given(rows=st.integers(1, 80), data=st.data())
 def test_one_cut_is_one_sequence_of_global_batches(rows: int, data: st.DataObject) -> None:
-    """By the core's readers: the API names no lanes yet (and time order, `lanes=1`, only on one rank)."""
-    same = data.draw(one_order(rows=rows))
-    same = [topology for topology in same if topology.lanes != 1 or topology.world_size == 1]
+    """By the core's readers: the API names no lanes yet, and one lane has one reader so far."""
+    same = [
+        topology
+        for topology in data.draw(one_order(rows=rows))
+        if topology.lanes != 1 or (topology.world_size == 1 and topology.workers <= 1)
+    ]
     with written(plain_spec([rows // 2], [rows - rows // 2])) as dataset:
         read = make(dataset, 1)
         job = oracle_job(rows, same[0], read.fingerprint)
@@ -400,7 +379,7 @@ def test_without_named_lanes_the_order_depends_on_ranks_and_workers_alone(small_
     assert one != Job(small_dataset, Topology(4, 1, 2)).run_pass()
 
 
-# -------------------------------------------------------------------------------- law 5: the cursor is a value
+# ------------------------------------------------------------------------------- law 5: the cursor is a value
 
 
 @pytest.mark.law(5)
@@ -513,7 +492,7 @@ def test_a_state_survives_what_checkpoints_do_to_it(small_dataset: Dataset, tmp_
         assert_same_batch(next(iter(dataset)), batches[4])
 
 
-# ---------------------------------------------------------------------------------- law 6: unseen prefetch
+# ------------------------------------------------------------------------------------- law 6: unseen prefetch
 
 
 @pytest.mark.law(6)
@@ -566,7 +545,7 @@ def test_what_was_decoded_ahead_is_in_no_state(write_dataset: Write) -> None:
     assert loader.batches_left == 119
 
 
-# -------------------------------------------------------- law 7: a finished pass is the next pass at zero
+# ------------------------------------------------------------ law 7: a finished pass is the next pass at zero
 
 
 @pytest.mark.law(7)
@@ -608,7 +587,6 @@ def test_an_epoch_budget_survives_any_number_of_kills(small_dataset: Dataset, th
     assert lives > 3
     assert loader.epoch == 3
     assert kept == [(epoch, list(range(10 * i, 10 * i + 10))) for epoch in range(3) for i in range(10)]
-    assert [epoch for epoch in range(loader.epoch, 3)] == []
 
 
 @pytest.mark.law(7)
@@ -663,67 +641,7 @@ def test_a_rest_is_looked_at_but_not_dropped_by_peek(small_dataset: Dataset) -> 
     assert loader.peek().rows()[0] == 0
 
 
-@pytest.mark.law(7)
-@pytest.mark.processes
-@pytest.mark.parametrize("persistent", [False, True])
-def test_pass_follows_pass_under_a_dataloader(small_dataset: Dataset, persistent: bool) -> None:
-    dataset = make(small_dataset)
-    loader = DataLoader(
-        dataset, batch_size=None, num_workers=2, persistent_workers=persistent, **fork(2)
-    )
-    job = oracle_job(103, Topology(1, 2, 10), dataset.fingerprint)
-    for epoch in range(3):
-        assert dataset.epoch == epoch
-        batches = list(loader)
-        assert rows_of(batches) == [step[0] for step in job.run_pass()]
-        assert {batch.epoch for batch in batches} == {epoch}
-        assert text_of(dataset.state_dict()) == text_of(batches[-1].state_dict()) == job.state()
-
-
-@pytest.mark.processes
-def test_an_iterator_of_a_dataloader_that_nobody_drew_from_counts_nothing(small_dataset: Dataset) -> None:
-    dataset = make(small_dataset)
-    loader = DataLoader(dataset, batch_size=None, num_workers=1, **fork(1))
-    before = dataset.state_dict()
-    for _ in range(2):
-        iter(loader)
-    assert dataset.state_dict() == before
-    assert rows_of(loader)[0] == list(range(10))
-    assert dataset.epoch == 1
-
-
-@pytest.mark.processes
-def test_a_pass_broken_off_under_a_dataloader_starts_again_and_says_how_to_go_on(
-    small_dataset: Dataset,
-) -> None:
-    dataset = make(small_dataset)
-    loader = DataLoader(dataset, batch_size=None, num_workers=1, **fork(1))
-    for batch in loader:
-        if batch.step == 2:
-            break
-    again = iter(loader)
-    with pytest.warns(UserWarning, match="starts again where it was loaded; to go on .*load_state_dict"):
-        assert next(again).step == 0
-    del again
-    dataset.load_state_dict(batch.state_dict())
-    assert [batch.step for batch in loader] == list(range(3, 10))
-    assert dataset.epoch == 1
-
-
-@pytest.mark.processes
-def test_a_dataloader_iterator_from_before_a_load_is_refused(small_dataset: Dataset) -> None:
-    dataset = make(small_dataset)
-    loader = DataLoader(dataset, batch_size=None, num_workers=1, **fork(1))
-    older = iter(loader)
-    state = next(older).state_dict()
-    dataset.load_state_dict(state)
-    with pytest.raises(fr.StateError, match="a state was loaded after this DataLoader iterator was made"):
-        for _ in older:
-            pass
-    assert next(iter(loader)).step == 1
-
-
-# --------------------------------------------------------------------- laws 9 and 11: foreign state is refused
+# -------------------------------------------------------------------- laws 9 and 11: foreign state is refused
 
 
 @pytest.fixture
@@ -870,7 +788,7 @@ def test_damage_at_any_byte_is_noticed(paused: tuple[fr.ParquetDataset, dict[str
     text = text_of(state)
     before = dataset.state_dict()
     for index, character in enumerate(text):
-        others = {chr(ord(character) ^ (1 << bit)) for bit in range(8)} | {*"0159af ,]}\""} - {character}
+        others = {chr(ord(character) ^ (1 << bit)) for bit in range(8)} | {*'0159af ,]}"'} - {character}
         for other in others:
             damaged = text[:index] + other + text[index + 1 :]
             with pytest.raises(fr.StateError):
@@ -886,6 +804,8 @@ def test_damage_at_any_byte_is_noticed(paused: tuple[fr.ParquetDataset, dict[str
 
 
 @pytest.mark.law(9)
+@example(text="\ud800")
+@example(text="\0")
 @given(text=st.text(st.characters(codec=None)))
 def test_any_text_is_refused(small_dataset: Dataset, text: str) -> None:
     dataset = make(small_dataset)
@@ -915,32 +835,7 @@ def test_after_a_refused_state_the_iteration_goes_on(
     assert next(iterator).step == 4
 
 
-# -------------------------------------------------------------------------- law 10: no global random state
-
-
-@pytest.mark.law(10)
-def test_no_global_random_state_is_read_or_moved(small_dataset: Dataset) -> None:
-    def everything() -> list[fr.Batch]:
-        dataset = make(small_dataset)
-        with fr.Loader(dataset, threads=2) as loader:
-            batches = [loader.peek(), *loader, *dataset]
-        loader.load_state_dict(batches[2].state_dict())
-        loader.reset()
-        return [*batches, *copy.deepcopy(dataset)]
-
-    results = []
-    for seed in (1, 2):
-        random.seed(seed)
-        np.random.seed(seed)
-        torch.manual_seed(seed)
-        before = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
-        results.append(everything())
-        assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
-    for one, other in zip(*results, strict=True):
-        assert_same_batch(one, other)
-
-
-# ---------------------------------------------------------------------------- law 12: seek, never replay
+# --------------------------------------------------------------------------------- law 12: seek, never replay
 
 
 def spoil(file: Path, groups: range) -> None:
@@ -1022,7 +917,7 @@ def test_an_exception_in_the_loop_loses_nothing(small_dataset: Dataset, threads:
         with contextlib.suppress(ZeroDivisionError):
             for batch in loader:
                 seen.append(batch.step)
-                1 / (len(seen) % 3)  # noqa: B018
+                1 / (len(seen) % 3)
     assert seen == list(range(10))
 
 
@@ -1125,17 +1020,6 @@ def test_restart_after_a_load_is_the_whole_pass_of_that_epoch(small_dataset: Dat
     for _ in range(2):
         assert [(batch.epoch, batch.step) for batch in dataset] == [(1, step) for step in range(10)]
     assert (dataset.epoch, dataset.batches_left) == (1, 10)
-
-
-@pytest.mark.processes
-def test_restart_holds_under_a_dataloader(small_dataset: Dataset) -> None:
-    dataset = make(small_dataset, on_iter="restart")
-    loader = DataLoader(dataset, batch_size=None, num_workers=2, **fork(2))
-    start = dataset.state_dict()
-    for _ in range(2):
-        batches = list(loader)
-        assert [(batch.epoch, batch.step) for batch in batches] == [(0, step) for step in range(10)]
-        assert batches[-1].state_dict() == dataset.state_dict() == start
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -1248,11 +1132,3 @@ def test_a_warning_made_an_error_leaves_the_rest_where_it_was(small_dataset: Dat
     with pytest.warns(UserWarning, match="13 rows"):
         assert list(dataset) == []
     assert dataset.epoch == 1
-
-
-def test_a_state_machine_column_is_the_row_number(small_dataset: Dataset) -> None:
-    """What all comparisons of rows here rest on: row number r is the r-th row that pyarrow reads."""
-    dataset = make(small_dataset, 103)
-    (batch,) = dataset
-    assert batch[ROW_NUMBERS].tolist() == batch.rows().tolist() == list(range(103))
-    assert ColumnSpec(ROW_NUMBERS).values(0, 103).to_pylist() == list(range(103))

@@ -18,7 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# ----------------------------------------------------------------------------------------- the compact protocol
+# --------------------------------------------------------------------------------------- the compact protocol
 
 
 class Wire(IntEnum):
@@ -187,7 +187,7 @@ def decode(data: bytes) -> tuple[Struct, int]:
     return source.struct(), source.position
 
 
-# ------------------------------------------------------------------------------------ the footer of a real file
+# ---------------------------------------------------------------------------------- the footer of a real file
 
 # FileMetaData
 SCHEMA, NUM_ROWS, ROW_GROUPS = 2, 3, 4
@@ -232,7 +232,7 @@ def chunk(footer: Struct, group: int, column: int) -> Struct:
     return row_group(footer, group)[COLUMNS].value[1][column][META_DATA].value
 
 
-# ------------------------------------------------------------------------------------------- files from nothing
+# ----------------------------------------------------------------------------------------- files from nothing
 
 INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = 1, 2, 3, 4, 5, 6, 7
 REQUIRED, OPTIONAL = 0, 1

@@ -1,0 +1,179 @@
+"""A Python process of its own that tests call functions in: interrupted, measured, dead or alive.
+
+`child.call(function, ...)` runs a function of a test module over there; arguments and results are JSON. What
+the function passes to `say` reaches the test while it runs, by `child.heard()`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+_REPLIES = 3  # a file descriptor
+MIB = 1 << 20
+
+
+class Child:
+    """The process; a context manager that ends it."""
+
+    def __init__(self, address_space: int | None = None) -> None:
+        """Start it. `address_space` bounds what it may map beyond what its imports took, in bytes."""
+        read, write = os.pipe()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
+        code = f"import os; os.dup2({write}, {_REPLIES}); import child; child.serve({address_space})"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stderr=self._stderr,
+            stdout=self._stderr,
+            pass_fds=[write],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        )
+        os.close(write)
+        self._replies = read
+        self._buffer = b""
+
+    def start(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Begin a call."""
+        request = {"module": function.__module__, "name": function.__name__, "arguments": arguments}
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def heard(self, seconds: float = 60) -> Any:
+        """Return what the function says next."""
+        message = self._line(seconds)
+        assert "said" in message, f"the call ended: {message}"
+        return message["said"]
+
+    def result(self, seconds: float = 60) -> Any:
+        """Return what the function returns."""
+        message = self._line(seconds)
+        assert "returned" in message, message.get("raised", message)
+        return message["returned"]
+
+    def call(self, function: Callable[..., Any], *arguments: Any, seconds: float = 60) -> Any:
+        """Return what the function returns for these arguments."""
+        self.start(function, *arguments)
+        return self.result(seconds)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def _line(self, seconds: float) -> dict[str, Any]:
+        end = time.monotonic() + seconds
+        while b"\n" not in self._buffer:
+            if not select.select([self._replies], [], [], max(0, end - time.monotonic()))[0]:
+                self.process.kill()
+                raise AssertionError(f"no answer within {seconds} s")
+            read = os.read(self._replies, 1 << 16)
+            if not read:
+                code = self.process.wait()
+                raise AssertionError(f"the process died: {code}\n{self.stderr()[-2000:]}")
+            self._buffer += read
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return json.loads(line)
+
+    def stderr(self) -> str:
+        """Return what the process has written to its standard error."""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
+
+    def end(self, seconds: float = 20) -> int:
+        """Let it end by itself, and return its exit status."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(seconds)
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self.process.kill()
+        self.process.communicate()
+        os.close(self._replies)
+        self._stderr.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# ----------------------------------------------------------------------------------------------- in the child
+
+
+def serve(address_space: int | None) -> None:
+    """Do what the test asks for, until it closes our standard input."""
+    import fastresume  # noqa: F401  (what imports take is no growth)
+
+    if address_space is not None:
+        limit = _status("VmSize") + address_space
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            module = importlib.import_module(request["module"])
+            returned = getattr(module, request["name"])(*request["arguments"])
+        except Exception:  # noqa: BLE001  (the test is told)
+            _send(raised=traceback.format_exc())
+        else:
+            _send(returned=returned)
+
+
+def say(value: Any) -> None:
+    """Tell the test something in the middle of a call."""
+    _send(said=value)
+
+
+def _send(**message: Any) -> None:
+    os.write(_REPLIES, json.dumps(message).encode() + b"\n")
+
+
+def _status(key: str) -> int:
+    """Return a size of this process in bytes, as the kernel counts it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process has now."""
+    return _status("VmRSS")
+
+
+def forget_peak() -> None:
+    """Let `peak` count from now on."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak() -> int:
+    """Return the most bytes of memory that this process had since `forget_peak`."""
+    return _status("VmHWM")
+
+
+def threads() -> int:
+    """Return how many threads this process has."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+def open_files() -> int:
+    """Return how many file descriptors this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def children() -> list[int]:
+    """Return the processes that this one has started and that are still there."""
+    tasks = Path("/proc/self/task").iterdir()
+    return [int(number) for task in tasks for number in (task / "children").read_text().split()]
