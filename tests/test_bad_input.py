@@ -1,4 +1,4 @@
-"""Law 11 for every kind of bad input: one exception that says what is wrong and where, soon, in little memory.
+"""Law 11 for every kind of bad input: one exception that says what is wrong, soon, in little memory.
 
 The worst files are opened in a process of its own (`Reader`), so that one which kills its reader, hangs, or
 takes all memory fails one test.
@@ -6,7 +6,7 @@ takes all memory fails one test.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import decimal
 import errno
 import gzip
@@ -27,24 +27,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import oracle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import thrift_writer as tw
 import torch
-from child import MIB, Child, forget_peak, peak
-from thrift_writer import OneColumn, Wire, binary, data_page, data_page_v2, dictionary_page, i32, i64, int64s
 from torch.utils.data import DataLoader
 
 import fastresume as fr
+import oracle
+import thrift_writer as tw
+from child import MIB, Child, forget_peak, peak
+from thrift_writer import OneColumn, Wire, binary, data_page, data_page_v2, dictionary_page, i32, i64, int64s
 
 pytestmark = pytest.mark.law(11)
 
 SECONDS = 10
 """What "within seconds" means here; most errors take milliseconds."""
 
-# ------------------------------------------------------------------------------------------------ what is asserted
+# ------------------------------------------------------------------------------------------- what is asserted
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def refused(kind: type[Exception], *words: object) -> Iterator[None]:
 
 def assert_message(message: str, *words: object) -> None:
     """Assert that a message begins in lower case, is one line, and holds all the words."""
-    first = message.split()[0]
+    first = message.split(maxsplit=1)[0]
     assert first[0].islower() or first.isupper(), message  # RANK is how a variable is written
     assert "\n" not in message
     missing = [word for word in map(str, words) if word not in message]
@@ -141,7 +141,7 @@ def reader() -> Iterator[Reader]:
     found.close()
 
 
-# ------------------------------------------------------------------------------------------------- small data sets
+# -------------------------------------------------------------------------------------------- small data sets
 
 
 def write(path: Path, rows: int = 30, start: int = 0, group: int = 10, **how: Any) -> Path:
@@ -168,7 +168,7 @@ def rows_of(batches: Any) -> list[int]:
     return [int(row) for batch in batches for row in batch["row"]]
 
 
-# ----------------------------------------------------------------------------------------------- no file, or too many
+# --------------------------------------------------------------------------------------- no file, or too many
 
 
 def test_a_pattern_that_no_file_matches_is_named(tmp_path: Path) -> None:
@@ -260,13 +260,13 @@ def test_links_in_a_circle_end_the_search(tmp_path: Path, reader: Reader, named:
     assert outcome.seconds < SECONDS
 
 
-# --------------------------------------------------------------------------------------------------- can't be read
+# ---------------------------------------------------------------------------------------------- can't be read
 
 
 @pytest.fixture
 def readable_by_all() -> Iterator[Path]:
     """A directory that every user may enter, with this process as a user who is not root."""
-    directory = Path(tempfile.mkdtemp(prefix="fastresume-", dir="/tmp"))  # noqa: S108  (pytest's is closed)
+    directory = Path(tempfile.mkdtemp(prefix="fastresume-", dir="/tmp"))  # pytest's is closed
     directory.chmod(0o777)
     yield directory
     os.seteuid(os.getuid())
@@ -331,7 +331,7 @@ def test_a_device_and_a_socket_are_no_files(tmp_path: Path) -> None:
         open_dataset(tmp_path)
 
 
-# --------------------------------------------------------------------------------------------------- not Parquet
+# ------------------------------------------------------------------------------------------------ not Parquet
 
 NOT_PARQUET = {
     "zero bytes": b"",
@@ -397,7 +397,7 @@ def test_of_many_bad_files_the_first_one_is_named_each_time(tmp_path: Path) -> N
             open_dataset(tmp_path)
 
 
-# ------------------------------------------------------------------------------------------ absurd footers (§3, law 11)
+# -------------------------------------------------------------------------------- absurd footers (§3, law 11)
 
 GROUP = {tw.REPETITION: i32(tw.REQUIRED), tw.NAME: binary(b"g"), tw.NUM_CHILDREN: i32(1)}
 ONE = OneColumn([data_page(int64s(10), 10)], 10)
@@ -590,7 +590,7 @@ def test_a_footer_of_a_gigabyte_is_not_read(path: Path, reader: Reader) -> None:
     reader.refuses(path)
 
 
-# --------------------------------------------------------------------------------------------------- bad pages
+# -------------------------------------------------------------------------------------------------- bad pages
 
 FLOAT16 = {2: i32(2), 10: tw.structure({15: tw.structure({})})}
 SNAPPY_TEN_BYTES = b"\x0a\x24" + bytes(10)
@@ -754,7 +754,7 @@ def test_a_page_whose_checksum_is_wrong_is_refused(path: Path, version: str, kin
         next(iterator)
 
 
-# ----------------------------------------------------------------------------------------- schemas, types, nulls
+# -------------------------------------------------------------------------------------- schemas, types, nulls
 
 
 def two_files(tmp_path: Path, **other: Any) -> list[Path]:
@@ -793,7 +793,7 @@ def test_a_column_of_another_type_is_named_with_both_types(
 
 def test_timestamps_of_two_units_do_not_mix(tmp_path: Path) -> None:
     for unit in ("ms", "us"):
-        table = pa.table({"at": pa.array([datetime.datetime(2026, 1, 1)], pa.timestamp(unit))})
+        table = pa.table({"at": pa.array([dt.datetime(2026, 1, 1)], pa.timestamp(unit))})
         pq.write_table(table, tmp_path / f"{unit}.parquet")
     with refused(fr.DataError, "column 'at'", "timestamp[ms]", "timestamp[us]", tmp_path / "us.parquet"):
         open_dataset(tmp_path, batch_size=1)
@@ -853,7 +853,7 @@ def test_a_type_that_is_not_supported_is_named_with_column_and_file(path: Path, 
 
 
 def test_int96_timestamps_are_not_supported(path: Path) -> None:
-    times = pa.array([datetime.datetime(2026, 1, 1)], pa.timestamp("ns"))
+    times = pa.array([dt.datetime(2026, 1, 1)], pa.timestamp("ns"))
     pq.write_table(pa.table({"at": times}), path, use_deprecated_int96_timestamps=True)
     with refused(fr.DataError, "type int96 ", "column 'at'", path):
         open_dataset(path, batch_size=1)
@@ -889,7 +889,7 @@ def test_a_column_of_nulls_alone_is_refused(path: Path) -> None:
         list(open_dataset(path))
 
 
-# --------------------------------------------------------------------------------------------------- wrong arguments
+# -------------------------------------------------------------------------------------------- wrong arguments
 
 
 @pytest.mark.parametrize("size", [0, -1, np.int64(0), -(2**70)])
@@ -958,7 +958,7 @@ def test_no_column_at_all_is_refused(path: Path) -> None:
     ],
 )
 def test_a_stack_that_can_not_be_is_refused(path: Path, stack: Any, words: list[str]) -> None:
-    with pytest.raises(ValueError, match="stack|tensors") as caught:
+    with pytest.raises(ValueError, match=r"stack|tensors") as caught:
         open_dataset(write(path), stack=stack)
     assert_message(str(caught.value), *words)
 
@@ -1054,7 +1054,7 @@ def test_rank_and_world_size_come_together(path: Path) -> None:
         open_dataset(path, rank=0, world_size=1, world=fr.World(0, 1))
 
 
-# ----------------------------------------------------------------------------------------------- foreign and damaged state
+# ---------------------------------------------------------------------------------- foreign and damaged state
 
 
 @pytest.fixture
@@ -1191,7 +1191,7 @@ def test_a_refused_state_leaves_a_live_iterator_alone(path: Path) -> None:
     assert rows_of([*batches, *iterator]) == list(range(30))
 
 
-# ------------------------------------------------------------------------------- what happens after construction
+# ---------------------------------------------------------------------------- what happens after construction
 
 MAKERS: dict[str, Callable[[fr.ParquetDataset], Any]] = {
     "dataset": lambda dataset: dataset,

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.processes
 
 ROWS = 1200
 
+ROWS_LEFT_FOR_THE_LAST = 100
+
 TOPOLOGIES = [("threads", 7), ("2", 5), ("threads", 11), ("1", 8), ("3", 3)]
 """Threads or a number of workers, and the batch size."""
 
@@ -31,11 +33,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return plain_spec([200, 0, 400], [350], [250]).write(tmp_path_factory.mktemp("processes"))
 
 
-def job(data: Path, directory: Path, batch_size: int, how: str) -> None:
+def job(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> None:
     """One run: goes on from the saved state, and saves the state after every batch.
 
     The log of a batch is written first and the state last, so that a kill between them leaves rows in the
-    log that the state knows nothing of: those of a batch that was not delivered.
+    log that the state knows nothing of: those of a batch that was not delivered. A job that is to be killed
+    does not finish, but waits for it.
     """
     dataset = fr.ParquetDataset(data, batch_size=batch_size)
     saved = directory / "state.json"
@@ -45,14 +48,21 @@ def job(data: Path, directory: Path, batch_size: int, how: str) -> None:
         fr.Loader(dataset, threads=2) if how == "threads" else torch_loader(dataset, int(how))
     )
     print("ready", flush=True)
+    if stop == "killed" and rows_left(fr.Cursor.from_state(dataset.state_dict())) < ROWS_LEFT_FOR_THE_LAST:
+        time.sleep(60)
     for batch in batches:
         assert isinstance(batch, fr.Batch)
         state = batch.state_dict()
         entry = {"rows": batch.rows().tolist(), "state": state}
         replace(directory / "log" / f"{time.monotonic_ns()}.json", entry)
         replace(saved, state)
-        time.sleep(0.002)
+        if stop == "killed" and rows_left(batch.cursor) < ROWS_LEFT_FOR_THE_LAST:
+            time.sleep(60)
     print("done", flush=True)
+
+
+def rows_left(cursor: fr.Cursor) -> int:
+    return cursor.num_rows - cursor.consumed_rows
 
 
 def replace(path: Path, content: object) -> None:
@@ -78,6 +88,7 @@ def run_and_kill(data: Path, directory: Path, kills: int, chance: random.Random)
     for attempt in range(kills + 1):
         how, batch_size = TOPOLOGIES[attempt % len(TOPOLOGIES)] if attempt < kills else ("threads", 1)
         command = [sys.executable, __file__, str(data), str(directory), str(batch_size), how]
+        command.append("killed" if attempt < kills else "finished")
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -94,8 +105,6 @@ def run_and_kill(data: Path, directory: Path, kills: int, chance: random.Random)
         state = json.loads(saved.read_text()) if saved.exists() else None
         if state in (states := [entry["state"] for entry in entries]):
             kept += [row for entry in entries[: states.index(state) + 1] for row in entry["rows"]]
-        if state is not None and fr.Cursor.from_state(state).epoch == 1:
-            break
     return kept
 
 
@@ -109,7 +118,7 @@ def test_a_job_that_is_killed_again_and_again_delivers_each_row_once(data: Datas
 
 def test_killing_the_main_process_leaves_no_worker_behind(data: Dataset, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
-    command = [sys.executable, __file__, str(data.directory), str(tmp_path), "1", "2"]
+    command = [sys.executable, __file__, str(data.directory), str(tmp_path), "1", "2", "killed"]
     children: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
@@ -134,4 +143,4 @@ def is_alive(process: str) -> bool:
 
 
 if __name__ == "__main__":
-    job(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    job(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -1,0 +1,211 @@
+"""What a new user runs first: the demo, the README's example, and what the benchmark measures."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import fastresume as fr
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def program(path: str) -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(ROOT / path)))
+
+
+# the demo
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.law(3)
+def test_demo_kills_and_resumes_and_counts_every_row(tmp_path: Path) -> None:
+    options = ["--rows", "6007", "--ranks", "2,3", "--directory", str(tmp_path / "demo")]
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), *options]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("every process was killed with SIGKILL") == 1
+    assert "from the checkpoint after step " in found.stdout
+    last_line = found.stdout.splitlines()[-1]
+    counts = re.fullmatch(
+        r"delivered (\d+) rows: lost 0, twice 0, dropped by the tail policy (\d+)", last_line
+    )
+    assert counts is not None, last_line
+    assert int(counts[1]) + int(counts[2]) == 6007
+
+
+def test_demo_takes_files_of_the_user_and_says_which_columns_it_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {
+        "name": ["x"] * 500,
+        "flag": [True] * 500,
+        "weight": np.linspace(-1e300, 1e300, 500),
+        "gap": pa.array([None] + [1] * 499),
+        "small": np.full(500, 200, dtype=np.uint8),
+        "huge": np.full(500, 2**64 - 1, dtype=np.uint64),
+        "row": np.full(500, 7),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "theirs.parquet", row_group_size=90)
+    demo = program("examples/demo.py")
+    for data in (tmp_path, tmp_path / "*.parquet", tmp_path / "theirs.parquet"):
+        assert demo.find_columns(str(data)) == ["flag", "weight", "small", "huge", "row"]
+        said = capsys.readouterr().out
+        assert "the column 'name' is left out: its type is string" in said
+        assert "the column 'gap' is left out: it has nulls" in said
+
+    job = demo.Job.over(tmp_path, str(tmp_path), ["flag", "weight", "small", "huge", "row"], is_ours=False)
+    assert job.label == "weight"
+    dataset = job.dataset(batch_size=100, rank=0, world_size=1)
+    batch = next(iter(dataset))
+    assert torch.isfinite(demo.Model(job, dataset.schema)(batch))
+    assert demo.spell_rows(demo.rows_of(batch, job)) == "0-99"
+
+
+def test_demo_ends_with_one_line_about_data_that_it_can_not_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # as the demo does it, and for this test only
+    pq.write_table(pa.table({"name": ["x"]}), tmp_path / "names.parquet")
+    for data, reason in (("nothing*", "no file matches"), ("*.parquet", "can be delivered")):
+        assert program("examples/demo.py").main(["--data", str(tmp_path / data)]) == 1
+        assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ranges", "may_drop", "expected"),
+    [
+        ([(0, 3), (4, 9)], 0, "delivered 10 rows: lost 0, twice 0, dropped by the tail policy 0"),
+        ([(4, 7), (0, 3)], 2, "delivered 8 rows: lost 0, twice 0, dropped by the tail policy 2"),
+        ([(0, 3), (5, 7)], 2, "delivered 7 rows: lost 1, twice 0, dropped by the tail policy 2"),
+        ([(0, 9), (2, 4), (2, 2)], 0, "delivered 10 rows: lost 0, twice 3, dropped by the tail policy 0"),
+    ],
+)
+def test_demo_counts_what_is_lost_and_what_comes_twice(
+    ranges: Sequence[tuple[int, int]], may_drop: int, expected: str
+) -> None:
+    assert str(program("examples/demo.py").count_rows(10, ranges, may_drop)) == expected
+
+
+def test_demo_kills_in_mid_pass_and_between_checkpoints() -> None:
+    demo = program("examples/demo.py")
+    assert [demo.when_to_kill(batches) for batches in (0, 1)] == [None, None]
+    for batches in range(2, 300):
+        killed_after = demo.when_to_kill(batches)
+        assert 0 < killed_after < batches
+        if batches > 2 * demo.CHECKPOINT_EVERY:
+            assert killed_after % demo.CHECKPOINT_EVERY not in (0, demo.CHECKPOINT_EVERY - 1)
+
+
+# the README's code
+
+
+@pytest.fixture
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory that the README's example runs in, with the data that it reads: 6 batches and 8 rows."""
+    random = np.random.default_rng(3)
+    inputs = {f"i_{i}": random.normal(size=1540).astype(np.float32) for i in range(13)}
+    for part in range(2):
+        rows = slice(part * 1540, part * 1540 + 1540)
+        table = pa.table({"label": np.arange(rows.start, rows.stop, dtype=np.float32) / 3080, **inputs})
+        (tmp_path / "data").mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / "data" / f"part-{part}.parquet", row_group_size=400)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def readme_code() -> str:
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 1
+    return blocks[0]
+
+
+def test_readme_shows_the_example_that_can_be_run() -> None:
+    assert (ROOT / "examples" / "train.py").read_text().endswith("\n\n" + readme_code())
+
+
+def test_readme_code_trains_three_passes_and_then_has_none_left(working_directory: Path) -> None:
+    code = working_directory / "readme.py"
+    code.write_text(readme_code())
+    end = runpy.run_path(str(code))
+    assert (end["batch"].epoch, end["batch"].step) == (2, 5)
+    assert end["loader"].epoch == 3
+    assert "batch" not in runpy.run_path(str(code)), "a finished job trained on"
+
+
+@pytest.mark.law(2)
+def test_readme_code_resumes_to_the_model_of_a_job_that_was_never_interrupted(
+    working_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = working_directory / "readme.py"
+    torch.manual_seed(1)
+    code.write_text(readme_code())
+    whole = runpy.run_path(str(code))["model"].state_dict()
+    (working_directory / "checkpoint.pt").unlink()
+
+    class Killed(BaseException):
+        pass
+
+    rename, renames = Path.replace, []
+
+    def rename_until_killed(path: Path, target: Path) -> Path:
+        renames.append(path)
+        if len(renames) == 9:
+            raise Killed  # the third batch of the second pass was trained on, but its checkpoint is not there
+        return rename(path, target)
+
+    torch.manual_seed(1)
+    monkeypatch.setattr(Path, "replace", rename_until_killed)
+    with pytest.raises(Killed):
+        runpy.run_path(str(code))
+    monkeypatch.setattr(Path, "replace", rename)
+    end = runpy.run_path(str(code))
+    assert (end["batch"].epoch, end["batch"].step) == (2, 5)
+    assert all(torch.equal(end["model"].state_dict()[name], value) for name, value in whole.items())
+
+
+# the benchmark
+
+
+@pytest.fixture(scope="module")
+def bench_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("bench") / "data"
+    program("benches/bench.py").write_dataset(directory, 3 * 4096 + 5)
+    return directory
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_bench_measures_contenders_that_deliver_the_same(bench_files: Path, stacked: bool) -> None:
+    bench = program("benches/bench.py")
+    digests = {name: bench.digest_pass(name, bench_files, stacked) for name in bench.CONTENDERS}
+    assert len({str(digest) for digest in digests.values()}) == 1, digests
+    assert next(iter(digests.values()))["rows"] == 3 * 4096
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_bench_measures_resumes_at_places_of_the_pass(bench_files: Path) -> None:
+    bench = program("benches/bench.py")
+    states = bench.states_at_places(bench_files)
+    assert [batches for batches, _ in states] == [0, 1, 2]
+    for contender in bench.RESUMING:
+        assert len(bench.measure_resume(contender, bench_files, states)) == 3
+
+
+@pytest.mark.skipif(fr._core.IS_OPTIMIZED, reason="is a release build, which may be measured")
+def test_bench_refuses_a_build_with_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench.py"])
+    with pytest.raises(SystemExit, match="measure a release build"):
+        program("benches/bench.py").main()
