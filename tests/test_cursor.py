@@ -43,7 +43,7 @@ def tuples(intervals: np.ndarray) -> list[oracle.Interval]:
     return [(start, end) for start, end in intervals.tolist()]
 
 
-# -------------------------------------------------------------------------------------------- golden cursors
+# --------------------------------------------------------------------------------------------- golden cursors
 
 
 def test_the_oracle_still_says_what_the_golden_cursors_say() -> None:
@@ -99,7 +99,7 @@ def test_the_fingerprint_of_a_golden_dataset_is_what_it_was() -> None:
     assert dataset.fingerprint == "bd102a10b3dda4a44bbc2df912de90c7"
 
 
-# ------------------------------------------------------------------------------------------------- the value
+# -------------------------------------------------------------------------------------------------- the value
 
 
 @given(rows=st.integers(1, 80), data=st.data())
@@ -179,7 +179,7 @@ def test_the_start_of_the_cursor_is_that_of_the_dataset(small_dataset: Dataset) 
     assert cursor.remaining().tolist() == [[0, 103]]
 
 
-# ------------------------------------------------------------------------------------------ imported offsets
+# ------------------------------------------------------------------------------------------- imported offsets
 
 
 def import_offsets(offsets: Mapping[str, Any], dataset: fr.ParquetDataset) -> tuple[int, list[Any]]:

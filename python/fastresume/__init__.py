@@ -1,8 +1,8 @@
 """Parquet straight into PyTorch training batches, with exact and elastic resume.
 
 >>> import fastresume as fr
->>> dataset = fr.ParquetDataset("data/*.parquet", batch_size=4096)  # doctest: +SKIP
->>> for batch in fr.Loader(dataset):  # doctest: +SKIP
+>>> dataset = fr.ParquetDataset("data/*.parquet", batch_size=32)
+>>> for batch in fr.Loader(dataset):
 ...     train(batch["label"])
 ...     save({"data": batch.state_dict()})
 """

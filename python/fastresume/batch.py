@@ -48,8 +48,12 @@ class Schema(Mapping[str, Field]):
     """The tensors of a batch by name, in their order; prints as a table.
 
     Example:
-        >>> dataset.schema["dense"].shape  # doctest: +SKIP
-        ('B', 13)
+        >>> dataset.schema["dense"].shape
+        ('B', 3)
+        >>> dataset.schema
+        label: float32 [B]
+        c_0: int64 [B]
+        dense: float32 [B, 3] i_0, i_1, i_2
     """
 
     def __init__(self, layout: _core.Layout) -> None:
@@ -96,9 +100,11 @@ class Batch(MutableMapping[str, Tensor]):
     batch is a plain value: it may be used in any thread and after a fork.
 
     Example:
-        >>> for batch in loader:  # doctest: +SKIP
-        ...     loss = model(batch["dense"])
-        ...     torch.save({"model": model.state_dict(), "data": batch.state_dict()}, path)
+        >>> for batch in loader:
+        ...     train(batch["dense"])
+        ...     save({"data": batch.state_dict()})
+        >>> batch
+        Batch(rows=32, epoch=0, step=2, {label: float32[32], c_0: int64[32], dense: float32[32, 3]})
     """
 
     __slots__ = ("__weakref__", "_origin", "_tensors")

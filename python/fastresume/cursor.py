@@ -27,8 +27,8 @@ class Cursor:
     the same place compare equal.
 
     Example:
-        >>> Cursor.from_state(batch.state_dict()).consumed_rows  # doctest: +SKIP
-        40960
+        >>> Cursor.from_state(batch.state_dict()).consumed_rows
+        32
     """
 
     __slots__ = ("_core",)
@@ -44,7 +44,8 @@ class Cursor:
             StateError: if it is None or empty, not a state, damaged, or of another version.
 
         Example:
-            >>> Cursor.from_state(loader.state_dict())  # doctest: +SKIP
+            >>> Cursor.from_state(loader.state_dict())
+            Cursor(epoch=0, consumed_rows=0 of 100, dataset=...)
         """
         if isinstance(state, Cursor):
             return state
@@ -83,8 +84,9 @@ class Cursor:
                 range; the key is named.
 
         Example:
-            >>> state = json.load(open("dataloader_state.json"))  # doctest: +SKIP
-            >>> loader.load_state_dict(Cursor.from_offsets(state, dataset))  # doctest: +SKIP
+            >>> offsets = {"data/*.parquet:0": 29, "data/*.parquet:50": 79}
+            >>> Cursor.from_offsets(offsets, dataset).remaining().tolist()
+            [[30, 50], [80, 100]]
         """
         if not isinstance(offsets, Mapping):
             raise _core.StateError(f"offsets map 'path:start' to the last row, found {offsets!r}")

@@ -56,12 +56,13 @@ class Loader:
     start with the first batch and end with the pass, with `close()`, or with the iterator.
 
     Example:
-        >>> loader = Loader(dataset)  # doctest: +SKIP
-        >>> if checkpoint:  # doctest: +SKIP
-        ...     loader.load_state_dict(checkpoint["data"])
-        >>> for epoch in range(loader.epoch, 3):  # doctest: +SKIP
+        >>> loader = Loader(dataset)
+        >>> loader.load_state_dict(batch.state_dict())
+        >>> for epoch in range(loader.epoch, 3):
         ...     for batch in loader:
         ...         train(batch)
+        >>> loader.epoch
+        3
     """
 
     def __init__(

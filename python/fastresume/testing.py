@@ -30,7 +30,9 @@ def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int =
         AssertionError: if a batch differs in order, tensors or state; the message names the first one.
 
     Example:
-        >>> assert_exact_resume(lambda: Loader(ParquetDataset("data", batch_size=32)))  # doctest: +SKIP
+        >>> import fastresume as fr
+        >>> assert_exact_resume(lambda: fr.Loader(fr.ParquetDataset("data", batch_size=32)))
+        3
     """
     if every < 1:
         raise ValueError(f"every must be at least 1, found {every}")

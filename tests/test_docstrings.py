@@ -1,0 +1,46 @@
+"""The examples in docstrings run, on a small dataset in `data/`, and print what they say."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+
+MODULES = ["fastresume", *(f"fastresume.{module.name}" for module in pkgutil.iter_modules(fr.__path__))]
+
+
+@pytest.fixture
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Return what the examples take for granted."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    for part in range(2):
+        rows = np.arange(50 * part, 50 * part + 50)
+        columns = {"label": rows.astype(np.float32), "c_0": rows}
+        columns |= {f"i_{index}": (rows * index).astype(np.float32) for index in range(3)}
+        pq.write_table(pa.table(columns), f"data/{part}.parquet")
+    dataset = fr.ParquetDataset("data/*.parquet", batch_size=32, stack={"dense": "i_*"})
+    other = fr.ParquetDataset("data/*.parquet", batch_size=32)
+    return {
+        "dataset": dataset,
+        "loader": fr.Loader(dataset),
+        "batch": next(iter(other)),
+        "train": lambda _: None,
+        "save": lambda _: None,
+    }
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_in_docstrings_run(module: str, names: dict[str, object]) -> None:
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    imported = importlib.import_module(module)
+    failed, _ = doctest.testmod(imported, extraglobs=names, optionflags=options)
+    assert failed == 0
