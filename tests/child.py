@@ -18,6 +18,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,6 +45,7 @@ class Child:
         os.close(write)
         self._replies = read
         self._buffer = b""
+        assert self.heard(120) == "ready"  # to import torch takes seconds, and more of them under load
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Begin a call."""
@@ -112,6 +114,44 @@ class Child:
         self.close()
 
 
+@dataclass
+class Outcome:
+    """What came of reading a file in another process."""
+
+    kind: str
+    message: str
+    batches: int
+    seconds: float
+    grown: int
+
+
+class Reader:
+    """Another process that reads files; a new one whenever a file has killed it."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds` is how long one file may take."""
+        self._seconds = seconds
+        self._child: Child | None = None
+
+    def read(self, path: Path, batch_size: int = 3, threads: int = 0) -> Outcome:
+        """Read all of a file."""
+        # Where memory is limited, a request for far too much ends a process, even if it would never be used.
+        self._child = self._child or Child(address_space=8 << 30)
+        child, self._child = self._child, None
+        try:
+            found = child.call(read_whole, str(path), batch_size, threads, seconds=self._seconds)
+        except BaseException:
+            child.close()
+            raise
+        self._child = child
+        return Outcome(**found)
+
+    def close(self) -> None:
+        """End it."""
+        if self._child is not None:
+            self._child.close()
+
+
 # ----------------------------------------------------------------------------------------------- in the child
 
 
@@ -122,6 +162,7 @@ def serve(address_space: int | None) -> None:
     if address_space is not None:
         limit = _status("VmSize") + address_space
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    say("ready")
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -131,6 +172,28 @@ def serve(address_space: int | None) -> None:
             _send(raised=traceback.format_exc())
         else:
             _send(returned=returned)
+
+
+def read_whole(path: str, batch_size: int, threads: int) -> dict[str, Any]:
+    """Read all files that a path means, and say what came of it."""
+    import fastresume
+
+    forget_peak()
+    before, began = peak(), time.monotonic()
+    batches, error = 0, None
+    try:
+        dataset = fastresume.ParquetDataset(path, batch_size=batch_size)
+        for _ in fastresume.Loader(dataset, threads=threads) if threads else dataset:
+            batches += 1
+    except Exception as raised:  # noqa: BLE001  (the test looks at it)
+        error = raised
+    return {
+        "kind": type(error).__name__,
+        "message": str(error),
+        "batches": batches,
+        "seconds": time.monotonic() - began,
+        "grown": peak() - before,
+    }
 
 
 def say(value: Any) -> None:

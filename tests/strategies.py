@@ -366,12 +366,17 @@ def topologies(
 
 
 def chains(
-    rows: int, *, max_legs: int = 4, max_steps: int = 12, named: bool = True
+    rows: int,
+    *,
+    max_legs: int = 4,
+    max_steps: int = 12,
+    workers: st.SearchStrategy[int] | None = None,
+    named: bool = True,
 ) -> st.SearchStrategy[list[Leg]]:
     """Return a strategy for lives of one job over `rows` rows, each killed and resumed as the next."""
     leg = st.builds(
         Leg,
-        topologies(rows=rows, named=named),
+        topologies(rows=rows, workers=workers, named=named),
         kept=st.integers(0, max_steps),
         lost=st.integers(0, 3),
     )

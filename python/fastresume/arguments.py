@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 Path = str | os.PathLike[str]
 
 
-def at_least_one(name: str, value: object) -> int:
-    """The integer, which is at least 1.
+def integer(name: str, value: object) -> int:
+    """The integer.
+
+    Raises:
+        TypeError: if it is not one; a bool is none.
+    """
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, found {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:  # an array has the method, but only one of a single integer gives one
+        raise TypeError(f"{name} must be an integer, found {value!r}") from None
+
+
+def at_least(least: int, name: str, value: object) -> int:
+    """The integer, which is at least `least`.
 
     Raises:
         TypeError: if it is not an integer.
-        ValueError: if it is less than 1, or does not fit 53 bits.
+        ValueError: if it is less than `least`, or does not fit 53 bits.
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer, found {value!r}")
-    number = operator.index(value)
-    if not 1 <= number < 2**53:
-        raise ValueError(f"{name} must be at least 1, found {number}")
+    number = integer(name, value)
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, found {number}")
+    if number >= 2**53:
+        raise ValueError(f"{name} must be below 2**53, found {number}")
     return number
 
 
@@ -30,7 +46,7 @@ def global_share(global_batch_size: object, world_size: int) -> int:
     Raises:
         ValueError: if the ranks can't have equal shares; names the nearest sizes that can be shared.
     """
-    number = at_least_one("global_batch_size", global_batch_size)
+    number = at_least(1, "global_batch_size", global_batch_size)
     share, rest = divmod(number, world_size)
     if rest:
         nearest = [size for size in (share * world_size, (share + 1) * world_size) if size]
@@ -43,7 +59,7 @@ def global_share(global_batch_size: object, world_size: int) -> int:
 
 def path_list(paths: Path | Sequence[Path]) -> list[str]:
     """The paths as strings."""
-    entries = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    entries = [paths] if isinstance(paths, (str, os.PathLike)) else _sequence("paths", paths)
     return [
         _text("paths", os.fspath(entry) if isinstance(entry, os.PathLike) else entry) for entry in entries
     ]
@@ -53,7 +69,9 @@ def names(argument: str, given: str | Sequence[str] | None) -> list[str] | None:
     """The names or patterns as a list; one string is one name."""
     if given is None:
         return None
-    return [_text(argument, name) for name in ([given] if isinstance(given, str) else given)]
+    return [
+        _text(argument, name) for name in ([given] if isinstance(given, str) else _sequence(argument, given))
+    ]
 
 
 def stack_list(stack: Mapping[str, str | Sequence[str]] | None) -> list[tuple[str, list[str]]]:
@@ -64,6 +82,12 @@ def stack_list(stack: Mapping[str, str | Sequence[str]] | None) -> list[tuple[st
         raise TypeError(f"stack must be a mapping of names to columns, found {stack!r}")
     items = stack.items()
     return [(_text("stack", name), names(f"stack[{name!r}]", columns) or []) for name, columns in items]
+
+
+def _sequence(argument: str, given: object) -> list[object]:
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"{argument} must be a string or a list of them, found {given!r}")
+    return list(given)
 
 
 def _text(argument: str, value: object) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
-import operator
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastresume import _core, intervals
+from fastresume.arguments import integer
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
@@ -54,15 +52,17 @@ class Cursor:
         if KEY not in state:
             raise _core.StateError(f"the state has no key '{KEY}'; its keys are {sorted(map(str, state))}")
         text = state[KEY]
-        if isinstance(text, str):
-            if len(state) > 1:
+        try:
+            if not isinstance(text, str):
+                text = json.dumps(dict(state))
+            elif len(state) > 1:
                 raise _core.StateError(f"the state has more than the key '{KEY}': {sorted(map(str, state))}")
             return cls(_core.Cursor.parse(text))
-        try:
-            text = json.dumps(dict(state))
-        except (TypeError, ValueError) as cause:
+        except _core.StateError:
+            raise
+        # Other types, lone surrogates, nesting without end: what is no JSON.
+        except (TypeError, ValueError, RecursionError) as cause:
             raise _core.StateError(f"damaged state: it is not JSON: {cause}") from None
-        return cls(_core.Cursor.parse(text))
 
     @classmethod
     def from_offsets(cls, offsets: Mapping[str, int], dataset: ParquetDataset) -> Cursor:
@@ -71,7 +71,8 @@ class Cursor:
         The form is that of TorchEasyRec's `dataloader_state.json`: each key names a slice by a path (a
         file, a directory or a glob pattern) and by the row at which the slice began, each value is the
         last row of it that was consumed; `start - 1` says that none was. Rows are counted over the files
-        of that path in the dataset's order. `__epochs_completed__` counts finished passes; other keys
+        of that path in the dataset's order. A path is found as `ParquetDataset` finds it, and its files must lie
+        together in the dataset. `__epochs_completed__` counts finished passes; other keys
         without a colon are ignored. Every row in no slice's `[start, last]` remains. If none remains, the
         pass is finished.
 
@@ -95,11 +96,11 @@ class Cursor:
         for key, value in offsets.items():
             if key == EPOCHS_COMPLETED:
                 epoch = _to_integer(key, value)
-                if not 0 <= epoch < 2**53:
+                if not 0 <= epoch < 2**53 - 1:
                     raise _core.StateError(f"key '{key}': {epoch} is out of range")
             elif ":" in key:
                 path, _, start_text = key.rpartition(":")
-                start, last = _to_integer(key, start_text), _to_integer(key, value)
+                start, last = _to_start(key, start_text), _to_integer(key, value)
                 first, end = _rows_of(path, dataset)
                 if not (0 <= start <= end - first and start - 1 <= last < end - first):
                     raise _core.StateError(
@@ -149,30 +150,22 @@ class Cursor:
 
 def _to_integer(key: str, value: object) -> int:
     try:
-        if isinstance(value, str):
-            return int(value)
-        if not isinstance(value, bool):
-            return operator.index(value)  # type: ignore[arg-type]  # what it can't take is a TypeError
-    except (TypeError, ValueError):
-        pass
-    raise _core.StateError(f"key '{key}': {value!r} is not an integer")
+        return integer(key, value)
+    except TypeError:
+        raise _core.StateError(f"key '{key}': {value!r} is not an integer") from None
+
+
+def _to_start(key: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise _core.StateError(f"key '{key}': {text!r} after the colon is not a row number")
+    return int(text)
 
 
 def _rows_of(path: str, dataset: ParquetDataset) -> tuple[int, int]:
     """The rows `[first, end)` of the files that a path names."""
-    starts = dataset._manifest.file_starts
-    if [path] == [str(named) for named in dataset.paths]:
-        return 0, starts[-1]
-    absolute = str(Path(path).absolute())
-    named = [
-        index
-        for index, file in enumerate(dataset.files)
-        if file == absolute or file.startswith(absolute + "/") or fnmatch.fnmatchcase(file, absolute)
-    ]
-    if not named:
-        raise _core.StateError(
-            f"the path '{path}' names no file of this dataset, whose first is '{dataset.files[0]}'"
-        )
-    if named != list(range(named[0], named[-1] + 1)):
-        raise _core.StateError(f"the files of the path '{path}' do not lie together in the dataset's order")
-    return starts[named[0]], starts[named[-1] + 1]
+    if path == ",".join(dataset.paths):
+        return 0, dataset.num_rows
+    try:
+        return dataset._manifest.rows_of(path)
+    except (ValueError, OSError) as cause:
+        raise _core.StateError(f"the path '{path}' names no rows of this dataset: {cause}") from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch.utils.data import IterableDataset, get_worker_info
 
 from fastresume import _core
-from fastresume.arguments import at_least_one, global_share, names, path_list, stack_list
+from fastresume.arguments import at_least, global_share, names, path_list, stack_list
 from fastresume.batch import Batch, Schema, of_delivered
 from fastresume.cursor import Cursor
 from fastresume.workers import Departing, SharedCursor, new_ticket
@@ -80,7 +80,7 @@ class ParquetDataset(IterableDataset[Batch]):
         if (batch_size is None) == (global_batch_size is None):
             raise TypeError("one of batch_size and global_batch_size must be given")
         self.batch_size = (
-            at_least_one("batch_size", batch_size)
+            at_least(1, "batch_size", batch_size)
             if batch_size is not None
             else global_share(global_batch_size, self.world.world_size)
         )

@@ -6,7 +6,6 @@ out is sorted and coalesced; what goes in need not be. All of it runs in Rust, w
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastresume import _core
+from fastresume.arguments import integer
 
 Intervals = npt.NDArray[np.int64]
 Key = TypeVar("Key")
@@ -105,7 +105,7 @@ def max_merge(
         merged: dict[Key, int] = {}
         for state in mappings:
             for key, value in state.items():
-                number = _to_integer(f"the value under {key!r}", value)
+                number = integer(f"the value under {key!r}", value)
                 merged[key] = max(number, merged.get(key, number))
         return merged
     if mappings:
@@ -116,7 +116,7 @@ def max_merge(
             raise TypeError(f"states must be integer arrays, found dtype {array.dtype}")
         if array.shape != arrays[0].shape:
             raise ValueError(f"states must have one shape, found {arrays[0].shape} and {array.shape}")
-    buffers = [np.ascontiguousarray(array.reshape(-1), dtype=np.int64) for array in arrays]
+    buffers = [_to_int64(array.reshape(-1)) for array in arrays]
     return _numbers(_core.maximum(buffers)).reshape(arrays[0].shape)
 
 
@@ -140,22 +140,17 @@ def _to_array(intervals: npt.ArrayLike) -> Intervals:
         raise ValueError(f"intervals must have the shape [n, 2], found {list(array.shape)}")
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"intervals must be integers, found dtype {array.dtype}")
-    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"an interval does not fit int64: {array.max()}")
+    return _to_int64(array)
+
+
+def _to_int64(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    if array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
+        raise ValueError(f"a number does not fit int64: {array.max()}")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def _to_integer(name: str, value: object) -> int:
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be an integer, found {value!r}")
-    try:
-        return operator.index(value)  # type: ignore[arg-type]  # what it can't take is a TypeError
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, found {value!r}") from None
-
-
 def _to_count(name: str, value: int) -> int:
-    number = _to_integer(name, value)
+    number = integer(name, value)
     if not 0 <= number < 2**63:
         raise ValueError(f"{name} must be in [0, 2**63), found {number}")
     return number

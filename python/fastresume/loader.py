@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from fastresume.arguments import at_least_one
+from fastresume.arguments import at_least
 from fastresume.batch import Batch
 from fastresume.cursor import Cursor
 from fastresume.dataset import BatchIterator, ParquetDataset
@@ -45,12 +45,12 @@ class Loader:
     Args:
         dataset: what to read.
         threads: how many threads decode; by default the cores this process may use, shared with the other
-            ranks of the node (`LOCAL_WORLD_SIZE`), at most 8.
+            ranks of the node (`LOCAL_WORLD_SIZE`), at most 8. With 0, `next()` decodes by itself.
         prefetch_bytes: decoding ahead stops when batches of so many bytes are in memory (256 MiB by default).
             One segment per thread (some 32 MiB, or one row group where groups are smaller) comes on top.
 
     Raises:
-        TypeError, ValueError: for an argument of another type, or a number less than 1.
+        TypeError, ValueError: for an argument of another type, or a number out of range.
 
     Threads and forks: use a loader in one thread at a time. In a forked child, make a new iterator. Threads
     start with the first batch and end with the pass, with `close()`, or with the iterator.
@@ -71,9 +71,9 @@ class Loader:
         if not isinstance(dataset, ParquetDataset):
             raise TypeError(f"dataset must be a ParquetDataset, found {type(dataset).__name__}")
         self.dataset = dataset
-        self.threads = _default_threads() if threads is None else at_least_one("threads", threads)
+        self.threads = _default_threads() if threads is None else at_least(0, "threads", threads)
         self.prefetch_bytes = (
-            PREFETCH_BYTES if prefetch_bytes is None else at_least_one("prefetch_bytes", prefetch_bytes)
+            PREFETCH_BYTES if prefetch_bytes is None else at_least(1, "prefetch_bytes", prefetch_bytes)
         )
         self._stats = Stats()
         self._prepared: BatchIterator | None = None

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch.distributed
 
+from fastresume.arguments import at_least, integer
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
@@ -23,6 +25,7 @@ class World:
 
     Raises:
         ValueError: if `rank` is not in `[0, world_size)`.
+        TypeError: if either is not an integer.
 
     Example:
         >>> World(rank=1, world_size=4)
@@ -33,8 +36,8 @@ class World:
     world_size: int
 
     def __post_init__(self) -> None:
-        if self.world_size < 1:
-            raise ValueError(f"world_size must be at least 1, found {self.world_size}")
+        at_least(1, "world_size", self.world_size)
+        integer("rank", self.rank)
         if not 0 <= self.rank < self.world_size:
             raise ValueError(
                 f"rank {self.rank} is not in [0, {self.world_size}), the range that world_size gives"
@@ -81,13 +84,13 @@ class World:
         """
         if isinstance(group, World):
             return group
+        if group is torch.distributed.GroupMember.NON_GROUP_MEMBER:
+            raise ValueError("this process is not a member of the process group")
         if hasattr(group, "get_local_rank") and hasattr(group, "ndim"):
             if group.ndim != 1:
                 raise ValueError(f"the device mesh has {group.ndim} dimensions: pass one, as in mesh['dp']")
             return cls(group.get_local_rank(), group.size())
         if hasattr(group, "rank") and hasattr(group, "size"):
-            if group.rank() < 0:
-                raise ValueError("this process is not a member of the process group")
             return cls(group.rank(), group.size())
         kind = type(group).__name__
         raise TypeError(f"world must be a World, a process group or a device mesh, found {kind}")

@@ -39,11 +39,10 @@ impl Manifest {
         self.inner.num_rows()
     }
 
-    /// The number of the first row of each file, and the number of rows.
-    #[getter]
-    fn file_starts(&self) -> Vec<u64> {
-        let starts = (0..self.inner.files().len()).map(|file| self.inner.file_rows(file).start);
-        starts.chain([self.inner.num_rows()]).collect()
+    /// The rows `[first, end)` of the files that a path names.
+    fn rows_of(&self, py: Python<'_>, path: PathBuf) -> PyResult<(u64, u64)> {
+        let rows = gate::run(py, || self.inner.rows_of(path))?;
+        Ok((rows.start, rows.end))
     }
 
     #[getter]

@@ -140,12 +140,16 @@ impl Cursor {
         if let Some(large) = numbers.into_iter().chain(pairs).chain(cuts).find(|&number| number >= MAX_ROWS) {
             return Err(damaged(format!("{large} is not below 2^53")));
         }
-        let order = serde_json::from_value(text.order.clone()).map_err(|_| {
-            Error::State(format!(
-                "the state is of the order {}, which this release does not know",
-                text.order
-            ))
-        })?;
+        // Written again, so that an order with something more to it is another one.
+        let order = serde_json::from_value(text.order.clone())
+            .ok()
+            .filter(|order: &OrderKind| serde_json::to_value(order).is_ok_and(|again| again == text.order))
+            .ok_or_else(|| {
+                Error::State(format!(
+                    "the state is of the order {}, which this release does not know: it has 'sequential'",
+                    text.order
+                ))
+            })?;
         if text.first_epoch > text.epoch {
             return Err(damaged(format!(
                 "epoch {} lies before first_epoch {}",
@@ -153,7 +157,8 @@ impl Cursor {
             )));
         }
         let identity = Identity { fingerprint: text.dataset.fingerprint, num_rows: text.dataset.rows, order };
-        let consumed = Intervals::new(text.consumed.iter().map(|&(start, end)| start..end).collect())?;
+        let ranges = text.consumed.iter().map(|&(start, end)| start..end).collect();
+        let consumed = Intervals::new(ranges).map_err(damaged)?;
         let as_stated = consumed.ranges().iter().map(|range| (range.start, range.end));
         if !as_stated.eq(text.consumed.iter().copied()) || consumed.end() > identity.num_rows {
             return Err(damaged(

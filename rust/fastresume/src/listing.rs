@@ -114,7 +114,9 @@ fn matches(pattern: &Path) -> Result<Vec<PathBuf>> {
         require_literal_separator: true,
         require_literal_leading_dot: true,
     };
-    let entries = glob::glob_with(text, options)
+    // A pattern that ends in `**` means files at any depth, as everywhere else.
+    let text = if text.ends_with("/**") { format!("{text}/*") } else { text.to_owned() };
+    let entries = glob::glob_with(&text, options)
         .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))?;
     // A name that the pattern spells out is named; one that a wildcard met may be left out.
     let spelled: Vec<&OsStr> = pattern.iter().filter(|part| !is_pattern(Path::new(part))).collect();
@@ -136,6 +138,9 @@ fn matches(pattern: &Path) -> Result<Vec<PathBuf>> {
             found.push(path);
         }
     }
+    // `**` meets a directory and what lies below it.
+    found.sort_unstable();
+    found.dedup();
     Ok(found)
 }
 

@@ -161,6 +161,30 @@ impl Manifest {
         self.group_starts[self.files[file].first_group]..self.group_starts[end]
     }
 
+    /// The row numbers of the files that a path names, as [`listing::list`] finds them.
+    ///
+    /// # Errors
+    /// As for `listing::list`; `Argument` if a file is not of this dataset, or they do not lie together.
+    pub fn rows_of(&self, named: PathBuf) -> Result<Range<u64>> {
+        let mut found = Vec::new();
+        for listed in listing::list(&[named])? {
+            let file = self.files.iter().position(|file| file.path == listed.path);
+            found.push(file.ok_or_else(|| {
+                Error::Argument(format!("the file '{}' is not of this dataset", listed.path.display()))
+            })?);
+        }
+        found.sort_unstable();
+        match found[..] {
+            [first, .., last] if last - first + 1 != found.len() => Err(Error::Argument(format!(
+                "its files do not lie together in the dataset's order: '{}' and '{}'",
+                self.files[first].path.display(),
+                self.files[last].path.display()
+            ))),
+            [first, ..] => Ok(self.file_rows(first).start..self.file_rows(found[found.len() - 1]).end),
+            [] => Ok(0..0),
+        }
+    }
+
     /// The distinct schemas, each with the first file that has it, in canonical order.
     pub fn schemas(&self) -> impl Iterator<Item = (&[Column], &Path)> {
         self.schemas.iter().enumerate().filter_map(|(index, columns)| {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What fixes an order, as the cursor records it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "lowercase")]
 pub enum OrderKind {
     /// Position p is row p.
     Sequential,
