@@ -56,13 +56,13 @@ class Child:
 
     def heard(self, seconds: float = 60) -> Any:
         """Return what the function says next."""
-        message = self._line(seconds)
+        message = self.message(seconds)
         assert "said" in message, f"the call ended: {message}"
         return message["said"]
 
     def result(self, seconds: float = 60) -> Any:
         """Return what the function returns."""
-        message = self._line(seconds)
+        message = self.message(seconds)
         assert "returned" in message, message.get("raised", message)
         return message["returned"]
 
@@ -75,7 +75,8 @@ class Child:
         """Press Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
-    def _line(self, seconds: float) -> dict[str, Any]:
+    def message(self, seconds: float) -> dict[str, Any]:
+        """Return what it sends next: {"said": ...}, {"returned": ...} or {"raised": ...}."""
         end = time.monotonic() + seconds
         while b"\n" not in self._buffer:
             if not select.select([self._replies], [], [], max(0, end - time.monotonic()))[0]:

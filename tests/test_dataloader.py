@@ -130,8 +130,9 @@ def test_a_pass_that_was_broken_off_starts_again_with_a_warning(data: Dataset, p
     loader = loader_of(dataset, 2, persistent_workers=persistent)
     expected, _ = oracle_passes(dataset, 2, passes=1)
     kept = list(islice(loader, 5))
-    with pytest.warns(UserWarning, match="broken off starts again where it was loaded"):
+    with pytest.warns(UserWarning, match="broken off starts again where it was loaded") as warned:
         assert rows_of(list(loader)) == expected
+    assert [warning.filename for warning in warned] == [__file__]
     assert dataset.epoch == 1
     dataset.load_state_dict(kept[-1].state_dict())  # what the warning says
     assert rows_of(list(loader)) == expected[5:]

@@ -16,6 +16,7 @@ PYTHON_ORDER = [
     "cursor",
     "batch",
     "workers",
+    "iterator",
     "dataset",
     "loader",
     "testing",

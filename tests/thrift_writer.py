@@ -103,7 +103,7 @@ def encode(fields: Struct) -> bytes:
 def _encode_value(wire: Wire, value: Any) -> bytes:
     match wire:
         case Wire.TRUE | Wire.FALSE | Wire.BYTE:
-            return struct.pack("b", value)
+            return bytes([value & 0xFF])
         case Wire.I16 | Wire.I32 | Wire.I64:
             return zigzag(value)
         case Wire.DOUBLE:
@@ -130,6 +130,8 @@ class _Bytes:
 
     def take(self, count: int) -> bytes:
         """Return the next bytes."""
+        if not 0 <= count <= len(self.data) - self.position:
+            raise ValueError(f"{count} bytes of {len(self.data) - self.position}")
         self.position += count
         return self.data[self.position - count : self.position]
 
@@ -163,7 +165,7 @@ class _Bytes:
         """Return a value."""
         match wire:
             case Wire.TRUE | Wire.FALSE | Wire.BYTE:
-                return struct.unpack("b", self.take(1))[0]
+                return int.from_bytes(self.take(1), signed=True)
             case Wire.I16 | Wire.I32 | Wire.I64:
                 return self.zigzag()
             case Wire.DOUBLE:
@@ -178,11 +180,11 @@ class _Bytes:
             case Wire.STRUCT:
                 return self.struct()
             case _:
-                raise NotImplementedError(wire)
+                raise ValueError(wire)
 
 
 def decode(data: bytes) -> tuple[Struct, int]:
-    """Return the struct at the start of the bytes, and how many of them it takes."""
+    """Return the struct at the start of the bytes (ValueError if there is none), and its length."""
     source = _Bytes(data)
     return source.struct(), source.position
 

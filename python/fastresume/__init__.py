@@ -12,7 +12,8 @@ from fastresume._core import DataError, FastresumeError, SourceError, StateError
 from fastresume.batch import Batch, Field, Schema
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
-from fastresume.loader import Loader, Stats
+from fastresume.iterator import Stats
+from fastresume.loader import Loader
 from fastresume.world import World
 
 __all__ = [

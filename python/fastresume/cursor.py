@@ -71,8 +71,8 @@ class Cursor:
         The form is that of TorchEasyRec's `dataloader_state.json`: each key names a slice by a path (a
         file, a directory or a glob pattern) and by the row at which the slice began, each value is the
         last row of it that was consumed; `start - 1` says that none was. Rows are counted over the files
-        of that path in the dataset's order. A path is found as `ParquetDataset` finds it, and its files must lie
-        together in the dataset. `__epochs_completed__` counts finished passes; other keys
+        of that path in the dataset's order. A path is found as `ParquetDataset` finds it, and its files must
+        lie together in the dataset. `__epochs_completed__` counts finished passes; other keys
         without a colon are ignored. Every row in no slice's `[start, last]` remains. If none remains, the
         pass is finished.
 

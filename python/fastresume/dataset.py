@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +13,7 @@ from fastresume import _core
 from fastresume.arguments import at_least, global_share, names, path_list, stack_list
 from fastresume.batch import Batch, Schema, of_delivered
 from fastresume.cursor import Cursor
+from fastresume.iterator import BatchIterator, rest_warning
 from fastresume.workers import Departing, SharedCursor, new_ticket
 from fastresume.world import World
 
@@ -198,7 +198,7 @@ class ParquetDataset(IterableDataset[Batch]):
         if batches == 0:
             # The main process can't see an iterator that gives nothing, so the next pass follows at once.
             cursor = cursor.next_pass()
-        warning = _rest_warning(rest, self.global_batch_size) if batches == 0 and worker == 0 else None
+        warning = rest_warning(rest, self.global_batch_size) if batches == 0 and worker == 0 else None
         ticket = new_ticket(self._shared, reading, worker)
         place = (self.world.rank, self.world.world_size, worker, workers)
         reader = _core.Reader(self._manifest, self._layout, cursor, cut, place, 0, 0)
@@ -224,110 +224,6 @@ class ParquetDataset(IterableDataset[Batch]):
             f"batch_size={self.batch_size}, rank {self.world.rank} of {self.world.world_size}, "
             f"epoch {self.epoch}, {self.batches_left} batches left)"
         )
-
-
-class BatchIterator(Iterator[Batch]):
-    """The batches of one rank from where the dataset's cursor is to the end of the pass.
-
-    Each batch moves the dataset's cursor when it is handed over, not before. Nothing is opened or started
-    until the first batch is asked for.
-    """
-
-    def __init__(self, dataset: ParquetDataset, threads: int, prefetch_bytes: int) -> None:
-        dataset._check_world()
-        dataset._iterators += 1
-        self._dataset = dataset
-        self._number = dataset._iterators
-        self._loads = dataset._shared.loads
-        self._cursor = dataset._shared.cursor
-        self._end_cursor = None
-        if dataset.on_iter == "restart":
-            self._cursor = self._end_cursor = self._cursor.restarted()
-        self._threads = threads
-        self._prefetch_bytes = prefetch_bytes
-        self._reader: _core.Reader | None = None
-        self._ahead: tuple[Batch, bool] | None = None
-        self._is_over = False
-
-    @property
-    def is_current(self) -> bool:
-        """Whether its next batch is still the dataset's next batch."""
-        latest = (self._dataset._iterators, self._dataset._shared.loads)
-        return not self._is_over and (self._number, self._loads) == latest
-
-    def start(self) -> None:
-        """Opens the reader and starts its threads."""
-        self._open().start()
-
-    def peek(self) -> Batch | None:
-        """The next batch, which is not delivered by this; None at the end."""
-        if self._ahead is None:
-            self._ahead = self._fetch()
-        return None if self._ahead is None else self._ahead[0]
-
-    def __next__(self) -> Batch:
-        if self._is_over:
-            raise StopIteration
-        self._check_current()
-        found = self._fetch() if self._ahead is None else self._ahead
-        if found is None:
-            self._end_without_batch()
-            raise StopIteration
-        batch, ends_pass = found
-        if ends_pass:
-            self.close()
-        self._ahead = None
-        self._dataset._shared.deliver(batch._origin.cursor)
-        return batch
-
-    def close(self) -> None:
-        """Ends the threads, closes the files, and ends the iteration; the cursor stays."""
-        self._is_over = True
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-
-    def _open(self) -> _core.Reader:
-        if self._reader is None:
-            dataset = self._dataset
-            place = (dataset.world.rank, dataset.world.world_size, 0, 1)
-            self._reader = _core.Reader(
-                dataset._manifest,
-                dataset._layout,
-                self._cursor,
-                dataset._cut(1),
-                place,
-                self._threads,
-                self._prefetch_bytes,
-            )
-        return self._reader
-
-    def _fetch(self) -> tuple[Batch, bool] | None:
-        delivered = self._open().next()
-        if delivered is None:
-            return None
-        return of_delivered(self._dataset._fields, delivered, self._end_cursor), delivered.ends_pass
-
-    def _check_current(self) -> None:
-        if self._loads != self._dataset._shared.loads:
-            raise _core.StateError("a state was loaded after this iterator was made: call iter() again")
-        if self._number != self._dataset._iterators:
-            raise _core.FastresumeError("a newer iterator of this dataset goes on: an older one can't")
-
-    def _end_without_batch(self) -> None:
-        """Ends a pass of which less than one global batch was left."""
-        dataset = self._dataset
-        rest = self._cursor.plan(dataset._cut(1))[1]
-        warnings.warn(_rest_warning(rest, dataset.global_batch_size), stacklevel=4)
-        self.close()
-        dataset._shared.deliver(self._end_cursor or self._cursor.next_pass())
-
-
-def _rest_warning(rest: int, global_batch_size: int) -> str:
-    return (
-        f"the pass ends here: the {rest} rows that were left of it do not make a global batch of "
-        f"{global_batch_size}, and are dropped"
-    )
 
 
 def _resolve_world(

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from fastresume.arguments import at_least
 from fastresume.batch import Batch
 from fastresume.cursor import Cursor
-from fastresume.dataset import BatchIterator, ParquetDataset
+from fastresume.dataset import ParquetDataset
+from fastresume.iterator import BatchIterator, Stats
 
 PREFETCH_BYTES = 256 << 20
 MAX_THREADS = 8
-
-
-@dataclass
-class Stats:
-    """What a loader has delivered since it was made.
-
-    Args:
-        batches: batches delivered.
-        rows: rows in them.
-        bytes: bytes of their tensors.
-        wait_seconds: how long `next()` took, all batches together.
-    """
-
-    batches: int = 0
-    rows: int = 0
-    bytes: int = 0
-    wait_seconds: float = 0.0
 
 
 class Loader:
@@ -110,7 +92,7 @@ class Loader:
         iterator = self._prepare()
         self._prepared = None
         self._latest = weakref.ref(iterator)
-        return _Measured(iterator, self._stats)
+        return iterator
 
     def start(self) -> None:
         """Starts the threads now, so that the first batch is ready sooner."""
@@ -144,7 +126,7 @@ class Loader:
         if self._prepared is None or not self._prepared.is_current:
             if self._prepared is not None:
                 self._prepared.close()
-            self._prepared = BatchIterator(self.dataset, self.threads, self.prefetch_bytes)
+            self._prepared = BatchIterator(self.dataset, self.threads, self.prefetch_bytes, self._stats)
         return self._prepared
 
     def _present(self) -> BatchIterator:
@@ -154,25 +136,6 @@ class Loader:
 
     def __repr__(self) -> str:
         return f"Loader({self.dataset!r}, threads={self.threads}, prefetch_bytes={self.prefetch_bytes})"
-
-
-class _Measured(Iterator[Batch]):
-    """Counts what an iterator delivers."""
-
-    def __init__(self, iterator: BatchIterator, stats: Stats) -> None:
-        self._iterator = iterator
-        self._stats = stats
-        self._row_bytes = iterator._dataset._layout.row_bytes
-
-    def __next__(self) -> Batch:
-        began = time.perf_counter()
-        batch = next(self._iterator)
-        stats = self._stats
-        stats.wait_seconds += time.perf_counter() - began
-        stats.batches += 1
-        stats.rows += batch.num_rows
-        stats.bytes += batch.num_rows * self._row_bytes
-        return batch
 
 
 def _default_threads() -> int:

@@ -32,6 +32,7 @@ CAPACITY_BYTES = 1 << 20
 
 _HEADER = struct.Struct("=QQQ")
 _READ_SECONDS = 10.0
+_TO_THE_LOOP = 6  # frames from here through the DataLoader to who called next()
 
 _iterations = itertools.count()
 _shared: weakref.WeakValueDictionary[str, SharedCursor] = weakref.WeakValueDictionary()
@@ -146,13 +147,13 @@ class SharedCursor:
         if ticket.version != self._version:
             return
         if ticket.warning is not None:
-            warnings.warn(ticket.warning, stacklevel=4)
+            warnings.warn(ticket.warning, stacklevel=_TO_THE_LOOP)
         if self._seen.get(ticket.worker, ticket.iteration) != ticket.iteration:
             self._seen = {ticket.worker: ticket.iteration}
             warnings.warn(
                 "a pass that was broken off starts again where it was loaded; to go on after the last batch, "
                 "call dataset.load_state_dict(batch.state_dict()) before iter(), or use fastresume.Loader",
-                stacklevel=4,
+                stacklevel=_TO_THE_LOOP,
             )
         if ticket.ends_pass:
             self._write(cursor)

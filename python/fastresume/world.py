@@ -84,7 +84,8 @@ class World:
         """
         if isinstance(group, World):
             return group
-        if group is torch.distributed.GroupMember.NON_GROUP_MEMBER:
+        outside: object = torch.distributed.GroupMember.NON_GROUP_MEMBER
+        if group is outside:
             raise ValueError("this process is not a member of the process group")
         if hasattr(group, "get_local_rank") and hasattr(group, "ndim"):
             if group.ndim != 1:

@@ -131,8 +131,15 @@ fn select<'a>(first: &'a [Column], columns: Option<&[String]>) -> Result<Vec<&'a
     if selected.is_empty() {
         return Err(Error::Argument("no column is selected".into()));
     }
+    let refused: Vec<&&Column> = selected.iter().filter(|column| column.dtype.is_none()).collect();
+    if let [column, others @ ..] = refused.as_slice() {
+        let others: Vec<String> =
+            others.iter().map(|other| format!("'{}' ({})", other.name, other.type_name)).collect();
+        let more = if others.is_empty() { String::new() } else { format!("; nor are {}", others.join(", ")) };
+        let reason = format!("the type {} is not supported yet{more}", column.type_name);
+        return Err(Error::data(reason).in_column(&column.name));
+    }
     for column in &selected {
-        deliverable(column)?;
         if first.iter().filter(|other| other.name == column.name).count() > 1 {
             return Err(Error::data("two columns have this name").in_column(&column.name));
         }
