@@ -25,6 +25,8 @@ pub struct Field {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     fields: Vec<Field>,
+    /// For each of the manifest's schemas, the place of each field's columns in it, field after field.
+    places: Vec<Vec<usize>>,
 }
 
 /// What the user asked to be stacked: a name, and the names or patterns of its columns.
@@ -46,67 +48,14 @@ impl Layout {
         for (other, file) in schemas {
             check_same(first_file, &selected, other, columns).map_err(|error| error.in_file(file))?;
         }
-        let layout = Self::stacked(&selected, stacks).map_err(|error| error.in_file(first_file))?;
-        layout.check_names()?;
-        Ok(layout)
-    }
-
-    fn stacked(selected: &[&Column], stacks: &[Stack]) -> Result<Self> {
-        let mut taken: HashMap<&str, &str> = HashMap::new();
-        let mut matrices = Vec::with_capacity(stacks.len());
-        for (name, patterns) in stacks {
-            let members = pick(&selected.iter().copied(), patterns)
-                .map_err(|error| Error::data(format!("in the stack '{name}': {error}")))?;
-            for member in &members {
-                if let Some(other) = taken.insert(&member.name, name) {
-                    return Err(Error::Argument(format!(
-                        "the column '{}' is in the stacks '{other}' and '{name}'",
-                        member.name
-                    )));
-                }
-            }
-            let Some((dtype, unlike)) = members.first().map(|first| {
-                (
-                    deliverable(first),
-                    members.iter().find(|member| member.dtype != first.dtype).map(|other| (*first, *other)),
-                )
-            }) else {
-                return Err(Error::Argument(format!("the stack '{name}' names no column")));
-            };
-            if let Some((first, other)) = unlike {
-                return Err(Error::data(format!(
-                    "the stack '{name}' holds columns of more than one type: '{}' is {}, '{}' is {}",
-                    first.name, first.type_name, other.name, other.type_name
-                )));
-            }
-            matrices.push(Field {
-                name: name.clone(),
-                dtype: dtype?,
-                columns: members.iter().map(|member| member.name.clone()).collect(),
-                is_stacked: true,
-            });
-        }
-        let mut fields = Vec::with_capacity(selected.len());
-        for column in selected.iter().filter(|column| !taken.contains_key(column.name.as_str())) {
-            fields.push(Field {
-                name: column.name.clone(),
-                dtype: deliverable(column)?,
-                columns: vec![column.name.clone()],
-                is_stacked: false,
-            });
-        }
-        fields.append(&mut matrices);
-        Ok(Self { fields })
-    }
-
-    fn check_names(&self) -> Result<()> {
-        let mut names = HashSet::new();
-        match self.fields.iter().find(|field| !names.insert(&field.name)) {
-            Some(field) => {
-                Err(Error::Argument(format!("the name '{}' stands for two tensors of a batch", field.name)))
-            }
-            None => Ok(()),
-        }
+        let fields = stacked(&selected, stacks).map_err(|error| error.in_file(first_file))?;
+        check_names(&fields)?;
+        let places = manifest.schemas().map(|(columns, _)| {
+            let place_of = places(columns);
+            let names = fields.iter().flat_map(|field| &field.columns);
+            names.filter_map(|name| place_of.get(name.as_str()).copied()).collect()
+        });
+        Ok(Self { places: places.collect(), fields })
     }
 
     /// The tensors of a batch, in its order.
@@ -115,10 +64,83 @@ impl Layout {
         &self.fields
     }
 
+    /// Every column that is read from files of a schema: its field, its place in the field, and its place
+    /// in the schema.
+    pub fn columns(&self, schema: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+        let targets = self.fields.iter().enumerate();
+        let targets =
+            targets.flat_map(|(field, of)| (0..of.columns.len()).map(move |column| (field, column)));
+        targets.zip(&self.places[schema]).map(|((field, column), &place)| (field, column, place))
+    }
+
     /// Bytes of one row over all tensors.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.fields.iter().map(|field| field.dtype.width() * field.columns.len()).sum()
+    }
+}
+
+/// Where in a schema each column stands, by its name.
+fn places(columns: &[Column]) -> HashMap<&str, usize> {
+    columns.iter().enumerate().map(|(place, column)| (column.name.as_str(), place)).collect()
+}
+
+/// The tensors of the selected columns, those of each stack in one matrix behind the others.
+fn stacked(selected: &[&Column], stacks: &[Stack]) -> Result<Vec<Field>> {
+    let mut taken: HashMap<&str, &str> = HashMap::new();
+    let mut matrices = Vec::with_capacity(stacks.len());
+    for (name, patterns) in stacks {
+        let members = pick(&selected.iter().copied(), patterns)
+            .map_err(|error| Error::data(format!("in the stack '{name}': {error}")))?;
+        for member in &members {
+            if let Some(other) = taken.insert(&member.name, name) {
+                return Err(Error::Argument(format!(
+                    "the column '{}' is in the stacks '{other}' and '{name}'",
+                    member.name
+                )));
+            }
+        }
+        let Some((dtype, unlike)) = members.first().map(|first| {
+            (
+                deliverable(first),
+                members.iter().find(|member| member.dtype != first.dtype).map(|other| (*first, *other)),
+            )
+        }) else {
+            return Err(Error::Argument(format!("the stack '{name}' names no column")));
+        };
+        if let Some((first, other)) = unlike {
+            return Err(Error::data(format!(
+                "the stack '{name}' holds columns of more than one type: '{}' is {}, '{}' is {}",
+                first.name, first.type_name, other.name, other.type_name
+            )));
+        }
+        matrices.push(Field {
+            name: name.clone(),
+            dtype: dtype?,
+            columns: members.iter().map(|member| member.name.clone()).collect(),
+            is_stacked: true,
+        });
+    }
+    let mut fields = Vec::with_capacity(selected.len());
+    for column in selected.iter().filter(|column| !taken.contains_key(column.name.as_str())) {
+        fields.push(Field {
+            name: column.name.clone(),
+            dtype: deliverable(column)?,
+            columns: vec![column.name.clone()],
+            is_stacked: false,
+        });
+    }
+    fields.append(&mut matrices);
+    Ok(fields)
+}
+
+fn check_names(fields: &[Field]) -> Result<()> {
+    let mut names = HashSet::new();
+    match fields.iter().find(|field| !names.insert(&field.name)) {
+        Some(field) => {
+            Err(Error::Argument(format!("the name '{}' stands for two tensors of a batch", field.name)))
+        }
+        None => Ok(()),
     }
 }
 
@@ -139,12 +161,19 @@ fn select<'a>(first: &'a [Column], columns: Option<&[String]>) -> Result<Vec<&'a
         let reason = format!("the type {} is not supported yet{more}", column.type_name);
         return Err(Error::data(reason).in_column(&column.name));
     }
-    for column in &selected {
-        if first.iter().filter(|other| other.name == column.name).count() > 1 {
-            return Err(Error::data("two columns have this name").in_column(&column.name));
-        }
-    }
+    check_unique(first, &selected)?;
     Ok(selected)
+}
+
+/// Refuses a selected name that two columns have.
+fn check_unique(columns: &[Column], selected: &[&Column]) -> Result<()> {
+    let mut seen = HashSet::new();
+    let twice: HashSet<&str> =
+        columns.iter().map(|column| column.name.as_str()).filter(|name| !seen.insert(*name)).collect();
+    match selected.iter().find(|column| twice.contains(column.name.as_str())) {
+        Some(column) => Err(Error::data("two columns have this name").in_column(&column.name)),
+        None => Ok(()),
+    }
 }
 
 /// The columns that names and patterns mean, in the order of the patterns, each once.
@@ -153,6 +182,7 @@ fn pick<'a>(
     patterns: &[String],
 ) -> Result<Vec<&'a Column>> {
     let mut picked: Vec<&Column> = Vec::new();
+    let mut seen = HashSet::new();
     for pattern in patterns {
         let mut found = among.clone().filter(|column| column.name == *pattern).peekable();
         let matching: Vec<&Column> = if found.peek().is_some() {
@@ -172,7 +202,7 @@ fn pick<'a>(
             )));
         }
         for column in matching {
-            if !picked.iter().any(|other| std::ptr::eq(*other, column)) {
+            if seen.insert(std::ptr::from_ref(column)) {
                 picked.push(column);
             }
         }
@@ -193,15 +223,12 @@ fn check_same(
     other: &[Column],
     columns: Option<&[String]>,
 ) -> Result<()> {
+    let place_of = places(other);
     for expected in selected {
-        let mut found = other.iter().filter(|column| column.name == expected.name);
-        let Some(column) = found.next() else {
+        let Some(column) = place_of.get(expected.name.as_str()).map(|&place| &other[place]) else {
             let reason = format!("the column is missing; file '{}' has it", first_file.display());
             return Err(Error::data(reason).in_column(&expected.name));
         };
-        if found.next().is_some() {
-            return Err(Error::data("two columns have this name").in_column(&expected.name));
-        }
         if column.type_name != expected.type_name {
             let reason = format!(
                 "the column is {}, expected {} as in file '{}'",
@@ -216,7 +243,9 @@ fn check_same(
         Some(patterns) => pick(&other.iter(), patterns)?,
         None => other.iter().collect(),
     };
-    match asked.iter().find(|column| !selected.iter().any(|expected| expected.name == column.name)) {
+    check_unique(other, &asked)?;
+    let expected: HashSet<&str> = selected.iter().map(|column| column.name.as_str()).collect();
+    match asked.iter().find(|column| !expected.contains(column.name.as_str())) {
         Some(extra) => {
             let reason = format!("the column is not in file '{}'", first_file.display());
             Err(Error::data(reason).in_column(&extra.name))
@@ -224,6 +253,8 @@ fn check_same(
         None => Ok(()),
     }
 }
+
+const TRIED_BYTES: usize = 64 << 20;
 
 /// The memory of one tensor of one batch, aligned to 8 bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -234,9 +265,18 @@ pub struct Memory {
 
 impl Memory {
     /// So many bytes of zeros.
-    #[must_use]
-    pub fn zeroed(length: usize) -> Self {
-        Self { words: vec![0; length.div_ceil(8)], length }
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn zeroed(length: usize) -> Result<Self> {
+        let words = length.div_ceil(8);
+        // A refused allocation would end the process, so a large one is tried before.
+        if length > TRIED_BYTES && Vec::<u64>::new().try_reserve_exact(words).is_err() {
+            return Err(Error::Argument(format!(
+                "no memory for a tensor of {length} bytes: batches are too large"
+            )));
+        }
+        Ok(Self { words: vec![0; words], length })
     }
 
     /// The bytes.
@@ -265,13 +305,19 @@ pub struct Slots {
 
 impl Slots {
     /// Memory for `rows` rows.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn new(layout: &Layout, rows: usize) -> Result<Self> {
+        let bytes = |field: &Field| rows.saturating_mul(field.columns.len() * field.dtype.width());
+        let slots = layout.fields.iter().map(|field| Memory::zeroed(bytes(field)));
+        Ok(Self { slots: slots.collect::<Result<_>>()? })
+    }
+
+    /// The memory, taken out.
     #[must_use]
-    pub fn new(layout: &Layout, rows: usize) -> Self {
-        let slots = layout
-            .fields
-            .iter()
-            .map(|field| Memory::zeroed(rows * field.columns.len() * field.dtype.width()));
-        Self { slots: slots.collect() }
+    pub fn taken(&mut self) -> Self {
+        Self { slots: std::mem::take(&mut self.slots) }
     }
 
     /// Where `rows` values of column `column` of field `field` go, from row `row` of the batch on.

@@ -5,11 +5,15 @@
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
 use crate::error::{Error, Result, caught};
+use crate::shape;
 use crate::source::Source;
-use crate::thrift::{Walk, Wire};
+use crate::thrift::Walk;
 
 /// How deep a schema may nest. The parser recurses, so a deeper one could exhaust the stack.
 const MAX_SCHEMA_DEPTH: usize = 100;
+
+/// A longer footer is taken for damaged: those of 100,000 columns and thousands of row groups are shorter.
+const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
 /// Length of a footer's hash in bytes.
 pub const HASH_BYTES: usize = 16;
@@ -66,12 +70,18 @@ impl Footer {
                 "the footer claims {length} bytes, but the file has room for {limit}"
             )));
         }
+        if length > MAX_FOOTER_BYTES {
+            return Err(Error::data(format!(
+                "the footer claims {length} bytes, at most {MAX_FOOTER_BYTES} are read"
+            )));
+        }
         let bytes = if usize_of(length) <= rest.len() {
             end.slice(rest.len() - usize_of(length)..rest.len())
         } else {
             source.read(size - TAIL_BYTES as u64 - length, usize_of(length))?
         };
-        check_schema_depth(&bytes)?;
+        shape::check(&bytes)?;
+        check_schema(&bytes)?;
         let metadata = caught(|| {
             ParquetMetaDataReader::decode_metadata(&bytes)
                 .map_err(|cause| Error::data(format!("damaged footer: {cause}")))
@@ -87,36 +97,39 @@ fn usize_of(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// Refuses a schema that is nested deeper than a recursive parser can take.
-fn check_schema_depth(bytes: &[u8]) -> Result<()> {
+/// Refuses a schema that is nested deeper than a recursive parser can take, or counts children that are
+/// not there.
+fn check_schema(bytes: &[u8]) -> Result<()> {
     const SCHEMA: i16 = 2;
     const NUM_CHILDREN: i16 = 5;
-    Walk::new(bytes).fields(|walk, number, wire| {
-        if (number, wire) != (SCHEMA, Wire::List) {
+    Walk::new(bytes).fields(|walk, number, _| {
+        if number != SCHEMA {
             return Ok(false);
         }
         // For each open group, how many of its children are still to come.
-        let mut open: Vec<i32> = Vec::new();
-        let (element, length) = walk.list()?;
-        if element != Wire::Struct {
-            return Err(Error::data("damaged footer: the schema is not a list of structs"));
-        }
-        for _ in 0..length {
+        let mut open: Vec<u64> = Vec::new();
+        let (_, length) = walk.list()?;
+        for index in 0..length {
             let mut children = 0;
-            walk.fields(|walk, number, wire| {
-                let found = (number, wire) == (NUM_CHILDREN, Wire::I32);
-                if found {
-                    children = walk.integer32()?;
+            walk.fields(|walk, number, _| {
+                if number == NUM_CHILDREN {
+                    children = u64::try_from(walk.integer32()?).unwrap_or(0);
                 }
-                Ok(found)
+                Ok(number == NUM_CHILDREN)
             })?;
+            let left = length - index - 1;
+            if children > left {
+                return Err(Error::data(format!(
+                    "a group claims {children} children, the schema has {left} left"
+                )));
+            }
             if let Some(left) = open.last_mut() {
                 *left -= 1;
             }
             if children > 0 {
                 open.push(children);
             }
-            while open.last().is_some_and(|&left| left <= 0) {
+            while open.last() == Some(&0) {
                 open.pop();
             }
             if open.len() > MAX_SCHEMA_DEPTH {
@@ -152,13 +165,13 @@ mod tests {
     #[test]
     fn a_schema_nested_thousands_deep_is_refused_before_it_is_parsed() {
         let depth = 5000_u16;
-        // field 2: list<struct> with a long length, each element {5: num_children = 1}
-        let mut bytes = vec![0x29, 0xfc, 0x88, 0x27];
+        // field 2: list<struct> of 5001 elements, each {5: num_children = 1} but the last
+        let mut bytes = vec![0x29, 0xfc, 0x89, 0x27];
         for _ in 0..depth {
             bytes.extend([0x55, 0x02, 0x00]);
         }
-        bytes.push(0);
-        let error = check_schema_depth(&bytes).unwrap_err();
+        bytes.extend([0x00, 0x00]);
+        let error = check_schema(&bytes).unwrap_err();
         assert_eq!(error.to_string(), "the schema is nested more than 100 deep");
     }
 }

@@ -14,6 +14,7 @@ pub mod error;
 pub mod intervals;
 mod thrift;
 pub mod source;
+mod shape;
 mod footer;
 pub mod schema;
 pub mod listing;

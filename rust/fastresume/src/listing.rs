@@ -20,8 +20,8 @@ pub struct Listed {
 ///
 /// A file means itself, whatever its name. A directory means all files below it that end in
 /// `.parquet`, names that begin with `_` or `.` left out. Anything else is a glob pattern: `*`, `?`,
-/// `[...]`, and `**` for any number of directories; names that begin with `_` or `.`, and checksum
-/// files (`.crc`), do not match a wildcard.
+/// `[...]`, and `**` for any number of directories (links to directories not followed); names that begin
+/// with `_` or `.`, and checksum files (`.crc`), do not match a wildcard.
 ///
 /// # Errors
 /// `Source` if an entry of `named` gives no file, or a directory can't be read; `Argument` if nothing
@@ -105,33 +105,13 @@ fn is_left_out(name: &OsStr) -> bool {
     matches!(name.as_bytes().first(), Some(b'_' | b'.'))
 }
 
+/// The files that a pattern means; a directory that it meets means the files below it.
 fn matches(pattern: &Path) -> Result<Vec<PathBuf>> {
-    let text = pattern
-        .to_str()
-        .ok_or_else(|| Error::Argument(format!("the pattern '{}' is not valid UTF-8", pattern.display())))?;
-    let options = glob::MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-    };
-    // A pattern that ends in `**` means files at any depth, as everywhere else.
-    let text = if text.ends_with("/**") { format!("{text}/*") } else { text.to_owned() };
-    let entries = glob::glob_with(&text, options)
-        .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))?;
-    // A name that the pattern spells out is named; one that a wildcard met may be left out.
-    let spelled: Vec<&OsStr> = pattern.iter().filter(|part| !is_pattern(Path::new(part))).collect();
-    let left_out = |path: &Path| {
-        path.iter().any(|part| is_left_out(part) && !spelled.contains(&part))
-            || path.extension().is_some_and(|extension| extension == "crc")
-    };
+    let parts: Vec<&OsStr> = pattern.iter().collect();
+    let mut met = Vec::new();
+    meet(Path::new(""), &parts, &mut met)?;
     let mut found = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|cause| Error::source("can't list", cause.path(), cause.error()))?;
-        let meant =
-            pattern.file_name().is_some_and(|name| matches!(name.as_bytes().first(), Some(b'_' | b'.')));
-        if left_out(&path) && !meant {
-            continue;
-        }
+    for path in met {
         if path.is_dir() {
             found.extend(below(&path)?);
         } else {
@@ -142,6 +122,52 @@ fn matches(pattern: &Path) -> Result<Vec<PathBuf>> {
     found.sort_unstable();
     found.dedup();
     Ok(found)
+}
+
+/// What the parts of a pattern meet below a base. `**` goes into no link, so that it ends.
+fn meet(base: &Path, parts: &[&OsStr], met: &mut Vec<PathBuf>) -> Result<()> {
+    let Some((&part, rest)) = parts.split_first() else {
+        met.push(base.to_owned());
+        return Ok(());
+    };
+    if !is_pattern(Path::new(part)) {
+        let path = base.join(part);
+        return if path.symlink_metadata().is_ok() { meet(&path, rest, met) } else { Ok(()) };
+    }
+    let any_depth = part == "**";
+    if any_depth && !rest.is_empty() {
+        meet(base, rest, met)?;
+    }
+    if !base.is_dir() {
+        return Ok(());
+    }
+    let text = part
+        .to_str()
+        .ok_or_else(|| Error::Argument(format!("the pattern '{}' is not valid UTF-8", part.display())))?;
+    let pattern = glob::Pattern::new(if any_depth { "*" } else { text })
+        .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))?;
+    let failed = |cause| Error::source("can't list", base, cause);
+    for entry in std::fs::read_dir(base).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        // A part that spells the first character out means such names.
+        let is_meant = !is_left_out(&name) || is_left_out(part);
+        if !is_meant || !name.to_str().is_some_and(|name| pattern.matches(name)) {
+            continue;
+        }
+        let path = entry.path();
+        let is_real_directory = entry.file_type().map_err(failed)?.is_dir();
+        if any_depth && is_real_directory {
+            meet(&path, parts, met)?;
+        } else if rest.is_empty() {
+            if !name.as_bytes().ends_with(b".crc") {
+                met.push(path);
+            }
+        } else if !any_depth && path.is_dir() {
+            meet(&path, rest, met)?;
+        }
+    }
+    Ok(())
 }
 
 /// The absolute path without `.` and `..`, links not resolved.

@@ -193,10 +193,16 @@ impl Manifest {
         })
     }
 
-    /// The columns of a file.
+    /// Which of the distinct schemas a file has.
     #[must_use]
-    pub fn columns_of(&self, file: usize) -> &[Column] {
-        &self.schemas[self.files[file].schema]
+    pub fn schema_of(&self, file: usize) -> usize {
+        self.files[file].schema
+    }
+
+    /// The columns of one of the distinct schemas.
+    #[must_use]
+    pub fn columns(&self, schema: usize) -> &[Column] {
+        &self.schemas[schema]
     }
 }
 

@@ -15,7 +15,11 @@ use crate::source::Source;
 use crate::thrift::{Walk, Wire};
 
 /// A page that states more than this, compressed or not, is taken for damaged.
-const MAX_PAGE_BYTES: u64 = 1 << 30;
+const MAX_PAGE_BYTES: u64 = 256 << 20;
+
+/// What a page may hold beyond the bytes of its values: levels, run lengths, padding of blocks.
+const PAGE_SLACK_BYTES: u64 = 1 << 20;
+const VALUE_SLACK_BYTES: u64 = 16;
 
 /// A header is looked for in this many bytes first (statistics may make it longer), then in more.
 const HEADER_BYTES: u64 = 512;
@@ -49,7 +53,15 @@ const DATA_PAGE_V2: i32 = 3;
 impl Header {
     /// The header at the start of `bytes`, and its length.
     fn parse(bytes: &[u8]) -> Result<(Self, usize)> {
-        let mut header = Self { is_compressed: true, ..Self::default() };
+        // What is required and missing stays negative.
+        let mut header = Self {
+            kind: -1,
+            uncompressed: -1,
+            compressed: -1,
+            num_values: -1,
+            is_compressed: true,
+            ..Self::default()
+        };
         let mut walk = Walk::new(bytes);
         walk.fields(|walk, number, wire| {
             match (number, wire) {
@@ -64,6 +76,12 @@ impl Header {
             }
             Ok(true)
         })?;
+        if header.kind < 0 || header.compressed < 0 || header.uncompressed < 0 {
+            return Err(Error::data(format!(
+                "a page header claims the kind {}, {} bytes, {} uncompressed",
+                header.kind, header.compressed, header.uncompressed
+            )));
+        }
         Ok((header, walk.position()))
     }
 
@@ -208,19 +226,31 @@ impl Pages {
             }
         };
         let in_chunk = u64::try_from(header.compressed).is_ok_and(|size| size <= left - length);
-        let bounded = u64::try_from(header.uncompressed).is_ok_and(|size| size <= MAX_PAGE_BYTES);
-        if !in_chunk || !bounded {
+        if !in_chunk {
             return Err(Error::data(format!(
-                "a page header claims {} bytes ({} uncompressed), the column chunk has {} left",
+                "a page header claims {} bytes, the column chunk has {} left",
                 header.compressed,
-                header.uncompressed,
                 left - length
             )));
+        }
+        if ![DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2].contains(&header.kind) {
+            return Ok((header, length));
         }
         let counts = [header.num_values, header.num_nulls, header.num_rows];
         let lengths = [header.definition_bytes, header.repetition_bytes];
         if let Some(negative) = counts.into_iter().chain(lengths).find(|&number| number < 0) {
             return Err(Error::data(format!("a page header holds the negative count {negative}")));
+        }
+        let for_values = u64::from(header.num_values.unsigned_abs())
+            * (self.chunk.value_bytes as u64 + VALUE_SLACK_BYTES)
+            + PAGE_SLACK_BYTES;
+        let bound = for_values.min(MAX_PAGE_BYTES);
+        let largest = header.compressed.max(header.uncompressed).unsigned_abs();
+        if u64::from(largest) > bound {
+            return Err(Error::data(format!(
+                "a page header claims {} bytes, {} uncompressed, and {} values, for which {bound} are enough",
+                header.compressed, header.uncompressed, header.num_values
+            )));
         }
         if header.kind == DATA_PAGE_V2 && header.num_rows != header.num_values {
             return Err(Error::data(format!(
@@ -336,8 +366,10 @@ fn encoding(code: i32) -> Result<Encoding> {
         #[expect(deprecated, reason = "old files have it")]
         4 => Encoding::BIT_PACKED,
         5 => Encoding::DELTA_BINARY_PACKED,
-        6 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
-        7 => Encoding::DELTA_BYTE_ARRAY,
+        // Encodings of strings, which some allow for fixed-width bytes, too; their lengths are not bounded.
+        6 | 7 => {
+            return Err(Error::data("the encoding of the page is for strings, the column is of numbers"));
+        }
         8 => Encoding::RLE_DICTIONARY,
         9 => Encoding::BYTE_STREAM_SPLIT,
         _ => return Err(Error::data(format!("the encoding {code} is not known"))),

@@ -1,7 +1,8 @@
 //! The only place with threads: segments are decoded ahead, bounded by bytes, and batches come out in
 //! order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,9 +17,13 @@ use crate::lanes::Reader;
 use crate::manifest::Manifest;
 use crate::order::Order;
 use crate::schedule::{Schedule, Segment};
+use crate::schema::Column;
 
 /// Files that stay open between segments.
 const OPEN_FILES: usize = 8;
+
+/// What a batch takes beside its values.
+const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
 
 /// A batch, ready for its consumer.
 #[derive(Debug, Clone)]
@@ -245,10 +250,9 @@ impl Work {
             state.front += self.stride;
             self.room.notify_all();
             filling.runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
-            let empty = Slots::new(&self.layout, 0);
             return Some(Ok(Polled::Batch(Box::new(Delivered {
                 rows: usize::try_from(self.batch_rows).unwrap_or(usize::MAX),
-                fields: std::mem::replace(&mut *locked(&filling.slots), empty).into_fields(),
+                fields: locked(&filling.slots).taken().into_fields(),
                 runs: filling.runs.into_iter().map(|(_, run)| run).collect(),
                 cursor: self.pass.cursor_after(batch + 1),
                 epoch: self.pass.epoch(),
@@ -270,25 +274,41 @@ impl Work {
             return None;
         }
         let segment = state.waiting.take().or_else(|| state.schedule.next_segment())?;
-        let batch_bytes = self.batch_rows.saturating_mul(self.layout.row_bytes() as u64);
+        let row_bytes = self.layout.row_bytes() as u64;
+        let batch_bytes = self.batch_rows.saturating_mul(row_bytes).saturating_add(BATCH_OVERHEAD_BYTES);
         let held = (state.filling.len() as u64).saturating_mul(batch_bytes);
         if held >= self.budget_bytes && segment.first_batch() > state.front {
             state.waiting = Some(segment);
             return None;
         }
+        match self.slots_for(&segment, state) {
+            Ok(slots) => Some(Task { segment, slots }),
+            Err(error) => {
+                state.failed = Some((segment.first_batch(), error));
+                self.ready.notify_all();
+                None
+            }
+        }
+    }
+
+    /// The memory that each piece of a segment goes to, new for batches that are new.
+    fn slots_for(&self, segment: &Segment, state: &mut State) -> Result<Vec<Arc<Mutex<Slots>>>> {
         let group_start = self.manifest.group_rows(segment.group).start;
-        let rows = usize::try_from(self.batch_rows).unwrap_or(usize::MAX);
-        let slots = segment.pieces.iter().map(|piece| {
-            let filling = state.filling.entry(piece.batch).or_insert_with(|| Filling {
-                slots: Arc::new(Mutex::new(Slots::new(&self.layout, rows))),
-                missing_rows: self.batch_rows,
-                runs: Vec::new(),
-            });
-            filling.runs.push((piece.slot_row, group_start + piece.rows.start..group_start + piece.rows.end));
-            Arc::clone(&filling.slots)
-        });
-        let slots = slots.collect();
-        Some(Task { segment, slots })
+        let mut slots = Vec::with_capacity(segment.pieces.len());
+        for piece in &segment.pieces {
+            let filling = match state.filling.entry(piece.batch) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => entry.insert(Filling {
+                    slots: Arc::new(Mutex::new(Slots::new(&self.layout, to_usize(self.batch_rows)?)?)),
+                    missing_rows: self.batch_rows,
+                    runs: Vec::new(),
+                }),
+            };
+            let run = group_start + piece.rows.start..group_start + piece.rows.end;
+            filling.runs.push((piece.slot_row, run));
+            slots.push(Arc::clone(&filling.slots));
+        }
+        Ok(slots)
     }
 
     /// Decodes a segment and marks what it filled, or notes its failure.
@@ -321,41 +341,37 @@ impl Work {
     fn decode(&self, task: &Task) -> Result<()> {
         let place = self.manifest.place_of(task.segment.group);
         let file = self.open(place.file)?;
-        let columns = self.manifest.columns_of(place.file);
-        for (field_index, field) in self.layout.fields().iter().enumerate() {
-            for (column_index, name) in field.columns.iter().enumerate() {
-                if self.stop.load(Ordering::Relaxed) {
-                    return Err(Error::Interrupted);
-                }
-                let decode = || {
-                    let column = columns
-                        .iter()
-                        .find(|column| column.name == *name)
-                        .ok_or_else(|| Error::data("the column is missing"))?;
-                    let mut decoder = file.decoder(place.index, column)?;
-                    let mut row = 0;
-                    for (piece, slots) in task.segment.pieces.iter().zip(&task.slots) {
-                        decoder.skip(to_usize(piece.rows.start - row)?)?;
-                        let rows = to_usize(piece.rows.end - piece.rows.start)?;
-                        let slot_row = to_usize(piece.slot_row)?;
-                        let mut slots = locked(slots);
-                        decoder.read(slots.target(
-                            &self.layout,
-                            (field_index, column_index),
-                            slot_row,
-                            rows,
-                        ))?;
-                        row = piece.rows.end;
-                    }
-                    Ok(())
-                };
-                decode().map_err(|error: Error| {
-                    error
-                        .in_column(name)
-                        .in_row_group(place.index)
-                        .in_file(&self.manifest.files()[place.file].path)
-                })?;
+        let schema = self.manifest.schema_of(place.file);
+        for (field, column, in_schema) in self.layout.columns(schema) {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
             }
+            let source = &self.manifest.columns(schema)[in_schema];
+            self.decode_column(task, &file, place.index, source, (field, column)).map_err(|error| {
+                let path = &self.manifest.files()[place.file].path;
+                error.in_column(&source.name).in_row_group(place.index).in_file(path)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn decode_column(
+        &self,
+        task: &Task,
+        file: &OpenFile,
+        row_group: usize,
+        source: &Column,
+        target: (usize, usize),
+    ) -> Result<()> {
+        let mut decoder = file.decoder(row_group, source)?;
+        let mut row = 0;
+        for (piece, slots) in task.segment.pieces.iter().zip(&task.slots) {
+            decoder.skip(to_usize(piece.rows.start - row)?)?;
+            let rows = to_usize(piece.rows.end - piece.rows.start)?;
+            let slot_row = to_usize(piece.slot_row)?;
+            let mut slots = locked(slots);
+            decoder.read(slots.target(&self.layout, target, slot_row, rows))?;
+            row = piece.rows.end;
         }
         Ok(())
     }

@@ -15,6 +15,9 @@ use crate::order::Order;
 /// A row group that decodes to more than this is decoded in even parts of at most so many bytes.
 const SEGMENT_BYTES: u64 = 32 << 20;
 
+/// A segment ends after so many pieces, so that small batches don't pile up by the hundred thousand.
+const MAX_PIECES: usize = 4096;
+
 /// Rows of one row group that go to one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
@@ -109,7 +112,7 @@ impl Schedule {
             }
             let end = run.end.min(part.end);
             let mut row = run.start;
-            while row < end {
+            while row < end && pieces.len() < MAX_PIECES {
                 let in_slice = given % stream.slice_rows;
                 let rows = (stream.slice_rows - in_slice).min(end - row);
                 let first = row - whole.start;
@@ -121,8 +124,8 @@ impl Schedule {
                 row += rows;
                 given += rows;
             }
-            reached = end;
-            if end < run.end {
+            reached = row;
+            if row < run.end || pieces.len() == MAX_PIECES {
                 break;
             }
         }

@@ -132,11 +132,7 @@ fn leaf_type(column: &ColumnDescriptor) -> (String, Option<Dtype>) {
             ("date32[day]".to_owned(), Some(Dtype::Int64))
         }
         (Physical::INT64, Some(LogicalType::Timestamp(stamp)), _) => {
-            let unit = match stamp.unit {
-                TimeUnit::MILLIS => "ms",
-                TimeUnit::MICROS => "us",
-                TimeUnit::NANOS => "ns",
-            };
+            let unit = unit_name(stamp.unit);
             let zone = if stamp.is_adjusted_to_u_t_c { ", tz=UTC" } else { "" };
             (format!("timestamp[{unit}{zone}]"), Some(Dtype::Int64))
         }
@@ -151,6 +147,14 @@ fn leaf_type(column: &ColumnDescriptor) -> (String, Option<Dtype>) {
             None => (describe(physical, logical, converted), None),
         },
         _ => (describe(physical, logical, converted), None),
+    }
+}
+
+fn unit_name(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::MILLIS => "ms",
+        TimeUnit::MICROS => "us",
+        TimeUnit::NANOS => "ns",
     }
 }
 
@@ -187,6 +191,7 @@ fn describe(physical: Physical, logical: Option<&LogicalType>, converted: Conver
         (Some(LogicalType::Decimal(decimal)), _) => {
             format!("decimal({}, {})", decimal.precision, decimal.scale)
         }
+        (Some(LogicalType::Time(time)), _) => format!("time[{}]", unit_name(time.unit)),
         (Some(logical), _) => format!("{logical:?}").to_lowercase(),
         (None, ConvertedType::NONE) => match physical {
             Physical::BYTE_ARRAY => "binary".to_owned(),

@@ -107,6 +107,10 @@ impl<'a> Walk<'a> {
     /// The element type and length of a list; the length is not yet believed.
     pub fn list(&mut self) -> Result<(Wire, u64)> {
         let head = self.byte()?;
+        if head == 0 {
+            // Some writers give an empty list no element type.
+            return Ok((Wire::Byte, 0));
+        }
         let length = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
         Ok((Wire::new(head & 0x0f)?, length))
     }
@@ -117,10 +121,15 @@ impl<'a> Walk<'a> {
         let mut number = 0_i16;
         while let Some(wire) = self.field(&mut number)? {
             if !visit(self, number, wire)? {
-                self.skip(wire, MAX_DEPTH)?;
+                self.pass(wire)?;
             }
         }
         Ok(())
+    }
+
+    /// Passes over a value of this wire type.
+    pub fn pass(&mut self, wire: Wire) -> Result<()> {
+        self.skip(wire, MAX_DEPTH)
     }
 
     fn field(&mut self, number: &mut i16) -> Result<Option<Wire>> {
@@ -175,10 +184,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Skips what stands in a list or map, where a boolean takes a byte of its own.
+    /// Skips what stands in a list or map. Booleans there take a byte each, or none, as parsers disagree;
+    /// Parquet's metadata have none.
     fn skip_element(&mut self, wire: Wire, depth: usize) -> Result<()> {
         match wire {
-            Wire::True | Wire::False => self.advance(1),
+            Wire::True | Wire::False => Err(Error::data("damaged metadata: a list of booleans")),
             other => self.skip(other, depth),
         }
     }
