@@ -18,7 +18,7 @@ import pytest
 import fastresume as fr
 import oracle
 from fastresume import _core
-from fastresume.batch import of_delivered
+from fastresume.intervals import of_buffer
 from strategies import Dataset, Topology
 
 REST = "the {} rows that were left of it do not make a global batch of {}, and are dropped"
@@ -266,13 +266,18 @@ def global_batches_of_core(
         for rank in range(topology.world_size)
     ]
     for worker in itertools.cycle(range(workers)):
-        parts = [readers[rank][worker].next() for rank in range(topology.world_size)]
+        parts = [readers[rank][worker].front() for rank in range(topology.world_size)]
         if None in parts:
             assert parts == [None] * topology.world_size
             return
-        batches = [of_delivered(dataset._fields, part, None) for part in parts if part is not None]
-        (state,) = {text_of(batch.state_dict()) for batch in batches}
-        yield [row for batch in batches for row in batch.rows().tolist()], state
+        batch: list[int] = []
+        states = set()
+        for rank, part in enumerate(parts):
+            batch += oracle.positions_of(of_buffer(part.runs).tolist())
+            states.add(part.cursor.to_json())
+            readers[rank][worker].advance()
+        (state,) = states
+        yield batch, state
 
 
 def fields_of(state: Mapping[str, str]) -> dict[str, Any]:

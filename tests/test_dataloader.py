@@ -259,7 +259,7 @@ def test_a_batch_from_a_worker_is_a_plain_value(data: Dataset) -> None:
 def test_a_state_too_long_to_share_is_refused_by_workers_and_loads_in_process(
     data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "CAPACITY_BYTES", 300)
+    monkeypatch.setattr(workers, "CAPACITY_BYTES", workers._TEXT_START + 300)
     dataset = make(data)
     offsets = {f"{data.directory}:{start}": start for start in range(0, 200, 2)}
     dataset.load_state_dict(fr.Cursor.from_offsets(offsets, dataset))

@@ -10,6 +10,7 @@ other failure: `FASTRESUME_PROFILE=soak pytest tests/test_fuzz.py`.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -113,7 +114,7 @@ def change(fields: Struct, random: Random) -> None:
     kind = random.choice(["value", "value", "value", "delete", "double", "type"])
     if kind == "delete":
         del container[key]
-    elif kind == "double" and isinstance(container, list):
+    elif kind == "double" and isinstance(container, list) and len(container) < 1000:
         container[key:key] = [container[key]] * random.choice([1, 100])
     elif isinstance(container, list):
         container[key] = other_value(container[key], random)
@@ -180,6 +181,8 @@ def split_pages(chunk: bytes) -> list[tuple[Struct, bytearray]]:
     while chunk:
         header, length = tw.decode(chunk)
         end = length + header[3].value
+        if not length <= end <= len(chunk):
+            raise ValueError(f"a page ends at {end} of {len(chunk)}")
         pages.append((header, bytearray(chunk[length:end])))
         chunk = chunk[end:]
     return pages
@@ -335,7 +338,7 @@ def fuzz(directory: str, first_seed: int, seconds: float) -> dict[str, int]:
         assert peak() - before < GROWTH, f"seed {seed}: {peak() - before} bytes"
         counts[kind] = counts.get(kind, 0) + 1
         seed += 1
-        if seed % 1000 == 0:
+        if seed % 100 == 0:
             say(seed)
     return counts
 
@@ -343,15 +346,13 @@ def fuzz(directory: str, first_seed: int, seconds: float) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.skipif(not SOAKS, reason="takes minutes; FASTRESUME_PROFILE=soak runs it")
-@pytest.mark.timeout(0)
-def test_minutes_of_damage(record_property: Callable[[str, object], None]) -> None:
-    seconds = float(os.environ.get("FASTRESUME_FUZZ_SECONDS", "120"))
-    first_seed = int(os.environ.get("FASTRESUME_FUZZ_SEED", "0"))
-    directory = tempfile.mkdtemp(prefix="fastresume-fuzz-")  # it stays: it may hold what killed the process
+@pytest.mark.parametrize("minute", range(int(os.environ.get("FASTRESUME_FUZZ_MINUTES", "5"))))
+def test_a_minute_of_damage(minute: int) -> None:
+    directory = tempfile.mkdtemp(prefix="fastresume-fuzz-")  # it stays if it holds what killed the process
     with Child(address_space=8 << 30) as child:
-        child.start(fuzz, directory, first_seed, seconds)
-        while "said" in (message := child.message(seconds=60)):
-            print(f"seed {message['said']}", flush=True)
+        child.start(fuzz, directory, minute * 1_000_000, 60)
+        while "said" in (message := child.message(seconds=30)):
+            pass
         assert "returned" in message, f"{directory}: {message}"
-        print(message["returned"])
-    record_property("outcomes", message["returned"])
+        print(message["returned"], flush=True)
+    shutil.rmtree(directory)

@@ -13,6 +13,7 @@ import pickle
 import random
 import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -146,6 +147,36 @@ def test_resume_of_a_dataloader_after_every_batch_equals_no_interruption(
         for batch, expected in zip(found, steps[k:], strict=True):
             assert_batch(batch, table, *expected)
         assert text_of(loader.dataset.state_dict()) == states[-1]
+
+
+def start_late(worker: int) -> None:
+    """A `worker_init_fn`: the first worker is long done when the others begin."""
+    time.sleep(0.25 * worker)
+
+
+@pytest.mark.law(1)
+@pytest.mark.law(2)
+@pytest.mark.processes
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(("workers", "done"), [(2, 9), (3, 9), (3, 8)])
+def test_a_worker_that_starts_late_starts_where_the_others_did(
+    small_dataset: Dataset, persistent: bool, workers: int, done: int
+) -> None:
+    """Also if it has nothing to deliver, and the pass ends before it looks where to start."""
+    dataset = make(small_dataset)
+    dataset.load_state_dict(list(make(small_dataset))[done - 1].state_dict())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This DataLoader will create")
+        loader = DataLoader(
+            dataset,
+            batch_size=None,
+            num_workers=workers,
+            persistent_workers=persistent,
+            worker_init_fn=start_late,
+            **fork(workers),
+        )
+        places = [[(batch.epoch, batch.step) for batch in loader] for _ in range(2)]
+    assert places == [[(0, step) for step in range(done, 10)], [(1, step) for step in range(10)]]
 
 
 def fork(workers: int) -> dict[str, Any]:
@@ -1013,6 +1044,16 @@ def test_restart_makes_every_iter_a_whole_pass(small_dataset: Dataset, threads: 
             assert loader.state_dict() == start
             assert found[-1].state_dict() == (start if len(found) == 10 else None)
         assert loader.epoch == 0
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_restart_of_a_pass_of_one_batch_is_that_batch_every_time(
+    small_dataset: Dataset, threads: int | None
+) -> None:
+    """Its cursor at the end is that of its start: that tells nothing of what was delivered."""
+    loader = make_reader(make(small_dataset, 103, on_iter="restart"), threads)
+    for _ in range(3):
+        assert rows_of(loader) == [list(range(103))]
 
 
 def test_restart_after_a_load_is_the_whole_pass_of_that_epoch(small_dataset: Dataset) -> None:

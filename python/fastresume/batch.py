@@ -199,16 +199,8 @@ class Batch(MutableMapping[str, Tensor]):
         return f"Batch(rows={self.num_rows}, epoch={self.epoch}, step={self.step}, {{{tensors}}})"
 
 
-def of_delivered(
-    fields: tuple[Field, ...], delivered: _core.Delivered, end_cursor: _core.Cursor | None
-) -> Batch:
-    """The batch that the core delivered.
-
-    `end_cursor`, where given, stands for the core's own after the last batch of the pass.
-    """
-    cursor = delivered.cursor
-    if delivered.ends_pass and end_cursor is not None:
-        cursor = end_cursor
+def of_delivered(fields: tuple[Field, ...], delivered: _core.Delivered, cursor: _core.Cursor) -> Batch:
+    """The batch that the core delivered, with the cursor after it."""
     pairs = zip(fields, delivered.memory, strict=True)
     tensors = {field.name: field.of_buffer(memory) for field, memory in pairs}
     runs = of_buffer(delivered.runs)

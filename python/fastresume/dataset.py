@@ -188,7 +188,7 @@ class ParquetDataset(IterableDataset[Batch]):
             )
 
     def _iterate_in_worker(self, worker: int, workers: int) -> Iterator[Batch]:
-        reading = self._shared.read()
+        reading = self._shared.read_as_worker(worker)
         cursor = reading.cursor
         end_cursor = None
         if self.on_iter == "restart":
@@ -199,12 +199,15 @@ class ParquetDataset(IterableDataset[Batch]):
             # The main process can't see an iterator that gives nothing, so the next pass follows at once.
             cursor = cursor.next_pass()
         warning = rest_warning(rest, self.global_batch_size) if batches == 0 and worker == 0 else None
-        ticket = new_ticket(self._shared, reading, worker)
+        ticket = new_ticket(self._shared, reading, worker, workers)
         place = (self.world.rank, self.world.world_size, worker, workers)
         reader = _core.Reader(self._manifest, self._layout, cursor, cut, place, 0, 0)
-        while (delivered := reader.next()) is not None:
-            batch = of_delivered(self._fields, delivered, end_cursor)
-            sent = replace(ticket, ends_pass=delivered.ends_pass, warning=warning)
+        while (delivered := reader.front()) is not None:
+            reader.advance()
+            ends_pass = delivered.ends_pass
+            after = end_cursor if ends_pass and end_cursor is not None else delivered.cursor
+            batch = of_delivered(self._fields, delivered, after)
+            sent = replace(ticket, ends_pass=ends_pass, warning=warning)
             yield Departing(batch._tensors, batch._origin, sent)
             warning = None
 

@@ -62,7 +62,8 @@ class BatchIterator(Iterator[Batch]):
         self._prefetch_bytes = prefetch_bytes
         self._stats = Stats() if stats is None else stats
         self._reader: _core.Reader | None = None
-        self._ahead: tuple[Batch, bool] | None = None
+        self._handed: _core.Delivered | None = None
+        self._made: tuple[_core.Delivered, Batch] | None = None
         self._is_over = False
 
     @property
@@ -77,24 +78,24 @@ class BatchIterator(Iterator[Batch]):
 
     def peek(self) -> Batch | None:
         """The next batch, which is not delivered by this; None at the end."""
-        if self._ahead is None:
-            self._ahead = self._fetch()
-        return None if self._ahead is None else self._ahead[0]
+        front = self._front()
+        return None if front is None else self._batch(front)
 
     def __next__(self) -> Batch:
         if self._is_over:
             raise StopIteration
         self._check_current()
         began = time.perf_counter()
-        found = self._fetch() if self._ahead is None else self._ahead
-        if found is None:
-            self._end_without_batch()
+        front = self._front()
+        if front is None:
+            self._end()
             raise StopIteration
-        batch, ends_pass = found
-        if ends_pass:
+        batch = self._batch(front)
+        if front.ends_pass:
             self.close()
-        self._ahead = None
         self._stats.count(batch.num_rows, self._dataset._layout.row_bytes, time.perf_counter() - began)
+        self._made = None
+        self._handed = front
         self._dataset._shared.deliver(batch._origin.cursor)
         return batch
 
@@ -120,11 +121,30 @@ class BatchIterator(Iterator[Batch]):
             )
         return self._reader
 
-    def _fetch(self) -> tuple[Batch, bool] | None:
-        delivered = self._open().next()
-        if delivered is None:
-            return None
-        return of_delivered(self._dataset._fields, delivered, self._end_cursor), delivered.ends_pass
+    def _front(self) -> _core.Delivered | None:
+        """The first batch that the cursor does not know of.
+
+        The reader lets go of a batch only when the cursor has moved past it, so that an exception raised by a
+        signal handler, at whatever moment, can't bring the two apart.
+        """
+        reader = self._open()
+        front = reader.front()
+        if (
+            front is not None
+            and self._handed is front
+            and self._dataset._shared.cursor == self._cursor_after(front)
+        ):
+            reader.advance()
+            front = reader.front()
+        return front
+
+    def _cursor_after(self, front: _core.Delivered) -> _core.Cursor:
+        return self._end_cursor if front.ends_pass and self._end_cursor is not None else front.cursor
+
+    def _batch(self, front: _core.Delivered) -> Batch:
+        if self._made is None or self._made[0] is not front:
+            self._made = front, of_delivered(self._dataset._fields, front, self._cursor_after(front))
+        return self._made[1]
 
     def _check_current(self) -> None:
         if self._loads != self._dataset._shared.loads:
@@ -132,13 +152,14 @@ class BatchIterator(Iterator[Batch]):
         if self._number != self._dataset._iterators:
             raise _core.FastresumeError("a newer iterator of this dataset goes on: an older one can't")
 
-    def _end_without_batch(self) -> None:
-        """Ends a pass of which less than one global batch was left."""
+    def _end(self) -> None:
+        """Ends the pass here if less than one global batch was left of it; else its last batch did."""
         dataset = self._dataset
-        rest = self._cursor.plan(dataset._cut(1))[1]
-        warnings.warn(rest_warning(rest, dataset.global_batch_size), stacklevel=3)
+        batches, rest = self._cursor.plan(dataset._cut(1))
         self.close()
-        dataset._shared.deliver(self._end_cursor or self._cursor.next_pass())
+        if batches == 0:
+            warnings.warn(rest_warning(rest, dataset.global_batch_size), stacklevel=3)
+            dataset._shared.deliver(self._end_cursor or self._cursor.next_pass())
 
 
 def rest_warning(rest: int, global_batch_size: int) -> str:

@@ -2,8 +2,8 @@
 
 All workers of one DataLoader iterator start where the shared cursor is. It changes at two moments, never
 in mid iteration: when a state is loaded, and when the last batch of a pass comes out of the DataLoader in
-the main process. The batches carry tickets, by which the main process knows what they are when they
-arrive.
+the main process and every worker has begun, a slow one too. The batches carry tickets, by which the main
+process knows what they are when they arrive.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
@@ -30,7 +31,12 @@ from fastresume.batch import Batch, Origin
 CAPACITY_BYTES = 1 << 20
 """How long a state may be that reaches workers: some 40,000 imported intervals."""
 
+MAX_WORKERS = 1024
+"""For so many workers of one DataLoader it is known whether they have begun."""
+
 _HEADER = struct.Struct("=QQQ")
+_TEXT_START = _HEADER.size + 8 * MAX_WORKERS
+_BEGIN_SECONDS = 60.0
 _READ_SECONDS = 10.0
 _TO_THE_LOOP = 6  # frames from here through the DataLoader to who called next()
 
@@ -50,6 +56,7 @@ class Ticket:
     version: int
     worker: int
     iteration: tuple[int, int]
+    workers: int
     ends_pass: bool
     warning: str | None
 
@@ -71,14 +78,14 @@ class SharedCursor:
     """
 
     def __init__(self, cursor: _core.Cursor) -> None:
-        self._begin(cursor)
+        self._begin(cursor, loads=0)
 
-    def _begin(self, cursor: _core.Cursor) -> None:
+    def _begin(self, cursor: _core.Cursor, loads: int) -> None:
         self._owner = os.urandom(16).hex()
         self._process = os.getpid()
         self._memory = torch.zeros(CAPACITY_BYTES, dtype=torch.uint8)
         self._memory.share_memory_()  # type: ignore[no-untyped-call]  # torch has not typed it
-        self._loads = 0
+        self._loads = loads
         self._version = 0
         self._seen: dict[int, tuple[int, int]] = {}
         _shared[self._owner] = self
@@ -118,18 +125,36 @@ class SharedCursor:
         while True:
             memory = self._memory.numpy()
             loads, version, length = _HEADER.unpack(memory[: _HEADER.size].tobytes())
-            if length > CAPACITY_BYTES - _HEADER.size:
+            if length > CAPACITY_BYTES - _TEXT_START:
                 raise _core.StateError(
                     f"a state of {length} bytes does not reach DataLoader workers, which share "
                     f"{CAPACITY_BYTES}: use fastresume.Loader"
                 )
-            text = memory[_HEADER.size : _HEADER.size + length].tobytes()
+            text = memory[_TEXT_START : _TEXT_START + length].tobytes()
             try:
                 return Reading(loads, version, _core.Cursor.parse(text.decode("ascii")))
             except ValueError:  # the main process is writing: its checksum tells
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.001)
+
+    def read_as_worker(self, worker: int) -> Reading:
+        """What a worker starts from; the main process then knows that it has begun."""
+        reading = self.read()
+        if worker < MAX_WORKERS:
+            self._begun()[worker] = reading.version
+        return reading
+
+    def _begun(self) -> npt.NDArray[np.uint64]:
+        """The version of the cursor that each worker has begun from."""
+        return self._memory.numpy()[_HEADER.size : _TEXT_START].view(np.uint64)
+
+    def _wait_for_late_workers(self, ticket: Ticket) -> None:
+        """Waits until no worker of the iterator can take what comes next for where it begins."""
+        end = time.monotonic() + _BEGIN_SECONDS
+        begun = self._begun()[: ticket.workers]
+        while (begun != ticket.version).any() and time.monotonic() < end:
+            time.sleep(0.001)
 
     def must_notice(self, ticket: Ticket) -> bool:
         """Whether it matters when a worker's batch comes out of the DataLoader."""
@@ -156,22 +181,25 @@ class SharedCursor:
                 stacklevel=_TO_THE_LOOP,
             )
         if ticket.ends_pass:
+            self._wait_for_late_workers(ticket)
             self._write(cursor)
 
     def _own(self) -> None:
         if self._process != os.getpid() and get_worker_info() is None:
-            self._begin(self.read().cursor)
+            reading = self.read()
+            self._begin(reading.cursor, reading.loads)
 
     def _write(self, cursor: _core.Cursor) -> None:
-        self._cursor = cursor
         self._version += 1
         self._seen = {}
         text = cursor.to_json().encode("ascii")
         memory = self._memory.numpy()
-        if _HEADER.size + len(text) <= CAPACITY_BYTES:
-            memory[_HEADER.size : _HEADER.size + len(text)] = np.frombuffer(text, dtype=np.uint8)
+        if _TEXT_START + len(text) <= CAPACITY_BYTES:
+            memory[_TEXT_START : _TEXT_START + len(text)] = np.frombuffer(text, dtype=np.uint8)
         header = _HEADER.pack(self._loads, self._version, len(text))
         memory[: _HEADER.size] = np.frombuffer(header, dtype=np.uint8)
+        # Last, and next to the return: what a signal handler interrupts before this was not delivered.
+        self._cursor = cursor
 
     def __reduce__(self) -> tuple[Any, ...]:
         if multiprocessing.context.get_spawning_popen() is None:
@@ -186,11 +214,18 @@ def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
     return shared
 
 
-def new_ticket(shared: SharedCursor, reading: Reading, worker: int) -> Ticket:
+def new_ticket(shared: SharedCursor, reading: Reading, worker: int, workers: int) -> Ticket:
     """The ticket of most batches of a worker's new iterator."""
     iteration = (os.getpid(), next(_iterations))
     return Ticket(
-        shared._owner, reading.loads, reading.version, worker, iteration, ends_pass=False, warning=None
+        shared._owner,
+        reading.loads,
+        reading.version,
+        worker,
+        iteration,
+        workers,
+        ends_pass=False,
+        warning=None,
     )
 
 

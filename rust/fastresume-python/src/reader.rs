@@ -1,6 +1,6 @@
 //! The reader of one rank's (or worker's) share of a pass.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use fastresume::error::Error;
 use fastresume::lanes::Reader as ReaderPlace;
@@ -32,6 +32,8 @@ pub struct Delivered {
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Reader {
     pipeline: Mutex<Option<Pipeline>>,
+    front: Mutex<Option<Py<Delivered>>>,
+    process: u32,
 }
 
 #[pymethods]
@@ -60,7 +62,11 @@ impl Reader {
             let manifest = Arc::clone(&manifest.inner);
             let pipeline =
                 Pipeline::new(manifest, layout.inner.clone(), order, pass, place, threads, prefetch_bytes)?;
-            Ok(Self { pipeline: Mutex::new(Some(pipeline)) })
+            Ok(Self {
+                pipeline: Mutex::new(Some(pipeline)),
+                front: Mutex::new(None),
+                process: std::process::id(),
+            })
         })
     }
 
@@ -69,8 +75,14 @@ impl Reader {
         gate::run(py, || self.with(Pipeline::start))
     }
 
-    /// The next batch, or none at the end.
-    fn next(&self, py: Python<'_>) -> PyResult<Option<Delivered>> {
+    /// The front batch, or none at the end: the same one until `advance` is called.
+    ///
+    /// A signal handler may raise between any two steps of Python code, so that taking a batch must not be
+    /// what moves the reader.
+    fn front(&self, py: Python<'_>) -> PyResult<Option<Py<Delivered>>> {
+        if let Some(front) = locked(&self.front).as_ref() {
+            return Ok(Some(front.clone_ref(py)));
+        }
         let delivered = gate::poll(py, || {
             self.with(|pipeline| {
                 Ok(match pipeline.poll(gate::PATIENCE)? {
@@ -80,19 +92,52 @@ impl Reader {
                 })
             })
         })?;
-        delivered.map(|delivered| wrapped(py, *delivered)).transpose()
+        let Some(delivered) = delivered else { return Ok(None) };
+        let front = Py::new(py, wrapped(py, *delivered)?)?;
+        *locked(&self.front) = Some(front.clone_ref(py));
+        Ok(Some(front))
+    }
+
+    /// Lets go of the front batch.
+    fn advance(&self) {
+        let front = locked(&self.front).take();
+        drop(front);
     }
 
     /// Ends the threads and closes the files.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.pipeline.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        py.detach(|| {
+            if let Ok(mut pipeline) = self.pipeline() {
+                drop(pipeline.take());
+            }
+        });
     }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Reader {
+    /// The lock; in a forked child nobody would ever let go of it who holds it.
+    fn pipeline(&self) -> Result<MutexGuard<'_, Option<Pipeline>>, Error> {
+        if self.process == std::process::id() {
+            return Ok(locked(&self.pipeline));
+        }
+        match self.pipeline.try_lock() {
+            Ok(pipeline) => Ok(pipeline),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Error::State(format!(
+                "this iterator was in use in process {} when it forked: make a new one in process {}",
+                self.process,
+                std::process::id()
+            ))),
+        }
+    }
+
     /// Without the GIL only: another thread may hold the lock and want the GIL.
     fn with<T>(&self, work: impl FnOnce(&mut Pipeline) -> Result<T, Error>) -> Result<T, Error> {
-        match self.pipeline.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        match self.pipeline()?.as_mut() {
             Some(pipeline) => work(pipeline),
             None => Err(Error::State("the reader is closed".into())),
         }

@@ -189,8 +189,12 @@ impl Pipeline {
         Ok(Polled::Pending)
     }
 
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     fn check_process(&self) -> Result<()> {
-        if self.threads > 0 && self.process != std::process::id() {
+        if self.threads > 0 && self.is_forked() {
             return Err(Error::State(format!(
                 "this iterator was made in process {}, before it forked: make a new one in process {}",
                 self.process,
@@ -204,7 +208,7 @@ impl Pipeline {
 impl Drop for Pipeline {
     fn drop(&mut self) {
         let running = std::mem::take(&mut self.running);
-        if self.check_process().is_err() {
+        if self.is_forked() {
             // The threads are the parent's; so may be the locks.
             running.into_iter().for_each(std::mem::forget);
             return;
