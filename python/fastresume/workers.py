@@ -153,7 +153,12 @@ class SharedCursor:
         """Waits until no worker of the iterator can take what comes next for where it begins."""
         end = time.monotonic() + _BEGIN_SECONDS
         begun = self._begun()[: ticket.workers]
-        while (begun != ticket.version).any() and time.monotonic() < end:
+        while (late := np.flatnonzero(begun != ticket.version)).size:
+            if time.monotonic() > end:
+                raise _core.FastresumeError(
+                    f"worker {late[0]} of {ticket.workers} has not begun after {_BEGIN_SECONDS:.0f} s, in which the "
+                    "others finished the pass"
+                )
             time.sleep(0.001)
 
     def must_notice(self, ticket: Ticket) -> bool:

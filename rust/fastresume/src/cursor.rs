@@ -179,7 +179,9 @@ impl Cursor {
             }
             cursor.cuts.push((cut, done));
         }
-        cursor.remaining()?;
+        if cursor.remaining()?.is_empty() && cursor.identity.num_rows > 0 {
+            return Err(damaged("all rows are done, after which it would be in the next pass"));
+        }
         Ok(cursor)
     }
 
@@ -253,12 +255,18 @@ impl Cursor {
     /// The positions of this pass that were not delivered yet.
     ///
     /// # Errors
-    /// `State` if a cut has more batches done than it holds.
+    /// `State` if a cut has as many batches done as it holds, or more.
     pub fn remaining(&self) -> Result<Intervals> {
         let num_rows = self.identity.num_rows;
         let mut consumed = self.consumed.as_ref().clone();
         for &(cut, done) in &self.cuts {
             let division = Division::new(cut, consumed.complement(num_rows));
+            if done >= division.batches() {
+                return Err(damaged(format!(
+                    "{done} batches done of a cut that has {}, after which it would be in the next pass",
+                    division.batches()
+                )));
+            }
             consumed = consumed.union(&division.consumed(done)?);
         }
         Ok(consumed.complement(num_rows))
@@ -399,7 +407,11 @@ mod tests {
     fn a_state_with_more_done_than_there_is_is_refused() {
         let pass = start(100).pass(Cut::new(2, 1, 5).unwrap()).unwrap();
         let mut cursor = pass.cursor_after(3);
-        cursor.cuts[0].1 = 11;
-        assert!(matches!(Cursor::parse(&cursor.to_json()), Err(Error::State(_))));
+        for done in [10, 11] {
+            cursor.cuts[0].1 = done;
+            assert!(matches!(Cursor::parse(&cursor.to_json()), Err(Error::State(_))));
+        }
+        let everything = Cursor { consumed: Arc::new(Intervals::full(100)), ..start(100) };
+        assert!(matches!(Cursor::parse(&everything.to_json()), Err(Error::State(_))));
     }
 }
