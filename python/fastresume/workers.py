@@ -156,8 +156,8 @@ class SharedCursor:
         while (late := np.flatnonzero(begun != ticket.version)).size:
             if time.monotonic() > end:
                 raise _core.FastresumeError(
-                    f"worker {late[0]} of {ticket.workers} has not begun after {_BEGIN_SECONDS:.0f} s, in which the "
-                    "others finished the pass"
+                    f"worker {late[0]} of {ticket.workers} has not begun after {_BEGIN_SECONDS:.0f} s, "
+                    "in which the others finished the pass"
                 )
             time.sleep(0.001)
 
