@@ -532,6 +532,17 @@ def test_a_file_without_columns_is_refused(path: Path) -> None:
         open_dataset(ONE.write(path, with_schema([{**ONE.root(), tw.NUM_CHILDREN: i32(0)}])))
 
 
+def test_a_million_columns_are_refused_or_take_little(path: Path, reader: Reader) -> None:
+    # Fourteen bytes each in the footer; what is made of them in memory may be a hundred times that.
+    leaves = (b"\x15\x04\x25\x00\x18\x06" + b"%06x" % index + b"\x00" for index in range(1_000_000))
+    root = tw.encode({**ONE.root(), tw.NUM_CHILDREN: i32(1_000_000)})
+    schema = b"\x19\xfc" + tw.varint(1_000_001) + root + b"".join(leaves)
+    ONE.write(path, b"\x15\x04" + schema + b"\x16\x00\x19\x0c\x00")
+    outcome = reader.read(path)
+    assert outcome.kind in ("DataError", "ValueError")
+    assert outcome.grown < 500 * MIB
+
+
 def test_a_hundred_thousand_columns_take_no_quadratic_time(path: Path, reader: Reader) -> None:
     outcome = reader.read(ONE.write(path, many_columns(100_000)))
     assert "no batch would come from 0 rows" in outcome.message

@@ -182,6 +182,21 @@ def test_an_iterator_made_before_a_state_was_loaded_raises(data: Dataset, persis
     assert [batch.step for batch in loader] == list(range(1, STEPS))
 
 
+def wait_a_moment(worker: int) -> None:
+    time.sleep(0.3 * worker)
+
+
+def test_a_worker_that_begins_after_a_load_does_not_mix_with_those_before(data: Dataset) -> None:
+    dataset = make(data)
+    loader = loader_of(dataset, 2, persistent_workers=True, worker_init_fn=wait_a_moment)
+    iterator = iter(loader)
+    batch = next(iterator)
+    dataset.load_state_dict(batch.state_dict())
+    with pytest.raises(fr.StateError, match="a state was loaded after this DataLoader iterator was made"):
+        list(iterator)
+    assert [batch.step for batch in loader] == list(range(1, STEPS))
+
+
 def test_a_rest_that_makes_no_batch_is_dropped_with_a_warning_and_the_next_pass_follows(
     data: Dataset,
 ) -> None:

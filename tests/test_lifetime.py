@@ -198,15 +198,13 @@ def interrupted_at_any_moment(directory: str, threads: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("threads", [0, 1])
-def test_an_interrupt_at_any_moment_leaves_the_iterator_where_the_cursor_is(
-    child: Child, many_rows: Path, threads: int
-) -> None:
+def test_an_interrupt_at_any_moment_loses_no_batch(child: Child, many_rows: Path, threads: int) -> None:
+    # Python looks for signals after calls, not where `for` takes what `__next__` returns. So what a handler's
+    # exception keeps from the caller can always count as not delivered.
     found = child.call(interrupted_at_any_moment, str(many_rows), threads)
     assert found["interrupts"] > 100
     assert found["not where the cursor was"] == 0, found
-    # Python lets a signal handler raise also between the hand-over and the assignment to the caller's
-    # variable: such a batch was delivered, as the cursor says. All else loses none.
-    assert found["lost"] <= found["interrupts"] / 100, found
+    assert found["lost"] == 0, found
 
 
 @pytest.fixture(scope="module")

@@ -165,12 +165,12 @@ class SharedCursor:
         """Whether it matters when a worker's batch comes out of the DataLoader."""
         if ticket.loads != self._loads or ticket.ends_pass or ticket.warning is not None:
             return True
-        first = self._seen.setdefault(ticket.worker, ticket.iteration)
-        return ticket.version == self._version and first != ticket.iteration
+        return self._seen.get(ticket.worker) != ticket.iteration
 
     def hand_over(self, ticket: Ticket, cursor: _core.Cursor) -> None:
         """Takes note of a worker's batch that comes out of the DataLoader."""
         if ticket.loads != self._loads:
+            self._seen = {}
             raise _core.StateError(
                 "a state was loaded after this DataLoader iterator was made: call iter() on it again"
             )
@@ -178,7 +178,9 @@ class SharedCursor:
             return
         if ticket.warning is not None:
             warnings.warn(ticket.warning, stacklevel=_TO_THE_LOOP)
-        if self._seen.get(ticket.worker, ticket.iteration) != ticket.iteration:
+        seen = self._seen.get(ticket.worker, ticket.iteration)
+        self._seen[ticket.worker] = ticket.iteration
+        if seen != ticket.iteration:
             self._seen = {ticket.worker: ticket.iteration}
             warnings.warn(
                 "a pass that was broken off starts again where it was loaded; to go on after the last batch, "
