@@ -72,8 +72,8 @@ def test_a_golden_cursor_goes_on_as_it_did(golden: dict[str, Any]) -> None:
     for plan in golden["plans"]:
         cut = plan["cut"]
         assert cursor._core.plan(tuple(cut)) == (plan["batches"], plan["rest"])
-        if plan["batches"] == 0:
-            continue
+        if plan["batches"] < 2:
+            continue  # after the last batch it is the next pass
         *before, last = fields["cuts"] or [[*cut, 0]]
         cuts = [*before, [*cut, last[3] + 1]] if last[:3] == cut else [*before, last, [*cut, 1]]
         after = cursor_of(oracle.checked({**fields, "cuts": cuts}))
