@@ -35,7 +35,7 @@ from torch.utils.data import DataLoader
 import fastresume as fr
 import oracle
 import thrift_writer as tw
-from child import MIB, Reader
+from child import MIB, Child, Reader, read_whole
 from thrift_writer import OneColumn, Wire, binary, data_page, data_page_v2, dictionary_page, i32, i64, int64s
 
 pytestmark = pytest.mark.law(11)
@@ -714,6 +714,15 @@ BAD_PAGES: dict[str, Callable[[], tuple[OneColumn, list[object]]]] = {
 def test_a_bad_page_is_refused(path: Path, reader: Reader, what: str) -> None:
     file, words = BAD_PAGES[what]()
     assert_refused(reader, file.write(path), *words, "column 'x'", "row group 0")
+
+
+def test_a_decoder_that_panics_prints_nothing(path: Path) -> None:
+    # The parquet crate indexes beyond this page, which has room for less than it says.
+    OneColumn([data_page(bytes(9), 10, encoding=9)], 10).write(path)
+    with Child() as child:
+        found = child.call(read_whole, str(path), 3, 0)
+        assert found["kind"] == "DataError"
+        assert child.stderr() == ""
 
 
 @pytest.mark.parametrize(

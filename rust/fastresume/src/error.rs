@@ -1,7 +1,9 @@
 //! The one error type of the core.
 
+use std::cell::Cell;
 use std::fmt;
 use std::path::Path;
+use std::sync::Once;
 
 /// What went wrong, and whose fault it is.
 ///
@@ -95,6 +97,23 @@ impl Error {
 /// A result of the core.
 pub type Result<T> = std::result::Result<T, Error>;
 
+thread_local! {
+    static IS_CATCHING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What is caught is reported as an error; only other panics are worth a message on standard error.
+fn silence_what_is_caught() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IS_CATCHING.get() {
+                report(panic);
+            }
+        }));
+    });
+}
+
 /// Runs code of a decoder that may panic on damaged bytes, and makes of a panic a data error.
 ///
 /// The third-party decoders are total on valid files, but not proven so on damaged ones; a panic
@@ -103,7 +122,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// # Errors
 /// What `work` returns, or `Data` with the panic's message.
 pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+    silence_what_is_caught();
+    let was_catching = IS_CATCHING.replace(true);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    IS_CATCHING.set(was_catching);
+    result.unwrap_or_else(|payload| {
         let message = payload
             .downcast_ref::<String>()
             .map(String::as_str)

@@ -12,6 +12,9 @@ use crate::thrift::Walk;
 /// How deep a schema may nest. The parser recurses, so a deeper one could exhaust the stack.
 const MAX_SCHEMA_DEPTH: usize = 100;
 
+/// A schema of more columns and groups is taken for damaged: each takes a kilobyte when parsed.
+const MAX_SCHEMA_ELEMENTS: u64 = 1 << 18;
+
 /// A longer footer is taken for damaged: those of 100,000 columns and thousands of row groups are shorter.
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
@@ -109,6 +112,11 @@ fn check_schema(bytes: &[u8]) -> Result<()> {
         // For each open group, how many of its children are still to come.
         let mut open: Vec<u64> = Vec::new();
         let (_, length) = walk.list()?;
+        if length > MAX_SCHEMA_ELEMENTS {
+            return Err(Error::data(format!(
+                "the schema claims {length} columns and groups, at most {MAX_SCHEMA_ELEMENTS} are read"
+            )));
+        }
         for index in 0..length {
             let mut children = 0;
             walk.fields(|walk, number, _| {
