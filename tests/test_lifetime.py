@@ -164,7 +164,6 @@ class AlarmError(Exception):
 
 def interrupted_at_any_moment(directory: str, threads: int) -> dict[str, Any]:
     """Draw one batch after the other, interrupted most of the time; return what went wrong how often."""
-
     is_armed = False
 
     def sound(*_: object) -> None:
