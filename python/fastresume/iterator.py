@@ -91,13 +91,22 @@ class BatchIterator(Iterator[Batch]):
             self._end()
             raise StopIteration
         batch = self._batch(front)
-        if front.ends_pass:
-            self.close()
         self._stats.count(batch.num_rows, self._dataset._layout.row_bytes, time.perf_counter() - began)
-        self._made = None
-        self._handed = front
-        self._dataset._shared.deliver(batch._origin.cursor)
-        return batch
+        shared, before = self._dataset._shared, self._dataset._shared.cursor
+        handed, made = self._handed, self._made
+        try:
+            self._made, self._handed = None, front
+            shared.deliver(batch._origin.cursor)
+            if front.ends_pass:
+                self.close()
+            return batch
+        except BaseException:  # a signal handler's: the caller has not got the batch
+            shared.deliver(before)
+            self._made, self._handed = made, handed
+            if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
+                self._cursor = self._cursor if handed is None else before
+                self._reader, self._is_over = None, False
+            raise
 
     def close(self) -> None:
         """Ends the threads, closes the files, and ends the iteration; the cursor stays."""
