@@ -102,26 +102,103 @@ STATED: dict[str, tuple[int, dict[str, Any]]] = {
     "a dataset of one row": (1, {"epoch": 3}),
 }
 
+SHUFFLED = {"seed": 17, "block_rows": 131072, "window_rows": 524288}
+
+ADDED: dict[str, tuple[int, dict[str, int] | None, list[tuple[dict[str, Any], int]]]] = {
+    # name: rows, the order (None is sequential), and the lives of the job
+    "shuffled, before the first batch": (
+        103,
+        SHUFFLED,
+        [({"world_size": 1, "workers": 0, "batch_size": 10}, 0)],
+    ),
+    "shuffled, in the second pass": (103, SHUFFLED, [({"world_size": 2, "workers": 2, "batch_size": 5}, 13)]),
+    "shuffled, the largest seed and the smallest sizes": (
+        103,
+        {"seed": 2**53 - 1, "block_rows": 1, "window_rows": 1},
+        [({"world_size": 1, "workers": 0, "batch_size": 10}, 4)],
+    ),
+    "shuffled, the largest sizes": (
+        103,
+        {"seed": 0, "block_rows": 2**53 - 1, "window_rows": 2**53 - 1},
+        [({"world_size": 3, "workers": 0, "batch_size": 6, "lanes": 9}, 4)],
+    ),
+    "shuffled, three topologies": (
+        2000,
+        {"seed": 0, "block_rows": 10, "window_rows": 95},
+        [
+            ({"world_size": 4, "workers": 2, "batch_size": 8}, 13),
+            ({"world_size": 3, "workers": 0, "batch_size": 11}, 7),
+            ({"world_size": 5, "workers": 4, "batch_size": 6, "lanes": 1}, 19),
+        ],
+    ),
+    "a rest to be shared": (
+        103,
+        None,
+        [({"world_size": 3, "workers": 0, "batch_size": 7, "tail": "short"}, 4)],
+    ),
+    "a rest to be padded": (
+        103,
+        None,
+        [({"world_size": 4, "workers": 2, "batch_size": 5, "lanes": 8, "groups": 2, "tail": "pad"}, 5)],
+    ),
+    "a rest to be padded, after others": (
+        103,
+        SHUFFLED,
+        [
+            ({"world_size": 2, "workers": 0, "batch_size": 7, "tail": "pad"}, 3),
+            ({"world_size": 1, "workers": 0, "batch_size": 60, "tail": "short"}, 1),
+            ({"world_size": 1, "workers": 0, "batch_size": 50, "tail": "pad"}, 0),
+        ],
+    ),
+    "a rest that was cut once more": (
+        103,
+        None,
+        [
+            ({"world_size": 4, "workers": 0, "batch_size": 20, "tail": "short"}, 1),
+            ({"world_size": 2, "workers": 3, "batch_size": 1, "tail": "short"}, 4),
+        ],
+    ),
+    "after a rest that was padded": (
+        103,
+        SHUFFLED,
+        [({"world_size": 4, "workers": 0, "batch_size": 5, "tail": "pad"}, 6)],
+    ),
+    "a pass of one padded batch": (
+        3,
+        None,
+        [({"world_size": 4, "workers": 0, "batch_size": 5, "tail": "pad"}, 2)],
+    ),
+}
+"""Lives beside those of the first version's first release, which knew neither shuffling nor tails."""
+
 CUTS = [[1, 1, 1], [1, 1, 4], [2, 1, 3], [6, 3, 2], [8, 2, 5]]
 """What is left is planned under each of these, and under the cursor's own last cut."""
+
+
+def live(rows: int, shuffle: dict[str, int] | None, lives: list[tuple[dict[str, Any], int]]) -> str:
+    """Return the last state of a job with these lives."""
+    order = None if shuffle is None else {**shuffle, "group_rows": (rows,)}
+    state = None
+    for topology, steps in lives:
+        job = oracle.OracleJob(rows, fingerprint=FINGERPRINT, order=order, **topology)
+        if state is not None:
+            job.load(state)
+        for _ in range(steps):
+            job.step()
+        state = job.state()
+    assert state is not None
+    return state
 
 
 def cursors() -> Iterator[tuple[str, int, str]]:
     """Give the name, the rows and the text of each cursor."""
     for name, (rows, lives) in LIVES.items():
-        state = None
-        for topology, steps in lives:
-            job = oracle.OracleJob(rows, fingerprint=FINGERPRINT, **topology)
-            if state is not None:
-                job.load(state)
-            for _ in range(steps):
-                job.step()
-            state = job.state()
-        assert state is not None
-        yield name, rows, state
+        yield name, rows, live(rows, None, lives)
     for name, (rows, fields) in STATED.items():
         job = oracle.OracleJob(rows, 1, 0, 1, fingerprint=FINGERPRINT)
         yield name, rows, oracle.checked({**json.loads(job.state()), **fields})
+    for name, (rows, shuffle, lives) in ADDED.items():
+        yield name, rows, live(rows, shuffle, lives)
 
 
 def plan(rows: int, fields: dict[str, Any], cut: list[int]) -> dict[str, Any]:

@@ -4,13 +4,22 @@
 
 use std::ops::Range;
 
-use fastresume::cursor::{Cursor, Identity, Pass};
+use fastresume::cursor::{Cursor, Identity};
 use fastresume::intervals::Intervals;
 use fastresume::lanes::{Cut, Reader};
-use fastresume::order::OrderKind;
+use fastresume::merge::merge;
+use fastresume::order::{Order, OrderKind};
+use fastresume::pass::Pass;
+use fastresume::tail::Tail;
 use proptest::prelude::*;
 
-/// A topology: `lanes_each` lanes per rank and group.
+/// How many histories each law is tried on: more with `FASTRESUME_CASES=100000`.
+fn config() -> ProptestConfig {
+    let cases = std::env::var("FASTRESUME_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(cases.unwrap_or(2000))
+}
+
+/// A topology: `lanes_each` lanes per rank and group, or one lane in all: time order.
 #[derive(Debug, Clone, Copy)]
 struct Topology {
     world_size: u64,
@@ -18,12 +27,21 @@ struct Topology {
     groups_per_worker: u64,
     lanes_each: u64,
     rows: u64,
+    is_time_order: bool,
+    tail: Tail,
 }
 
 impl Topology {
     fn cut(self) -> Cut {
         let groups = self.workers * self.groups_per_worker;
+        if self.is_time_order {
+            return Cut::new(1, 1, self.world_size * self.lanes_each * self.rows).unwrap();
+        }
         Cut::new(self.world_size * groups * self.lanes_each, groups, self.rows).unwrap()
+    }
+
+    fn pass(self, cursor: &Cursor) -> Pass {
+        Pass::new(cursor, self.cut(), self.tail, self.world_size).unwrap()
     }
 
     fn readers(self, rank: u64) -> impl Iterator<Item = Reader> {
@@ -32,14 +50,21 @@ impl Topology {
     }
 }
 
+fn tails() -> impl Strategy<Value = Tail> {
+    prop::sample::select(vec![Tail::Drop, Tail::Short, Tail::Pad])
+}
+
 fn topologies() -> impl Strategy<Value = Topology> {
-    (1..=16_u64, 1..=4_u64, 1..=2_u64, 1..=4_u64, prop_oneof![Just(1), Just(2), 3..12_u64]).prop_map(
-        |(world_size, workers, groups_per_worker, lanes_each, rows)| Topology {
+    let rows = prop_oneof![Just(1), Just(2), 3..12_u64, Just(31), Just(1000)];
+    (1..=16_u64, 1..=4_u64, 1..=2_u64, 1..=4_u64, rows, prop::bool::weighted(0.15), tails()).prop_map(
+        |(world_size, workers, groups_per_worker, lanes_each, rows, is_time_order, tail)| Topology {
             world_size,
             workers,
             groups_per_worker,
             lanes_each,
             rows,
+            is_time_order,
+            tail,
         },
     )
 }
@@ -49,30 +74,39 @@ fn start(num_rows: u64) -> Cursor {
     Cursor::start(Identity { fingerprint, num_rows, order: OrderKind::Sequential })
 }
 
-/// The positions of every batch that one reader delivers, with the batch's number.
+/// The positions of every batch that one reader delivers, with the batch's number; only the valid rows.
 ///
 /// Slot by slot, so that a stream that writes where another one does, or leaves a hole, is seen.
 fn batches_of(pass: &Pass, reader: Reader) -> Vec<(u64, Vec<u64>)> {
-    let division = pass.division();
-    let batch_rows = division.cut().global_batch_rows() / reader.world_size;
     let mine =
-        (pass.done() + reader.worker..division.batches()).step_by(usize::try_from(reader.workers).unwrap());
-    let mut batches: Vec<(u64, Vec<Option<u64>>)> =
-        mine.map(|batch| (batch, vec![None; usize::try_from(batch_rows).unwrap()])).collect();
-    for stream in division.streams(reader, pass.done()).unwrap() {
-        let positions = division.remaining().slice(stream.counted.clone()).flatten();
-        for (index, position) in positions.enumerate() {
-            let index = index as u64;
-            let batch = stream.first_batch + index / stream.slice_rows * stream.batch_stride;
+        (pass.done() + reader.worker..pass.batches()).step_by(usize::try_from(reader.workers).unwrap());
+    let mut batches: Vec<(u64, Vec<Option<u64>>)> = mine
+        .map(|batch| (batch, vec![None; usize::try_from(pass.shape(batch, reader.rank).distinct).unwrap()]))
+        .collect();
+    let remaining = pass.division().remaining();
+    for stream in pass.streams(reader).unwrap() {
+        let counted: Vec<u64> = stream.stretches(0).flatten().collect();
+        assert_eq!(counted.len() as u64, stream.rows());
+        for (given, counted) in (0..).zip(counted) {
+            assert_eq!((stream.counted(given), stream.rows_before(counted)), (counted, given));
+            let position = remaining.slice(counted..counted + 1).next().unwrap().start;
+            assert_eq!(remaining.rank(position), counted);
+            let (batch, slot_row) = stream.slot_of(counted).unwrap();
+            assert_eq!(batch, stream.batch_of(given));
             let (_, slots) =
                 batches.iter_mut().find(|(number, _)| *number == batch).expect("a batch of this reader");
-            let slot = &mut slots[usize::try_from(stream.slot_row + index % stream.slice_rows).unwrap()];
+            let slot = &mut slots[usize::try_from(slot_row).unwrap()];
             assert!(slot.replace(position).is_none(), "two positions in one slot");
         }
     }
-    let whole =
-        |slots: Vec<Option<u64>>| slots.into_iter().map(|slot| slot.expect("a hole in a batch")).collect();
-    batches.into_iter().map(|(batch, slots)| (batch, whole(slots))).collect()
+    let whole = |batch: u64, slots: Vec<Option<u64>>| {
+        let mut slots: Vec<u64> = slots.into_iter().map(|slot| slot.expect("a hole in a batch")).collect();
+        let told: Vec<u64> = pass.positions(batch, reader.rank).unwrap().into_iter().flatten().collect();
+        assert_eq!(told, slots, "a batch by its number is the batch that is read");
+        slots.truncate(usize::try_from(pass.shape(batch, reader.rank).valid).unwrap());
+        slots
+    };
+    batches.into_iter().map(|(batch, slots)| (batch, whole(batch, slots))).collect()
 }
 
 /// The batches of one rank in the order of their numbers, whichever worker delivers them.
@@ -80,11 +114,11 @@ fn batches_of_rank(pass: &Pass, topology: Topology, rank: u64) -> Vec<Vec<u64>> 
     let mut batches: Vec<_> = topology.readers(rank).flat_map(|reader| batches_of(pass, reader)).collect();
     batches.sort_unstable();
     let numbers: Vec<u64> = batches.iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbers, (pass.done()..pass.division().batches()).collect::<Vec<_>>());
+    assert_eq!(numbers, (pass.done()..pass.batches()).collect::<Vec<_>>());
     batches.into_iter().map(|(_, positions)| positions).collect()
 }
 
-/// Per step, the positions of all ranks, rank after rank.
+/// Per step, the valid positions of all ranks, rank after rank.
 fn global_batches(pass: &Pass, topology: Topology) -> Vec<Vec<u64>> {
     let ranks: Vec<Vec<Vec<u64>>> =
         (0..topology.world_size).map(|rank| batches_of_rank(pass, topology, rank)).collect();
@@ -101,29 +135,39 @@ fn sorted(mut numbers: Vec<u64>) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(config())]
 
-    /// Laws 1 and 8: each position once over all ranks and workers, but for a rest of less than a global
-    /// batch; as many batches on every rank.
+    /// Laws 1 and 8: each position once over all ranks and workers, but for what the tail policy drops; as
+    /// many batches on every rank; padding only where it is counted.
     #[test]
     fn a_pass_delivers_each_row_once_but_for_the_rest(num_rows in 0..400_u64, topology in topologies()) {
-        let pass = start(num_rows).pass(topology.cut()).unwrap();
-        let delivered = sorted(global_batches(&pass, topology).concat());
-        let rest = pass.division().rest();
-        prop_assert!(rest < topology.cut().global_batch_rows());
-        prop_assert_eq!(delivered.len() as u64 + rest, num_rows);
-        // The rest is the end of what remained.
-        prop_assert_eq!(delivered, (0..num_rows - rest).collect::<Vec<_>>());
+        let pass = topology.pass(&start(num_rows));
+        let batches = global_batches(&pass, topology);
+        let size = topology.cut().global_batch_rows();
+        let dropped = pass.dropped().count();
+        let limit = if topology.tail == Tail::Short { topology.world_size } else { size };
+        prop_assert!(dropped < limit);
+        prop_assert!(topology.tail != Tail::Pad || dropped == 0);
+        // What is dropped is the end of what remained.
+        prop_assert_eq!(sorted(batches.concat()), (0..num_rows - dropped).collect::<Vec<_>>());
+        for (step, batch) in (0..).zip(&batches) {
+            let shapes = (0..topology.world_size).map(|rank| pass.shape(step, rank));
+            let (rows, valid) = shapes.fold((0, 0), |(rows, valid), of| (rows + of.rows, valid + of.valid));
+            let is_last = step + 1 == pass.batches();
+            prop_assert_eq!(valid, batch.len() as u64);
+            prop_assert_eq!(rows - valid, if is_last { pass.padded_rows() } else { 0 });
+            prop_assert!(rows == size || (is_last && topology.tail == Tail::Short));
+        }
     }
 
     /// Law 2: with the same cut, what comes after the cursor of batch k is what came after batch k.
     #[test]
     fn resume_with_the_same_cut_goes_on(num_rows in 1..300_u64, topology in topologies(), k in any::<prop::sample::Index>()) {
-        let pass = start(num_rows).pass(topology.cut()).unwrap();
+        let pass = topology.pass(&start(num_rows));
         let golden = global_batches(&pass, topology);
         let k = k.index(golden.len() + 1);
         let cursor = Cursor::parse(&pass.cursor_after(k as u64).to_json()).unwrap();
-        let resumed = cursor.pass(topology.cut()).unwrap();
+        let resumed = topology.pass(&cursor);
         if k == golden.len() && k > 0 {
             prop_assert_eq!(cursor.epoch(), 1);
             prop_assert_eq!(global_batches(&resumed, topology), golden);
@@ -141,49 +185,73 @@ proptest! {
     ) {
         let mut cursor = start(num_rows);
         let mut delivered = Vec::new();
+        let mut steps = Vec::new();
         for (topology, kill) in chain {
-            let pass = cursor.pass(topology.cut()).unwrap();
+            let pass = topology.pass(&cursor);
             let left = usize::try_from(pass.batches_left()).unwrap();
             let kept = kill.index(left + 1);
             if kept == left {
                 break; // the end of the pass is the last leg's, below
             }
-            delivered.extend(global_batches(&pass, topology).into_iter().take(kept).flatten());
+            let batches = global_batches(&pass, topology).into_iter().take(kept);
+            steps.extend(batches.map(|batch| (topology, batch)));
+            delivered = steps.iter().flat_map(|(_, batch)| batch.clone()).collect();
             cursor = Cursor::parse(&pass.cursor_after(pass.done() + kept as u64).to_json()).unwrap();
             prop_assert_eq!(cursor.epoch(), 0);
+            prop_assert_eq!(cursor.steps(), steps.len() as u64);
             let left = positions(&cursor.remaining().unwrap());
             prop_assert_eq!(sorted([delivered.clone(), left].concat()), (0..num_rows).collect::<Vec<_>>());
         }
-        let last = Topology { world_size: 1, workers: 1, groups_per_worker: 1, lanes_each: 1, rows: 1 };
-        let pass = cursor.pass(last.cut()).unwrap();
+        // Time travel: the last state tells every batch before it again.
+        for (step, (of, batch)) in (0..).zip(&steps) {
+            let (pass, number) = Pass::at_step(&cursor, step, of.cut(), of.tail, of.world_size).unwrap();
+            let ranks = (0..of.world_size).map(|rank| pass.positions(number, rank).unwrap());
+            prop_assert_eq!(&ranks.flatten().flatten().collect::<Vec<_>>(), batch);
+        }
+        let last = Topology {
+            world_size: 1, workers: 1, groups_per_worker: 1, lanes_each: 1, rows: 7, is_time_order: false,
+            tail: Tail::Short,
+        };
+        let pass = last.pass(&cursor);
         delivered.extend(global_batches(&pass, last).concat());
         prop_assert_eq!(sorted(delivered), (0..num_rows).collect::<Vec<_>>());
-        let end = pass.cursor_after(pass.division().batches());
+        let end = pass.cursor_after(pass.batches());
         prop_assert_eq!(end, start(num_rows).next_pass());
     }
 
     /// Law 4: with the same lanes, groups and rows, the global batches are the same for every world size
-    /// that divides lanes / groups and every number of workers that divides groups, as sets of positions per
-    /// step, and the cursors are equal.
+    /// that divides lanes / groups and every number of workers that divides groups, as sequences of
+    /// positions per step, and the cursors are equal; a last short batch excepted.
     #[test]
     fn one_cut_is_one_sequence_of_global_batches(
         num_rows in 1..400_u64, lanes_per_group in prop::sample::select(vec![1, 2, 4, 6, 12_u64]),
         groups in prop::sample::select(vec![1, 2, 4, 6_u64]), rows in 1..4_u64, done in any::<prop::sample::Index>(),
+        tail in tails(),
     ) {
         let cut = Cut::new(lanes_per_group * groups, groups, rows).unwrap();
-        let whole = start(num_rows).pass(cut).unwrap();
-        let batches = usize::try_from(whole.division().batches()).unwrap();
-        let cursor = whole.cursor_after(done.index(batches.max(1)) as u64);
-        let pass = cursor.pass(cut).unwrap();
+        let is_time_order = cut.lanes() == 1;
+        let mut cursor = start(num_rows);
         let mut sequences = Vec::new();
-        for world_size in (1..=lanes_per_group).filter(|size| lanes_per_group % size == 0) {
-            for workers in (1..=groups).filter(|workers| groups % workers == 0) {
+        for world_size in (1..=lanes_per_group * rows)
+            .filter(|size| if is_time_order { rows % size == 0 } else { lanes_per_group % size == 0 }) {
+            for workers in (1..=4).filter(|workers| is_time_order || groups % workers == 0) {
                 let topology = Topology {
-                    world_size, workers, groups_per_worker: groups / workers,
-                    lanes_each: lanes_per_group / world_size, rows,
+                    world_size, workers, groups_per_worker: (groups / workers).max(1), is_time_order, tail,
+                    lanes_each: if is_time_order { rows / world_size } else { lanes_per_group / world_size },
+                    rows: if is_time_order { 1 } else { rows },
                 };
                 prop_assert_eq!(topology.cut(), cut);
-                sequences.push(global_batches(&pass, topology));
+                if sequences.is_empty() {
+                    // In mid pass, at the same place for all.
+                    let whole = topology.pass(&cursor);
+                    cursor = whole.cursor_after(done.index(usize::try_from(whole.division().batches()).unwrap().max(1)) as u64);
+                }
+                let pass = topology.pass(&cursor);
+                let mut batches = global_batches(&pass, topology);
+                if tail == Tail::Short {
+                    batches.truncate(usize::try_from(pass.division().batches() - pass.done()).unwrap());
+                }
+                sequences.push(batches);
             }
         }
         prop_assert!(sequences.windows(2).all(|pair| pair[0] == pair[1]));
@@ -192,8 +260,8 @@ proptest! {
     /// Law 5: keys and kinds of the text never change; its size does not grow with steps.
     #[test]
     fn the_text_keeps_its_keys_and_its_size(num_rows in 1..2_u64 << 40, topology in topologies(), done in any::<u64>()) {
-        let pass = start(num_rows).pass(topology.cut()).unwrap();
-        let text = pass.cursor_after(done % (pass.division().batches() + 1)).to_json();
+        let pass = topology.pass(&start(num_rows));
+        let text = pass.cursor_after(done % (pass.batches() + 1)).to_json();
         let keys = ["\"check\":\"", "\"consumed\":[", "\"cuts\":[", "\"dataset\":{", "\"epoch\":",
             "\"fastresume\":1", "\"first_epoch\":", "\"order\":{", "\"selection\":null"];
         prop_assert!(keys.iter().all(|key| text.contains(key)), "{text}");
@@ -206,12 +274,88 @@ proptest! {
     fn a_damaged_state_is_refused(
         num_rows in 50..1000_u64, topology in topologies(), at in any::<prop::sample::Index>(), byte in 0x20..0x7f_u8,
     ) {
-        let pass = start(num_rows).pass(topology.cut()).unwrap();
-        let text = pass.cursor_after(pass.division().batches() / 2).to_json();
+        let pass = topology.pass(&start(num_rows));
+        let text = pass.cursor_after(pass.batches() / 2).to_json();
         let mut bytes = text.clone().into_bytes();
         let at = at.index(bytes.len());
         prop_assume!(bytes[at] != byte);
         bytes[at] = byte;
         prop_assert!(Cursor::parse(std::str::from_utf8(&bytes).unwrap()).is_err());
     }
+
+    /// Ranks out of step: the merged cursor holds what every rank was given, and nothing else; it does not
+    /// matter how a rank's state repeats; equal states give that state.
+    #[test]
+    fn a_merge_holds_what_each_rank_was_given(
+        num_rows in 1..400_u64, topology in topologies(), earlier in topologies(),
+        kept in any::<prop::sample::Index>(), done in prop::collection::vec(any::<prop::sample::Index>(), 16),
+    ) {
+        let before = earlier.pass(&start(num_rows));
+        let cursor = before.cursor_after(kept.index(usize::try_from(before.batches()).unwrap().max(1)) as u64);
+        let pass = topology.pass(&cursor);
+        prop_assume!(cursor.epoch() == 0 && pass.batches_left() > 0);
+        // The last batch of a pass makes a state of the next one, which is no state of this pass.
+        let left = usize::try_from(pass.batches_left()).unwrap().max(1);
+        let mut given = positions(&cursor.remaining().unwrap().complement(num_rows));
+        let mut states = Vec::new();
+        for rank in 0..topology.world_size {
+            let done = done[usize::try_from(rank).unwrap()].index(left);
+            given.extend(batches_of_rank(&pass, topology, rank).into_iter().take(done).flatten());
+            states.push(pass.cursor_after(pass.done() + done as u64));
+        }
+        let merged = merge(&states).unwrap();
+        prop_assert_eq!(merged.epoch(), 0);
+        let left = positions(&merged.remaining().unwrap());
+        prop_assert_eq!(sorted([given, left].concat()), (0..num_rows).collect::<Vec<_>>());
+        prop_assert_eq!(merge(&vec![states[0].clone(); states.len()]).unwrap(), states[0].clone());
+        prop_assert_eq!(Cursor::parse(&merged.to_json()).unwrap(), merged);
+    }
+
+    /// Law 1 of the order: every row at one position, in windows that keep their bounds; the inverse holds.
+    #[test]
+    fn a_shuffled_order_is_a_bijection(
+        groups in prop::collection::vec(prop_oneof![Just(0), Just(1), 0..90_u64], 0..40), seed in any::<u64>(),
+        epoch in 0..5_u64, block_rows in 1..60_u64, blocks in 1..9_u64, extra in 0..50_u64,
+    ) {
+        let starts: Vec<u64> = std::iter::once(0).chain(groups.iter().scan(0, |sum, rows| { *sum += rows; Some(*sum) })).collect();
+        let num_rows = starts[starts.len() - 1];
+        let window_rows = block_rows * blocks + extra % block_rows;
+        let kind = OrderKind::Shuffled { seed: seed >> 11, block_rows, window_rows };
+        let order = Order::new(&kind, epoch, &starts).unwrap();
+        let rows: Vec<u64> = order.rows(0..num_rows).flatten().collect();
+        prop_assert_eq!(sorted(rows.clone()), (0..num_rows).collect::<Vec<_>>());
+        for (position, &row) in (0..).zip(&rows) {
+            let window = order.window_at(position).unwrap();
+            prop_assert!(window.positions.end - window.positions.start <= window_rows);
+            prop_assert!(window.blocks.iter().all(|rows| rows.end - rows.start <= block_rows));
+            let block = window.blocks.iter().position(|rows| rows.contains(&row)).unwrap();
+            prop_assert_eq!(window.position(block, row), position);
+        }
+        let some = Intervals::new(vec![num_rows / 5..num_rows / 2, num_rows / 3 * 2..num_rows]).unwrap();
+        let expected = positions(&some).into_iter().map(|position| rows[usize::try_from(position).unwrap()]);
+        prop_assert_eq!(positions(&order.row_set(&some).unwrap()), sorted(expected.collect()));
+    }
+}
+
+/// Law 5: a state stays small, however many steps were made and however often the topology changed.
+#[test]
+fn a_state_stays_small_through_many_steps_and_changes() {
+    let num_rows = 1_000_000_000_000_u64;
+    let order = OrderKind::Shuffled { seed: (1 << 53) - 1, block_rows: 131_072, window_rows: 524_288 };
+    let fingerprint = "0123456789abcdef0123456789abcdef".to_owned();
+    let mut cursor = Cursor::start(Identity { fingerprint, num_rows, order });
+    let pass = Pass::new(&cursor, Cut::new(16_384, 1, 32).unwrap(), Tail::Drop, 16_384).unwrap();
+    assert!(pass.batches() > 1_000_000);
+    assert!(pass.cursor_after(1_000_000).to_json().len() < 1024);
+    for change in 0..100 {
+        let (world_size, lanes_each) = (1 << (change * 7 % 13), 1 + change * 5 % 4);
+        let cut = Cut::new(world_size * lanes_each, 1, 100 + change).unwrap();
+        let pass = Pass::new(&cursor, cut, Tail::Pad, world_size).unwrap();
+        cursor = Cursor::parse(&pass.cursor_after(1_000 + change * 37).to_json()).unwrap();
+    }
+    assert_eq!(cursor.cuts().len(), 100);
+    assert!(cursor.to_json().len() < 8192, "{} bytes", cursor.to_json().len());
+    let consumed = num_rows - cursor.remaining().unwrap().count();
+    let delivered = cursor.cuts().iter().map(|(cut, done)| cut.global_batch_rows() * done).sum::<u64>();
+    assert_eq!(consumed, delivered);
 }

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use fastresume::cursor::{Cursor as CoreCursor, Identity};
-use fastresume::error::{Error, Result};
+use fastresume::error::Error;
 use fastresume::intervals::Intervals;
-use fastresume::lanes::Cut;
 use fastresume::order::OrderKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
@@ -13,9 +12,7 @@ use pyo3::types::{PyTuple, PyType};
 use crate::buffer::Buffer;
 use crate::gate;
 use crate::manifest::Manifest;
-
-/// Lanes, groups, and rows per lane and batch.
-pub type CutNumbers = (u64, u64, u64);
+use crate::order::{ChoiceNumbers, to_choice};
 
 /// How far a job has come.
 #[pyclass(frozen, eq, module = "fastresume._core")]
@@ -24,11 +21,11 @@ pub struct Cursor {
     pub inner: CoreCursor,
 }
 
-pub fn identity(manifest: &Manifest) -> Identity {
+fn identity(manifest: &Manifest, order: OrderKind) -> Identity {
     Identity {
         fingerprint: manifest.inner.fingerprint().to_owned(),
         num_rows: manifest.inner.num_rows(),
-        order: OrderKind::Sequential,
+        order,
     }
 }
 
@@ -40,9 +37,16 @@ impl From<CoreCursor> for Cursor {
 
 #[pymethods]
 impl Cursor {
+    /// The first cursor of a job that chose this order.
     #[staticmethod]
-    fn start(manifest: &Manifest) -> Self {
-        CoreCursor::start(identity(manifest)).into()
+    #[pyo3(signature = (manifest, choice))]
+    fn start(py: Python<'_>, manifest: &Manifest, choice: ChoiceNumbers) -> PyResult<Self> {
+        gate::run(py, || {
+            let inner = &manifest.inner;
+            let order =
+                to_choice(choice).resolve(inner.num_rows(), inner.row_bytes(), inner.largest_group())?;
+            Ok(CoreCursor::start(identity(manifest, order)).into())
+        })
     }
 
     #[staticmethod]
@@ -74,7 +78,8 @@ impl Cursor {
                 ranges.extend_from_slice(set.ranges());
             }
             let consumed = Intervals::new(ranges)?;
-            CoreCursor::from_consumed(identity(manifest), epoch, consumed).map(Self::from)
+            CoreCursor::from_consumed(identity(manifest, OrderKind::Sequential), epoch, consumed)
+                .map(Self::from)
         })
     }
 
@@ -115,16 +120,21 @@ impl Cursor {
         gate::run(py, || Ok(Buffer::of_ranges(self.inner.remaining()?.ranges().iter().cloned())))
     }
 
-    /// Batches still to come under a cut, and the rows left over after them.
-    fn plan(&self, py: Python<'_>, cut: CutNumbers) -> PyResult<(u64, u64)> {
-        gate::run(py, || {
-            let pass = self.inner.pass(to_cut(cut)?)?;
-            Ok((pass.batches_left(), pass.division().rest()))
-        })
+    #[staticmethod]
+    fn merge(py: Python<'_>, states: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        let states: Vec<CoreCursor> = states.iter().map(|state| state.inner.clone()).collect();
+        gate::run(py, || fastresume::merge::merge(&states).map(Self::from))
     }
 
-    fn check_dataset(&self, py: Python<'_>, manifest: &Manifest) -> PyResult<()> {
-        gate::run(py, || self.inner.check_identity(&identity(manifest)))
+    /// Refuses a cursor of another dataset, or of an order that contradicts the choice.
+    #[pyo3(signature = (manifest, choice))]
+    fn check_dataset(&self, py: Python<'_>, manifest: &Manifest, choice: ChoiceNumbers) -> PyResult<()> {
+        let inner = &manifest.inner;
+        gate::run(py, || self.inner.check_identity(inner.fingerprint(), inner.num_rows(), &to_choice(choice)))
+    }
+
+    fn at_epoch(&self, epoch: u64) -> Self {
+        self.inner.at_epoch(epoch).into()
     }
 
     fn restarted(&self) -> Self {
@@ -147,8 +157,4 @@ impl Cursor {
     fn __repr__(&self) -> String {
         format!("Cursor({})", self.inner.to_json())
     }
-}
-
-pub fn to_cut((lanes, groups, rows): CutNumbers) -> Result<Cut> {
-    Cut::new(lanes, groups, rows)
 }

@@ -10,6 +10,8 @@ mod error;
 mod gate;
 mod intervals;
 mod manifest;
+mod order;
+mod pass;
 mod reader;
 
 #[pymodule]
@@ -22,6 +24,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cursor::Cursor>()?;
     module.add_class::<manifest::Manifest>()?;
     module.add_class::<manifest::Layout>()?;
+    module.add_class::<order::Order>()?;
+    module.add_class::<pass::Pass>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()
 }

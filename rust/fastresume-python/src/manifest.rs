@@ -6,10 +6,14 @@ use std::sync::Arc;
 use fastresume::batch::{Layout as CoreLayout, Stack};
 use fastresume::error::Error;
 use fastresume::manifest::Manifest as CoreManifest;
+use fastresume::rows;
+use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
+use crate::buffer::Buffer;
 use crate::gate;
+use crate::intervals;
 
 /// The immutable table of a dataset's files.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -48,6 +52,29 @@ impl Manifest {
     #[getter]
     fn num_row_groups(&self) -> usize {
         self.inner.num_groups()
+    }
+
+    /// The first row of every row group, and the number of rows.
+    #[getter]
+    fn group_starts(&self) -> Buffer {
+        Buffer::of_words(self.inner.group_starts().to_vec())
+    }
+
+    /// The first row group of every file, and the number of row groups.
+    #[getter]
+    fn file_groups(&self) -> Buffer {
+        Buffer::of_words(self.inner.file_groups().map(|group| group as u64).collect())
+    }
+
+    /// The files' rows that runs of ascending row numbers name, as tensors' memory.
+    fn read_rows(&self, py: Python<'_>, layout: &Layout, runs: PyBuffer<i64>) -> PyResult<Vec<Buffer>> {
+        let runs = intervals::read(py, &runs)?;
+        let runs: Vec<_> =
+            runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
+        let (manifest, layout) = (&self.inner, &layout.inner);
+        let fields =
+            gate::run_stoppable(py, |stop| rows::read(Arc::clone(manifest), layout.clone(), &runs, stop))?;
+        Ok(fields.into_iter().map(Buffer::from).collect())
     }
 
     #[getter]

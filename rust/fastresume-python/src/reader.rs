@@ -3,29 +3,75 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use fastresume::error::Error;
+use fastresume::intervals::Intervals;
 use fastresume::lanes::Reader as ReaderPlace;
-use fastresume::order::Order;
+use fastresume::pass::Pass as CorePass;
 use fastresume::pipeline::{Delivered as CoreDelivered, Pipeline, Polled};
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
-use crate::cursor::{Cursor, CutNumbers, to_cut};
+use crate::cursor::Cursor;
 use crate::gate;
 use crate::manifest::{Layout, Manifest};
+use crate::order;
+use crate::pass::Pass;
 
 /// One batch, taken apart.
-#[pyclass(frozen, get_all, module = "fastresume._core")]
+#[pyclass(frozen, module = "fastresume._core")]
 pub struct Delivered {
     /// The memory of each field of the layout.
+    #[pyo3(get)]
     memory: Vec<Py<Buffer>>,
+    #[pyo3(get)]
     num_rows: usize,
+    /// The first so many rows are delivered for the first time; the others fill the batch up.
+    #[pyo3(get)]
+    valid_rows: usize,
     /// The row numbers as `[start, end)` pairs.
+    #[pyo3(get)]
     runs: Py<Buffer>,
     /// The cursor after the batch.
+    #[pyo3(get)]
     cursor: Py<Cursor>,
-    epoch: u64,
-    step: u64,
+    #[pyo3(get)]
     ends_pass: bool,
+    pass: Arc<CorePass>,
+    batch: u64,
+    rank: u64,
+}
+
+#[pymethods]
+impl Delivered {
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.pass.epoch()
+    }
+
+    #[getter]
+    fn step(&self) -> u64 {
+        self.pass.step_of(self.batch)
+    }
+
+    /// The positions of the valid rows, in the batch's order, as `[start, end)` pairs.
+    #[getter]
+    fn positions(&self, py: Python<'_>) -> PyResult<Buffer> {
+        gate::run(py, || {
+            let mut left = self.valid_rows as u64;
+            let valid = self.pass.positions(self.batch, self.rank)?.into_iter().map_while(|range| {
+                let end = range.end.min(range.start + left);
+                left -= end - range.start;
+                (range.start < end).then_some(range.start..end)
+            });
+            Ok(Buffer::of_ranges(valid.collect::<Vec<_>>().into_iter()))
+        })
+    }
+
+    /// The positions that no rank gets, if this is the last batch of the pass.
+    #[getter]
+    fn dropped(&self) -> Buffer {
+        let dropped = if self.ends_pass { self.pass.dropped() } else { Intervals::default() };
+        Buffer::of_ranges(dropped.ranges().iter().cloned())
+    }
 }
 
 /// Gives the batches of what is left of a pass, in order.
@@ -34,6 +80,7 @@ pub struct Reader {
     pipeline: Mutex<Option<Pipeline>>,
     front: Mutex<Option<Py<Delivered>>>,
     process: u32,
+    rank: u64,
 }
 
 #[pymethods]
@@ -43,13 +90,13 @@ impl Reader {
         clippy::too_many_arguments,
         reason = "one caller, which passes what the dataset and the loader hold"
     )]
-    #[pyo3(signature = (manifest, layout, cursor, cut, place, threads, prefetch_bytes))]
+    #[pyo3(signature = (manifest, layout, cursor, pass_, place, threads, prefetch_bytes))]
     fn new(
         py: Python<'_>,
         manifest: &Manifest,
         layout: &Layout,
         cursor: &Cursor,
-        cut: CutNumbers,
+        pass_: &Pass,
         place: (u64, u64, u64, u64),
         threads: usize,
         prefetch_bytes: u64,
@@ -57,15 +104,15 @@ impl Reader {
         let (rank, world_size, worker, workers) = place;
         let place = ReaderPlace { rank, world_size, worker, workers };
         gate::run(py, || {
-            let order = Order::new(cursor.inner.identity().order.clone(), manifest.inner.num_rows());
-            let pass = cursor.inner.pass(to_cut(cut)?)?;
-            let manifest = Arc::clone(&manifest.inner);
-            let pipeline =
-                Pipeline::new(manifest, layout.inner.clone(), order, pass, place, threads, prefetch_bytes)?;
+            let order = order::of_cursor(cursor, manifest)?;
+            let (manifest, layout) = (Arc::clone(&manifest.inner), layout.inner.clone());
+            let pass = Arc::clone(&pass_.inner);
+            let pipeline = Pipeline::new(manifest, layout, order, pass, place, threads, prefetch_bytes)?;
             Ok(Self {
                 pipeline: Mutex::new(Some(pipeline)),
                 front: Mutex::new(None),
                 process: std::process::id(),
+                rank,
             })
         })
     }
@@ -93,7 +140,7 @@ impl Reader {
             })
         })?;
         let Some(delivered) = delivered else { return Ok(None) };
-        let front = Py::new(py, wrapped(py, *delivered)?)?;
+        let front = Py::new(py, self.wrapped(py, *delivered)?)?;
         *locked(&self.front) = Some(front.clone_ref(py));
         Ok(Some(front))
     }
@@ -142,17 +189,20 @@ impl Reader {
             None => Err(Error::State("the reader is closed".into())),
         }
     }
-}
 
-fn wrapped(py: Python<'_>, delivered: CoreDelivered) -> PyResult<Delivered> {
-    let memory = delivered.fields.into_iter().map(|memory| Py::new(py, Buffer::from(memory)));
-    Ok(Delivered {
-        memory: memory.collect::<PyResult<_>>()?,
-        num_rows: delivered.rows,
-        runs: Py::new(py, Buffer::of_ranges(delivered.runs.into_iter()))?,
-        cursor: Py::new(py, Cursor::from(delivered.cursor))?,
-        epoch: delivered.epoch,
-        step: delivered.step,
-        ends_pass: delivered.ends_pass,
-    })
+    fn wrapped(&self, py: Python<'_>, delivered: CoreDelivered) -> PyResult<Delivered> {
+        let ends_pass = delivered.ends_pass();
+        let memory = delivered.fields.into_iter().map(|memory| Py::new(py, Buffer::from(memory)));
+        Ok(Delivered {
+            memory: memory.collect::<PyResult<_>>()?,
+            num_rows: delivered.rows,
+            valid_rows: delivered.valid_rows,
+            runs: Py::new(py, Buffer::of_ranges(delivered.runs.into_iter()))?,
+            cursor: Py::new(py, Cursor::from(delivered.cursor))?,
+            ends_pass,
+            pass: delivered.pass,
+            batch: delivered.batch,
+            rank: self.rank,
+        })
+    }
 }

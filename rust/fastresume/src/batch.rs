@@ -1,6 +1,7 @@
 //! Columns to tensors: which columns make which tensor, and the memory of one batch.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::Path;
 
 use crate::decode::Target;
@@ -19,6 +20,14 @@ pub struct Field {
     pub columns: Vec<String>,
     /// Whether it is a matrix; a stack of one column is one, too.
     pub is_stacked: bool,
+}
+
+impl Field {
+    /// Bytes of one row.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.dtype.width() * self.columns.len()
+    }
 }
 
 /// Which columns are read, and where in a batch each goes.
@@ -76,7 +85,7 @@ impl Layout {
     /// Bytes of one row over all tensors.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
-        self.fields.iter().map(|field| field.dtype.width() * field.columns.len()).sum()
+        self.fields.iter().map(Field::row_bytes).sum()
     }
 }
 
@@ -297,10 +306,12 @@ impl Memory {
     }
 }
 
-/// The memory of one batch: one slot per field.
+/// The memory of one batch: one slot per field, and which rows were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slots {
     slots: Vec<Memory>,
+    /// Stretches of the batch that hold consecutive rows: where each begins, and the rows.
+    runs: Vec<(u64, Range<u64>)>,
 }
 
 impl Slots {
@@ -309,15 +320,15 @@ impl Slots {
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn new(layout: &Layout, rows: usize) -> Result<Self> {
-        let bytes = |field: &Field| rows.saturating_mul(field.columns.len() * field.dtype.width());
+        let bytes = |field: &Field| rows.saturating_mul(field.row_bytes());
         let slots = layout.fields.iter().map(|field| Memory::zeroed(bytes(field)));
-        Ok(Self { slots: slots.collect::<Result<_>>()? })
+        Ok(Self { slots: slots.collect::<Result<_>>()?, runs: Vec::new() })
     }
 
     /// The memory, taken out.
     #[must_use]
     pub fn taken(&mut self) -> Self {
-        Self { slots: std::mem::take(&mut self.slots) }
+        Self { slots: std::mem::take(&mut self.slots), runs: std::mem::take(&mut self.runs) }
     }
 
     /// Where `rows` values of column `column` of field `field` go, from row `row` of the batch on.
@@ -332,9 +343,42 @@ impl Slots {
         Target { memory: self.slots[field].bytes_mut(), first: row * step + column, step, rows }
     }
 
-    /// The memory of each field.
+    /// Copies rows of `bytes` bytes to a field: from row `.0` of `source` to row `.1` of the batch.
+    pub fn copy_rows(&mut self, field: usize, bytes: usize, source: &[u8], rows: &[(u32, u32)]) {
+        let slot = self.slots[field].bytes_mut();
+        for &(from, to) in rows {
+            let (from, to) = (from as usize * bytes, to as usize * bytes);
+            slot[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
+        }
+    }
+
+    /// Notes that consecutive rows were written from row `slot_row` of the batch on.
+    pub fn note(&mut self, slot_row: u64, rows: Range<u64>) {
+        match self.runs.last_mut() {
+            Some((first, last)) if *first + (last.end - last.start) == slot_row && last.end == rows.start => {
+                last.end = rows.end;
+            }
+            _ => self.runs.push((slot_row, rows)),
+        }
+    }
+
+    /// Fills the rows from `distinct` on with copies of those before, in turn.
+    pub fn repeat(&mut self, layout: &Layout, distinct: usize) {
+        for (field, slot) in layout.fields.iter().zip(&mut self.slots) {
+            let slot = slot.bytes_mut();
+            let mut filled = (distinct * field.row_bytes()).min(slot.len());
+            while filled > 0 && filled < slot.len() {
+                let bytes = filled.min(slot.len() - filled);
+                slot.copy_within(..bytes, filled);
+                filled += bytes;
+            }
+        }
+    }
+
+    /// The memory of each field, and the row numbers that were noted, in the batch's order, as runs.
     #[must_use]
-    pub fn into_fields(self) -> Vec<Memory> {
-        self.slots
+    pub fn into_parts(mut self) -> (Vec<Memory>, Vec<Range<u64>>) {
+        self.runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
+        (self.slots, self.runs.into_iter().map(|(_, rows)| rows).collect())
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::intervals::Intervals;
 use crate::lanes::{Cut, Division};
 use crate::manifest::MAX_ROWS;
-use crate::order::OrderKind;
+use crate::order::{OrderChoice, OrderKind};
 
 /// The number of the cursor's format. Every number ever released is read for ever.
 pub const FORMAT: u64 = 1;
@@ -22,6 +22,12 @@ pub struct Identity {
     pub num_rows: u64,
     /// The order.
     pub order: OrderKind,
+}
+
+impl Identity {
+    fn name(&self) -> String {
+        format!("{} with {} rows", self.fingerprint, self.num_rows)
+    }
 }
 
 /// How far a job has come: what `state_dict()` saves and `load_state_dict()` takes.
@@ -146,10 +152,12 @@ impl Cursor {
             .filter(|order: &OrderKind| serde_json::to_value(order).is_ok_and(|again| again == text.order))
             .ok_or_else(|| {
                 Error::State(format!(
-                    "the state is of the order {}, which this release does not know: it has 'sequential'",
+                    "the state is of the order {}, which this release does not know: it has 'sequential' and \
+                     'shuffled'",
                     text.order
                 ))
             })?;
+        order.check().map_err(damaged)?;
         if text.first_epoch > text.epoch {
             return Err(damaged(format!(
                 "epoch {} lies before first_epoch {}",
@@ -232,61 +240,107 @@ impl Cursor {
         self.cuts.iter().map(|(_, done)| done).sum()
     }
 
-    /// Refuses a cursor of another dataset or order.
+    /// Refuses a cursor of another dataset, or of an order that contradicts the chosen one.
     ///
     /// # Errors
     /// `State`, naming both values.
-    pub fn check_identity(&self, expected: &Identity) -> Result<()> {
+    pub fn check_identity(&self, fingerprint: &str, num_rows: u64, choice: &OrderChoice) -> Result<()> {
         let found = self.identity.as_ref();
-        let differ = |what: &str, found: &dyn std::fmt::Display, expected: &dyn std::fmt::Display| {
-            Err(Error::State(format!("the state is of another {what}: {found}, this one is {expected}")))
-        };
-        if (&found.fingerprint, found.num_rows) != (&expected.fingerprint, expected.num_rows) {
-            let name = |of: &Identity| format!("{} with {} rows", of.fingerprint, of.num_rows);
-            return differ("dataset", &name(found), &name(expected));
+        if (found.fingerprint.as_str(), found.num_rows) != (fingerprint, num_rows) {
+            return Err(Error::State(format!(
+                "the state is of another dataset: {}, this one is {fingerprint} with {num_rows} rows",
+                found.name()
+            )));
         }
-        if found.order != expected.order {
-            let name = |of: &Identity| serde_json::to_string(&of.order).unwrap_or_default();
-            return differ("order", &name(found), &name(expected));
+        match choice.contradiction(&found.order) {
+            Some((what, found, chosen)) => {
+                Err(Error::State(format!("the state is of another {what}: {found}, this one is {chosen}")))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The positions of this pass that were not delivered yet.
     ///
     /// # Errors
-    /// `State` if a cut has as many batches done as it holds, or more.
+    /// `State` if a cut has more batches done than it holds, or all of them with nothing left over.
     pub fn remaining(&self) -> Result<Intervals> {
-        let num_rows = self.identity.num_rows;
-        let mut consumed = self.consumed.as_ref().clone();
+        let mut remaining = self.consumed.complement(self.identity.num_rows);
         for &(cut, done) in &self.cuts {
-            let division = Division::new(cut, consumed.complement(num_rows));
-            if done >= division.batches() {
+            let division = Division::new(cut, remaining);
+            if done == division.batches() && division.rest() == 0 {
                 return Err(damaged(format!(
-                    "{done} batches done of a cut that has {}, after which it would be in the next pass",
-                    division.batches()
+                    "all {done} batches done of a cut, after which it would be in the next pass"
                 )));
             }
-            consumed = consumed.union(&division.consumed(done)?);
+            remaining = division.remaining_after(done)?;
         }
-        Ok(consumed.complement(num_rows))
+        Ok(remaining)
     }
 
-    /// The pass that goes on from here under `cut`: the last cut goes on if it is the same one.
+    /// The cuts of the present pass with the batches done in each; the last one may go on.
+    #[must_use]
+    pub fn cuts(&self) -> &[(Cut, u64)] {
+        &self.cuts
+    }
+
+    /// The cursor before its last cut, if that is `cut`, and the batches done in it; else itself and 0.
+    #[must_use]
+    pub fn before_cut(&self, cut: Cut) -> (Self, u64) {
+        match self.cuts.last() {
+            Some(&(last, done)) if last == cut => (self.before_last_cut(), done),
+            _ => (self.clone(), 0),
+        }
+    }
+
+    /// The cursor before its last cut; itself if it has none.
+    #[must_use]
+    pub fn before_last_cut(&self) -> Self {
+        Self { cuts: self.cuts[..self.cuts.len().saturating_sub(1)].to_vec(), ..self.clone() }
+    }
+
+    /// Where batch `step` of the pass was or will be: the cursor before its cut, the cut, the batches done in
+    /// that, and its number in that. The last cut goes on; none if there is no cut.
+    #[must_use]
+    pub fn at_step(&self, step: u64) -> Option<(Self, Cut, u64, u64)> {
+        let mut batch = step;
+        let mut index = 0;
+        while index + 1 < self.cuts.len() && batch >= self.cuts[index].1 {
+            batch -= self.cuts[index].1;
+            index += 1;
+        }
+        let &(cut, done) = self.cuts.get(index)?;
+        Some((Self { cuts: self.cuts[..index].to_vec(), ..self.clone() }, cut, done, batch))
+    }
+
+    /// The cursor after `done` batches of one more cut.
+    #[must_use]
+    pub fn with_cut(&self, cut: Cut, done: u64) -> Self {
+        let mut cursor = self.clone();
+        cursor.cuts.extend((done > 0).then_some((cut, done)));
+        cursor
+    }
+
+    /// Why another cursor is not of the same pass of the same job.
     ///
     /// # Errors
-    /// `State` if a cut has more batches done than it holds.
-    pub fn pass(&self, cut: Cut) -> Result<Pass> {
-        let mut before = self.clone();
-        let done = match before.cuts.last() {
-            Some(&(last, done)) if last == cut => {
-                before.cuts.pop();
-                done
-            }
-            _ => 0,
-        };
-        let division = Division::new(cut, before.remaining()?);
-        Ok(Pass { before, division, done })
+    /// The reason, with both values.
+    pub fn check_same_pass(&self, other: &Self) -> std::result::Result<(), String> {
+        let (mine, theirs) = (self.identity.as_ref(), other.identity.as_ref());
+        let order = |of: &Identity| serde_json::to_string(&of.order).unwrap_or_default();
+        let compared = [
+            ("dataset", mine.name(), theirs.name()),
+            ("order", order(mine), order(theirs)),
+            ("epoch", self.epoch.to_string(), other.epoch.to_string()),
+            ("first_epoch", self.first_epoch.to_string(), other.first_epoch.to_string()),
+        ];
+        if let Some((what, mine, theirs)) = compared.into_iter().find(|(_, mine, theirs)| mine != theirs) {
+            return Err(format!("{what} {mine} and {what} {theirs}"));
+        }
+        if self.consumed != other.consumed {
+            return Err("they began with different intervals consumed".into());
+        }
+        Ok(())
     }
 
     /// The start of the present pass.
@@ -298,67 +352,25 @@ impl Cursor {
     /// The start of the next pass.
     #[must_use]
     pub fn next_pass(&self) -> Self {
-        Self { epoch: self.epoch + 1, ..self.restarted() }
+        self.at_epoch(self.epoch + 1)
+    }
+
+    /// The start of any pass.
+    #[must_use]
+    pub fn at_epoch(&self, epoch: u64) -> Self {
+        Self { epoch, ..self.restarted() }
     }
 
     /// The same position as the first pass of another job: the count starts anew.
     #[must_use]
     pub fn with_epochs_reset(&self) -> Self {
-        Self { first_epoch: self.epoch, ..self.clone() }
-    }
-}
-
-/// What is left of a pass under one cut.
-#[derive(Debug, Clone)]
-pub struct Pass {
-    /// The cursor without the present cut.
-    before: Cursor,
-    division: Division,
-    done: u64,
-}
-
-impl Pass {
-    /// The present cut, applied.
-    #[must_use]
-    pub fn division(&self) -> &Division {
-        &self.division
+        self.clone().with_first_epoch(self.epoch)
     }
 
-    /// Batches of the present cut that were done when the pass was taken up.
+    /// The same position of a job that began with the pass `first_epoch`.
     #[must_use]
-    pub fn done(&self) -> u64 {
-        self.done
-    }
-
-    /// Batches that are still to come.
-    #[must_use]
-    pub fn batches_left(&self) -> u64 {
-        self.division.batches() - self.done
-    }
-
-    /// The number of the pass.
-    #[must_use]
-    pub fn epoch(&self) -> u64 {
-        self.before.epoch
-    }
-
-    /// Batches of the pass before batch `batch` of the present cut, over all cuts.
-    #[must_use]
-    pub fn step_of(&self, batch: u64) -> u64 {
-        self.before.steps() + batch
-    }
-
-    /// The cursor after `done` batches of the present cut; after the last one it is the next pass.
-    #[must_use]
-    pub fn cursor_after(&self, done: u64) -> Cursor {
-        if done >= self.division.batches() {
-            return self.before.next_pass();
-        }
-        let mut cursor = self.before.clone();
-        if done > 0 {
-            cursor.cuts.push((self.division.cut(), done));
-        }
-        cursor
+    pub fn with_first_epoch(self, first_epoch: u64) -> Self {
+        Self { first_epoch, ..self }
     }
 }
 
@@ -371,10 +383,13 @@ mod tests {
         Cursor::start(Identity { fingerprint, num_rows, order: OrderKind::Sequential })
     }
 
+    fn after(done: u64) -> Cursor {
+        start(100).with_cut(Cut::new(2, 1, 5).unwrap(), done)
+    }
+
     #[test]
     fn the_text_is_canonical_and_reads_back() {
-        let pass = start(100).pass(Cut::new(2, 1, 5).unwrap()).unwrap();
-        let cursor = pass.cursor_after(3);
+        let cursor = after(3);
         let text = cursor.to_json();
         assert!(text.contains(r#""consumed":[],"cuts":[[2,1,5,3]],"dataset":{"fingerprint":"0011"#));
         assert_eq!(Cursor::parse(&text).unwrap(), cursor);
@@ -382,17 +397,8 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_pass_is_the_next_pass_at_zero() {
-        let pass = start(100).pass(Cut::new(2, 1, 5).unwrap()).unwrap();
-        let end = pass.cursor_after(10);
-        assert_eq!((end.epoch(), end.steps()), (1, 0));
-        assert_eq!(end.remaining().unwrap(), Intervals::full(100));
-    }
-
-    #[test]
     fn every_single_character_of_damage_is_noticed() {
-        let pass = start(100).pass(Cut::new(2, 1, 5).unwrap()).unwrap();
-        let text = pass.cursor_after(3).to_json();
+        let text = after(3).to_json();
         for index in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[index] = if bytes[index] == b'1' { b'2' } else { b'1' };
@@ -405,8 +411,7 @@ mod tests {
 
     #[test]
     fn a_state_with_more_done_than_there_is_is_refused() {
-        let pass = start(100).pass(Cut::new(2, 1, 5).unwrap()).unwrap();
-        let mut cursor = pass.cursor_after(3);
+        let mut cursor = after(3);
         for done in [10, 11] {
             cursor.cuts[0].1 = done;
             assert!(matches!(Cursor::parse(&cursor.to_json()), Err(Error::State(_))));

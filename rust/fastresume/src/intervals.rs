@@ -28,11 +28,7 @@ impl Intervals {
             )));
         }
         ranges.sort_unstable_by_key(|range| range.start);
-        let mut set = Self::default();
-        for range in ranges {
-            set.push(range);
-        }
-        Ok(set)
+        Ok(Self::of_sorted(ranges.into_iter()))
     }
 
     /// The set `[0, total)`.
@@ -40,6 +36,15 @@ impl Intervals {
     pub fn full(total: u64) -> Self {
         let mut set = Self::default();
         set.push(0..total);
+        set
+    }
+
+    /// The set of ranges that come sorted by their starts.
+    pub(crate) fn of_sorted(ranges: impl Iterator<Item = Range<u64>>) -> Self {
+        let mut set = Self::default();
+        for range in ranges {
+            set.push(range);
+        }
         set
     }
 
@@ -135,6 +140,16 @@ impl Intervals {
             })
     }
 
+    /// How many positions of the set lie before `position`. The search is O(log n).
+    #[must_use]
+    pub fn rank(&self, position: u64) -> u64 {
+        let index = self.ranges.partition_point(|range| range.start < position);
+        match index.checked_sub(1) {
+            Some(last) => self.before[last] + (position.min(self.ranges[last].end) - self.ranges[last].start),
+            None => 0,
+        }
+    }
+
     /// Slice `index` of `count`: contiguous, and together with its siblings the whole set.
     ///
     /// Cut points are multiples of `multiple_of` positions counted along the set; sizes differ by
@@ -157,11 +172,7 @@ impl Intervals {
             u64::try_from(unit).map_or(total, |unit| unit * multiple_of)
         };
         let end = if index + 1 == count { total } else { cut(index + 1) };
-        let mut set = Self::default();
-        for range in self.slice(cut(index)..end) {
-            set.push(range);
-        }
-        Ok(set)
+        Ok(Self::of_sorted(self.slice(cut(index)..end)))
     }
 
     /// The set that states of the form `start -> last consumed` tell: `[start, last]` each.
@@ -215,6 +226,10 @@ mod tests {
         assert_eq!(found.slice(4..99).collect::<Vec<_>>(), std::slice::from_ref(&(8..9)));
         assert_eq!(found.slice(5..6).count(), 0);
         assert_eq!(Intervals::default().slice(0..6).count(), 0);
+        assert_eq!(
+            [0, 2, 3, 4, 5, 6, 8, 9, 99].map(|position| found.rank(position)),
+            [0, 0, 1, 2, 2, 2, 4, 5, 5]
+        );
     }
 
     #[test]

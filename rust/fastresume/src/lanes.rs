@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::intervals::Intervals;
 
 /// More lanes than any topology needs; a state that claims more is damaged.
-const MAX_LANES: u64 = 1 << 22;
+pub const MAX_LANES: u64 = 1 << 22;
 
 /// The shape of a division: `lanes` contiguous parts in `groups` groups, each giving `rows` rows to
 /// a global batch. A global batch has `rows * lanes / groups` rows.
@@ -74,22 +74,79 @@ pub struct Reader {
     pub workers: u64,
 }
 
-/// A stretch of what remains that one reader consumes in order, slice by slice.
+/// Slices of what remains that one reader consumes in order.
 ///
-/// Slice i is `[start + i * slice_rows, start + (i + 1) * slice_rows)` of the remaining sequence. It
-/// belongs to batch `first_batch + i * batch_stride`, where it fills the rows from `slot_row` on.
+/// Slice i holds the `slice_rows` rows from `start + i * slice_stride` on, counted along the remaining
+/// positions. It belongs to batch `first_batch + i * batch_stride`, where it fills the rows from
+/// `slot_row` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
-    /// The stretch, counted along the remaining positions.
-    pub counted: Range<u64>,
+    /// Where the first slice begins.
+    pub start: u64,
+    /// How many slices there are; at least one.
+    pub slices: u64,
     /// Rows per slice.
     pub slice_rows: u64,
+    /// From one slice's beginning to the next one's; at least `slice_rows`.
+    pub slice_stride: u64,
     /// The batch of the first slice.
     pub first_batch: u64,
     /// From one slice's batch to the next one's.
     pub batch_stride: u64,
     /// The first row of the batch that a slice fills.
     pub slot_row: u64,
+}
+
+impl Stream {
+    /// The rows of all slices.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.slices * self.slice_rows
+    }
+
+    /// Where the row stands that comes after `given` rows, counted along the remaining positions.
+    #[must_use]
+    pub fn counted(&self, given: u64) -> u64 {
+        self.start + given / self.slice_rows * self.slice_stride + given % self.slice_rows
+    }
+
+    /// How many rows of the stream stand before `counted`.
+    #[must_use]
+    pub fn rows_before(&self, counted: u64) -> u64 {
+        let past = counted.saturating_sub(self.start);
+        let slices = (past / self.slice_stride).min(self.slices);
+        let in_slice = (past % self.slice_stride).min(self.slice_rows);
+        (slices * self.slice_rows + in_slice).min(self.rows())
+    }
+
+    /// The batch and its row where the row that stands at `counted` goes, if it is one of the stream's.
+    #[must_use]
+    pub fn slot_of(&self, counted: u64) -> Option<(u64, u64)> {
+        let past = counted.checked_sub(self.start)?;
+        let (slice, row) = (past / self.slice_stride, past % self.slice_stride);
+        (slice < self.slices && row < self.slice_rows)
+            .then(|| (self.first_batch + slice * self.batch_stride, self.slot_row + row))
+    }
+
+    /// The batch of the row that comes after `given` rows.
+    #[must_use]
+    pub fn batch_of(&self, given: u64) -> u64 {
+        self.first_batch + given / self.slice_rows * self.batch_stride
+    }
+
+    /// What it counts from `given` rows on, as contiguous stretches.
+    pub fn stretches(&self, given: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+        let stream = self.clone();
+        let is_contiguous = stream.slice_rows == stream.slice_stride;
+        let mut given = given;
+        std::iter::from_fn(move || {
+            let left = stream.rows().checked_sub(given).filter(|&left| left > 0)?;
+            let rows = if is_contiguous { left } else { stream.slice_rows - given % stream.slice_rows };
+            let start = stream.counted(given);
+            given += rows;
+            Some(start..start + rows)
+        })
+    }
 }
 
 /// A cut, applied to the positions that remained when it was made.
@@ -149,75 +206,86 @@ impl Division {
         done.min(self.lane_batches()).saturating_add(groups - 1 - group) / groups
     }
 
-    /// The positions that the first `done` batches hold.
+    /// The positions that remain after the first `done` batches.
     ///
     /// # Errors
     /// `State` if there are not so many batches.
-    pub fn consumed(&self, done: u64) -> Result<Intervals> {
+    pub fn remaining_after(&self, done: u64) -> Result<Intervals> {
         if done > self.batches() {
             return Err(Error::State(format!(
                 "damaged state: {done} batches done of a cut that has {}",
                 self.batches()
             )));
         }
-        if let Some(tail_batches) = done.checked_sub(self.lane_batches()) {
-            let end = self.lane_rows() + tail_batches * self.cut.global_batch_rows();
-            return Intervals::new(self.remaining.slice(0..end).collect());
-        }
         let lane_rows = self.slices * self.cut.rows;
-        let ranges = (0..self.cut.lanes).flat_map(|lane| {
-            let start = lane * lane_rows;
-            let end = start + self.slices_done(lane % self.cut.groups, done) * self.cut.rows;
-            self.remaining.slice(start..end)
+        let lanes = if done < self.lane_batches() { self.cut.lanes } else { 0 };
+        let of_lanes = (0..lanes).map(|lane| {
+            let given = self.slices_done(lane % self.cut.groups, done) * self.cut.rows;
+            lane * lane_rows + given..(lane + 1) * lane_rows
         });
-        Intervals::new(ranges.collect())
+        let tail_batches = done.saturating_sub(self.lane_batches());
+        let tail = self.lane_rows() + tail_batches * self.cut.global_batch_rows()..self.remaining.count();
+        let kept = of_lanes.chain([tail]).flat_map(|counted| self.remaining.slice(counted));
+        Ok(Intervals::of_sorted(kept))
     }
 
-    /// What a reader consumes from batch `done` on: its lanes, then its shares of the tail.
+    /// What a reader consumes from batch `done` on: its lanes, then its share of each whole global batch of
+    /// the tail. A single lane is shared out like the tail, whoever shares it: time order.
     ///
     /// # Errors
-    /// `Argument` if the rank or worker is out of range, `world_size * groups` does not divide
-    /// `lanes`, or `workers` does not divide `groups`.
+    /// `Argument` if the rank or worker is out of range, or they can't share the cut: `world_size * groups`
+    /// does not divide `lanes` or `workers` does not divide `groups`; of a single lane, `world_size` does
+    /// not divide `rows`.
     pub fn streams(&self, reader: Reader, done: u64) -> Result<Vec<Stream>> {
         let Cut { lanes, groups, rows } = self.cut;
         let Reader { rank, world_size, worker, workers } = reader;
         let divides = |divisor: u64, number: u64| divisor > 0 && number.is_multiple_of(divisor);
-        let ranks_fit = world_size.checked_mul(groups).is_some_and(|divisor| divides(divisor, lanes));
-        if rank >= world_size || worker >= workers || !ranks_fit || !divides(workers, groups) {
+        let is_time_order = lanes == 1;
+        let can_share = if is_time_order {
+            divides(world_size, rows)
+        } else {
+            world_size.checked_mul(groups).is_some_and(|divisor| divides(divisor, lanes))
+                && divides(workers, groups)
+        };
+        if rank >= world_size || worker >= workers || !can_share {
             return Err(Error::Argument(format!(
                 "rank {rank} of {world_size} with worker {worker} of {workers} has no share in \
-                 {lanes} lanes in {groups} groups"
+                 {lanes} lanes in {groups} groups with {rows} rows per lane and batch"
             )));
         }
-        let is_mine = |batch: u64| batch % workers == (done % workers + worker) % workers;
         let lane_rows = self.slices * rows;
         let first_lane = lanes / world_size * rank;
-        let of_lanes = (0..lanes / world_size).filter(|lane| is_mine(lane % groups)).map(|lane| {
+        let mine = 0..if is_time_order { 0 } else { lanes / world_size };
+        let is_mine = |batch: u64| batch % workers == (done % workers + worker) % workers;
+        let of_lanes = mine.filter(|lane| is_mine(lane % groups)).map(|lane| {
             let group = lane % groups;
             let slices_done = self.slices_done(group, done);
-            let start = (first_lane + lane) * lane_rows;
             Stream {
-                counted: start + slices_done * rows..start + lane_rows,
+                start: (first_lane + lane) * lane_rows + slices_done * rows,
+                slices: self.slices - slices_done,
                 slice_rows: rows,
+                slice_stride: rows,
                 first_batch: slices_done * groups + group,
                 batch_stride: groups,
                 slot_row: lane / groups * rows,
             }
         });
-        let batch_rows = self.cut.global_batch_rows() / world_size;
-        let of_tail =
-            (self.lane_batches().max(done)..self.batches()).filter(|&batch| is_mine(batch)).map(|batch| {
-                let nth = batch - self.lane_batches();
-                let start = self.lane_rows() + nth * self.cut.global_batch_rows() + rank * batch_rows;
-                Stream {
-                    counted: start..start + batch_rows,
-                    slice_rows: batch_rows,
-                    first_batch: batch,
-                    batch_stride: 1,
-                    slot_row: 0,
-                }
-            });
-        Ok(of_lanes.chain(of_tail).filter(|stream| !stream.counted.is_empty()).collect())
+        let (first_shared, shared_start) =
+            if is_time_order { (0, 0) } else { (self.lane_batches(), self.lane_rows()) };
+        let least = first_shared.max(done);
+        let first_batch = least + (done + worker + workers - least % workers) % workers;
+        let batch_rows = self.cut.global_batch_rows();
+        let slice_rows = batch_rows / world_size;
+        let of_tail = Stream {
+            start: shared_start + first_batch.saturating_sub(first_shared) * batch_rows + rank * slice_rows,
+            slices: self.batches().saturating_sub(first_batch).div_ceil(workers),
+            slice_rows,
+            slice_stride: workers * batch_rows,
+            first_batch,
+            batch_stride: workers,
+            slot_row: 0,
+        };
+        Ok(of_lanes.chain([of_tail]).filter(|stream| stream.slices > 0).collect())
     }
 }
 
@@ -234,10 +302,11 @@ mod tests {
         // 4 lanes in 2 groups, 2 rows each: S = 27 div 8 = 3, lanes of 6 rows, 3 rows left over.
         let division = Division::new(Cut::new(4, 2, 2).unwrap(), Intervals::full(27));
         assert_eq!((division.batches(), division.rest()), (6, 3));
-        assert_eq!(ranges(&division.consumed(1).unwrap()), vec![(0, 2), (12, 14)]);
-        assert_eq!(ranges(&division.consumed(2).unwrap()), vec![(0, 2), (6, 8), (12, 14), (18, 20)]);
-        assert_eq!(ranges(&division.consumed(6).unwrap()), vec![(0, 24)]);
-        assert!(division.consumed(7).is_err());
+        assert_eq!(ranges(&division.remaining_after(0).unwrap()), vec![(0, 27)]);
+        assert_eq!(ranges(&division.remaining_after(1).unwrap()), vec![(2, 12), (14, 27)]);
+        assert_eq!(ranges(&division.remaining_after(2).unwrap()), vec![(2, 6), (8, 12), (14, 18), (20, 27)]);
+        assert_eq!(ranges(&division.remaining_after(6).unwrap()), vec![(24, 27)]);
+        assert!(division.remaining_after(7).is_err());
     }
 
     #[test]
@@ -248,7 +317,8 @@ mod tests {
         let reader = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };
         let streams = division.streams(reader, 2).unwrap();
         assert_eq!(streams.len(), 1);
-        assert_eq!((streams[0].counted.clone(), streams[0].first_batch), (6..9, 2));
+        assert_eq!(streams[0].stretches(0).collect::<Vec<_>>(), std::slice::from_ref(&(6..9)));
+        assert_eq!(streams[0].first_batch, 2);
     }
 
     #[test]
@@ -257,10 +327,23 @@ mod tests {
         let reader = Reader { rank: 1, world_size: 2, worker: 0, workers: 2 };
         // With 3 batches done, worker 0 delivers batch 3, which is of group 1: lane 3.
         let streams = division.streams(reader, 3).unwrap();
-        assert_eq!(
-            streams,
-            vec![Stream { counted: 31..40, slice_rows: 1, first_batch: 3, batch_stride: 2, slot_row: 0 }]
-        );
+        assert_eq!(streams.len(), 1);
+        assert_eq!(streams[0].stretches(0).collect::<Vec<_>>(), std::slice::from_ref(&(31..40)));
+        assert_eq!((streams[0].first_batch, streams[0].batch_stride, streams[0].slot_row), (3, 2, 0));
         assert!(division.streams(Reader { rank: 2, ..reader }, 0).is_err());
+    }
+
+    #[test]
+    fn a_single_lane_is_shared_slice_by_slice() {
+        let division = Division::new(Cut::new(1, 1, 6).unwrap(), Intervals::full(20));
+        let reader = Reader { rank: 1, world_size: 3, worker: 1, workers: 2 };
+        // With 1 batch done, worker 1 delivers batch 2: of rows 12 to 17, rank 1 takes 14 and 15.
+        let streams = division.streams(reader, 1).unwrap();
+        assert_eq!(streams.len(), 1);
+        assert_eq!(streams[0].stretches(0).collect::<Vec<_>>(), std::slice::from_ref(&(14..16)));
+        let first = &division.streams(Reader { worker: 0, ..reader }, 0).unwrap()[0];
+        assert_eq!(first.stretches(1).collect::<Vec<_>>(), vec![3..4, 14..16]);
+        assert_eq!((first.slot_of(14), first.slot_of(16), first.slot_of(20)), (Some((2, 0)), None, None));
+        assert_eq!([3, 4, 13, 15, 99].map(|counted| first.rows_before(counted)), [1, 2, 2, 3, 4]);
     }
 }

@@ -17,6 +17,9 @@ use crate::source::{LocalFile, Source};
 /// Rows are counted below this, so that every count fits a JSON number.
 pub const MAX_ROWS: u64 = 1 << 53;
 
+/// What a value of a column that can't be delivered is taken for.
+const UNKNOWN_BYTES: u64 = 16;
+
 /// Footers are read by at most this many threads: they wait for the disk more than they compute.
 const MAX_THREADS: usize = 16;
 
@@ -44,6 +47,8 @@ pub struct Manifest {
     files: Vec<DataFile>,
     schemas: Vec<Vec<Column>>,
     group_starts: Vec<u64>,
+    /// What all row groups decompress to, as their footers say.
+    data_bytes: u64,
     fingerprint: String,
 }
 
@@ -75,6 +80,7 @@ impl Manifest {
         let mut schemas: Vec<Vec<Column>> = Vec::new();
         let mut group_starts = vec![0];
         let mut rows = 0_u64;
+        let mut data_bytes = 0_u64;
         let mut fingerprint = blake3::Hasher::new();
         for (listed, summary) in listed.iter().zip(read) {
             if let Some(&first) = seen.get(&summary.canonical) {
@@ -85,6 +91,7 @@ impl Manifest {
                 )));
             }
             seen.insert(summary.canonical, files.len());
+            data_bytes = data_bytes.saturating_add(summary.data_bytes);
             let schema = schemas.iter().position(|known| *known == summary.columns).unwrap_or_else(|| {
                 schemas.push(summary.columns);
                 schemas.len() - 1
@@ -108,7 +115,7 @@ impl Manifest {
             fingerprint.update(&summary.hash);
         }
         let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
-        Ok(Self { files, schemas, group_starts, fingerprint })
+        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint })
     }
 
     /// The number of rows.
@@ -133,6 +140,31 @@ impl Manifest {
     #[must_use]
     pub fn num_groups(&self) -> usize {
         self.group_starts.len() - 1
+    }
+
+    /// The first row of every row group, and the number of rows.
+    #[must_use]
+    pub fn group_starts(&self) -> &[u64] {
+        &self.group_starts
+    }
+
+    /// The first row group of every file, and the number of row groups.
+    pub fn file_groups(&self) -> impl Iterator<Item = usize> {
+        self.files.iter().map(|file| file.first_group).chain([self.num_groups()])
+    }
+
+    /// Bytes of a row over all columns, as tensors or as its pages decompress to, whichever are more.
+    #[must_use]
+    pub fn row_bytes(&self) -> u64 {
+        let width = |column: &Column| column.dtype.map_or(UNKNOWN_BYTES, |dtype| dtype.width() as u64);
+        let widths = self.schemas.first().map_or(0, |columns| columns.iter().map(width).sum());
+        (self.data_bytes / self.num_rows().max(1)).max(widths).max(1)
+    }
+
+    /// The rows of the largest row group.
+    #[must_use]
+    pub fn largest_group(&self) -> u64 {
+        self.group_starts.windows(2).map(|group| group[1] - group[0]).max().unwrap_or(0)
     }
 
     /// The row numbers of a row group.
@@ -213,6 +245,7 @@ struct Summary {
     hash: [u8; HASH_BYTES],
     columns: Vec<Column>,
     group_rows: Vec<u64>,
+    data_bytes: u64,
 }
 
 impl Summary {
@@ -220,18 +253,16 @@ impl Summary {
         let source = LocalFile::open(path)?;
         let footer = Footer::read(&source)?;
         let canonical = path.canonicalize().map_err(|cause| Error::source("can't resolve", path, cause))?;
+        let groups = footer.metadata.row_groups();
+        let bytes = groups.iter().map(|group| u64::try_from(group.total_byte_size()).unwrap_or(0));
         Ok(Self {
             canonical,
+            data_bytes: bytes.fold(0, u64::saturating_add),
             size: source.size(),
             hash: footer.hash,
             columns: schema::columns(footer.metadata.file_metadata().schema_descr()),
             // Not negative: the footer was checked.
-            group_rows: footer
-                .metadata
-                .row_groups()
-                .iter()
-                .map(|group| group.num_rows().unsigned_abs())
-                .collect(),
+            group_rows: groups.iter().map(|group| group.num_rows().unsigned_abs()).collect(),
         })
     }
 }

@@ -1,26 +1,24 @@
 //! The only place with threads: segments are decoded ahead, bounded by bytes, and batches come out in
 //! order.
 
-use std::collections::VecDeque;
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::batch::{Layout, Memory, Slots};
-use crate::cursor::{Cursor, Pass};
-use crate::decode::OpenFile;
+use crate::cursor::Cursor;
 use crate::error::{Error, Result, caught};
+use crate::fill::{Filler, SharedSlots, locked, to_usize};
 use crate::lanes::Reader;
 use crate::manifest::Manifest;
 use crate::order::Order;
-use crate::schedule::{Schedule, Segment};
-use crate::schema::Column;
-
-/// Files that stay open between segments.
-const OPEN_FILES: usize = 8;
+use crate::pass::Pass;
+use crate::schedule::Schedule;
+use crate::segment::{Places, Segment};
 
 /// What a batch takes beside its values.
 const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
@@ -30,18 +28,26 @@ const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
 pub struct Delivered {
     /// The number of rows.
     pub rows: usize,
+    /// The first so many rows are delivered for the first time; the others fill the batch up.
+    pub valid_rows: usize,
     /// The memory of each field of the layout.
     pub fields: Vec<Memory>,
     /// The row numbers, in the batch's order, as runs.
     pub runs: Vec<Range<u64>>,
     /// The cursor after this batch.
     pub cursor: Cursor,
-    /// The pass that it belongs to.
-    pub epoch: u64,
-    /// Global batches of the pass before it.
-    pub step: u64,
+    /// The pass that it belongs to, and its number there.
+    pub pass: Arc<Pass>,
+    /// Its number within the present cut.
+    pub batch: u64,
+}
+
+impl Delivered {
     /// Whether it is the last batch of the pass.
-    pub ends_pass: bool,
+    #[must_use]
+    pub fn ends_pass(&self) -> bool {
+        self.batch + 1 == self.pass.batches()
+    }
 }
 
 /// What a poll of the pipeline found.
@@ -57,14 +63,10 @@ pub enum Polled {
 
 /// What the threads share and nobody changes.
 struct Work {
-    manifest: Arc<Manifest>,
-    layout: Layout,
+    filler: Filler,
     pass: Arc<Pass>,
-    batch_rows: u64,
-    /// From one batch of this reader to its next.
-    stride: u64,
+    reader: Reader,
     budget_bytes: u64,
-    files: Mutex<VecDeque<(usize, Arc<OpenFile>)>>,
     stop: AtomicBool,
     state: Mutex<State>,
     room: Condvar,
@@ -73,9 +75,8 @@ struct Work {
 
 /// A batch whose rows are still coming in.
 struct Filling {
-    slots: Arc<Mutex<Slots>>,
+    slots: SharedSlots,
     missing_rows: u64,
-    runs: Vec<(u64, Range<u64>)>,
 }
 
 struct State {
@@ -91,7 +92,7 @@ struct State {
 
 struct Task {
     segment: Segment,
-    slots: Vec<Arc<Mutex<Slots>>>,
+    slots: BTreeMap<u64, SharedSlots>,
 }
 
 /// Decodes what one reader is to deliver in the rest of a pass.
@@ -106,11 +107,6 @@ pub struct Pipeline {
     process: u32,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds a lock; if something did, the state is still whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Pipeline {
     /// A pipeline over what is left of `pass` for `reader`.
     ///
@@ -120,12 +116,11 @@ impl Pipeline {
         manifest: Arc<Manifest>,
         layout: Layout,
         order: Order,
-        pass: Pass,
+        pass: Arc<Pass>,
         reader: Reader,
         threads: usize,
         budget_bytes: u64,
     ) -> Result<Self> {
-        let pass = Arc::new(pass);
         let schedule = Schedule::new(Arc::clone(&manifest), &layout, order, Arc::clone(&pass), reader)?;
         let state = State {
             schedule,
@@ -135,13 +130,10 @@ impl Pipeline {
             failed: None,
         };
         let work = Work {
-            manifest,
-            layout,
-            batch_rows: pass.division().cut().global_batch_rows() / reader.world_size,
+            filler: Filler::new(manifest, layout),
             pass,
-            stride: reader.workers,
+            reader,
             budget_bytes,
-            files: Mutex::default(),
             stop: AtomicBool::new(false),
             state: Mutex::new(state),
             room: Condvar::new(),
@@ -245,29 +237,38 @@ impl Work {
     /// The front batch if it is complete, its error, or the end; none if it is still coming.
     fn deliver(&self, state: &mut State) -> Option<Result<Polled>> {
         let batch = state.front;
-        let batches = self.pass.division().batches();
-        if batch >= batches {
+        if batch >= self.pass.batches() {
             return Some(Ok(Polled::End));
         }
         if state.filling.get(&batch).is_some_and(|filling| filling.missing_rows == 0) {
-            let mut filling = state.filling.remove(&batch)?;
-            state.front += self.stride;
+            let filling = state.filling.remove(&batch)?;
+            state.front += self.reader.workers;
             self.room.notify_all();
-            filling.runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
-            return Some(Ok(Polled::Batch(Box::new(Delivered {
-                rows: usize::try_from(self.batch_rows).unwrap_or(usize::MAX),
-                fields: locked(&filling.slots).taken().into_fields(),
-                runs: filling.runs.into_iter().map(|(_, run)| run).collect(),
-                cursor: self.pass.cursor_after(batch + 1),
-                epoch: self.pass.epoch(),
-                step: self.pass.step_of(batch),
-                ends_pass: batch + 1 == batches,
-            }))));
+            let slots = locked(&filling.slots).taken();
+            return Some(self.delivered(batch, slots).map(|delivered| Polled::Batch(Box::new(delivered))));
         }
         match &state.failed {
             Some((first, error)) if *first <= batch => Some(Err(error.clone())),
             _ => None,
         }
+    }
+
+    fn delivered(&self, batch: u64, mut slots: Slots) -> Result<Delivered> {
+        let shape = self.pass.shape(batch, self.reader.rank);
+        let (rows, distinct) = (to_usize(shape.rows)?, to_usize(shape.distinct)?);
+        if distinct < rows {
+            slots.repeat(self.filler.layout(), distinct);
+        }
+        let (fields, runs) = slots.into_parts();
+        Ok(Delivered {
+            rows,
+            valid_rows: to_usize(shape.valid)?,
+            fields,
+            runs: repeated(runs, shape.rows),
+            cursor: self.pass.cursor_after(batch + 1),
+            pass: Arc::clone(&self.pass),
+            batch,
+        })
     }
 
     /// The next segment to decode, if there is one and its batches fit the budget.
@@ -278,8 +279,9 @@ impl Work {
             return None;
         }
         let segment = state.waiting.take().or_else(|| state.schedule.next_segment())?;
-        let row_bytes = self.layout.row_bytes() as u64;
-        let batch_bytes = self.batch_rows.saturating_mul(row_bytes).saturating_add(BATCH_OVERHEAD_BYTES);
+        let row_bytes = self.filler.layout().row_bytes() as u64;
+        let batch_bytes =
+            self.pass.rank_rows().saturating_mul(row_bytes).saturating_add(BATCH_OVERHEAD_BYTES);
         let held = (state.filling.len() as u64).saturating_mul(batch_bytes);
         if held >= self.budget_bytes && segment.first_batch() > state.front {
             state.waiting = Some(segment);
@@ -295,22 +297,29 @@ impl Work {
         }
     }
 
-    /// The memory that each piece of a segment goes to, new for batches that are new.
-    fn slots_for(&self, segment: &Segment, state: &mut State) -> Result<Vec<Arc<Mutex<Slots>>>> {
-        let group_start = self.manifest.group_rows(segment.group).start;
-        let mut slots = Vec::with_capacity(segment.pieces.len());
-        for piece in &segment.pieces {
-            let filling = match state.filling.entry(piece.batch) {
+    /// The memory of each batch that a segment goes to, new for batches that are new.
+    ///
+    /// A window's batches that were delivered already have none: they got no row of this segment.
+    fn slots_for(&self, segment: &Segment, state: &mut State) -> Result<BTreeMap<u64, SharedSlots>> {
+        let mut slots = BTreeMap::new();
+        let mut batches: Vec<u64> = match &segment.places {
+            Places::Pieces(pieces) => pieces.iter().map(|piece| piece.batch).collect(),
+            Places::Scattered { part, .. } => part.batches().to_vec(),
+        };
+        batches.dedup();
+        batches.retain(|&batch| batch >= state.front);
+        for batch in batches {
+            let filling = match state.filling.entry(batch) {
                 Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => entry.insert(Filling {
-                    slots: Arc::new(Mutex::new(Slots::new(&self.layout, to_usize(self.batch_rows)?)?)),
-                    missing_rows: self.batch_rows,
-                    runs: Vec::new(),
-                }),
+                Entry::Vacant(entry) => {
+                    let shape = self.pass.shape(batch, self.reader.rank);
+                    entry.insert(Filling {
+                        slots: Arc::new(Mutex::new(Slots::new(self.filler.layout(), to_usize(shape.rows)?)?)),
+                        missing_rows: shape.distinct,
+                    })
+                }
             };
-            let run = group_start + piece.rows.start..group_start + piece.rows.end;
-            filling.runs.push((piece.slot_row, run));
-            slots.push(Arc::clone(&filling.slots));
+            slots.insert(batch, Arc::clone(&filling.slots));
         }
         Ok(slots)
     }
@@ -318,20 +327,19 @@ impl Work {
     /// Decodes a segment and marks what it filled, or notes its failure.
     fn perform(&self, task: Task) {
         // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
-        let decoded = caught(|| self.decode(&task));
-        let Task { segment, slots } = task;
-        drop(slots);
+        let filled = caught(|| self.filler.fill(&task.segment, |batch| task.slots.get(&batch), &self.stop));
+        let first = task.segment.first_batch();
+        drop(task);
         let mut state = locked(&self.state);
-        match decoded {
-            Ok(()) => {
-                for piece in &segment.pieces {
-                    if let Some(filling) = state.filling.get_mut(&piece.batch) {
-                        filling.missing_rows -= piece.rows.end - piece.rows.start;
+        match filled {
+            Ok(filled) => {
+                for (batch, rows) in filled {
+                    if let Some(filling) = state.filling.get_mut(&batch) {
+                        filling.missing_rows -= rows;
                     }
                 }
             }
             Err(error) => {
-                let first = segment.first_batch();
                 if state.failed.as_ref().is_none_or(|(batch, _)| first < *batch) {
                     state.failed = Some((first, error));
                 }
@@ -340,58 +348,17 @@ impl Work {
         drop(state);
         self.ready.notify_all();
     }
-
-    /// Column by column over the segment, so that one dictionary at a time is live.
-    fn decode(&self, task: &Task) -> Result<()> {
-        let place = self.manifest.place_of(task.segment.group);
-        let file = self.open(place.file)?;
-        let schema = self.manifest.schema_of(place.file);
-        for (field, column, in_schema) in self.layout.columns(schema) {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Error::Interrupted);
-            }
-            let source = &self.manifest.columns(schema)[in_schema];
-            self.decode_column(task, &file, place.index, source, (field, column)).map_err(|error| {
-                let path = &self.manifest.files()[place.file].path;
-                error.in_column(&source.name).in_row_group(place.index).in_file(path)
-            })?;
-        }
-        Ok(())
-    }
-
-    fn decode_column(
-        &self,
-        task: &Task,
-        file: &OpenFile,
-        row_group: usize,
-        source: &Column,
-        target: (usize, usize),
-    ) -> Result<()> {
-        let mut decoder = file.decoder(row_group, source)?;
-        let mut row = 0;
-        for (piece, slots) in task.segment.pieces.iter().zip(&task.slots) {
-            decoder.skip(to_usize(piece.rows.start - row)?)?;
-            let rows = to_usize(piece.rows.end - piece.rows.start)?;
-            let slot_row = to_usize(piece.slot_row)?;
-            let mut slots = locked(slots);
-            decoder.read(slots.target(&self.layout, target, slot_row, rows))?;
-            row = piece.rows.end;
-        }
-        Ok(())
-    }
-
-    fn open(&self, index: usize) -> Result<Arc<OpenFile>> {
-        if let Some((_, file)) = locked(&self.files).iter().find(|(open, _)| *open == index) {
-            return Ok(Arc::clone(file));
-        }
-        let file = Arc::new(OpenFile::open(&self.manifest.files()[index])?);
-        let mut files = locked(&self.files);
-        files.push_front((index, Arc::clone(&file)));
-        files.truncate(OPEN_FILES);
-        Ok(file)
-    }
 }
 
-fn to_usize(count: u64) -> Result<usize> {
-    usize::try_from(count).map_err(|_| Error::data(format!("{count} rows do not fit the address space")))
+/// The runs, over and over until they hold so many rows.
+fn repeated(mut runs: Vec<Range<u64>>, rows: u64) -> Vec<Range<u64>> {
+    let mut missing = rows - runs.iter().map(|run| run.end - run.start).sum::<u64>().min(rows);
+    let mut next = 0;
+    while missing > 0 && next < runs.len() {
+        let run = runs[next].start..runs[next].end.min(runs[next].start + missing);
+        missing -= run.end - run.start;
+        runs.push(run);
+        next += 1;
+    }
+    runs
 }

@@ -1,49 +1,19 @@
-//! What to decode next: the streams of one reader, cut into segments that are decoded in one go.
+//! What to decode next: the streams of one reader, cut into segments.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::ops::Range;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use crate::batch::Layout;
-use crate::cursor::Pass;
 use crate::error::Result;
 use crate::lanes::{Reader, Stream};
 use crate::manifest::Manifest;
-use crate::order::Order;
-
-/// A row group that decodes to more than this is decoded in even parts of at most so many bytes.
-const SEGMENT_BYTES: u64 = 32 << 20;
+use crate::order::{Order, Window};
+use crate::pass::Pass;
+use crate::segment::{Piece, Places, Segment, WindowPart, part_of};
 
 /// A segment ends after so many pieces, so that small batches don't pile up by the hundred thousand.
 const MAX_PIECES: usize = 4096;
-
-/// Rows of one row group that go to one batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
-    /// The batch, counted within the present cut.
-    pub batch: u64,
-    /// The rows, counted within the row group.
-    pub rows: Range<u64>,
-    /// The row of the batch where they go.
-    pub slot_row: u64,
-}
-
-/// Ascending rows of one row group, and where each goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Segment {
-    /// The row group.
-    pub group: usize,
-    /// Never empty.
-    pub pieces: Vec<Piece>,
-}
-
-impl Segment {
-    /// The first batch that needs it.
-    pub fn first_batch(&self) -> u64 {
-        self.pieces.first().map_or(0, |piece| piece.batch)
-    }
-}
 
 /// Gives the segments of one reader in the order in which batches first need them.
 pub struct Schedule {
@@ -55,6 +25,8 @@ pub struct Schedule {
     given: Vec<u64>,
     /// The next batch of each stream that is not used up, the least on top.
     next: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Segments of the window that was opened last.
+    open: VecDeque<Segment>,
     row_bytes: u64,
 }
 
@@ -70,11 +42,12 @@ impl Schedule {
         pass: Arc<Pass>,
         reader: Reader,
     ) -> Result<Self> {
-        let streams = pass.division().streams(reader, pass.done())?;
+        let streams = pass.streams(reader)?;
         let next = streams.iter().enumerate().map(|(index, stream)| Reverse((stream.first_batch, index)));
         Ok(Self {
             next: next.collect(),
             given: vec![0; streams.len()],
+            open: VecDeque::new(),
             row_bytes: layout.row_bytes() as u64,
             manifest,
             order,
@@ -85,26 +58,69 @@ impl Schedule {
 
     /// The next segment, or none at the end.
     pub fn next_segment(&mut self) -> Option<Segment> {
-        let Reverse((_, index)) = self.next.pop()?;
-        let stream = &self.streams[index];
-        let (segment, given) = self.segment_from(stream, self.given[index])?;
-        self.given[index] = given;
-        if given < stream.counted.end - stream.counted.start {
-            self.next.push(Reverse((batch_of(stream, given), index)));
+        if let Some(segment) = self.open.pop_front() {
+            return Some(segment);
         }
-        Some(segment)
+        let Reverse((_, index)) = self.next.pop()?;
+        let counted = self.streams[index].counted(self.given[index]);
+        let position = self.pass.division().remaining().slice(counted..counted + 1).next()?.start;
+        let Some(window) = self.order.window_at(position) else {
+            let (segment, given) = self.segment_from(&self.streams[index], self.given[index])?;
+            self.take(index, given);
+            return Some(segment);
+        };
+        self.open_window(window);
+        self.open.pop_front()
+    }
+
+    /// Counts the rows of a stream up to `given` as given.
+    fn take(&mut self, index: usize, given: u64) {
+        self.given[index] = given;
+        if given < self.streams[index].rows() {
+            self.next.push(Reverse((self.streams[index].batch_of(given), index)));
+        }
+    }
+
+    /// Makes the segments of a window, for all streams that come to it now.
+    fn open_window(&mut self, window: Window) {
+        let remaining = self.pass.division().remaining();
+        let counted = remaining.rank(window.positions.start)..remaining.rank(window.positions.end);
+        let mut taken = Vec::new();
+        for (index, stream) in self.streams.iter().enumerate() {
+            let given = self.given[index];
+            if given < stream.rows() && counted.contains(&stream.counted(given)) {
+                taken.push((index, given..stream.rows_before(counted.end)));
+            }
+        }
+        let streams = taken.iter().map(|(index, given)| (given.clone(), self.streams[*index].clone()));
+        let part = Arc::new(WindowPart::new(window, remaining, streams.collect()));
+        self.next.retain(|Reverse((_, index))| !taken.iter().any(|(other, _)| other == index));
+        for (index, given) in taken {
+            self.take(index, given.end);
+        }
+        for (block, rows) in part.blocks() {
+            let mut row = rows.start;
+            while row < rows.end {
+                let group = self.manifest.group_of(row);
+                let whole = self.manifest.group_rows(group);
+                let end = part_of(&whole, row, self.row_bytes).end.min(rows.end);
+                let places = Places::Scattered { part: Arc::clone(&part), block, rows: row..end };
+                self.open.push_back(Segment { group, places });
+                row = end;
+            }
+        }
     }
 
     /// The segment that begins after `given` rows of a stream, and the rows given after it.
-    fn segment_from(&self, stream: &Stream, mut given: u64) -> Option<(Segment, u64)> {
-        let counted = stream.counted.start + given..stream.counted.end;
-        let positions = self.pass.division().remaining().slice(counted);
+    fn segment_from(&self, stream: &Stream, given: u64) -> Option<(Segment, u64)> {
+        let remaining = self.pass.division().remaining();
+        let positions = stream.stretches(given).flat_map(|counted| remaining.slice(counted));
         let mut runs = positions.flat_map(|positions| self.order.rows(positions)).peekable();
         let group = self.manifest.group_of(runs.peek()?.start);
         let whole = self.manifest.group_rows(group);
-        let part = self.part_of(&whole, runs.peek()?.start);
+        let part = part_of(&whole, runs.peek()?.start, self.row_bytes);
         let mut pieces: Vec<Piece> = Vec::new();
-        let mut reached = part.start;
+        let (mut given, mut reached) = (given, part.start);
         for run in runs {
             // Decoders only go forward: a row before the last one opens a segment of its own.
             if run.start < reached || run.start >= part.end {
@@ -117,7 +133,7 @@ impl Schedule {
                 let rows = (stream.slice_rows - in_slice).min(end - row);
                 let first = row - whole.start;
                 pieces.push(Piece {
-                    batch: batch_of(stream, given),
+                    batch: stream.batch_of(given),
                     rows: first..first + rows,
                     slot_row: stream.slot_row + in_slice,
                 });
@@ -129,20 +145,6 @@ impl Schedule {
                 break;
             }
         }
-        Some((Segment { group, pieces }, given))
+        Some((Segment { group, places: Places::Pieces(pieces) }, given))
     }
-
-    /// The part of a row group (by row numbers) that holds `row` and is decoded in one go.
-    fn part_of(&self, group: &Range<u64>, row: u64) -> Range<u64> {
-        let rows = group.end - group.start;
-        let parts = u128::from(rows) * u128::from(self.row_bytes) / u128::from(SEGMENT_BYTES) + 1;
-        let part_rows = rows.div_ceil(u64::try_from(parts).unwrap_or(rows).clamp(1, rows));
-        let start = group.start + (row - group.start) / part_rows * part_rows;
-        start..(start + part_rows).min(group.end)
-    }
-}
-
-/// The batch of the row that comes after `given` rows of a stream.
-fn batch_of(stream: &Stream, given: u64) -> u64 {
-    stream.first_batch + given / stream.slice_rows * stream.batch_stride
 }

@@ -1,0 +1,67 @@
+//! The order of one pass.
+
+use fastresume::error::Result;
+use fastresume::order::{Order as CoreOrder, OrderChoice};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+
+use crate::buffer::Buffer;
+use crate::cursor::Cursor;
+use crate::gate;
+use crate::intervals;
+use crate::manifest::Manifest;
+
+/// Seed, rows of a block and rows of a window, as far as they are named; none of a sequential order.
+pub type ChoiceNumbers = Option<(Option<u64>, Option<u64>, Option<u64>)>;
+
+pub fn to_choice(numbers: ChoiceNumbers) -> OrderChoice {
+    numbers.map_or(OrderChoice::Sequential, |(seed, block_rows, window_rows)| OrderChoice::Shuffled {
+        seed,
+        block_rows,
+        window_rows,
+    })
+}
+
+/// Which row stands at which position of the pass that a cursor is in.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct Order {
+    pub inner: CoreOrder,
+}
+
+pub fn of_cursor(cursor: &Cursor, manifest: &Manifest) -> Result<CoreOrder> {
+    CoreOrder::new(&cursor.inner.identity().order, cursor.inner.epoch(), manifest.inner.group_starts())
+}
+
+#[pymethods]
+impl Order {
+    #[new]
+    fn new(py: Python<'_>, cursor: &Cursor, manifest: &Manifest) -> PyResult<Self> {
+        gate::run(py, || Ok(Self { inner: of_cursor(cursor, manifest)? }))
+    }
+
+    /// The rows at positions, in their order, as runs.
+    fn rows(&self, py: Python<'_>, positions: PyBuffer<i64>) -> PyResult<Buffer> {
+        let positions = intervals::read(py, &positions)?;
+        gate::run(py, || {
+            let ranges =
+                positions.into_iter().map(|range| range.start.cast_unsigned()..range.end.cast_unsigned());
+            Ok(Buffer::of_ranges(ranges.flat_map(|range| self.inner.rows(range).collect::<Vec<_>>())))
+        })
+    }
+
+    /// The rows at a set of positions, as a set.
+    fn row_set(&self, py: Python<'_>, positions: PyBuffer<i64>) -> PyResult<Buffer> {
+        let positions = intervals::read(py, &positions)?;
+        gate::run(py, || {
+            let rows = self.inner.row_set(&intervals::set(&positions)?)?;
+            Ok(Buffer::of_ranges(rows.ranges().iter().cloned()))
+        })
+    }
+
+    /// Blocks, windows, and rows of the largest window; none of a sequential order.
+    #[getter]
+    fn sizes(&self) -> Option<(usize, usize, u64)> {
+        let (blocks, windows) = self.inner.sizes()?;
+        Some((blocks, windows, self.inner.largest_window()))
+    }
+}

@@ -1,0 +1,139 @@
+//! What is left of a pass under one cut.
+
+use std::sync::Arc;
+
+use fastresume::error::{Error, Result};
+use fastresume::lanes::{Cut, Reader as ReaderPlace};
+use fastresume::pass::Pass as CorePass;
+use fastresume::plan;
+use fastresume::tail::Tail;
+use pyo3::prelude::*;
+
+use crate::buffer::Buffer;
+use crate::cursor::Cursor;
+use crate::gate;
+use crate::order::Order;
+
+/// Lanes, groups, and rows per lane and batch.
+pub type CutNumbers = (u64, u64, u64);
+
+fn to_cut((lanes, groups, rows): CutNumbers) -> Result<Cut> {
+    Cut::new(lanes, groups, rows)
+}
+
+fn to_tail(name: &str) -> Result<Tail> {
+    match name {
+        "drop" => Ok(Tail::Drop),
+        "short" => Ok(Tail::Short),
+        "pad" => Ok(Tail::Pad),
+        _ => Err(Error::Argument(format!("tail must be 'drop', 'short' or 'pad', found '{name}'"))),
+    }
+}
+
+/// What is left of the pass that a cursor is in, under one cut.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct Pass {
+    pub inner: Arc<CorePass>,
+}
+
+#[pymethods]
+impl Pass {
+    #[new]
+    fn new(py: Python<'_>, cursor: &Cursor, cut: CutNumbers, tail: &str, world_size: u64) -> PyResult<Self> {
+        gate::run(py, || {
+            let inner = CorePass::new(&cursor.inner, to_cut(cut)?, to_tail(tail)?, world_size)?;
+            Ok(Self { inner: Arc::new(inner) })
+        })
+    }
+
+    /// The pass that a cursor's cuts tell, at the cut that held batch `step`, and the batch's number there.
+    #[staticmethod]
+    fn at_step(
+        py: Python<'_>,
+        cursor: &Cursor,
+        step: u64,
+        cut: CutNumbers,
+        tail: &str,
+        world_size: u64,
+    ) -> PyResult<(Self, u64)> {
+        gate::run(py, || {
+            let (inner, batch) =
+                CorePass::at_step(&cursor.inner, step, to_cut(cut)?, to_tail(tail)?, world_size)?;
+            Ok((Self { inner: Arc::new(inner) }, batch))
+        })
+    }
+
+    /// The cut: lanes, groups, and rows per lane and batch.
+    #[getter]
+    fn cut(&self) -> CutNumbers {
+        let cut = self.inner.division().cut();
+        (cut.lanes(), cut.groups(), cut.rows())
+    }
+
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.inner.epoch()
+    }
+
+    /// Batches of the cut, those done included.
+    #[getter]
+    fn batches(&self) -> u64 {
+        self.inner.batches()
+    }
+
+    #[getter]
+    fn batches_left(&self) -> u64 {
+        self.inner.batches_left()
+    }
+
+    /// Rows after the last whole global batch.
+    #[getter]
+    fn rest(&self) -> u64 {
+        self.inner.division().rest()
+    }
+
+    /// Rows over all ranks that only fill the last global batch up.
+    #[getter]
+    fn padded_rows(&self) -> u64 {
+        self.inner.padded_rows()
+    }
+
+    fn step_of(&self, batch: u64) -> u64 {
+        self.inner.step_of(batch)
+    }
+
+    fn cursor_after(&self, done: u64) -> Cursor {
+        self.inner.cursor_after(done).into()
+    }
+
+    /// Rows of a rank's batch: all, those valid, and those read; each range begins at 0.
+    fn shape(&self, batch: u64, rank: u64) -> (u64, u64, u64) {
+        let shape = self.inner.shape(batch, rank);
+        (shape.rows, shape.valid, shape.distinct)
+    }
+
+    /// The positions of the rows that are read for a rank's batch, in its order.
+    fn positions(&self, py: Python<'_>, batch: u64, rank: u64) -> PyResult<Buffer> {
+        gate::run(py, || Ok(Buffer::of_ranges(self.inner.positions(batch, rank)?.into_iter())))
+    }
+
+    /// The positions that no rank gets.
+    fn dropped(&self, py: Python<'_>) -> PyResult<Buffer> {
+        gate::run(py, || Ok(Buffer::of_ranges(self.inner.dropped().ranges().iter().cloned())))
+    }
+
+    /// How many rows all readers of all ranks decode.
+    fn rows_decoded(&self, py: Python<'_>, order: &Order, world_size: u64, workers: u64) -> PyResult<u64> {
+        gate::run(py, || {
+            let places = (0..world_size).flat_map(|rank| (0..workers).map(move |worker| (rank, worker)));
+            let decoded = places.map(|(rank, worker)| {
+                plan::rows_decoded(
+                    &self.inner,
+                    &order.inner,
+                    ReaderPlace { rank, world_size, worker, workers },
+                )
+            });
+            decoded.sum()
+        })
+    }
+}

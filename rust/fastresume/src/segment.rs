@@ -1,0 +1,143 @@
+//! What is decoded in one go, and where its rows go.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::intervals::Intervals;
+use crate::lanes::Stream;
+use crate::order::Window;
+
+/// A row group that decodes to more than this is decoded in even parts of at most so many bytes.
+const SEGMENT_BYTES: u64 = 32 << 20;
+
+/// Rows of one row group that go to one batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The batch, counted within the present cut.
+    pub batch: u64,
+    /// The rows, counted within the row group.
+    pub rows: Range<u64>,
+    /// The row of the batch where they go.
+    pub slot_row: u64,
+}
+
+/// A part of one row group, decoded in one go.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    /// The row group.
+    pub group: usize,
+    /// What of it goes where.
+    pub places: Places,
+}
+
+/// Where the rows of a segment go.
+#[derive(Debug, Clone)]
+pub enum Places {
+    /// Ascending stretches of rows. Never empty.
+    Pieces(Vec<Piece>),
+    /// Rows that their window scatters over its batches.
+    Scattered {
+        /// The window, and the streams that take from it.
+        part: Arc<WindowPart>,
+        /// Which of the window's blocks it is.
+        block: usize,
+        /// The rows of the dataset to decode.
+        rows: Range<u64>,
+    },
+}
+
+impl Segment {
+    /// The first batch that may need it.
+    pub fn first_batch(&self) -> u64 {
+        match &self.places {
+            Places::Pieces(pieces) => pieces.first().map_or(0, |piece| piece.batch),
+            Places::Scattered { part, .. } => part.batches.first().copied().unwrap_or(0),
+        }
+    }
+}
+
+/// The part of a row group (by row numbers) that holds `row` and is decoded in one go.
+pub fn part_of(group: &Range<u64>, row: u64, row_bytes: u64) -> Range<u64> {
+    let rows = group.end - group.start;
+    let parts = u128::from(rows) * u128::from(row_bytes) / u128::from(SEGMENT_BYTES) + 1;
+    let part_rows = rows.div_ceil(u64::try_from(parts).unwrap_or(rows).clamp(1, rows));
+    let start = group.start + (row - group.start) / part_rows * part_rows;
+    start..(start + part_rows).min(group.end)
+}
+
+/// A window of a shuffled order, and what the streams of one reader take from it.
+#[derive(Debug)]
+pub struct WindowPart {
+    window: Window,
+    /// Ranges of remaining positions in the window, and where each begins along all that remains.
+    remaining: Vec<(Range<u64>, u64)>,
+    /// The streams that take from it, by what they count.
+    streams: Vec<(Range<u64>, Stream)>,
+    /// The batches that get a row, in order.
+    batches: Vec<u64>,
+}
+
+/// Rows for one batch: row `.0` of a segment is row `.1` of the batch.
+pub type Scatter = (u64, Vec<(u32, u32)>);
+
+impl WindowPart {
+    /// What `streams` take from a window: of each, the given rows of it.
+    pub fn new(window: Window, remaining: &Intervals, streams: Vec<(Range<u64>, Stream)>) -> Self {
+        let first = remaining.rank(window.positions.start);
+        let mut counted = first;
+        let remaining = remaining
+            .slice(first..remaining.rank(window.positions.end))
+            .map(|range| {
+                let start = counted;
+                counted += range.end - range.start;
+                (range, start)
+            })
+            .collect();
+        let mut batches = Vec::new();
+        let mut by_count: Vec<(Range<u64>, Stream)> = Vec::with_capacity(streams.len());
+        for (given, stream) in streams.into_iter().filter(|(given, _)| !given.is_empty()) {
+            let slices = given.start / stream.slice_rows..(given.end - 1) / stream.slice_rows + 1;
+            batches.extend(slices.map(|slice| stream.first_batch + slice * stream.batch_stride));
+            by_count.push((stream.counted(given.start)..stream.counted(given.end - 1) + 1, stream));
+        }
+        batches.sort_unstable();
+        batches.dedup();
+        by_count.sort_unstable_by_key(|(counted, _)| counted.start);
+        Self { window, remaining, streams: by_count, batches }
+    }
+
+    /// The batches that get a row, in order.
+    pub fn batches(&self) -> &[u64] {
+        &self.batches
+    }
+
+    /// The rows of each block, in the order of the files.
+    pub fn blocks(&self) -> Vec<(usize, Range<u64>)> {
+        let mut blocks: Vec<_> = self.window.blocks.iter().cloned().enumerate().collect();
+        blocks.sort_unstable_by_key(|(_, rows)| rows.start);
+        blocks
+    }
+
+    /// Where rows of a block go, for each of `batches` that gets one; rows are counted from `rows.start`.
+    pub fn scatter(&self, block: usize, rows: Range<u64>) -> Vec<Scatter> {
+        let mut scattered: Vec<Scatter> = self.batches.iter().map(|&batch| (batch, Vec::new())).collect();
+        for (index, row) in (0_u32..).zip(rows) {
+            let Some((batch, slot_row)) = self.slot_of(self.window.position(block, row)) else { continue };
+            let Ok(place) = self.batches.binary_search(&batch) else { continue };
+            // A batch has fewer rows than 2^32: memory for it was given.
+            scattered[place].1.push((index, u32::try_from(slot_row).unwrap_or(u32::MAX)));
+        }
+        scattered.retain(|(_, rows)| !rows.is_empty());
+        scattered
+    }
+
+    /// The batch, and its row, where the row at a position goes.
+    fn slot_of(&self, position: u64) -> Option<(u64, u64)> {
+        let range = self.remaining.partition_point(|(range, _)| range.start <= position).checked_sub(1)?;
+        let (range, counted) = &self.remaining[range];
+        let counted = (position < range.end).then(|| counted + (position - range.start))?;
+        let stream = self.streams.partition_point(|(taken, _)| taken.start <= counted).checked_sub(1)?;
+        let (taken, stream) = &self.streams[stream];
+        if taken.contains(&counted) { stream.slot_of(counted) } else { None }
+    }
+}

@@ -1,0 +1,94 @@
+//! What becomes of the rows that are left over after the last whole global batch.
+//!
+//! This arithmetic is a part of what every release must go on doing, as that of the lanes is.
+
+use std::ops::Range;
+
+/// The policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tail {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They are shared in contiguous parts that differ by at most one row; fewer rows than ranks are
+    /// dropped.
+    Short,
+    /// They are repeated until they fill a global batch.
+    Pad,
+}
+
+/// How many rows a rank's batch has, and which of them are what.
+///
+/// Row j is a copy of row `j - distinct` for every `j >= distinct`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// All rows.
+    pub rows: u64,
+    /// The first so many are delivered for the first time; the others fill up.
+    pub valid: u64,
+    /// The first so many are read.
+    pub distinct: u64,
+}
+
+impl Shape {
+    /// A batch whose rows are all read and all valid.
+    #[must_use]
+    pub fn whole(rows: u64) -> Self {
+        Self { rows, valid: rows, distinct: rows }
+    }
+}
+
+impl Tail {
+    /// Whether `rest` rows (fewer than a global batch) give every rank one more batch.
+    #[must_use]
+    pub fn gives_batch(self, rest: u64, world_size: u64) -> bool {
+        match self {
+            Self::Drop => false,
+            Self::Short => rest > 0 && rest >= world_size,
+            Self::Pad => rest > 0,
+        }
+    }
+
+    /// A rank's batch of a rest that gives one: its shape, and the parts of `[0, rest)` that fill its
+    /// distinct rows one after another. `rank_rows` is what a whole batch has; there is at least one rank,
+    /// and not so many that their square overflows.
+    #[must_use]
+    pub fn share(self, rest: u64, rank_rows: u64, rank: u64, world_size: u64) -> (Shape, [Range<u64>; 2]) {
+        if self == Self::Pad {
+            let start = rank * rank_rows;
+            let first = start % rest.max(1);
+            let valid = rest.saturating_sub(start).min(rank_rows);
+            let distinct = rank_rows.min(rest);
+            let until_end = distinct.min(rest - first);
+            let parts = [first..first + until_end, 0..distinct - until_end];
+            return (Shape { rows: rank_rows, valid, distinct }, parts);
+        }
+        // The whole part of `rank * rest / world_size`, without its product.
+        let (each, over) = (rest / world_size, rest % world_size);
+        let cut = |rank: u64| rank * each + rank * over / world_size;
+        let part = cut(rank)..cut(rank + 1);
+        (Shape::whole(part.end - part.start), [part, 0..0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_shares_differ_by_at_most_one_row() {
+        let shares: Vec<u64> = (0..4).map(|rank| Tail::Short.share(10, 5, rank, 4).0.rows).collect();
+        assert_eq!(shares, [2, 3, 2, 3]);
+        assert!(!Tail::Short.gives_batch(3, 4) && Tail::Short.gives_batch(4, 4));
+    }
+
+    #[test]
+    fn padding_repeats_the_rest() {
+        // 3 rows left of 2 x 4: 0 1 2 0 | 1 2 0 1, of which the first three are valid.
+        let (shape, parts) = Tail::Pad.share(3, 4, 0, 2);
+        assert_eq!((shape, parts), (Shape { rows: 4, valid: 3, distinct: 3 }, [0..3, 0..0]));
+        let (shape, parts) = Tail::Pad.share(3, 4, 1, 2);
+        assert_eq!((shape, parts), (Shape { rows: 4, valid: 0, distinct: 3 }, [1..3, 0..1]));
+        assert!(Tail::Pad.gives_batch(1, 4) && !Tail::Pad.gives_batch(0, 4));
+    }
+}
