@@ -14,20 +14,62 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
 
 import fastresume as fr
 import oracle
-from fastresume import _core
-from fastresume.intervals import of_buffer
-from strategies import Dataset, Topology
+from strategies import Dataset, Shuffle, Topology
 
-REST = "the {} rows that were left of it do not make a global batch of {}, and are dropped"
-"""The warning of a pass that ends without a batch."""
+REST = r"pass ends here: the {} rows? that (?:was|were) left"
+"""The warning of a pass that ends without a batch: it counts the rest."""
+
+THREADS = (None, 1, 2, 4)
+"""`iter(dataset)`, and loaders with so many threads."""
+
+WORKERS = st.sampled_from((0, 0, 0, 1, 2, 3, 4))
+"""None, more often than not: then every rank also tells its state and what is left between steps."""
+
+FEWER = settings(max_examples=max(10, settings.default.max_examples // 2))
+"""For tests of which one example is many jobs."""
+
+FEW = settings(max_examples=max(10, settings.default.max_examples // 4))
+"""For tests of which one example is many jobs, for each of several numbers of threads."""
+
+MANY_WORKERS = pytest.mark.filterwarnings("ignore:This DataLoader will create .* processes:UserWarning")
+"""For tests with more workers than torch thinks good."""
 
 
 def parallel(rank: int = 0, world_size: int = 1) -> dict[str, Any]:
     """The arguments that place a dataset on a rank, whatever the environment says."""
     return {"rank": rank, "world_size": world_size}
+
+
+def make(dataset: Dataset, batch_size: int | None = 10, **arguments: Any) -> fr.ParquetDataset:
+    """A dataset of one rank, unless the arguments say otherwise."""
+    return fr.ParquetDataset(dataset.directory, **{"batch_size": batch_size, **parallel(), **arguments})
+
+
+def make_reader(dataset: fr.ParquetDataset, threads: int | None) -> fr.ParquetDataset | fr.Loader:
+    """The dataset itself, or a loader with threads."""
+    return dataset if threads is None else fr.Loader(dataset, threads=threads)
+
+
+def rows_of(batches: Iterator[fr.Batch] | list[fr.Batch]) -> list[list[int]]:
+    """The row numbers of batches."""
+    return [batch.rows().tolist() for batch in batches]
+
+
+def fork(workers: int) -> dict[str, Any]:
+    """The arguments of a DataLoader that forks so many workers."""
+    return {"multiprocessing_context": "fork", "timeout": 60} if workers else {}
+
+
+def data_loader(dataset: fr.ParquetDataset, workers: int, **how: Any) -> DataLoader[fr.Batch]:
+    """A DataLoader of so many forked workers."""
+    return DataLoader(dataset, batch_size=None, num_workers=workers, **fork(workers), **how)
 
 
 def text_of(state: Mapping[str, str]) -> str:
@@ -39,10 +81,18 @@ def text_of(state: Mapping[str, str]) -> str:
 
 
 def assert_batch(
-    batch: fr.Batch, table: Mapping[str, np.ndarray], rows: Sequence[int], epoch: int, step: int, state: str
+    batch: fr.Batch,
+    table: Mapping[str, np.ndarray],
+    rows: Sequence[int],
+    epoch: int,
+    step: int,
+    state: str,
+    valid: Sequence[bool] | None = None,
 ) -> None:
-    """Assert that a batch is what the oracle says, bit for bit."""
+    """Assert that a batch is what the oracle says, bit for bit; all its rows count if `valid` is None."""
     assert batch.rows().tolist() == list(rows)
+    assert batch.valid.dtype == torch.bool
+    assert batch.valid.tolist() == ([True] * len(rows) if valid is None else list(valid))
     assert (batch.num_rows, batch.epoch, batch.step) == (len(rows), epoch, step)
     assert text_of(batch.state_dict()) == state
     found = {name: tensor.numpy() for name, tensor in batch.items()}
@@ -55,6 +105,7 @@ def assert_same_batch(one: fr.Batch, other: fr.Batch) -> None:
     expected = {name: tensor.numpy() for name, tensor in other.items()}
     assert_batch_values(one, expected)
     assert one.rows().tolist() == other.rows().tolist()
+    assert one.valid.tolist() == other.valid.tolist()
     assert (one.num_rows, one.epoch, one.step) == (other.num_rows, other.epoch, other.step)
     assert one.state_dict() == other.state_dict()
 
@@ -65,8 +116,15 @@ def assert_batch_values(batch: fr.Batch, expected: Mapping[str, np.ndarray]) -> 
     assert oracle.same_values(found, expected), (found, expected)
 
 
-def oracle_job(rows: int, topology: Topology, fingerprint: str) -> oracle.OracleJob:
-    """The oracle's job of a topology."""
+def oracle_job(
+    rows: int,
+    topology: Topology,
+    fingerprint: str,
+    shuffle: Shuffle | None = None,
+    group_rows: Sequence[int] | None = None,
+) -> oracle.OracleJob:
+    """The oracle's job of a topology; one row group of all rows unless `group_rows` says otherwise."""
+    groups = (rows,) if group_rows is None else tuple(group_rows)
     return oracle.OracleJob(
         rows,
         topology.world_size,
@@ -75,6 +133,8 @@ def oracle_job(rows: int, topology: Topology, fingerprint: str) -> oracle.Oracle
         lanes=topology.lanes,
         groups=topology.groups,
         fingerprint=fingerprint,
+        tail=topology.tail,
+        order=None if shuffle is None else {**vars(shuffle), "group_rows": groups},
     )
 
 
@@ -137,6 +197,7 @@ class Job:
         dataset: Dataset,
         topology: Topology,
         *,
+        shuffle: Shuffle | None = None,
         table: Mapping[str, np.ndarray] | None = None,
         state: Mapping[str, str] | None = None,
         threads: int | None = None,
@@ -144,18 +205,24 @@ class Job:
     ) -> None:
         self.topology = topology
         self.table = oracle.read_table(dataset.directory) if table is None else table
-        world_size = topology.world_size
+        order = {} if shuffle is None else shuffle.arguments
         self.ranks = [
             Rank(
                 fr.ParquetDataset(
-                    dataset.directory, batch_size=topology.batch_size, **parallel(rank, world_size)
+                    dataset.directory, **topology.arguments, **order, **parallel(rank, topology.world_size)
                 ),
                 topology.workers,
                 threads,
             )
-            for rank in range(world_size)
+            for rank in range(topology.world_size)
         ]
-        self.oracle = oracle_job(dataset.num_rows, topology, self.ranks[0].dataset.fingerprint)
+        self.oracle = oracle_job(
+            dataset.num_rows,
+            topology,
+            self.ranks[0].dataset.fingerprint,
+            shuffle,
+            oracle.group_rows_of(dataset.directory),
+        )
         for rank in self.ranks:
             assert len(rank.dataset) == self.oracle.batches_left
         if state is not None:
@@ -163,6 +230,8 @@ class Job:
             for rank in self.ranks:
                 rank.dataset.load_state_dict(state, reset_epochs=reset_epochs)
         self._is_between_passes = True
+        self.counted: list[int] = []
+        """The rows of the last step that count: of all ranks, those that do not repeat others."""
         self.assert_at_rest()
 
     def assert_at_rest(self) -> None:
@@ -180,20 +249,23 @@ class Job:
 
     def step(self) -> list[list[int]]:
         """Do one step on every rank; return the rows of each, none if the pass ended without a batch."""
-        epoch, number = self.oracle.epoch, self.oracle.steps_done
+        self.counted = []
+        epoch, number, rest = self.oracle.epoch, self.oracle.steps_done, self.oracle.rest
         expected = self.oracle.step()
         self._is_between_passes = expected is not None and self.oracle.epoch != epoch
         if expected is None:
             if self.topology.workers:
                 return []  # the workers' next batch is the first one of the next pass
-            rest = REST.format(len(self.oracle.dropped[epoch]), self.topology.global_batch_size)
             for rank in self.ranks:
-                with pytest.warns(UserWarning, match=rest), pytest.raises(StopIteration):
+                with pytest.warns(UserWarning, match=REST.format(rest)), pytest.raises(StopIteration):
                     rank.next()
             self.assert_at_rest()
             return []
-        for rank, rows in zip(self.ranks, expected, strict=True):
-            assert_batch(rank.next(), self.table, rows, epoch, number, self.oracle.state())
+        state, marks = self.oracle.state(), self.oracle.valid
+        for rank, rows, valid in zip(self.ranks, expected, marks, strict=True):
+            batch = rank.next()
+            assert_batch(batch, self.table, rows, epoch, number, state, valid)
+            self.counted += batch.rows()[batch.valid.numpy()].tolist()
         if self.oracle.epoch != epoch:
             for rank in self.ranks:
                 with pytest.raises(StopIteration):
@@ -222,11 +294,9 @@ class Ledger:
         self.passes: dict[int, Counter[int]] = {}
         self._saved: dict[int, Counter[int]] = {}
 
-    def add(self, epoch: int, step: Sequence[Sequence[int]]) -> None:
-        """Note a step."""
-        counts = self.passes.setdefault(epoch, Counter())
-        for batch in step:
-            counts.update(batch)
+    def add(self, epoch: int, rows: Sequence[int]) -> None:
+        """Note rows that were trained on."""
+        self.passes.setdefault(epoch, Counter()).update(rows)
 
     def save(self) -> None:
         """Note that a checkpoint was written."""
@@ -241,43 +311,13 @@ class Ledger:
         assert self.passes.get(epoch, Counter()) + Counter(dropped) == Counter(range(self.rows))
 
 
-def global_batches_of_core(
-    dataset: fr.ParquetDataset, cursor: _core.Cursor, topology: Topology
-) -> Iterator[tuple[list[int], str]]:
-    """The global batches of a cut that the API can't name yet (`lanes=`, `groups=`), each with its state.
-
-    All ranks and workers, each a reader of the core with its place, in turn.
-    """
-    lanes, groups, rows = oracle_job(dataset.num_rows, topology, dataset.fingerprint).cut
-    workers = max(topology.workers, 1)
-    readers = [
-        [
-            _core.Reader(
-                dataset._manifest,
-                dataset._layout,
-                cursor,
-                (lanes, groups, rows),
-                (rank, topology.world_size, worker, workers),
-                0,
-                0,
-            )
-            for worker in range(workers)
-        ]
-        for rank in range(topology.world_size)
-    ]
-    for worker in itertools.cycle(range(workers)):
-        parts = [readers[rank][worker].front() for rank in range(topology.world_size)]
-        if None in parts:
-            assert parts == [None] * topology.world_size
-            return
-        batch: list[int] = []
-        states = set()
-        for rank, part in enumerate(parts):
-            batch += oracle.positions_of(of_buffer(part.runs).tolist())
-            states.add(part.cursor.to_json())
-            readers[rank][worker].advance()
-        (state,) = states
-        yield batch, state
+def do_step(job: Job, ledger: Ledger) -> None:
+    """Do a step, note it, and check the pass if it ended."""
+    epoch = job.oracle.epoch
+    job.step()
+    ledger.add(epoch, job.counted)
+    if job.oracle.epoch != epoch:
+        ledger.assert_exactly_once(epoch, job.oracle.dropped[epoch])
 
 
 def fields_of(state: Mapping[str, str]) -> dict[str, Any]:
@@ -285,3 +325,10 @@ def fields_of(state: Mapping[str, str]) -> dict[str, Any]:
     fields = json.loads(text_of(state))
     assert isinstance(fields, dict)
     return fields
+
+
+def shaped_like(value: object) -> object:
+    """The keys and types of parsed JSON, whatever its numbers."""
+    if isinstance(value, dict):
+        return {key: shaped_like(inner) for key, inner in value.items()}
+    return type(value).__name__

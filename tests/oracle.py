@@ -9,12 +9,14 @@ The order is sequential throughout, so position p of a pass is row p of the data
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -136,6 +138,170 @@ def slice_intervals(
     return intervals_of(rows[cut(index) : cut(index + 1)])
 
 
+# ---------------------------------------------------------------------------------------- shuffled order (§4)
+
+WORD = 2**64
+GAMMA = 0x9E3779B97F4A7C15
+M1 = 0xBF58476D1CE4E5B9
+M2 = 0x94D049BB133111EB
+ROUNDS = 6
+
+
+def mix(z: int) -> int:
+    """Return SplitMix64's finalizer (Stafford's variant 13) of a 64-bit word."""
+    z ^= z >> 30
+    z = z * M1 % WORD
+    z ^= z >> 27
+    z = z * M2 % WORD
+    return z ^ z >> 31
+
+
+def key(words: Iterable[int]) -> int:
+    """Return a 64-bit hash of some 64-bit words."""
+    h = 0
+    for word in words:
+        h = mix(((h ^ word) + GAMMA) % WORD)
+    return h
+
+
+class Permutation:
+    """A permutation of [0, n) under a key: `permutation(x)` says where x goes.
+
+    A Feistel network of six rounds permutes [0, a * b), which is hardly more than n; what it sends beyond n
+    is sent on until it is below n (Black and Rogaway 2002).
+    """
+
+    def __init__(self, n: int, key: int) -> None:
+        if n < 1:
+            raise ValueError(f"a permutation of {n} numbers")
+        self.n = n
+        self.a = max(16, math.isqrt(n - 1) + 1)  # the square root, rounded up
+        self.b = max(16, -(-n // self.a))
+        self.keys = [mix((key + (i + 1) * GAMMA) % WORD) for i in range(ROUNDS)]
+
+    def once(self, x: int) -> int:
+        """Return where the Feistel network sends x of [0, a * b)."""
+        left, right = divmod(x, self.b)
+        for i, round_key in enumerate(self.keys):
+            if i % 2 == 0:
+                left = (left + self.scaled(self.scramble(right ^ round_key), self.a)) % self.a
+            else:
+                right = (right + self.scaled(self.scramble(left ^ round_key), self.b)) % self.b
+        return left * self.b + right
+
+    @staticmethod
+    def scramble(x: int) -> int:
+        """Return the round function of a 64-bit word."""
+        z = x * M1 % WORD
+        return (z ^ z >> 32) * M2 % WORD
+
+    @staticmethod
+    def scaled(z: int, m: int) -> int:
+        """Return a number of [0, m) from a 64-bit word, by its high bits."""
+        return z * m // WORD
+
+    def __call__(self, x: int) -> int:
+        if not 0 <= x < self.n:
+            raise ValueError(f"{x} is not in [0, {self.n})")
+        x = self.once(x)
+        while x >= self.n:
+            x = self.once(x)
+        return x
+
+
+def blocks_of(group_rows: Iterable[int], block_rows: int) -> list[Interval]:
+    """Return the blocks of a dataset with these row groups, as intervals of row numbers.
+
+    A row group larger than `block_rows` is divided evenly; smaller ones beside each other are joined while
+    they fit into one block. Groups without rows are not there at all.
+    """
+    blocks: list[Interval] = []
+    start = end = 0  # of the block that is being joined
+    for rows in group_rows:
+        if rows == 0:
+            continue
+        if start < end and (end - start) + rows > block_rows:
+            blocks.append((start, end))
+            start = end
+        if rows > block_rows:
+            parts = -(-rows // block_rows)
+            blocks += [(end + rows * i // parts, end + rows * (i + 1) // parts) for i in range(parts)]
+            start = end + rows
+        end += rows
+    return [*blocks, (start, end)] if start < end else blocks
+
+
+def windows_of(num_blocks: int, block_rows: int, window_rows: int) -> list[Interval]:
+    """Return the windows, as intervals of places in the pass's order of blocks."""
+    if not 1 <= block_rows <= window_rows:
+        raise ValueError(f"block_rows {block_rows}, window_rows {window_rows}")
+    per = window_rows // block_rows
+    count = -(-num_blocks // per)
+    return [(v * num_blocks // count, (v + 1) * num_blocks // count) for v in range(count)]
+
+
+class Shuffled:
+    """The shuffled order of one pass: `row(position)` is the row at a position, `rows()` are all of them."""
+
+    def __init__(
+        self, group_rows: Iterable[int], seed: int, epoch: int, block_rows: int, window_rows: int
+    ) -> None:
+        self.seed, self.epoch = seed, epoch
+        self.blocks = blocks_of(group_rows, block_rows)
+        places = [self._block_at(j) for j in range(len(self.blocks))]
+        cuts = windows_of(len(self.blocks), block_rows, window_rows)
+        self.windows = [places[first:end] for first, end in cuts]
+        self.num_rows = sum(end - start for start, end in self.blocks)
+
+    def _block_at(self, place: int) -> Interval:
+        return self.blocks[Permutation(len(self.blocks), key([self.seed, self.epoch, 0]))(place)]
+
+    def row(self, position: int) -> int:
+        """Return the row at a position."""
+        offset = position
+        for v, window in enumerate(self.windows):
+            size = sum(end - start for start, end in window)
+            if offset < size:
+                return self._row_in(window, Permutation(size, key([self.seed, self.epoch, v + 1]))(offset))
+            offset -= size
+        raise IndexError(f"position {position} of {self.num_rows}")
+
+    @staticmethod
+    def _row_in(window: Iterable[Interval], index: int) -> int:
+        """Return row `index` of the blocks of a window laid one after another."""
+        for start, end in window:
+            if index < end - start:
+                return start + index
+            index -= end - start
+        raise IndexError(index)
+
+    def rows(self) -> list[int]:
+        """Return the rows at all positions."""
+        rows: list[int] = []
+        for v, window in enumerate(self.windows):
+            laid = [row for start, end in window for row in range(start, end)]
+            permutation = Permutation(len(laid), key([self.seed, self.epoch, v + 1]))
+            rows += [laid[permutation(offset)] for offset in range(len(laid))]
+        return rows
+
+
+@functools.lru_cache(maxsize=64)
+def order_rows(
+    group_rows: tuple[int, ...], seed: int, epoch: int, block_rows: int, window_rows: int
+) -> tuple[int, ...]:
+    """Return the row at each position of a pass in shuffled order."""
+    return tuple(Shuffled(group_rows, seed, epoch, block_rows, window_rows).rows())
+
+
+def group_rows_of(paths: PathLike | Sequence[PathLike]) -> tuple[int, ...]:
+    """Return the rows of every row group of a dataset, in its order."""
+    rows: list[int] = []
+    for file in canonical_files(paths):
+        metadata = pq.read_metadata(file)
+        rows += [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    return tuple(rows)
+
+
 # ------------------------------------------------------------------------------------------------- lanes (§4)
 
 
@@ -213,16 +379,39 @@ def rank_batches(
     return batches
 
 
-def last_part(
-    rest: Sequence[int], world_size: int, tail: str = "drop"
-) -> tuple[list[list[int]] | None, list[int]]:
-    """Return the last step that `rest` (less than a global batch) makes, a list a rank, and the rows dropped.
+class LastPart(NamedTuple):
+    """What the tail policy makes of less than a global batch.
 
-    No step is None. Only `tail="drop"` exists so far; `short` and `pad` have their place here.
+    `step` is the last step, a list a rank, None if there is none; `valid` says of each of its rows whether it
+    counts, which one that repeats another does not; `dropped` are the positions that no rank gets.
     """
-    if tail == "drop":
-        return None, list(rest)
-    raise NotImplementedError(f"tail={tail!r} for {world_size} ranks")
+
+    step: list[list[int]] | None
+    valid: list[list[bool]] | None
+    dropped: list[int]
+
+
+def last_part(rest: Sequence[int], world_size: int, batch_size: int, tail: str = "drop") -> LastPart:
+    """Return what becomes of `rest`: less than a global batch, all that is left after the whole ones."""
+    r, size = len(rest), world_size * batch_size
+    if r >= size:
+        raise ValueError(f"a rest of {r} rows is a whole global batch of {size}")
+    if tail == "short" and r >= world_size:
+        step = [list(rest[k * r // world_size : (k + 1) * r // world_size]) for k in range(world_size)]
+        return LastPart(step, [[True] * len(part) for part in step], [])
+    if tail == "pad" and r > 0:
+        ranks = [range(k * batch_size, (k + 1) * batch_size) for k in range(world_size)]
+        step = [[rest[i % r] for i in part] for part in ranks]
+        return LastPart(step, [[i < r for i in part] for part in ranks], [])
+    if tail not in ("drop", "short", "pad"):
+        raise ValueError(f"tail={tail!r}")
+    return LastPart(None, None, list(rest))
+
+
+def left_after(left: Sequence[int], batches: Iterable[Sequence[int]]) -> list[int]:
+    """Return the positions of `left` that are in none of the batches."""
+    gone = {position for batch in batches for position in batch}
+    return [position for position in left if position not in gone]
 
 
 def replay(rows: int, consumed: Iterable[Sequence[int]], cuts: Iterable[Sequence[int]]) -> list[int]:
@@ -233,8 +422,7 @@ def replay(rows: int, consumed: Iterable[Sequence[int]], cuts: Iterable[Sequence
         batches = global_batches(left, lanes, groups, rows_per_lane)
         if done > len(batches):
             raise ValueError(f"{done} batches done in a cut that has {len(batches)}")
-        gone = {position for batch in batches[:done] for position in batch}
-        left = [position for position in left if position not in gone]
+        left = left_after(left, batches[:done])
     return left
 
 
@@ -290,12 +478,50 @@ def offsets_consumed(offsets: Mapping[str, Any], rows: int) -> tuple[int, list[I
     return (epoch + 1, []) if rows and found == [(0, rows)] else (epoch, found)
 
 
+def merge(states: Sequence[str]) -> str:
+    """Return the state of a job whose ranks were out of step: `states[r]` is that of rank r.
+
+    From each is taken what that rank itself was given in the last cut, up to its own `done`. States that do
+    not belong together are a ValueError.
+    """
+    if not states:
+        raise ValueError("no states to merge")
+    fields = [json.loads(state) for state in states]
+    for key in ("fastresume", "dataset", "order", "selection", "first_epoch", "epoch", "consumed"):
+        for other in fields:
+            if other[key] != fields[0][key]:
+                raise ValueError(f"{key} differs: {fields[0][key]!r} and {other[key]!r}")
+    if all(other == fields[0] for other in fields):
+        return states[0]
+    longest = max((other["cuts"] for other in fields), key=len)
+    *before, (lanes, groups, rows, _) = longest
+    dones = []
+    for other in fields:
+        *others_before, last = other["cuts"] if len(other["cuts"]) == len(longest) else [*other["cuts"], None]
+        if others_before != before or (last is not None and last[:3] != [lanes, groups, rows]):
+            raise ValueError(f"cuts differ: {longest!r} and {other['cuts']!r}")
+        dones.append(0 if last is None else last[3])
+    total = fields[0]["dataset"]["rows"]
+    left = replay(total, fields[0]["consumed"], before)
+    gone = set(range(total)) - set(left)
+    for rank, done in enumerate(dones):
+        for batch in rank_batches(left, lanes, groups, rows, rank, len(states))[:done]:
+            gone.update(batch)
+    epoch, consumed = fields[0]["epoch"], intervals_of(gone)
+    if consumed == [(0, total)]:
+        epoch, consumed = epoch + 1, []
+    return checked({**fields[0], "epoch": epoch, "consumed": consumed, "cuts": []})
+
+
 class OracleJob:
-    """A training job of `world_size` ranks in lockstep, in one process, that only hands out positions.
+    """A training job of `world_size` ranks in lockstep, in one process, that only hands out row numbers.
 
     It counts. `step()` is one global batch on every rank, `state()` the cursor of the last one delivered,
-    `load()` what a fresh job does with such a cursor. `dropped` holds what the tail policy dropped of each
-    pass ended here.
+    `load()` what a fresh job does with such a cursor. The order is sequential, or shuffled by
+    `order=dict(seed=, block_rows=, window_rows=, group_rows=)`.
+
+    Of each pass ended here, `dropped` holds the rows that no rank got, and `padded` how many rows of each
+    rank's batches repeat others. `valid` says of each row of the last step whether it counts.
     """
 
     def __init__(
@@ -309,6 +535,7 @@ class OracleJob:
         groups: int | None = None,
         fingerprint: str = "0" * 64,
         tail: str = "drop",
+        order: Mapping[str, Any] | None = None,
     ) -> None:
         if min(world_size, batch_size) < 1:
             raise ValueError(f"world_size {world_size}, batch_size {batch_size}: both must be positive")
@@ -320,18 +547,25 @@ class OracleJob:
             check_divides("world_size * groups", world_size * groups, "lanes", lanes)
             check_divides("workers", max(workers, 1), "groups", groups)
         check_divides("lanes", lanes, "batch_size * world_size * groups", batch_size * world_size * groups)
+        if order is not None and sum(order["group_rows"]) != rows:
+            raise ValueError(f"{rows} rows, and row groups of {sum(order['group_rows'])}")
         self.rows, self.world_size, self.batch_size = rows, world_size, batch_size
-        self.fingerprint, self.tail = fingerprint, tail
+        self.fingerprint, self.tail, self.order = fingerprint, tail, order
         self.cut = [lanes, groups, batch_size * world_size * groups // lanes]
         check_cut(*self.cut)
-        if rows < world_size * batch_size:
-            raise ValueError(f"{rows} rows give no batch of {world_size} ranks x {batch_size} rows")
         self.first_epoch = self.epoch = 0
         self.dropped: dict[int, list[int]] = {}
+        self.padded: dict[int, list[int]] = {}
+        self.valid: list[list[bool]] | None = None
         self._begin([], [])
+        if not self._steps:
+            raise ValueError(
+                f"{rows} rows give no batch of {world_size} ranks x {batch_size} rows under tail={tail!r}"
+            )
 
     def _begin(self, consumed: list[list[int]], cuts: list[Cut]) -> None:
         """Lay out what is left of the pass: the last cut goes on if it is ours, else the rest is cut anew."""
+        self._check_cuts(consumed, cuts)
         if not cuts or cuts[-1][:3] != self.cut:
             cuts = [*cuts, [*self.cut, 0]]
         self.consumed, self.cuts = consumed, cuts
@@ -340,19 +574,39 @@ class OracleJob:
         by_rank = [
             rank_batches(left, lanes, groups, rows, rank, self.world_size) for rank in range(self.world_size)
         ]
-        self._steps = [list(step) for step in zip(*by_rank, strict=True)]
-        delivered = {position for step in self._steps for batch in step for position in batch}
-        rest = [position for position in left if position not in delivered]
-        last, self._dropped = last_part(rest, self.world_size, self.tail)
-        if last is not None:
-            self._steps.append(last)
-        if self.cuts[-1][3] > len(self._steps):
-            raise ValueError(f"{self.cuts[-1][3]} batches done in a cut that has {len(self._steps)}")
+        whole = [list(step) for step in zip(*by_rank, strict=True)]
+        rest = left_after(left, [batch for step in whole for batch in step])
+        self._last = last_part(rest, self.world_size, self.batch_size, self.tail)
+        self._steps = whole if self._last.step is None else [*whole, self._last.step]
+
+    def _check_cuts(self, consumed: list[list[int]], cuts: list[Cut]) -> None:
+        """Raise ValueError for cuts that no pass leaves behind: after the last row comes the next pass."""
+        for i, (lanes, groups, rows, done) in enumerate(cuts):
+            left = replay(self.rows, consumed, cuts[:i])
+            whole, rest = divmod(len(left), lanes * rows // groups)
+            if done > whole or (done == whole and rest == 0):
+                raise ValueError(f"{done} batches done in a cut that has {whole}, and {rest} rows")
+
+    def _rows_at(self, positions: Iterable[int]) -> list[int]:
+        """Return the rows at some positions of the present pass."""
+        if self.order is None:
+            return list(positions)
+        order = self.order
+        rows = order_rows(
+            tuple(order["group_rows"]), order["seed"], self.epoch, order["block_rows"], order["window_rows"]
+        )
+        return [rows[position] for position in positions]
 
     @property
     def batches_left(self) -> int:
         """The batches that every rank still gets in the present pass."""
         return len(self._steps) - self.cuts[-1][3]
+
+    @property
+    def rest(self) -> int:
+        """How many rows are left after the last whole global batch of the pass."""
+        positions = {position for batch in self._last.step or [] for position in batch}
+        return len(positions) + len(self._last.dropped)
 
     @property
     def steps_done(self) -> int:
@@ -365,36 +619,70 @@ class OracleJob:
         return self.epoch - self.first_epoch
 
     def step(self) -> list[list[int]] | None:
-        """Return the next batch of every rank, or None if the pass ended without one: the rest gives none.
+        """Return the rows of every rank's next batch, or None if the pass ended without one: no rest gives.
 
         After the last batch of a pass the job is at the start of the next pass.
         """
-        batch = None
+        step = self.valid = None
         if self.batches_left > 0:
-            batch = self._steps[self.cuts[-1][3]]
+            n = self.cuts[-1][3]
+            step = [self._rows_at(batch) for batch in self._steps[n]]
+            is_last_part = self._last.step is not None and n == len(self._steps) - 1
+            self.valid = self._last.valid if is_last_part else [[True] * len(batch) for batch in step]
             self.cuts[-1][3] += 1
         if self.batches_left == 0:
-            self.dropped[self.epoch] = self._dropped
+            self.dropped[self.epoch] = self._rows_at(self._last.dropped)
+            marks = self._last.valid or [[]] * self.world_size
+            self.padded[self.epoch] = [rank.count(False) for rank in marks]
             self.epoch += 1
             self._begin([], [])
-        return batch
+        return step
 
     def run_pass(self) -> list[list[list[int]]]:
         """Return the steps from here to the end of the present pass: what one `for batch in loader` sees."""
         epoch, steps = self.epoch, []
         while self.epoch == epoch:
-            batch = self.step()
-            if batch is not None:
-                steps.append(batch)
+            step = self.step()
+            if step is not None:
+                steps.append(step)
         return steps
+
+    def pass_of(self, state: str) -> list[list[list[int]]]:
+        """Return all steps of the pass that a state tells of: those of its cuts, of which the last goes on.
+
+        Every rank has its contiguous share of each global batch. A state without cuts is of a pass under
+        this job's own cut.
+        """
+        fields = json.loads(state)
+        self.load(state)
+        cuts = fields["cuts"] or [[*self.cut, 0]]
+        steps: list[list[list[int]]] = []
+        for i, (lanes, groups, rows, done) in enumerate(cuts):
+            left = replay(self.rows, fields["consumed"], cuts[:i])
+            ways = rows if lanes == 1 else lanes // groups
+            check_divides("world_size", self.world_size, "the ways to share a global batch", ways)
+            each = rows * lanes // groups // self.world_size
+            batches = global_batches(left, lanes, groups, rows)
+            is_last = i == len(cuts) - 1
+            for batch in batches if is_last else batches[:done]:
+                steps.append([batch[k * each : (k + 1) * each] for k in range(self.world_size)])
+            if is_last:
+                rest = left_after(left, batches)
+                last = last_part(rest, self.world_size, each, self.tail)
+                steps += [last.step] if last.step is not None else []
+        return [[self._rows_at(batch) for batch in step] for step in steps]
 
     def state(self) -> str:
         """Return the cursor as canonical JSON text. A cut with nothing done is not in it."""
+        order: dict[str, Any] = {"kind": "sequential"}
+        if self.order is not None:
+            sizes = {name: self.order[name] for name in ("seed", "block_rows", "window_rows")}
+            order = {"kind": "shuffled", **sizes}
         return checked(
             {
                 "fastresume": 1,
                 "dataset": {"fingerprint": self.fingerprint, "rows": self.rows},
-                "order": {"kind": "sequential"},
+                "order": order,
                 "selection": None,
                 "first_epoch": self.first_epoch,
                 "epoch": self.epoch,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -292,27 +293,80 @@ def datasets(root: Path, specs: st.SearchStrategy[DatasetSpec] | None = None) ->
     return drawn.map(lambda spec: spec.write(Path(tempfile.mkdtemp(dir=root))))
 
 
+# ----------------------------------------------------------------------------------------------------- orders
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """A shuffled order, as the arguments of a dataset name it."""
+
+    seed: int
+    block_rows: int
+    window_rows: int
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a ParquetDataset."""
+        return {"shuffle": True, **vars(self)}
+
+
+def seeds() -> st.SearchStrategy[int]:
+    """Return a strategy for seeds: small ones, the largest, any."""
+    return st.one_of(st.integers(0, 3), st.just(2**53 - 1), st.integers(0, 2**53 - 1))
+
+
+@st.composite
+def shuffles(draw: st.DrawFn, rows: int) -> Shuffle:
+    """Draw a shuffled order: windows of one block or many, of a few rows, or of more than there are."""
+    block_rows = draw(st.one_of(st.integers(1, max(1, rows // 3)), st.integers(1, 2 * rows + 1)))
+    window_rows = block_rows + draw(st.one_of(st.integers(0, rows), st.just(10 * rows)))
+    return Shuffle(draw(seeds()), block_rows, window_rows)
+
+
+def orders(rows: int) -> st.SearchStrategy[Shuffle | None]:
+    """Return a strategy for both orders; None is the sequential one."""
+    return st.one_of(st.none(), shuffles(rows))
+
+
 # ------------------------------------------------------------------------------------------------- topologies
+
+TAILS = ("drop", "short", "pad")
 
 
 @dataclass(frozen=True)
 class Topology:
-    """How a job is spread: the arguments that decide its cut. None means the default."""
+    """How a job is spread: the arguments that decide its cut, and what becomes of a rest.
+
+    None means the default.
+    """
 
     world_size: int
     workers: int
     batch_size: int
     lanes: int | None = None
     groups: int | None = None
+    tail: str = "drop"
 
     @property
     def global_batch_size(self) -> int:
         """The rows of one step over all ranks."""
         return self.world_size * self.batch_size
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a ParquetDataset; those that have their default are left out."""
+        named: dict[str, Any] = {"batch_size": self.batch_size}
+        if self.lanes is not None:
+            named["lanes"] = self.lanes
+        if self.groups is not None:
+            named["groups"] = self.groups
+        if self.tail != "drop":
+            named["tail"] = self.tail
+        return named
+
     def fits(self, rows: int) -> bool:
         """Whether a dataset of that many rows gives a batch at all."""
-        return self.global_batch_size <= rows
+        return rows >= {"drop": self.global_batch_size, "short": self.world_size, "pad": 1}[self.tail]
 
 
 @dataclass(frozen=True)
@@ -329,6 +383,10 @@ def batch_sizes(max_rows: int = 64) -> st.SearchStrategy[int]:
     return st.one_of(st.just(1), st.sampled_from(PRIMES), st.integers(1, max_rows), st.just(2 * max_rows + 1))
 
 
+RANKS = st.one_of(st.integers(1, 4), st.integers(1, 4), st.integers(1, 16))
+"""Mostly few, as many do not change what is tested, but what it costs."""
+
+
 @st.composite
 def topologies(
     draw: st.DrawFn,
@@ -337,32 +395,39 @@ def topologies(
     world_sizes: st.SearchStrategy[int] | None = None,
     workers: st.SearchStrategy[int] | None = None,
     named: bool = True,
+    tails: Sequence[str] = ("drop",),
+    small: bool = False,
 ) -> Topology:
     """Draw a topology that is valid: whatever has to divide, divides.
 
     With `rows`, a dataset of that many rows (one at least) gives a batch. Without, the batch may be too large
-    for any. `named=False` leaves lanes and groups at their defaults; else they are sometimes named, `lanes=1`
-    too.
+    for any. `named=False` leaves lanes and groups at their defaults; else they are sometimes named: one to
+    four lanes for each rank and group, and `lanes=1` too. `small` keeps batches small, so that a pass has
+    many.
     """
+    tail = draw(st.sampled_from(tails))
     world_size = draw(st.integers(1, 6) if world_sizes is None else world_sizes)
-    if rows is not None:
-        world_size = min(world_size, rows)
-    batch_size = draw(batch_sizes() if rows is None else batch_sizes(rows // world_size))
-    if rows is not None:
-        batch_size = min(batch_size, rows // world_size)
     worker_count = draw(st.integers(0, 4) if workers is None else workers)
+    if rows is not None and tail != "pad":
+        world_size = min(world_size, rows)
+    if small:
+        batch_size = draw(st.sampled_from((1, 2, 3, 4, 5, 6, 7, 8)))
+    else:
+        batch_size = draw(batch_sizes() if rows is None else batch_sizes(max(rows // world_size, 1)))
+    if rows is not None and tail == "drop":
+        batch_size = min(batch_size, rows // world_size)
     kind = draw(st.sampled_from(("default", "groups", "lanes", "time order"))) if named else "default"
     if kind == "time order":
-        return Topology(world_size, worker_count, batch_size, lanes=1)
+        return Topology(world_size, worker_count, batch_size, lanes=1, tail=tail)
     groups = max(worker_count, 1) * (1 if kind == "default" else draw(st.integers(1, 3)))
     if kind == "default":
-        return Topology(world_size, worker_count, batch_size)
+        return Topology(world_size, worker_count, batch_size, tail=tail)
     if kind == "groups":
-        return Topology(world_size, worker_count, batch_size, groups=groups)
-    each = draw(st.sampled_from([n for n in range(1, batch_size + 1) if batch_size % n == 0][:6]))
+        return Topology(world_size, worker_count, batch_size, groups=groups, tail=tail)
+    each = draw(st.sampled_from([n for n in (1, 2, 3, 4) if batch_size % n == 0]))
     lanes = world_size * groups * each
     # One lane in all is time order, which is another kind.
-    return Topology(world_size, worker_count, batch_size, None if lanes == 1 else lanes, groups)
+    return Topology(world_size, worker_count, batch_size, None if lanes == 1 else lanes, groups, tail)
 
 
 def chains(
@@ -370,21 +435,22 @@ def chains(
     *,
     max_legs: int = 4,
     max_steps: int = 12,
+    world_sizes: st.SearchStrategy[int] | None = None,
     workers: st.SearchStrategy[int] | None = None,
     named: bool = True,
+    tails: Sequence[str] = ("drop",),
+    small: bool = False,
 ) -> st.SearchStrategy[list[Leg]]:
     """Return a strategy for lives of one job over `rows` rows, each killed and resumed as the next."""
-    leg = st.builds(
-        Leg,
-        topologies(rows=rows, workers=workers, named=named),
-        kept=st.integers(0, max_steps),
-        lost=st.integers(0, 3),
+    drawn = topologies(
+        rows=rows, world_sizes=world_sizes, workers=workers, named=named, tails=tails, small=small
     )
+    leg = st.builds(Leg, drawn, kept=st.integers(0, max_steps), lost=st.integers(0, 3))
     return st.lists(leg, min_size=1, max_size=max_legs)
 
 
 @st.composite
-def one_order(draw: st.DrawFn, *, rows: int) -> list[Topology]:
+def one_order(draw: st.DrawFn, *, rows: int, tail: str = "drop", max_ranks: int = 6) -> list[Topology]:
     """Draw the topologies that must see one sequence of global batches: all that one cut allows."""
     groups = draw(st.integers(1, 4))
     lanes = groups * draw(st.sampled_from((1, 2, 3, 4, 6, 12)))
@@ -394,8 +460,8 @@ def one_order(draw: st.DrawFn, *, rows: int) -> list[Topology]:
         size = draw(st.integers(1, rows))
     ways = size if lanes == 1 else lanes // groups
     return [
-        Topology(world_size, workers, size // world_size, lanes, groups)
-        for world_size in range(1, 7)
+        Topology(world_size, workers, size // world_size, lanes, groups, tail)
+        for world_size in range(1, max_ranks + 1)
         for workers in range(5)
         if ways % world_size == 0 and (lanes == 1 or groups % max(workers, 1) == 0)
     ]

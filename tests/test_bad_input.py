@@ -996,9 +996,7 @@ def test_an_argument_of_another_type_is_named(path: Path, name: str, value: Any)
         open_dataset(**arguments)
 
 
-@pytest.mark.parametrize(
-    "name", ["shuffle", "seed", "block_rows", "lanes", "groups", "tail", "nulls", "filter"]
-)
+@pytest.mark.parametrize("name", ["nulls", "filter"])
 def test_arguments_that_later_releases_bring_do_not_exist_yet(path: Path, name: str) -> None:
     with pytest.raises(TypeError, match=name):
         open_dataset(write(path), **{name: None})
@@ -1011,7 +1009,7 @@ def test_loader_arguments_are_checked(path: Path) -> None:
             fr.Loader(dataset, **{name: -1})
         with refused(TypeError, name, 1.5):
             fr.Loader(dataset, **{name: 1.5})
-    for name in ("device", "num_workers", "audit"):
+    for name in ("device", "num_workers"):
         with pytest.raises(TypeError, match=name):
             fr.Loader(dataset, **{name: None})
     with refused(TypeError, "ParquetDataset", "list"):

@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,20 @@ from hypothesis import strategies as st
 import fastresume as fr
 import oracle
 from fastresume import _core
+from fastresume.intervals import of_buffer
 from golden import make_cursors
 from jobs import fields_of, oracle_job, parallel, text_of
-from strategies import Dataset, DatasetSpec, FileSpec, chains, dataset_specs, plain_spec, written
-
-Write = Callable[[DatasetSpec], Dataset]
+from strategies import (
+    TAILS,
+    Dataset,
+    DatasetSpec,
+    FileSpec,
+    chains,
+    dataset_specs,
+    orders,
+    plain_spec,
+    written,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 CURSORS = json.loads((GOLDEN / "cursors.json").read_text())
@@ -71,14 +80,21 @@ def test_a_golden_cursor_goes_on_as_it_did(golden: dict[str, Any]) -> None:
     cursor, fields = cursor_of(golden["text"]), json.loads(golden["text"])
     for plan in golden["plans"]:
         cut = plan["cut"]
-        assert cursor._core.plan(tuple(cut)) == (plan["batches"], plan["rest"])
+        planned = _core.Pass(cursor._core, tuple(cut), "drop", 1)
+        assert (planned.batches_left, planned.rest) == (plan["batches"], plan["rest"])
+        if plan["batches"] == 0:
+            continue
+        done = planned.batches - planned.batches_left
+        expected = [tuple(pair) for pair in plan["next"]]
+        assert oracle.intervals_of(oracle.positions_of(of_buffer(planned.positions(done, 0)))) == expected
         if plan["batches"] < 2:
             continue  # after the last batch it is the next pass
         *before, last = fields["cuts"] or [[*cut, 0]]
         cuts = [*before, [*cut, last[3] + 1]] if last[:3] == cut else [*before, last, [*cut, 1]]
         after = cursor_of(oracle.checked({**fields, "cuts": cuts}))
+        assert planned.cursor_after(done + 1) == after._core
         gone = np.setdiff1d(positions(cursor), positions(after)).tolist()
-        assert oracle.intervals_of(gone) == [tuple(pair) for pair in plan["next"]]
+        assert oracle.intervals_of(gone) == expected
         assert after.consumed_rows == cursor.consumed_rows + len(gone)
 
 
@@ -104,10 +120,11 @@ def test_the_fingerprint_of_a_golden_dataset_is_what_it_was() -> None:
 
 @given(rows=st.integers(1, 80), data=st.data())
 def test_a_cursor_says_what_the_oracle_says(rows: int, data: st.DataObject) -> None:
-    """Of the states of whole chains, with named lanes and groups and time order too."""
+    """Of the states of whole chains, in both orders, with named lanes and groups, and under all tails."""
     state = None
-    for leg in data.draw(chains(rows, max_legs=5)):
-        job = oracle_job(rows, leg.topology, "0" * 32)
+    shuffle = data.draw(orders(rows))
+    for leg in data.draw(chains(rows, max_legs=5, tails=TAILS)):
+        job = oracle_job(rows, leg.topology, "0" * 32, shuffle)
         if state is not None:
             job.load(state)
         for _ in range(leg.kept):
@@ -118,8 +135,8 @@ def test_a_cursor_says_what_the_oracle_says(rows: int, data: st.DataObject) -> N
         assert text_of(cursor.to_state()) == state
         assert tuples(cursor.remaining()) == oracle.intervals_of(left)
         assert (cursor.epoch, cursor.num_rows, cursor.consumed_rows) == (job.epoch, rows, rows - len(left))
-        batches, rest = cursor._core.plan(tuple(job.cut))
-        assert (batches, rest) == (job.batches_left, len(left) - batches * leg.topology.global_batch_size)
+        planned = _core.Pass(cursor._core, tuple(job.cut), job.tail, job.world_size)
+        assert (planned.batches_left, planned.rest) == (job.batches_left, job.rest)
 
 
 def test_cursors_are_values(small_dataset: Dataset) -> None:

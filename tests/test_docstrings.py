@@ -29,7 +29,13 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
         pq.write_table(pa.table(columns), f"data/{part}.parquet")
     dataset = fr.ParquetDataset("data/*.parquet", batch_size=32, stack={"dense": "i_*"})
     other = fr.ParquetDataset("data/*.parquet", batch_size=32)
+    out_of_step = []
+    for rank, batches in enumerate((3, 5)):
+        iterator = iter(fr.ParquetDataset("data/*.parquet", batch_size=8, rank=rank, world_size=2))
+        out_of_step.append([next(iterator) for _ in range(batches)][-1].state_dict())
     return {
+        "state_of_rank_0": out_of_step[0],
+        "state_of_rank_1": out_of_step[1],
         "dataset": dataset,
         "loader": fr.Loader(dataset),
         "batch": next(iter(other)),

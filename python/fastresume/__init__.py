@@ -14,6 +14,7 @@ from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
 from fastresume.iterator import Stats
 from fastresume.loader import Loader
+from fastresume.plan import Plan
 from fastresume.world import World
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Field",
     "Loader",
     "ParquetDataset",
+    "Plan",
     "Schema",
     "SourceError",
     "StateError",

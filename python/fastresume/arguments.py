@@ -5,10 +5,12 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 Path = str | os.PathLike[str]
+Choice = TypeVar("Choice", bound=str)
 
 
 def integer(name: str, value: object) -> int:
@@ -38,6 +40,17 @@ def at_least(least: int, name: str, value: object) -> int:
     if number >= 2**53:
         raise ValueError(f"{name} must be below 2**53, found {number}")
     return number
+
+
+def one_of(name: str, value: Choice, choices: tuple[Choice, ...]) -> Choice:
+    """The value, which is one of the choices.
+
+    Raises:
+        ValueError: if it is not.
+    """
+    if value not in choices:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, choices))}, found {value!r}")
+    return value
 
 
 def global_share(global_batch_size: object, world_size: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,9 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastresume import _core
 from fastresume.cursor import Cursor
-from fastresume.intervals import Intervals, of_buffer
+from fastresume.intervals import Intervals, of_buffer, of_runs
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Field:
 
     def of_buffer(self, buffer: _core.Buffer) -> Tensor:
         """The tensor over memory that the core filled; it owns that memory, nothing is copied."""
+        if len(buffer) == 0:
+            return torch.empty((0, len(self.columns)) if self.is_stacked else 0, dtype=self.dtype)
         tensor = torch.frombuffer(buffer, dtype=self.dtype)
         return tensor.view(-1, len(self.columns)) if self.is_stacked else tensor
 
@@ -85,10 +89,11 @@ class Schema(Mapping[str, Field]):
 class Origin:
     """Where a batch comes from; what stays with it when its tensors are moved or copied."""
 
-    cursor: _core.Cursor
-    epoch: int
-    step: int
+    cursor: _core.Cursor | None
+    epoch: int | None
+    step: int | None
     num_rows: int
+    valid_rows: int
     runs: Intervals
 
 
@@ -121,17 +126,31 @@ class Batch(MutableMapping[str, Tensor]):
     @property
     def epoch(self) -> int:
         """The number of the pass that it belongs to, counted over all jobs."""
-        return self._origin.epoch
+        return _of_a_pass(self._origin.epoch)
 
     @property
     def step(self) -> int:
         """Global batches of its pass that were delivered before it, over all cuts."""
-        return self._origin.step
+        return _of_a_pass(self._origin.step)
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor after this batch."""
-        return Cursor(self._origin.cursor)
+        """The cursor after this batch.
+
+        Raises:
+            FastresumeError: as `state_dict`, `epoch` and `step` do, if the rows were read by their numbers.
+        """
+        return Cursor(_of_a_pass(self._origin.cursor))
+
+    @property
+    def valid(self) -> Tensor:
+        """Which rows are delivered for the first time: bool `[B]`, on the device of the tensors.
+
+        All of them but in the last batch of a pass under `tail="pad"`, where copies fill it up.
+        """
+        values: dict[str, Any] = self._tensors
+        device = next((value.device for value in values.values() if isinstance(value, Tensor)), None)
+        return torch.arange(self.num_rows, device=device) < self._origin.valid_rows
 
     def state_dict(self) -> dict[str, str]:
         """The state after this batch: what `load_state_dict` takes to go on with the next one.
@@ -143,7 +162,7 @@ class Batch(MutableMapping[str, Tensor]):
 
     def rows(self) -> npt.NDArray[np.int64]:
         """The row numbers, int64 `[B]`: rows are counted over the dataset's files in their order."""
-        return np.concatenate([np.arange(start, end, dtype=np.int64) for start, end in self._origin.runs])
+        return of_runs(self._origin.runs)
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Self:
         """The same batch with its tensors on a device; tensors that are there already are shared."""
@@ -196,7 +215,10 @@ class Batch(MutableMapping[str, Tensor]):
             return type(value).__name__
 
         tensors = ", ".join(f"{name}: {describe(value)}" for name, value in self._tensors.items())
-        return f"Batch(rows={self.num_rows}, epoch={self.epoch}, step={self.step}, {{{tensors}}})"
+        place = (
+            "" if self._origin.epoch is None else f"epoch={self._origin.epoch}, step={self._origin.step}, "
+        )
+        return f"Batch(rows={self.num_rows}, {place}{{{tensors}}})"
 
 
 def of_delivered(fields: tuple[Field, ...], delivered: _core.Delivered, cursor: _core.Cursor) -> Batch:
@@ -204,7 +226,14 @@ def of_delivered(fields: tuple[Field, ...], delivered: _core.Delivered, cursor: 
     pairs = zip(fields, delivered.memory, strict=True)
     tensors = {field.name: field.of_buffer(memory) for field, memory in pairs}
     runs = of_buffer(delivered.runs)
-    return Batch(tensors, Origin(cursor, delivered.epoch, delivered.step, delivered.num_rows, runs))
+    origin = Origin(cursor, delivered.epoch, delivered.step, delivered.num_rows, delivered.valid_rows, runs)
+    return Batch(tensors, origin)
+
+
+def _of_a_pass(value: Value | None) -> Value:
+    if value is None:
+        raise _core.FastresumeError("these rows were read by their numbers: they are no batch of a pass")
+    return value
 
 
 def _refuse_to_collate(*_arguments: object, **_keywords: object) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from fastresume import _core, intervals
 from fastresume.arguments import integer
@@ -109,6 +109,31 @@ class Cursor:
                 slices[key] = (first + start, first + last)
         return cls(_core.Cursor.from_offsets(dataset._manifest, epoch, slices))
 
+    @classmethod
+    def merge(cls, states_in_rank_order: Sequence[Mapping[str, Any] | Cursor]) -> Cursor:
+        """The cursor after all that ranks which are out of step were given.
+
+        For ranks that do not train in lockstep, as in an inference job: each saves its own state, and the
+        merged one resumes all of them, on any number of ranks. Equal states give that state. Otherwise the
+        result holds what was delivered as intervals, so that it grows with the number of lanes, and counts
+        steps anew.
+
+        Args:
+            states_in_rank_order: the state of rank 0, that of rank 1, ..., of every rank of the job.
+
+        Raises:
+            StateError: if the states are of more than one dataset, order (seed), epoch, or line of cuts, or
+                so many ranks can't share the cut; both values are named.
+            ValueError: if no state is given.
+
+        Example:
+            >>> Cursor.merge([state_of_rank_0, state_of_rank_1]).consumed_rows
+            64
+        """
+        if isinstance(states_in_rank_order, (Mapping, Cursor)):
+            raise TypeError("states_in_rank_order must be a list with one state per rank, found one state")
+        return cls(_core.Cursor.merge([cls.from_state(state)._core for state in states_in_rank_order]))
+
     def to_state(self) -> dict[str, str]:
         """The state: one leaf, the canonical JSON text, under the key "fastresume"."""
         return {KEY: self._core.to_json()}
@@ -128,9 +153,42 @@ class Cursor:
         """Rows of the present pass that were delivered, over all ranks."""
         return self._core.consumed_rows()
 
-    def remaining(self) -> intervals.Intervals:
-        """The positions of the present pass that were not delivered: int64 `[n, 2]`, half open, sorted."""
-        return intervals.of_buffer(self._core.remaining())
+    @property
+    def order(self) -> dict[str, Any]:
+        """The order, as the state records it: `{"kind": "sequential"}`, or "shuffled" with seed and sizes."""
+        order: dict[str, Any] = json.loads(self._core.to_json())["order"]
+        return order
+
+    def progress(self) -> float:
+        """How much of the present pass was delivered, over all ranks: from 0.0 to below 1.0."""
+        return self.consumed_rows / max(self.num_rows, 1)
+
+    @overload
+    def remaining(self) -> intervals.Intervals: ...
+
+    @overload
+    def remaining(self, dataset: ParquetDataset) -> list[tuple[str, int, intervals.Intervals]]: ...
+
+    def remaining(
+        self, dataset: ParquetDataset | None = None
+    ) -> intervals.Intervals | list[tuple[str, int, intervals.Intervals]]:
+        """What was not delivered of the present pass.
+
+        Args:
+            dataset: with it, rows by their files; without, positions in the order (which are row numbers
+                where the order is sequential).
+
+        Returns:
+            Positions: int64 `[n, 2]`, half open, sorted. Or a list of (path, row group, rows), the rows
+            counted within the row group: int64 `[n, 2]`, half open, sorted; row groups with nothing left are
+            not in it.
+
+        Raises:
+            StateError: if the cursor is of another dataset or order.
+        """
+        if dataset is None:
+            return intervals.of_buffer(self._core.remaining())
+        return dataset._remaining_rows(self._core)
 
     def __eq__(self, other: object) -> bool:
         return self._core == other._core if isinstance(other, Cursor) else NotImplemented

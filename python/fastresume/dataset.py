@@ -7,13 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastresume import _core
-from fastresume.arguments import at_least, global_share, names, path_list, stack_list
+from fastresume import _core, travel
+from fastresume.arguments import at_least, global_share, names, one_of, path_list, stack_list
 from fastresume.batch import Batch, Schema, of_delivered
 from fastresume.cursor import Cursor
-from fastresume.iterator import BatchIterator, rest_warning
+from fastresume.intervals import Intervals
+from fastresume.iterator import BatchIterator, cursor_after, rest_warning
+from fastresume.lanes import Cut, cut_of
+from fastresume.plan import Plan, make_plan
 from fastresume.workers import Departing, SharedCursor, new_ticket
 from fastresume.world import World
 
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 Path = str | os.PathLike[str]
+OrderChoice = tuple[int | None, int | None, int | None] | None
 
 
 class ParquetDataset(IterableDataset[Batch]):
@@ -38,6 +44,21 @@ class ParquetDataset(IterableDataset[Batch]):
         global_batch_size: rows per step over all ranks, in place of `batch_size`.
         columns: names or glob patterns of the columns to read; all of them if None.
         stack: per name of a matrix, the names or patterns of the columns (of one type) that it holds.
+        shuffle: deliver the rows in a shuffled order, another one in each pass: blocks of rows are permuted
+            over the whole dataset, and rows within windows of several blocks. The seed and the number of the
+            pass alone choose it, whatever the ranks, workers and batch sizes.
+        seed: of the shuffled order; if None, that of a loaded state, or 0.
+        block_rows, window_rows: sizes of the shuffled order: larger windows shuffle better and take more
+            memory. If None, those of a loaded state, or chosen for the dataset (256 MiB per window);
+            `plan()` tells.
+        lanes: into how many contiguous parts the order is divided, a multiple of the ranks times `groups`;
+            by default one per rank and group. With `lanes` and `groups` named, the global batches are the
+            same at every world size that divides `lanes / groups`. With 1, every global batch is one
+            contiguous stretch of the order.
+        groups: groups of lanes that take turns, a multiple of the loader workers; by default one per worker.
+        tail: what becomes of the rows after the last whole global batch: "drop" drops them, "short" shares
+            them among the ranks (fewer rows than ranks are dropped), "pad" repeats them up to a whole batch,
+            in which `batch.valid` tells copies apart. All ranks get the same number of batches.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass.
         rank, world_size: which of how many ranks this is; together or not at all.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
@@ -69,6 +90,13 @@ class ParquetDataset(IterableDataset[Batch]):
         global_batch_size: int | None = None,
         columns: str | Sequence[str] | None = None,
         stack: Mapping[str, str | Sequence[str]] | None = None,
+        shuffle: bool = False,
+        seed: int | None = None,
+        block_rows: int | None = None,
+        window_rows: int | None = None,
+        lanes: int | None = None,
+        groups: int | None = None,
+        tail: Literal["drop", "short", "pad"] = "drop",
         on_iter: Literal["continue", "restart"] = "continue",
         rank: int | None = None,
         world_size: int | None = None,
@@ -84,19 +112,24 @@ class ParquetDataset(IterableDataset[Batch]):
             if batch_size is not None
             else global_share(global_batch_size, self.world.world_size)
         )
-        if on_iter not in ("continue", "restart"):
-            raise ValueError(f"on_iter must be 'continue' or 'restart', found {on_iter!r}")
-        self.on_iter = on_iter
+        self.on_iter = one_of("on_iter", on_iter, ("continue", "restart"))
+        self.tail = one_of("tail", tail, ("drop", "short", "pad"))
+        self._choice = _order_choice(shuffle, seed, block_rows, window_rows)
+        self._lanes = None if lanes is None else at_least(1, "lanes", lanes)
+        self._groups = None if groups is None else at_least(1, "groups", groups)
+        self._cut(1)
         self._columns = names("columns", columns)
         self._stacks = stack_list(stack)
         self._manifest = _core.Manifest.open(self.paths)
         self._lay_out()
-        if len(self) == 0:
+        start = _core.Cursor.start(self._manifest, self._choice)
+        self._length = self._pass(start, 1).batches
+        if self._length == 0:
             raise ValueError(
                 f"no batch would come from {self.num_rows} rows: a global batch has {self.global_batch_size} "
-                f"({self.batch_size} rows on each of {self.world.world_size} ranks)"
+                f"({self.batch_size} rows on each of {self.world.world_size} ranks), and tail is {tail!r}"
             )
-        self._shared = SharedCursor(_core.Cursor.start(self._manifest))
+        self._shared = SharedCursor(start)
         self._iterators = 0
 
     def _lay_out(self) -> None:
@@ -126,7 +159,7 @@ class ParquetDataset(IterableDataset[Batch]):
 
     def __len__(self) -> int:
         """Batches that each rank gets in an unbroken pass."""
-        return self.num_rows // self.global_batch_size
+        return self._length
 
     @property
     def epoch(self) -> int:
@@ -137,7 +170,25 @@ class ParquetDataset(IterableDataset[Batch]):
     @property
     def batches_left(self) -> int:
         """Batches that this rank still gets in the present pass."""
-        return self._shared.cursor.plan(self._cut(1))[0]
+        return self._pass(self._shared.cursor, 1).batches_left
+
+    def plan(self, workers: int = 0) -> Plan:
+        """What is left of the present pass and what reading it takes, before it is read; prints as a table.
+
+        Args:
+            workers: how many workers a torch DataLoader over the dataset will have.
+
+        Raises:
+            ValueError: if so many workers can't share the lanes.
+
+        Warns:
+            UserWarning: if more than 1.5 rows are decoded per row delivered; it says which setting helps.
+
+        Example:
+            >>> dataset.plan().steps
+            3
+        """
+        return make_plan(self, at_least(0, "workers", workers))
 
     def state_dict(self) -> dict[str, str]:
         """The state after the last delivered batch: one leaf under the key "fastresume".
@@ -157,11 +208,11 @@ class ParquetDataset(IterableDataset[Batch]):
             reset_epochs: keep the position, and count the passes of this job from here.
 
         Raises:
-            StateError: if the state is empty, damaged, or of another version, dataset or order. The dataset
-                stays as it was.
+            StateError: if the state is empty, damaged, or of another version, dataset or order, or of another
+                seed or size than was named. The dataset stays as it was.
         """
         cursor = Cursor.from_state(state)._core
-        cursor.check_dataset(self._manifest)
+        cursor.check_dataset(self._manifest, self._choice)
         self._shared.load(cursor.with_epochs_reset() if reset_epochs else cursor)
 
     def reset(self) -> None:
@@ -175,9 +226,75 @@ class ParquetDataset(IterableDataset[Batch]):
             return BatchIterator(self, threads=0, prefetch_bytes=0)
         return self._iterate_in_worker(worker.id, worker.num_workers)
 
-    def _cut(self, workers: int) -> tuple[int, int, int]:
-        """Lanes, groups, and rows per lane and batch."""
-        return self.world.world_size * workers, workers, self.batch_size
+    def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
+        """The batch of this rank at a step of a pass again, in a time that does not depend on its number.
+
+        Without a state, of a pass that this dataset reads from its start, in this process, with no change of
+        ranks or batch size on the way. With one, of the pass whose changes that state tells: any state of the
+        pass, best its last one; after the last change that it knows of, the pass is taken to go on.
+
+        Args:
+            epoch: the number of the pass, as `batch.epoch` counts it.
+            step: the number of the global batch in it, as `batch.step` counts it.
+            state: a state of that pass.
+
+        Raises:
+            IndexError: if the pass has no such step.
+            StateError: if the state is of another dataset, order or epoch.
+            ValueError: if the step was made under a cut that so many ranks can't share.
+
+        Example:
+            >>> dataset.batch_at(epoch=0, step=2).rows()[:2]
+            array([64, 65])
+        """
+        return travel.batch_at(self, epoch, step, state)
+
+    def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
+        """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
+
+        The batch belongs to no pass: its `cursor`, `state_dict()`, `epoch` and `step` raise.
+
+        Args:
+            row_numbers: as `batch.rows()` gives them, in `[0, num_rows)`.
+
+        Raises:
+            IndexError: if a row is not of the dataset.
+            DataError, SourceError: if a file can't be read, or is damaged.
+
+        Example:
+            >>> dataset.read_rows([7, 7, 3])["label"].shape
+            torch.Size([3])
+        """
+        return travel.read_rows(self, row_numbers)
+
+    def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
+        """Where rows are: a list of (path, row group, row in the row group), in the given order.
+
+        Raises:
+            IndexError: if a row is not of the dataset.
+
+        Example:
+            >>> path, row_group, row = dataset.locate([53])[0]
+            >>> row_group, row
+            (0, 3)
+        """
+        return travel.locate(self, row_numbers)
+
+    def _remaining_rows(self, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
+        return travel.remaining_rows(self, cursor)
+
+    def _cut(self, workers: int) -> Cut:
+        return cut_of(self.batch_size, self.world.world_size, workers, self._lanes, self._groups)
+
+    def _pass(self, cursor: _core.Cursor, workers: int) -> _core.Pass:
+        """What is left of the pass that a cursor is in."""
+        return _core.Pass(cursor, self._cut(workers), self.tail, self.world.world_size)
+
+    def _bounds(self, cursor: _core.Cursor) -> tuple[_core.Cursor, _core.Cursor | None]:
+        """Where an iterator begins, and where it ends if that is not the next pass."""
+        if self.on_iter == "continue":
+            return cursor, None
+        return cursor.restarted(), cursor.restarted()
 
     def _check_world(self) -> None:
         current = World.of_default_group() if self._world_was_detected else None
@@ -189,25 +306,21 @@ class ParquetDataset(IterableDataset[Batch]):
 
     def _iterate_in_worker(self, worker: int, workers: int) -> Iterator[Batch]:
         reading = self._shared.read_as_worker(worker)
-        cursor = reading.cursor
-        end_cursor = None
-        if self.on_iter == "restart":
-            cursor = end_cursor = cursor.restarted()
-        cut = self._cut(workers)
-        batches, rest = cursor.plan(cut)
-        if batches == 0:
+        cursor, end_cursor = self._bounds(reading.cursor)
+        planned = self._pass(cursor, workers)
+        warning = None
+        if planned.batches_left == 0:
             # The main process can't see an iterator that gives nothing, so the next pass follows at once.
+            warning = rest_warning(planned, self) if worker == 0 else None
             cursor = cursor.next_pass()
-        warning = rest_warning(rest, self.global_batch_size) if batches == 0 and worker == 0 else None
+            planned = self._pass(cursor, workers)
         ticket = new_ticket(self._shared, reading, worker, workers)
         place = (self.world.rank, self.world.world_size, worker, workers)
-        reader = _core.Reader(self._manifest, self._layout, cursor, cut, place, 0, 0)
+        reader = _core.Reader(self._manifest, self._layout, cursor, planned, place, 0, 0)
         while (delivered := reader.front()) is not None:
             reader.advance()
-            ends_pass = delivered.ends_pass
-            after = end_cursor if ends_pass and end_cursor is not None else delivered.cursor
-            batch = of_delivered(self._fields, delivered, after)
-            sent = replace(ticket, ends_pass=ends_pass, warning=warning)
+            batch = of_delivered(self._fields, delivered, cursor_after(delivered, end_cursor))
+            sent = replace(ticket, ends_pass=delivered.ends_pass, warning=warning)
             yield Departing(batch._tensors, batch._origin, sent)
             warning = None
 
@@ -227,6 +340,24 @@ class ParquetDataset(IterableDataset[Batch]):
             f"batch_size={self.batch_size}, rank {self.world.rank} of {self.world.world_size}, "
             f"epoch {self.epoch}, {self.batches_left} batches left)"
         )
+
+
+def _order_choice(
+    shuffle: bool, seed: int | None, block_rows: int | None, window_rows: int | None
+) -> OrderChoice:
+    """What is named of the order; None of a sequential one."""
+    if not isinstance(shuffle, bool):
+        raise TypeError(f"shuffle must be True or False, found {shuffle!r}")
+    named_seed = None if seed is None else at_least(0, "seed", seed)
+    block = None if block_rows is None else at_least(1, "block_rows", block_rows)
+    window = None if window_rows is None else at_least(1, "window_rows", window_rows)
+    if shuffle:
+        return named_seed, block, window
+    if block is not None or window is not None:
+        raise ValueError(
+            "block_rows and window_rows are sizes of the shuffled order: pass shuffle=True with them"
+        )
+    return None
 
 
 def _resolve_world(

@@ -125,6 +125,21 @@ def of_buffer(buffer: _core.Buffer) -> Intervals:
     return _numbers(buffer).reshape(-1, 2)
 
 
+def of_runs(runs: Intervals) -> npt.NDArray[np.int64]:
+    """The numbers that runs hold, one after another, in the runs' order."""
+    lengths = runs[:, 1] - runs[:, 0]
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    numbers: npt.NDArray[np.int64] = np.arange(total, dtype=np.int64)
+    numbers += np.repeat(runs[:, 0] - ends + lengths, lengths)
+    return numbers
+
+
+def of_words(buffer: _core.Buffer) -> npt.NDArray[np.int64]:
+    """The int64 `[n]` view of memory that the core filled."""
+    return _numbers(buffer)
+
+
 def _numbers(buffer: _core.Buffer) -> npt.NDArray[np.int64]:
     if len(buffer) == 0:
         return np.empty(0, dtype=np.int64)

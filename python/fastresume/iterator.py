@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fastresume import _core
+from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch, of_delivered
+from fastresume.intervals import of_buffer
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
@@ -24,19 +28,25 @@ class Stats:
         rows: rows in them.
         bytes: bytes of their tensors.
         wait_seconds: how long `next()` took, all batches together.
+        dropped_rows: rows that no rank got of the passes that ended here, by the tail policy.
+        padded_rows: rows of this rank's batches that only fill them up.
     """
 
     batches: int = 0
     rows: int = 0
     bytes: int = 0
     wait_seconds: float = 0.0
+    dropped_rows: int = 0
+    padded_rows: int = 0
 
-    def count(self, rows: int, row_bytes: int, wait_seconds: float) -> None:
-        """Adds a batch."""
+    def _count(self, delivered: _core.Delivered, row_bytes: int, wait_seconds: float) -> None:
         self.batches += 1
-        self.rows += rows
-        self.bytes += rows * row_bytes
+        self.rows += delivered.num_rows
+        self.bytes += delivered.num_rows * row_bytes
         self.wait_seconds += wait_seconds
+        self.padded_rows += delivered.num_rows - delivered.valid_rows
+        if delivered.ends_pass:
+            self.dropped_rows += _row_count(delivered.dropped)
 
 
 class BatchIterator(Iterator[Batch]):
@@ -47,20 +57,23 @@ class BatchIterator(Iterator[Batch]):
     """
 
     def __init__(
-        self, dataset: ParquetDataset, threads: int, prefetch_bytes: int, stats: Stats | None = None
+        self,
+        dataset: ParquetDataset,
+        threads: int,
+        prefetch_bytes: int,
+        stats: Stats | None = None,
+        log: DeliveryLog | None = None,
     ) -> None:
         dataset._check_world()
         dataset._iterators += 1
         self._dataset = dataset
         self._number = dataset._iterators
         self._loads = dataset._shared.loads
-        self._cursor = dataset._shared.cursor
-        self._end_cursor = None
-        if dataset.on_iter == "restart":
-            self._cursor = self._end_cursor = self._cursor.restarted()
+        self._cursor, self._end_cursor = dataset._bounds(dataset._shared.cursor)
         self._threads = threads
         self._prefetch_bytes = prefetch_bytes
         self._stats = Stats() if stats is None else stats
+        self._log = log
         self._reader: _core.Reader | None = None
         self._handed: _core.Delivered | None = None
         self._made: tuple[_core.Delivered, Batch] | None = None
@@ -91,17 +104,21 @@ class BatchIterator(Iterator[Batch]):
             self._end()
             raise StopIteration
         batch = self._batch(front)
-        self._stats.count(batch.num_rows, self._dataset._layout.row_bytes, time.perf_counter() - began)
+        if self._log is not None:
+            self._log.deliver(front, cursor_after(front, self._end_cursor))
+        counted = vars(self._stats).copy()
         shared, before = self._dataset._shared, self._dataset._shared.cursor
         handed, made = self._handed, self._made
         try:
             self._made, self._handed = None, front
-            shared.deliver(batch._origin.cursor)
+            shared.deliver(cursor_after(front, self._end_cursor))
+            self._stats._count(front, self._dataset._layout.row_bytes, time.perf_counter() - began)
             if front.ends_pass:
                 self.close()
             return batch
         except BaseException:  # a signal handler's: the caller has not got the batch
             shared.deliver(before)
+            vars(self._stats).update(counted)
             self._made, self._handed = made, handed
             if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
                 self._cursor = self._cursor if handed is None else before
@@ -118,12 +135,16 @@ class BatchIterator(Iterator[Batch]):
     def _open(self) -> _core.Reader:
         if self._reader is None:
             dataset = self._dataset
+            if self._log is not None:
+                self._log.begin(
+                    self._cursor, dataset._cut(1), dataset.batch_size, dataset.tail, dataset.on_iter
+                )
             place = (dataset.world.rank, dataset.world.world_size, 0, 1)
             self._reader = _core.Reader(
                 dataset._manifest,
                 dataset._layout,
                 self._cursor,
-                dataset._cut(1),
+                dataset._pass(self._cursor, 1),
                 place,
                 self._threads,
                 self._prefetch_bytes,
@@ -141,19 +162,19 @@ class BatchIterator(Iterator[Batch]):
         if (
             front is not None
             and self._handed is front
-            and self._dataset._shared.cursor == self._cursor_after(front)
+            and self._dataset._shared.cursor == cursor_after(front, self._end_cursor)
         ):
             reader.advance()
             front = reader.front()
         return front
 
-    def _cursor_after(self, front: _core.Delivered) -> _core.Cursor:
-        return self._end_cursor if front.ends_pass and self._end_cursor is not None else front.cursor
-
     def _batch(self, front: _core.Delivered) -> Batch:
         if self._made is None or self._made[0] is not front:
-            self._made = front, of_delivered(self._dataset._fields, front, self._cursor_after(front))
+            self._made = front, self._new_batch(front)
         return self._made[1]
+
+    def _new_batch(self, front: _core.Delivered) -> Batch:
+        return of_delivered(self._dataset._fields, front, cursor_after(front, self._end_cursor))
 
     def _check_current(self) -> None:
         if self._loads != self._dataset._shared.loads:
@@ -162,18 +183,36 @@ class BatchIterator(Iterator[Batch]):
             raise _core.FastresumeError("a newer iterator of this dataset goes on: an older one can't")
 
     def _end(self) -> None:
-        """Ends the pass here if less than one global batch was left of it; else its last batch did."""
+        """Ends the pass here if no batch was left of it; else its last batch did."""
         dataset = self._dataset
-        batches, rest = self._cursor.plan(dataset._cut(1))
+        planned = dataset._pass(self._cursor, 1)
         self.close()
-        if batches == 0:
-            warnings.warn(rest_warning(rest, dataset.global_batch_size), stacklevel=3)
-            dataset._shared.deliver(self._end_cursor or self._cursor.next_pass())
+        if planned.batches_left == 0:
+            after = self._end_cursor or self._cursor.next_pass()
+            if self._log is not None:
+                self._log.end(self._cursor, after)
+            warnings.warn(rest_warning(planned, dataset), stacklevel=3)
+            dataset._shared.deliver(after)
+            self._stats.dropped_rows += planned.rest
 
 
-def rest_warning(rest: int, global_batch_size: int) -> str:
-    """What is said when a pass ends with rows that make no global batch."""
+def cursor_after(delivered: _core.Delivered, end_cursor: _core.Cursor | None) -> _core.Cursor:
+    """The cursor after a batch; `end_cursor` if a pass that starts anew ends with it."""
+    return end_cursor if delivered.ends_pass and end_cursor is not None else delivered.cursor
+
+
+def rest_warning(planned: _core.Pass, dataset: ParquetDataset) -> str:
+    """What is said when a pass ends with rows that make no batch."""
+    if dataset.tail == "short":
+        return (
+            f"the pass ends here: the {planned.rest} rows that were left of it are fewer than the "
+            f"{dataset.world.world_size} ranks, and are dropped"
+        )
     return (
-        f"the pass ends here: the {rest} rows that were left of it do not make a global batch of "
-        f"{global_batch_size}, and are dropped"
+        f"the pass ends here: the {planned.rest} rows that were left of it do not make a global batch of "
+        f"{dataset.global_batch_size}, and are dropped"
     )
+
+
+def _row_count(intervals: _core.Buffer) -> int:
+    return int(np.diff(of_buffer(intervals)).sum())

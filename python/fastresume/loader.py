@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fastresume.arguments import at_least
+from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
@@ -29,10 +30,14 @@ class Loader:
         threads: how many threads decode; by default the cores this process may use, shared with the other
             ranks of the node (`LOCAL_WORLD_SIZE`), at most 8. With 0, `next()` decodes by itself.
         prefetch_bytes: decoding ahead stops when batches of so many bytes are in memory (256 MiB by default).
-            One segment per thread (some 32 MiB, or one row group where groups are smaller) comes on top.
+            One segment per thread (some 32 MiB, or one row group where groups are smaller) comes on top, and
+            in a shuffled order one window per lane (see `ParquetDataset.plan`).
+        audit: a directory for the delivery log, from which `fastresume audit` proves that every row was
+            delivered exactly once; see docs/AUDIT.md.
 
     Raises:
         TypeError, ValueError: for an argument of another type, or a number out of range.
+        SourceError: if the directory of the audit can't be made.
 
     Threads and forks: use a loader in one thread at a time. In a forked child, make a new iterator. Threads
     start with the first batch and end with the pass, with `close()`, or with the iterator.
@@ -48,7 +53,12 @@ class Loader:
     """
 
     def __init__(
-        self, dataset: ParquetDataset, *, threads: int | None = None, prefetch_bytes: int | None = None
+        self,
+        dataset: ParquetDataset,
+        *,
+        threads: int | None = None,
+        prefetch_bytes: int | None = None,
+        audit: str | os.PathLike[str] | None = None,
     ) -> None:
         if not isinstance(dataset, ParquetDataset):
             raise TypeError(f"dataset must be a ParquetDataset, found {type(dataset).__name__}")
@@ -57,6 +67,7 @@ class Loader:
         self.prefetch_bytes = (
             PREFETCH_BYTES if prefetch_bytes is None else at_least(1, "prefetch_bytes", prefetch_bytes)
         )
+        self._log = None if audit is None else DeliveryLog(audit, dataset._manifest, dataset.world)
         self._stats = Stats()
         self._prepared: BatchIterator | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
@@ -112,6 +123,8 @@ class Loader:
             if iterator is not None:
                 iterator.close()
         self._prepared = self._latest = None
+        if self._log is not None:
+            self._log.close()
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +139,9 @@ class Loader:
         if self._prepared is None or not self._prepared.is_current:
             if self._prepared is not None:
                 self._prepared.close()
-            self._prepared = BatchIterator(self.dataset, self.threads, self.prefetch_bytes, self._stats)
+            self._prepared = BatchIterator(
+                self.dataset, self.threads, self.prefetch_bytes, self._stats, self._log
+            )
         return self._prepared
 
     def _present(self) -> BatchIterator:

@@ -275,7 +275,7 @@ class _Arrived(Departing):
         if sys._getframe(1).f_code.co_name == "_process_data":
             shared = _shared.get(self._ticket.owner)
             if shared is not None:
-                shared.hand_over(self._ticket, self._origin.cursor)
+                shared.hand_over(self._ticket, self.cursor._core)
         return Batch
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,0 +1,174 @@
+"""What reading a pass will take, told before it runs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastresume import _core
+from fastresume.cursor import Cursor
+from fastresume.intervals import of_buffer
+
+if TYPE_CHECKING:
+    from fastresume.dataset import ParquetDataset
+
+SEGMENT_BYTES = 32 << 20
+"""In a sequential order, a lane decodes parts of row groups of at most so many bytes."""
+
+WARN_ABOVE = 1.5
+"""More rows decoded per row delivered than this are worth a warning."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is left of the present pass, for all ranks unless it says 'per rank'; prints as a table.
+
+    Args:
+        epoch: the number of the pass.
+        order: the order, as the cursor records it.
+        remaining_rows: rows of the pass that were not delivered yet.
+        world_size, workers: ranks, and loader workers of each (0 without any).
+        batch_size, global_batch_size: rows per rank and step, and over all ranks.
+        lanes, groups, lane_rows: the cut; `lane_rows` is what a lane gives to a batch.
+        steps: batches that every rank still gets, a last one of the tail included.
+        tail: the tail policy.
+        tail_rows: rows after the last whole global batch.
+        dropped_rows: of these, how many no rank gets.
+        padded_rows: rows that repeat others to fill the last global batch.
+        blocks, windows: of the whole pass; 0 of a sequential order.
+        window_rows: rows of the largest window; 0 of a sequential order.
+        row_bytes: bytes of one row over all tensors.
+        bytes_per_rank: what a rank holds at most in decoded rows: one window (or one segment of a row group)
+            per lane of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`.
+        rows_decoded: rows that all ranks decode together.
+        rows_decoded_per_row: the same, per row delivered: 1.0 is best.
+        advice: what could be better, and which setting helps.
+    """
+
+    epoch: int
+    order: Mapping[str, Any]
+    remaining_rows: int
+    world_size: int
+    workers: int
+    batch_size: int
+    global_batch_size: int
+    lanes: int
+    groups: int
+    lane_rows: int
+    steps: int
+    tail: str
+    tail_rows: int
+    dropped_rows: int
+    padded_rows: int
+    blocks: int
+    windows: int
+    window_rows: int
+    row_bytes: int
+    bytes_per_rank: int
+    rows_decoded: int
+    rows_decoded_per_row: float
+    advice: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        order = ", ".join(f"{name} {value}" for name, value in self.order.items() if name != "kind")
+        workers = f" x {self.workers} workers" if self.workers else ""
+        lines = [
+            f"Plan of epoch {self.epoch}: {self.remaining_rows:,} rows left",
+            f"  order    {self.order['kind']}" + (f": {order}" if order else ""),
+        ]
+        if self.windows:
+            lines.append(
+                f"           {self.blocks:,} blocks in {self.windows:,} windows of at most "
+                f"{self.window_rows:,} rows ({_in_units(self.window_rows * self.row_bytes)})"
+            )
+        rest = f"{self.tail_rows:,} left over, {self.dropped_rows:,} dropped, {self.padded_rows:,} padded"
+        steps = f"{self.steps:,} of {self.batch_size:,} rows per rank, {self.global_batch_size:,} over all"
+        memory = f"{_in_units(self.bytes_per_rank)} of decoded rows per rank ({self.row_bytes:,} bytes each)"
+        lines += [
+            f"  lanes    {self.lanes:,} in {self.groups} groups, {self.lane_rows:,} rows per lane and batch",
+            f"  ranks    {self.world_size:,}{workers}",
+            f"  steps    {steps}",
+            f"  tail     {self.tail}: {rest}",
+            f"  memory   {memory}",
+            f"  decoded  {self.rows_decoded_per_row:.2f} rows per row delivered",
+        ]
+        return "\n".join(lines + [f"  advice   {line}" for line in self.advice])
+
+
+def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
+    """The plan of what is left of the present pass under so many loader workers (0 without any)."""
+    cursor = dataset._shared.cursor
+    world_size, processes = dataset.world.world_size, max(workers, 1)
+    planned = dataset._pass(cursor, processes)
+    order = _core.Order(cursor, dataset._manifest)
+    blocks, windows, window_rows = order.sizes or (0, 0, 0)
+    lanes, groups, lane_rows = planned.cut
+    remaining = dataset.num_rows - cursor.consumed_rows()
+    dropped = int(np.diff(of_buffer(planned.dropped())).sum())
+    row_bytes = dataset._layout.row_bytes
+    each = max(lanes // world_size, 1)
+    lane_bytes = window_rows * row_bytes if windows else min(SEGMENT_BYTES, dataset.num_rows * row_bytes)
+    decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
+    per_row = decoded / max(remaining - dropped, 1)
+    advice = _advice(dataset, per_row, lanes, windows, window_rows)
+    if per_row > WARN_ABOVE:
+        warnings.warn(advice[0], stacklevel=3)
+    return Plan(
+        epoch=cursor.epoch,
+        order=Cursor(cursor).order,
+        remaining_rows=remaining,
+        world_size=world_size,
+        workers=workers,
+        batch_size=dataset.batch_size,
+        global_batch_size=dataset.global_batch_size,
+        lanes=lanes,
+        groups=groups,
+        lane_rows=lane_rows,
+        steps=planned.batches_left,
+        tail=dataset.tail,
+        tail_rows=planned.rest,
+        dropped_rows=dropped,
+        padded_rows=planned.padded_rows,
+        blocks=blocks,
+        windows=windows,
+        window_rows=window_rows,
+        row_bytes=row_bytes,
+        bytes_per_rank=each * lane_bytes + dataset.batch_size * row_bytes,
+        rows_decoded=decoded,
+        rows_decoded_per_row=per_row,
+        advice=advice,
+    )
+
+
+def _advice(
+    dataset: ParquetDataset, per_row: float, lanes: int, windows: int, window_rows: int
+) -> tuple[str, ...]:
+    if per_row <= WARN_ABOVE:
+        return ()
+    said = f"{per_row:.1f} rows are decoded per row delivered"
+    if lanes == 1 and dataset.world.world_size > 1:
+        remedy = (
+            "with lanes=1 every rank decodes what all ranks need; name more lanes (a multiple of "
+            f"{dataset.world.world_size}), if the order in time need not be kept"
+        )
+    elif windows:
+        remedy = (
+            f"{lanes} lanes share {windows} windows, and each rank or worker decodes whole windows; name a "
+            f"smaller window_rows (now {window_rows}; a lane has {max(dataset.num_rows // lanes, 1)}) or "
+            "fewer lanes"
+        )
+    else:
+        return (said,)
+    return (f"{said}: {remedy}",)
+
+
+def _in_units(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,270 @@
+"""The records of delivery logs, as bytes and back.
+
+A log file is `MAGIC` and records. A record is its length, a check of the length, a CRC-32 that goes on from
+the record before (so that none can be taken out, moved or copied), and a body: a start (JSON: the cursor that
+the next batches follow, and the topology) or a batch (packed numbers).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fastresume.intervals import Intervals
+
+MAGIC = b"fastresume audit 1\n"
+HEADER = struct.Struct("<IBI")
+FIXED = struct.Struct("<BQQ")
+START, BATCH, LAST_BATCH = 1, 2, 3
+
+# What of a state is no place in the data: the count of passes may be set anew, and the checksum follows it.
+_NO_PLACE = re.compile(r'"check":"[0-9a-f]*",|"first_epoch":[0-9]+,')
+
+Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+
+def dataset_file(fingerprint: str) -> str:
+    """The name of the file that tells what a dataset consists of."""
+    return f"dataset-{fingerprint[:16]}.json"
+
+
+def state_hash(text: str) -> int:
+    """64 bits that tell the places of states apart. `reset_epochs` does not change a place."""
+    return int.from_bytes(blake2b(_NO_PLACE.sub("", text).encode(), digest_size=8).digest(), "little")
+
+
+def expand(ranges: Intervals) -> npt.NDArray[np.int64]:
+    """The numbers in the ranges, one by one, in their order."""
+    if len(ranges) == 1:
+        return np.arange(*ranges[0])
+    lengths = ranges[:, 1] - ranges[:, 0]
+    if (lengths == 1).all():  # usual in a shuffled batch
+        return ranges[:, 0]
+    ends = np.cumsum(lengths)
+    total = int(ends[-1])
+    return np.repeat(ranges[:, 0] - ends + lengths, lengths) + np.arange(total)
+
+
+def digest(rows: npt.NDArray[np.int64]) -> int:
+    """The digest of a multiset of rows: SplitMix64's finalizer of row + 1, summed up modulo 2^64."""
+    words = rows.astype(np.uint64)
+    words += np.uint64(1)
+    return int(mix(words).sum(dtype=np.uint64))
+
+
+def mix(words: Words) -> Words:
+    """SplitMix64's finalizer of each word; takes the memory of the words for it."""
+    shifted = words >> np.uint64(30)
+    words ^= shifted
+    words *= np.uint64(0xBF58476D1CE4E5B9)
+    words ^= np.right_shift(words, np.uint64(27), out=shifted)
+    words *= np.uint64(0x94D049BB133111EB)
+    words ^= np.right_shift(words, np.uint64(31), out=shifted)
+    return words
+
+
+def record(body: bytes, check: int) -> tuple[bytes, int]:
+    """A record after one whose CRC-32 is `check`, and the CRC-32 of this one."""
+    after = zlib.crc32(body, check)
+    return HEADER.pack(len(body), length_check(len(body)), after) + body, after
+
+
+def length_check(length: int) -> int:
+    """One byte that changes with each bit of a length, so that damage is not taken for a torn end."""
+    folded = length ^ length >> 16
+    return (folded ^ folded >> 8 ^ 0xA5) & 0xFF
+
+
+def varints(numbers: Sequence[int]) -> bytes:
+    """The numbers in seven bits per byte, the lowest first; the high bit says that more follow."""
+    packed = bytearray()
+    for number in numbers:
+        while number >= 0x80:
+            packed.append(number & 0x7F | 0x80)
+            number >>= 7  # noqa: PLW2901
+        packed.append(number)
+    return bytes(packed)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A place at which a rank began to iterate."""
+
+    file: str
+    offset: int
+    cursor: str
+    rank: int
+    world_size: int
+    batch_size: int
+    cut: tuple[int, ...]
+    tail: str
+    on_iter: str
+    continues: str | None
+
+
+@dataclass(frozen=True)
+class Records:
+    """The batches of log files, in their order: one array per property.
+
+    `before` and `after` are the hashes of the states that a batch lies between, `start` is the index of the
+    `Start` that it follows, `body` tells records apart, `is_again` marks one that repeats the one before it.
+    The positions of record i are the rows `first[i]` to `first[i] + count[i]` of `ranges`; `count_dropped[i]`
+    more are what the tail policy drops.
+    """
+
+    start: Integers
+    offset: Integers
+    before: Words
+    after: Words
+    digest: Words
+    epoch: Integers
+    step: Integers
+    is_last: npt.NDArray[np.bool_]
+    is_again: npt.NDArray[np.bool_]
+    body: Integers
+    first: Integers
+    count: Integers
+    count_dropped: Integers
+    ranges: Intervals
+
+    def moved(self, starts: int, ranges: int) -> Self:
+        """The records after others that have so many starts and ranges."""
+        return replace(self, start=self.start + starts, first=self.first + ranges)
+
+
+class DamageError(Exception):
+    """What is wrong with a file; a message for people."""
+
+
+def read_log(path: Path) -> tuple[list[Start], Records, str | None]:
+    """The starts and batches of a file up to its end or first damage, and what is damaged.
+
+    A last record that was not written to its end is no damage: the batch was not handed over.
+    """
+    data = path.read_bytes()
+    starts: list[Start] = []
+    spans: list[tuple[int, int, int, int]] = []  # start, first and end byte of the body, hash of it
+    damage = None
+    try:
+        for at, end in _bodies(data):
+            if data[at] == START:
+                starts.append(_parse_start(path.name, at, data[at + 1 : end]))
+            elif data[at] in (BATCH, LAST_BATCH) and starts:
+                spans.append((len(starts) - 1, at, end, hash(data[at:end])))
+            else:
+                raise DamageError(f"at byte {at}: a record of kind {data[at]} is not expected here")
+    except DamageError as found:
+        damage = f"{path.name}: {found}"
+    view, table = np.frombuffer(data, np.uint8), np.array(spans, np.int64).reshape(-1, 4)
+    try:
+        return starts, _parse_batches(view, table, starts), damage
+    except (DamageError, ValueError, IndexError):  # whole records, which were never written like this
+        return starts, _parse_batches(view, table[:0], starts), f"{path.name}: a record is malformed"
+
+
+def _bodies(data: bytes) -> Iterator[tuple[int, int]]:
+    """The first and end byte of the body of each whole record."""
+    if not data.startswith(MAGIC):
+        if MAGIC.startswith(data):
+            return
+        raise DamageError("it does not begin as a delivery log of this version does")
+    at, check = len(MAGIC), zlib.crc32(MAGIC)
+    view = memoryview(data)
+    while at + HEADER.size <= len(data):
+        length, folded, stored = HEADER.unpack_from(data, at)
+        if folded != length_check(length) or length == 0:
+            if not any(view[at:]):  # a machine died: the file had grown, its end was not yet written
+                return
+            raise DamageError(f"at byte {at}: the length of a record is damaged")
+        body, end = at + HEADER.size, at + HEADER.size + length
+        if end > len(data):
+            return
+        if zlib.crc32(view[body:end], check) != stored:
+            raise DamageError(f"at byte {at}: the checksum of a record is wrong, or one before it is missing")
+        yield body, end
+        at, check = end, stored
+
+
+def _parse_start(name: str, at: int, text: bytes) -> Start:
+    try:
+        fields = json.loads(text)
+        fields["cut"] = tuple(fields["cut"])
+        start = Start(file=name, offset=at, **fields)
+        state = json.loads(start.cursor)
+        if not 0 <= start.rank < start.world_size or state["dataset"]["rows"] < 1:
+            raise ValueError(f"rank {start.rank} of {start.world_size}")
+        for key in ("fingerprint", "kind", "selection", "epoch", "consumed", "cuts"):
+            _ = {**state, **state["dataset"], **state["order"]}[key]
+        return start
+    except (ValueError, TypeError, KeyError) as cause:
+        raise DamageError(f"at byte {at}: a start record is not understood: {cause!r}") from None
+
+
+def _parse_batches(data: npt.NDArray[np.uint8], spans: Integers, starts: Sequence[Start]) -> Records:
+    """The batch records whose bodies the spans tell."""
+    start, at, end, body = spans.T
+    fixed = np.ascontiguousarray(data[at[:, None] + np.arange(FIXED.size)])
+    words = np.ascontiguousarray(fixed[:, 1:]).view("<u8").reshape(-1, 2).astype(np.uint64)
+    is_last = fixed[:, 0] == LAST_BATCH
+    after, row_digest = words.T
+    of_start = np.array([state_hash(item.cursor) for item in starts], np.uint64)
+    is_first = np.diff(start, prepend=-1) != 0
+    before = np.roll(after, 1)
+    before[is_first] = of_start[start[is_first]]
+    # The numbers of a body: epoch, step, how many ranges, they, and for a last one the same of the dropped.
+    values, first, counts = _parse_varints(data, at + FIXED.size, end)
+    epoch, step, count = (values[first + place] for place in range(3))
+    is_range = np.ones(len(values), np.bool_)
+    for place in range(3):
+        is_range[first + place] = False
+    count_dropped = np.zeros_like(count)
+    of_last = (first + 3 + 2 * count)[is_last]
+    count_dropped[is_last] = values[of_last]
+    is_range[of_last] = False
+    if not (3 + 2 * count + is_last * (1 + 2 * count_dropped) == counts).all():
+        raise DamageError("a record is malformed")
+    pairs = values[is_range].reshape(-1, 2)
+    first_range = np.cumsum(count + count_dropped) - count - count_dropped
+    return Records(
+        start=start,
+        offset=at - HEADER.size,
+        before=before,
+        after=after,
+        digest=row_digest,
+        epoch=epoch,
+        step=step,
+        is_last=is_last,
+        is_again=~is_first & (body == np.roll(body, 1)),
+        body=body,
+        first=first_range,
+        count=count,
+        count_dropped=count_dropped,
+        ranges=np.column_stack([pairs[:, 0], pairs.sum(axis=1)]),
+    )
+
+
+def _parse_varints(
+    data: npt.NDArray[np.uint8], at: Integers, end: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """All numbers in the spans of bytes; the index of each span's first number, and how many it has."""
+    packed = data[expand(np.column_stack([at, end]))]
+    lengths = end - at
+    is_end = packed < 0x80
+    ends = np.flatnonzero(is_end)
+    starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64)[: len(ends)]
+    counts = np.add.reduceat(is_end, np.cumsum(lengths) - lengths, dtype=np.int64) if len(at) else lengths
+    place = np.arange(len(packed)) - np.repeat(starts, ends - starts + 1)
+    values = (packed & 0x7F).astype(np.int64) << (7 * place)
+    values = np.add.reduceat(values, starts) if len(starts) else values
+    return values, np.cumsum(counts) - counts, counts
