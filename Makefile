@@ -78,6 +78,10 @@ demo: develop ## Train on several ranks, kill them, resume on another number; DA
 bench: $(VENV)/.release ## Measure beside what a user would pick instead; ARGS='...' goes to benches/bench.py
 	$(BIN)/python benches/bench.py $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: $(VENV)/.tools ## Measure what planning takes for 10^12 rows on 16,384 ranks; reads no data
+	cargo bench -p fastresume-laws --bench scale $(LOCKED)
+
 ##### Check
 
 .PHONY: test

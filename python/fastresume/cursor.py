@@ -82,13 +82,17 @@ class Cursor:
 
         Raises:
             StateError: if a path names no files of the dataset, or a value is not an integer or out of
-                range; the key is named.
+                range; the key is named. If the dataset is shuffled.
 
         Example:
             >>> offsets = {"data/*.parquet:0": 29, "data/*.parquet:50": 79}
             >>> Cursor.from_offsets(offsets, dataset).remaining().tolist()
             [[30, 50], [80, 100]]
         """
+        if dataset._choice is not None:
+            raise _core.StateError(
+                "offsets tell rows in the order of the files, but the dataset is shuffled: pass shuffle=False"
+            )
         if not isinstance(offsets, Mapping):
             raise _core.StateError(f"offsets map 'path:start' to the last row, found {offsets!r}")
         epoch = 0

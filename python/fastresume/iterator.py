@@ -105,7 +105,8 @@ class BatchIterator(Iterator[Batch]):
             raise StopIteration
         batch = self._batch(front)
         if self._log is not None:
-            self._log.deliver(front, cursor_after(front, self._end_cursor))
+            logged_from = self._cursor if self._handed is None else self._dataset._shared.cursor
+            self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
         counted = vars(self._stats).copy()
         shared, before = self._dataset._shared, self._dataset._shared.cursor
         handed, made = self._handed, self._made

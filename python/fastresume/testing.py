@@ -66,6 +66,8 @@ def _assert_equal(expected: list[Batch], found: list[Batch], where: str) -> None
         for name, tensor in one.items():
             if not _same_bits(tensor, other[name]):
                 raise AssertionError(f"{place} the tensor {name!r}")
+        if not torch.equal(one.valid, other.valid):
+            raise AssertionError(f"{place} which rows are valid: {other.valid}, expected {one.valid}")
         if not (one.rows() == other.rows()).all():
             raise AssertionError(f"{place} its row numbers: {other.rows()}, expected {one.rows()}")
         if one.state_dict() != other.state_dict():

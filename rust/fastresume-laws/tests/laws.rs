@@ -16,7 +16,7 @@ use proptest::prelude::*;
 /// How many histories each law is tried on: more with `FASTRESUME_CASES=100000`.
 fn config() -> ProptestConfig {
     let cases = std::env::var("FASTRESUME_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig::with_cases(cases.unwrap_or(2000))
+    ProptestConfig { max_global_rejects: u32::MAX, ..ProptestConfig::with_cases(cases.unwrap_or(2000)) }
 }
 
 /// A topology: `lanes_each` lanes per rank and group, or one lane in all: time order.
