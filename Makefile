@@ -34,7 +34,7 @@ MATURIN_DEVELOP := $(BIN)/maturin develop --uv $(LOCKED)
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##### Build
 
@@ -53,6 +53,11 @@ $(VENV)/.dev: $(VENV)/.tools $(EXTENSION_SOURCES)
 $(VENV)/.release: $(VENV)/.tools $(EXTENSION_SOURCES)
 	$(MATURIN_DEVELOP) --release
 	rm -f $(VENV)/.dev
+	touch $@
+
+# What only benches/shuffle.py needs.
+$(VENV)/.bench: $(VENV)/.tools requirements/bench.lock
+	$(UV_INSTALL) -r requirements/bench.lock
 	touch $@
 
 .PHONY: develop
@@ -77,6 +82,10 @@ demo: develop ## Train on several ranks, kill them, resume on another number; DA
 .PHONY: bench
 bench: $(VENV)/.release ## Measure beside what a user would pick instead; ARGS='...' goes to benches/bench.py
 	$(BIN)/python benches/bench.py $(ARGS)
+
+.PHONY: bench-shuffle
+bench-shuffle: $(VENV)/.release $(VENV)/.bench ## Measure how well a shuffled order mixes; ARGS='...' goes to benches/shuffle.py
+	$(BIN)/python benches/shuffle.py $(ARGS)
 
 .PHONY: bench-scale
 bench-scale: $(VENV)/.tools ## Measure what planning takes for 10^12 rows on 16,384 ranks; reads no data
@@ -122,7 +131,7 @@ format: $(VENV)/.tools ## Format the sources and apply the safe fixes
 
 .PHONY: lock
 lock: $(VENV)/.tools ## Take newer versions of the Python tools into requirements/*.lock
-	cd requirements && for set in bootstrap dev; do \
+	cd requirements && for set in bootstrap dev bench; do \
 	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links --output-file $$set.lock \
 	    $$set.in $$([ $$set = bootstrap ] || echo ../pyproject.toml); \

@@ -419,7 +419,10 @@ def main() -> None:
     text = report(facts, measured)
     print(text)
     if options.results != "-":
-        Path(options.results).write_text(text)
+        page = Path(options.results)
+        older = page.read_text() if page.exists() else ""
+        _, title, others = older.partition("\n## Shuffle quality\n")  # and what follows: other programs write it
+        page.write_text(text + title + others)
     if options.json is not None:
         options.json.write_text(json.dumps({"facts": facts, "measured": measured}, indent=1))
 

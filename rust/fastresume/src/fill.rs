@@ -83,20 +83,20 @@ impl Filler {
                 Ok(noted.collect())
             }
             Places::Scattered { part, block, rows } => {
-                let scattered = part.scatter(*block, rows.clone());
-                if scattered.is_empty() {
+                let scatter = part.scatter(*block, rows.clone());
+                if scatter.batches.is_empty() {
                     return Ok(Vec::new());
                 }
-                let slots: Vec<_> = scattered.iter().map(|(batch, _)| slots_of(*batch)).collect();
+                let slots: Vec<_> = scatter.batches.iter().map(|(batch, _)| slots_of(*batch)).collect();
                 let (first, count) = (to_usize(rows.start - group_start)?, to_usize(rows.end - rows.start)?);
                 let mut scratch = Memory::default();
                 self.each_column(segment.group, stop, |source| {
-                    self.fill_scattered(source, (first, count), &mut scratch, &scattered, &slots)
+                    self.fill_scattered(source, (first, count), &mut scratch, &scatter, &slots)
                 })?;
-                let noted = scattered.iter().zip(slots).map(|((batch, places), slots)| {
+                let noted = scatter.batches.iter().zip(slots).map(|((batch, places), slots)| {
                     if let Some(slots) = slots {
                         let mut slots = locked(slots);
-                        for &(from, to) in places {
+                        for &(from, to) in &scatter.rows[places.clone()] {
                             let row = rows.start + u64::from(from);
                             slots.note(u64::from(to), row..row + 1);
                         }
@@ -160,7 +160,7 @@ impl Filler {
         source: &Source<'_>,
         (first_row, rows): (usize, usize),
         scratch: &mut Memory,
-        scattered: &[Scatter],
+        scatter: &Scatter,
         slots: &[Option<&SharedSlots>],
     ) -> Result<()> {
         let (field, column) = source.target;
@@ -173,8 +173,9 @@ impl Filler {
         decoder.skip(first_row)?;
         decoder.read(Target { memory: scratch.bytes_mut(), first: column, step: columns, rows })?;
         if column + 1 == columns {
-            for ((_, places), slots) in scattered.iter().zip(slots) {
+            for ((_, places), slots) in scatter.batches.iter().zip(slots) {
                 if let Some(slots) = slots {
+                    let places = &scatter.rows[places.clone()];
                     locked(slots).copy_rows(field, row_bytes, scratch.bytes(), places);
                 }
             }

@@ -14,14 +14,14 @@ use crate::permutation::{Permutation, key};
 /// The memory that a window of the default size decodes to.
 const WINDOW_BYTES: u64 = 256 << 20;
 
-/// A default window has about so many blocks.
+/// A default window has so many blocks, or half of them where row groups would be divided into parts
+/// of fewer rows than these: each part decodes its dictionaries again.
 const BLOCKS_PER_WINDOW: u64 = 16;
+const MIN_PART_ROWS: u64 = 1 << 15;
 
-/// By default, no row group is divided into smaller parts: each part decodes its dictionaries again.
-const MIN_PART_ROWS: u64 = 1 << 16;
-
-/// By default, row groups are joined up to so many rows.
-const MIN_BLOCK_ROWS: u64 = 1 << 13;
+/// By default, row groups are joined up to so many rows, but not to more than such a share of a window.
+const MAX_JOINED_ROWS: u64 = 1 << 13;
+const JOINED_PER_WINDOW: u64 = 64;
 
 /// More blocks than any dataset needs: a pass over them would take seconds to plan.
 const MAX_BLOCKS: u64 = 1 << 27;
@@ -73,9 +73,10 @@ impl OrderChoice {
         };
         let by_memory = (WINDOW_BYTES / row_bytes.max(1)).max(1);
         let window = window_rows.unwrap_or(by_memory);
-        let part = (window / BLOCKS_PER_WINDOW).max(MIN_PART_ROWS).min((window / 4).max(1));
-        let least = num_rows.div_ceil(MANY_BLOCKS);
-        let block = largest_group.clamp(part.min(MIN_BLOCK_ROWS).max(least), part.max(least));
+        let part = (window / BLOCKS_PER_WINDOW).max(MIN_PART_ROWS.min(window * 2 / BLOCKS_PER_WINDOW));
+        let joined = MAX_JOINED_ROWS.min(window / JOINED_PER_WINDOW);
+        let least = num_rows.div_ceil(MANY_BLOCKS).max(1);
+        let block = largest_group.clamp(joined.max(least), part.max(least));
         let block = block_rows.unwrap_or(block);
         let kind = OrderKind::Shuffled {
             seed: seed.unwrap_or(0),
@@ -496,6 +497,8 @@ mod tests {
         assert_eq!(resolved(256, 1 << 20), of(1 << 16, 1 << 20));
         assert_eq!(resolved(256, 10_000), of(10_000, 1 << 20));
         assert_eq!(resolved(256, 3), of(1 << 13, 1 << 20));
+        assert_eq!(resolved(2048, 1 << 17), of(1 << 14, 1 << 17));
+        assert_eq!(resolved(8192, 1000), of(1000, 1 << 15));
         assert_eq!(resolved(1 << 30, 1000), of(256, 256));
         let huge = choice.resolve(1 << 40, 256, 100_000).unwrap();
         assert_eq!(huge, of(1 << 18, 1 << 20));

@@ -18,7 +18,7 @@ use crate::manifest::Manifest;
 use crate::order::Order;
 use crate::pass::Pass;
 use crate::schedule::Schedule;
-use crate::segment::{Places, Segment};
+use crate::segment::{Places, Segment, WindowPart};
 
 /// What a batch takes beside its values.
 const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
@@ -83,6 +83,8 @@ struct State {
     schedule: Schedule,
     /// A segment that waits for room.
     waiting: Option<Segment>,
+    /// The window that was opened last, and the memory of its batches, which all its segments share.
+    window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
     filling: BTreeMap<u64, Filling>,
     /// The next batch to deliver.
     front: u64,
@@ -92,8 +94,11 @@ struct State {
 
 struct Task {
     segment: Segment,
-    slots: BTreeMap<u64, SharedSlots>,
+    slots: Arc<BatchSlots>,
 }
+
+/// The memory of batches, by their numbers.
+type BatchSlots = BTreeMap<u64, SharedSlots>;
 
 /// Decodes what one reader is to deliver in the rest of a pass.
 ///
@@ -125,6 +130,7 @@ impl Pipeline {
         let state = State {
             schedule,
             waiting: None,
+            window: None,
             filling: BTreeMap::new(),
             front: pass.done() + reader.worker,
             failed: None,
@@ -298,17 +304,29 @@ impl Work {
     }
 
     /// The memory of each batch that a segment goes to, new for batches that are new.
-    ///
-    /// A window's batches that were delivered already have none: they got no row of this segment.
-    fn slots_for(&self, segment: &Segment, state: &mut State) -> Result<BTreeMap<u64, SharedSlots>> {
-        let mut slots = BTreeMap::new();
-        let mut batches: Vec<u64> = match &segment.places {
-            Places::Pieces(pieces) => pieces.iter().map(|piece| piece.batch).collect(),
-            Places::Scattered { part, .. } => part.batches().to_vec(),
-        };
-        batches.dedup();
-        batches.retain(|&batch| batch >= state.front);
-        for batch in batches {
+    fn slots_for(&self, segment: &Segment, state: &mut State) -> Result<Arc<BatchSlots>> {
+        match &segment.places {
+            Places::Pieces(pieces) => {
+                let slots = self.slots_of(pieces.iter().map(|piece| piece.batch), state)?;
+                Ok(Arc::new(slots))
+            }
+            Places::Scattered { part, .. } => {
+                if let Some((open, slots)) = &state.window
+                    && Arc::ptr_eq(open, part)
+                {
+                    return Ok(Arc::clone(slots));
+                }
+                let slots = Arc::new(self.slots_of(part.batches().iter().copied(), state)?);
+                state.window = Some((Arc::clone(part), Arc::clone(&slots)));
+                Ok(slots)
+            }
+        }
+    }
+
+    fn slots_of(&self, batches: impl Iterator<Item = u64>, state: &mut State) -> Result<BatchSlots> {
+        let mut slots = BatchSlots::new();
+        let mut last = None;
+        for batch in batches.filter(|&batch| last.replace(batch) != Some(batch)) {
             let filling = match state.filling.entry(batch) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {

@@ -77,8 +77,14 @@ pub struct WindowPart {
     batches: Vec<u64>,
 }
 
-/// Rows for one batch: row `.0` of a segment is row `.1` of the batch.
-pub type Scatter = (u64, Vec<(u32, u32)>);
+/// Rows of a segment by the batches that they go to.
+#[derive(Debug, Default)]
+pub struct Scatter {
+    /// Each batch that gets a row, and which of `rows` are its own.
+    pub batches: Vec<(u64, Range<usize>)>,
+    /// Row `.0` of the segment is row `.1` of the batch.
+    pub rows: Vec<(u32, u32)>,
+}
 
 impl WindowPart {
     /// What `streams` take from a window: of each, the given rows of it.
@@ -118,17 +124,22 @@ impl WindowPart {
         blocks
     }
 
-    /// Where rows of a block go, for each of `batches` that gets one; rows are counted from `rows.start`.
-    pub fn scatter(&self, block: usize, rows: Range<u64>) -> Vec<Scatter> {
-        let mut scattered: Vec<Scatter> = self.batches.iter().map(|&batch| (batch, Vec::new())).collect();
-        for (index, row) in (0_u32..).zip(rows) {
-            let Some((batch, slot_row)) = self.slot_of(self.window.position(block, row)) else { continue };
-            let Ok(place) = self.batches.binary_search(&batch) else { continue };
+    /// Where rows of a block go, batch by batch; rows are counted from `rows.start`.
+    pub fn scatter(&self, block: usize, rows: Range<u64>) -> Scatter {
+        let mut places: Vec<(u64, u32, u32)> = Vec::new();
+        for (index, row) in (0..).zip(rows) {
+            let slot = self.slot_of(self.window.position(block, row));
             // A batch has fewer rows than 2^32: memory for it was given.
-            scattered[place].1.push((index, u32::try_from(slot_row).unwrap_or(u32::MAX)));
+            places.extend(slot.map(|(batch, row)| (batch, index, u32::try_from(row).unwrap_or(u32::MAX))));
         }
-        scattered.retain(|(_, rows)| !rows.is_empty());
-        scattered
+        places.sort_unstable_by_key(|&(batch, ..)| batch);
+        let mut scatter = Scatter::default();
+        for of_batch in places.chunk_by(|one, other| one.0 == other.0) {
+            let start = scatter.rows.len();
+            scatter.rows.extend(of_batch.iter().map(|&(_, from, to)| (from, to)));
+            scatter.batches.push((of_batch[0].0, start..scatter.rows.len()));
+        }
+        scatter
     }
 
     /// The batch, and its row, where the row at a position goes.
