@@ -421,7 +421,8 @@ def main() -> None:
     if options.results != "-":
         page = Path(options.results)
         older = page.read_text() if page.exists() else ""
-        _, title, others = older.partition("\n## Shuffle quality\n")  # and what follows: other programs write it
+        # What follows is written by other programs.
+        _, title, others = older.partition("\n## Shuffle quality\n")
         page.write_text(text + title + others)
     if options.json is not None:
         options.json.write_text(json.dumps({"facts": facts, "measured": measured}, indent=1))

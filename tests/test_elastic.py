@@ -212,6 +212,6 @@ class JobThatDies(RuleBasedStateMachine):
 
 
 JobThatDies.TestCase.settings = settings(
-    max_examples=max(10, settings.default.max_examples // 2), stateful_step_count=20
+    max_examples=max(10, settings.default.max_examples // 3), stateful_step_count=20
 )
 TestJobThatDies = pytest.mark.law(3)(JobThatDies.TestCase)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 import oracle
-from jobs import Job, fields_of, make, oracle_job, parallel, rows_of, text_of
+from jobs import FEWER, Job, fields_of, make, oracle_job, parallel, rows_of, text_of
 from strategies import (
     RANKS,
     TAILS,
@@ -79,6 +79,7 @@ def test_a_merge_is_the_oracles(rows: int, data: st.DataObject) -> None:
 
 
 @pytest.mark.law(3)
+@FEWER
 @given(rows=st.integers(2, 80), data=st.data())
 def test_ranks_out_of_step_lose_and_repeat_nothing(rows: int, data: st.DataObject) -> None:
     """As in inference: every rank goes at its own pace, all die, and others go on with what is left."""

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 import oracle
 from jobs import (
+    FEWER,
     MANY_WORKERS,
     REST,
     THREADS,
@@ -57,6 +58,7 @@ SHUFFLES = pytest.mark.parametrize("shuffle", [None, Shuffle(17, 4, 9)], ids=["s
 
 @pytest.mark.law(1)
 @pytest.mark.law(8)
+@FEWER
 @given(rows=st.integers(1, 70), data=st.data())
 def test_every_policy_is_the_oracles_from_any_state(rows: int, data: st.DataObject) -> None:
     """Also where the state left less than a rank's row each, or was left by another policy."""
@@ -362,3 +364,45 @@ def test_restart_repeats_the_tail_too(small_dataset: Dataset, tail: str) -> None
     first = rows_of(dataset)
     assert rows_of(dataset) == first == rows_of(make(small_dataset, 25, tail=tail))
     assert dataset.epoch == 0
+
+
+# --------------------------------------------------------------------------------- what the plan says before
+
+
+@pytest.mark.filterwarnings("ignore:.* rows are decoded per row delivered:UserWarning")
+@FEWER
+@given(rows=st.integers(1, 80), data=st.data())
+def test_the_plan_says_what_becomes_of_the_rest(rows: int, data: st.DataObject) -> None:
+    """At any state of a pass: the steps to come, and how many rows are left over, dropped and padded."""
+    shuffle = data.draw(orders(rows))
+    topology = data.draw(topologies(rows=rows, world_sizes=RANKS, tails=TAILS))
+    with written(plain_spec([rows])) as files:
+        dataset = make(files, **topology.arguments, **order_of(shuffle), **parallel(0, topology.world_size))
+        job = oracle_job(rows, topology, dataset.fingerprint, shuffle)
+        for _ in range(data.draw(st.integers(0, 12))):
+            job.step()
+        dataset.load_state_dict({"fastresume": job.state()})
+        plan = dataset.plan(topology.workers)
+        left, epoch = len(oracle.replay(rows, job.consumed, job.cuts)), job.epoch
+        assert (plan.epoch, plan.remaining_rows, plan.steps) == (epoch, left, job.batches_left)
+        assert [plan.lanes, plan.groups, plan.lane_rows] == job.cut
+        assert plan.tail_rows == job.rest
+        while job.epoch == epoch:
+            job.step()
+        assert (plan.dropped_rows, plan.padded_rows) == (len(job.dropped[epoch]), sum(job.padded[epoch]))
+        for said in (f"{left:,} rows left", f"{plan.steps:,} of {topology.batch_size:,} rows", topology.tail):
+            assert said in repr(plan)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("tail", "ranks"), [("drop", 1), ("short", 4)])
+def test_workers_with_a_rest_that_gives_no_batch_begin_the_next_pass_with_a_warning(
+    small_dataset: Dataset, tail: str, ranks: int
+) -> None:
+    state = list(make(small_dataset, 25, tail="pad"))[3].state_dict()
+    dataset = make(small_dataset, 6, tail=tail, **parallel(ranks - 1, ranks))
+    dataset.load_state_dict(state)
+    with pytest.warns(UserWarning, match=REST.format(3)):
+        places = [(batch.epoch, batch.step) for batch in data_loader(dataset, 2)]
+    assert places == [(1, step) for step in range(len(dataset))]
+    assert dataset.epoch == 2

@@ -73,6 +73,7 @@ def test_every_batch_of_unbroken_passes_comes_again(small_dataset: Dataset, how:
         assert fresh.epoch == 0
 
 
+@FEWER
 @given(rows=st.integers(1, 80), data=st.data())
 def test_the_passes_that_states_tell_are_the_oracles(rows: int, data: st.DataObject) -> None:
     """For every step of a pass that changed its ranks, workers, lanes, tails and batch sizes on its way."""

@@ -82,7 +82,6 @@ class DeliveryLog:
         self._manifest = manifest
         self._rank, self._world_size = world.rank, world.world_size
         self._segment: Mapping[str, Any] | None = None
-        self._begun: _core.Cursor | None = None
         self._name: str | None = None
         self._tip: _Tip | None = None
         try:
@@ -90,16 +89,11 @@ class DeliveryLog:
         except OSError as cause:
             raise _failure(self._directory, cause) from None
 
-    def begin(
-        self, cursor: _core.Cursor, cut: tuple[int, int, int], batch_size: int, tail: str, on_iter: str
-    ) -> None:
-        """Takes note of where the next batches start. Nothing is written before the first of them."""
-        self._begun = cursor
+    def begin(self, cut: tuple[int, int, int], batch_size: int, tail: str, on_iter: str) -> None:
+        """Takes note of how the next batches are cut. Nothing is written before the first of them."""
         self._segment = {"cut": list(cut), "batch_size": batch_size, "tail": tail, "on_iter": on_iter}
 
-    def deliver(
-        self, batch: _core.Delivered, after: _core.Cursor, before: _core.Cursor | None = None
-    ) -> None:
+    def deliver(self, batch: _core.Delivered, after: _core.Cursor, before: _core.Cursor) -> None:
         """Writes that a batch is being handed over, and from which state to which this leads.
 
         A batch that is handed over again from the same state, because a signal handler's exception kept it
@@ -108,8 +102,6 @@ class DeliveryLog:
         Raises:
             SourceError: if the file can't be written; the path is named.
         """
-        if before is None:
-            before = self._infer(after)
         rows = expand(of_buffer(batch.runs))[: batch.valid_rows]
         numbers = [batch.epoch, batch.step, *_numbers(of_buffer(batch.positions))]
         if batch.ends_pass:
@@ -125,16 +117,13 @@ class DeliveryLog:
         numbers = [before.epoch, before.steps, 0, *_numbers(of_buffer(before.remaining()))]
         self._append(LAST_BATCH, before, after, 0, numbers)
 
-    def _infer(self, after: _core.Cursor) -> _core.Cursor:
-        tip = self._tip
-        if tip is None or tip.segment is not self._segment or tip.before is None or tip.after is None:
-            assert self._begun is not None  # noqa: S101
-            return self._begun
-        return tip.before if tip.after == after else tip.after
-
     def close(self) -> None:
         """Closes the file; a later batch opens another."""
         self._tip = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy opens a file of its own."""
+        return {**self.__dict__, "_tip": None}
 
     def _append(
         self, kind: int, before: _core.Cursor, after: _core.Cursor, row_digest: int, numbers: Sequence[int]

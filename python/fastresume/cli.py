@@ -36,7 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "a state_dict(), or that text; what was delivered before it is taken on trust; may be repeated",
     )
     command.add_argument(
-        "--passes", metavar="N", type=int, default=0, help="demand that at least N passes were finished"
+        "--passes",
+        metavar="N",
+        type=int,
+        default=0,
+        help="demand N finished passes of each dataset and order",
     )
     given = parser.parse_args(arguments)
     try:

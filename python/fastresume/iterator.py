@@ -137,9 +137,7 @@ class BatchIterator(Iterator[Batch]):
         if self._reader is None:
             dataset = self._dataset
             if self._log is not None:
-                self._log.begin(
-                    self._cursor, dataset._cut(1), dataset.batch_size, dataset.tail, dataset.on_iter
-                )
+                self._log.begin(dataset._cut(1), dataset.batch_size, dataset.tail, dataset.on_iter)
             place = (dataset.world.rank, dataset.world.world_size, 0, 1)
             self._reader = _core.Reader(
                 dataset._manifest,

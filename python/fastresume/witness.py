@@ -24,6 +24,7 @@ from fastresume.records import Integers, Records, Start, digest, expand, read_lo
 
 MAX_LINES = 20
 CHUNK = 1 << 16
+NAMED_AT_ONCE = 1 << 20
 NOTHING = np.empty((0, 2), np.int64)
 
 
@@ -326,7 +327,7 @@ class History:
             yield from (f"positions {first}-{end - 1}" for first, end in positions.tolist())
         elif len(positions):
             order = self._order_of(epoch, self._dataset)
-            for part in _chunks(positions):
+            for part in _chunks(positions, NAMED_AT_ONCE):
                 yield from self._dataset.name(order.rows(part))
 
     def _order_of(self, epoch: int, dataset: Dataset) -> Order:
@@ -351,15 +352,15 @@ def _coverage(ranges: Intervals, total: int) -> tuple[Integers, Integers]:
     return points, np.cumsum(opened - closed)[:-1]
 
 
-def _chunks(ranges: Intervals) -> Iterator[Intervals]:
-    """The ranges in parts of few numbers each."""
+def _chunks(ranges: Intervals, size: int = CHUNK) -> Iterator[Intervals]:
+    """The ranges in parts of about so many numbers."""
     lengths = ranges[:, 1] - ranges[:, 0]
-    pieces = -(-lengths // CHUNK)
+    pieces = -(-lengths // size)
     of_range = np.repeat(np.arange(len(ranges)), pieces)
     nth = np.arange(len(of_range)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    starts = ranges[of_range, 0] + CHUNK * nth
-    small = np.column_stack([starts, np.minimum(starts + CHUNK, ranges[of_range, 1])])
-    part = (np.cumsum(small[:, 1] - small[:, 0]) - 1) // CHUNK
+    starts = ranges[of_range, 0] + size * nth
+    small = np.column_stack([starts, np.minimum(starts + size, ranges[of_range, 1])])
+    part = (np.cumsum(small[:, 1] - small[:, 0]) - 1) // size
     yield from np.split(small, np.flatnonzero(part[1:] != part[:-1]) + 1) if len(small) else ()
 
 
