@@ -478,9 +478,10 @@ def cpu_seconds_of_pass(directory: Path, order: Mapping[str, Any]) -> float:
 
 
 def write_section(path: Path, text: str) -> None:
-    """Put the section at the end of a page, in place of an older one."""
-    page = path.read_text().partition(f"\n{TITLE}\n")[0].rstrip("\n") if path.exists() else "# Results"
-    path.write_text(f"{page}\n\n{text}")
+    """Put the section into a page, in place of an older one; other programs' sections stay."""
+    page, _, older = path.read_text().partition(f"\n{TITLE}\n") if path.exists() else ("# Results", "", "")
+    _, mark, others = older.partition("\n## ")
+    path.write_text(page.rstrip("\n") + "\n\n" + text + mark + others)
 
 
 # --------------------------------------------------------------------------------------------------- the plot
