@@ -71,8 +71,8 @@ pub struct WindowPart {
     window: Window,
     /// Ranges of remaining positions in the window, and where each begins along all that remains.
     remaining: Vec<(Range<u64>, u64)>,
-    /// The streams that take from it, by what they count.
-    streams: Vec<(Range<u64>, Stream)>,
+    /// The streams that take from it, and from where on each does, counted along all that remains.
+    streams: Vec<(u64, Stream)>,
     /// The batches that get a row, in order.
     batches: Vec<u64>,
 }
@@ -100,15 +100,15 @@ impl WindowPart {
             })
             .collect();
         let mut batches = Vec::new();
-        let mut by_count: Vec<(Range<u64>, Stream)> = Vec::with_capacity(streams.len());
+        let mut by_count: Vec<(u64, Stream)> = Vec::with_capacity(streams.len());
         for (given, stream) in streams.into_iter().filter(|(given, _)| !given.is_empty()) {
             let slices = given.start / stream.slice_rows..(given.end - 1) / stream.slice_rows + 1;
             batches.extend(slices.map(|slice| stream.first_batch + slice * stream.batch_stride));
-            by_count.push((stream.counted(given.start)..stream.counted(given.end - 1) + 1, stream));
+            by_count.push((stream.counted(given.start), stream));
         }
         batches.sort_unstable();
         batches.dedup();
-        by_count.sort_unstable_by_key(|(counted, _)| counted.start);
+        by_count.sort_unstable_by_key(|(counted, _)| *counted);
         Self { window, remaining, streams: by_count, batches }
     }
 
@@ -147,8 +147,7 @@ impl WindowPart {
         let range = self.remaining.partition_point(|(range, _)| range.start <= position).checked_sub(1)?;
         let (range, counted) = &self.remaining[range];
         let counted = (position < range.end).then(|| counted + (position - range.start))?;
-        let stream = self.streams.partition_point(|(taken, _)| taken.start <= counted).checked_sub(1)?;
-        let (taken, stream) = &self.streams[stream];
-        if taken.contains(&counted) { stream.slot_of(counted) } else { None }
+        let stream = self.streams.partition_point(|(start, _)| *start <= counted).checked_sub(1)?;
+        self.streams[stream].1.slot_of(counted)
     }
 }
