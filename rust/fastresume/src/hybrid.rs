@@ -121,7 +121,7 @@ impl Hybrid {
                 self.position += stated.min(there);
                 // Some writers leave out what fills up the last group.
                 let left = count.saturating_mul(8);
-                let held = if self.width == 0 { left } else { there.saturating_mul(8) / self.width };
+                let held = there.saturating_mul(8).checked_div(self.width).unwrap_or(left);
                 self.run = Run::Packed { start, index: 0, left: left.min(held) };
             }
         }
@@ -159,14 +159,13 @@ pub fn unpack(bytes: &[u8], width: usize, mut index: usize, output: &mut [u32]) 
     let head = ((8 - index % 8) % 8).min(output.len());
     let (head, groups) = output.split_at_mut(head);
     for value in head {
-        // Of at most 32 bits.
-        *value = single(bytes, width, index) as u32;
+        *value = low(single(bytes, width, index));
         index += 1;
     }
     let packed = bytes.get(index / 8 * width..).unwrap_or_default();
     let fast = unpack_groups(packed, width, groups);
     for (past, value) in groups[fast..].iter_mut().enumerate() {
-        *value = single(packed, width, fast + past) as u32;
+        *value = low(single(packed, width, fast + past));
     }
 }
 
@@ -178,8 +177,16 @@ pub fn single(bytes: &[u8], width: usize, index: usize) -> u64 {
     let length = from.len().min(16);
     word[..length].copy_from_slice(&from[..length]);
     let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
-    // The bits above 64 are masked away.
-    (u128::from_le_bytes(word) >> (bit % 8)) as u64 & mask
+    let [low, high] = [0, 8].map(|at| u64::from_le_bytes(word[at..at + 8].try_into().unwrap_or_default()));
+    let shift = bit % 8;
+    let spilled = if shift == 0 { 0 } else { high << (64 - shift) };
+    (low >> shift | spilled) & mask
+}
+
+/// The lower half of a word.
+#[allow(clippy::cast_possible_truncation, reason = "it was masked to at most 32 bits, or is to be")]
+fn low(word: u64) -> u32 {
+    word as u32
 }
 
 /// Unpacks whole groups of eight as far as eight bytes lie behind them; gives how many integers.
@@ -205,8 +212,7 @@ fn groups_of<const WIDTH: usize>(bytes: &[u8], output: &mut [u32]) -> usize {
             let at = index * WIDTH / 8;
             let mut word = [0; 8];
             word.copy_from_slice(&packed[at..at + 8]);
-            // Of at most 32 bits.
-            *value = ((u64::from_le_bytes(word) >> (index * WIDTH % 8)) & mask) as u32;
+            *value = low((u64::from_le_bytes(word) >> (index * WIDTH % 8)) & mask);
         }
         done += 8;
     }
