@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
-use crate::decode::Target;
+use crate::column::Target;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::schema::{Column, Dtype};

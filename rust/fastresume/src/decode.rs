@@ -1,52 +1,20 @@
-//! Row spans of one row group to columns, written into slots that the caller gives.
-//!
-//! [`ColumnDecoder`] is the seam: what decodes behind it may change, what it is asked may not.
+//! The files of a dataset, opened for decoding: which decoder a column gets.
 
 use std::sync::Arc;
 
 use parquet::basic::Type as Physical;
-use parquet::column::reader::ColumnReaderImpl;
-use parquet::data_type::{
-    BoolType, DataType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
-};
-use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::error::{Error, Result, caught};
+use crate::column::ColumnDecoder;
+use crate::error::{Error, Result};
+use crate::flat::{Fallback, FlatDecoder};
 use crate::footer::Footer;
+use crate::foreign;
 use crate::manifest::DataFile;
 use crate::page::{Chunk, Pages};
 use crate::schema::{Column, Dtype};
 use crate::source::{LocalFile, Source};
-
-/// Where the values of a column go: value i is element `first + i * step` of `elements`.
-#[derive(Debug)]
-pub struct Target<'a> {
-    /// The memory, aligned to 8 bytes and a whole number of elements long.
-    pub memory: &'a mut [u8],
-    /// The element of the first value.
-    pub first: usize,
-    /// From one value's element to the next one's: 1, or the columns of a matrix.
-    pub step: usize,
-    /// How many values go there.
-    pub rows: usize,
-}
-
-/// Decodes one column of one row group from its start to its end.
-pub trait ColumnDecoder {
-    /// Passes over `rows` values without delivering them.
-    ///
-    /// # Errors
-    /// `Data` if there are fewer, or their pages are damaged; `Source` if they can't be read.
-    fn skip(&mut self, rows: usize) -> Result<()>;
-
-    /// Writes the next `target.rows` values into the target.
-    ///
-    /// # Errors
-    /// As for `skip`; and `Data` if a value is null or does not fit its type.
-    fn read(&mut self, target: Target<'_>) -> Result<()>;
-}
 
 /// A file of the dataset, opened for decoding.
 pub struct OpenFile {
@@ -93,8 +61,50 @@ impl OpenFile {
             return Err(Error::data(format!("the type {} can't be delivered", column.type_name)));
         };
         let descriptor = chunk.column_descr_ptr();
-        let pages = Pages::new(Arc::clone(&self.source), place(chunk, &descriptor)?)?;
-        Ok(decoder(descriptor, dtype, pages))
+        let place = place(chunk, &descriptor)?;
+        let pages = Pages::new(Arc::clone(&self.source), place)?;
+        let source = Arc::clone(&self.source);
+        let by_crate = Arc::clone(&descriptor);
+        let fallback: Fallback = Box::new(move || {
+            Ok(foreign::decoder(Arc::clone(&by_crate), dtype, Pages::new(Arc::clone(&source), place)?))
+        });
+        Ok(flat_decoder(&descriptor, dtype, pages, fallback))
+    }
+}
+
+/// Our decoder of a flat column.
+fn flat_decoder(
+    descriptor: &ColumnDescPtr,
+    dtype: Dtype,
+    pages: Pages,
+    fallback: Fallback,
+) -> Box<dyn ColumnDecoder> {
+    let is_optional = descriptor.max_def_level() > 0;
+    macro_rules! of {
+        ($physical:ty => $delivered:ty, $is_same:expr, $convert:expr) => {
+            Box::new(FlatDecoder::<$physical, $delivered, _>::new(
+                pages,
+                is_optional,
+                $is_same,
+                $convert,
+                fallback,
+            ))
+        };
+    }
+    match dtype {
+        Dtype::Bool => of!(u8 => u8, true, Some),
+        Dtype::Float16 => of!(u16 => u16, true, Some),
+        Dtype::Int8 => of!(i32 => i8, false, |value: i32| value.try_into().ok()),
+        Dtype::Int16 => of!(i32 => i16, false, |value: i32| value.try_into().ok()),
+        Dtype::Uint8 => of!(i32 => u8, false, |value: i32| value.try_into().ok()),
+        Dtype::Uint16 => of!(i32 => u16, false, |value: i32| value.try_into().ok()),
+        Dtype::Int32 | Dtype::Uint32 => of!(i32 => i32, true, Some),
+        Dtype::Int64 if descriptor.physical_type() == Physical::INT32 => {
+            of!(i32 => i64, false, |value: i32| Some(i64::from(value)))
+        }
+        Dtype::Int64 | Dtype::Uint64 => of!(i64 => i64, true, Some),
+        Dtype::Float32 => of!(f32 => f32, true, Some),
+        Dtype::Float64 => of!(f64 => f64, true, Some),
     }
 }
 
@@ -115,139 +125,4 @@ fn place(chunk: &ColumnChunkMetaData, descriptor: &ColumnDescPtr) -> Result<Chun
         _ => 0,
     };
     Ok(Chunk { start, end, compression: chunk.compression(), value_bytes })
-}
-
-fn decoder(descriptor: ColumnDescPtr, dtype: Dtype, pages: Pages) -> Box<dyn ColumnDecoder> {
-    match dtype {
-        Dtype::Bool => {
-            Box::new(CrateDecoder::<BoolType, u8>::new(descriptor, pages, |&value| Some(u8::from(value))))
-        }
-        Dtype::Int8 => {
-            Box::new(CrateDecoder::<Int32Type, i8>::new(descriptor, pages, |&value| value.try_into().ok()))
-        }
-        Dtype::Int16 => {
-            Box::new(CrateDecoder::<Int32Type, i16>::new(descriptor, pages, |&value| value.try_into().ok()))
-        }
-        Dtype::Int32 => {
-            Box::new(CrateDecoder::<Int32Type, i32>::new(descriptor, pages, |&value| Some(value)))
-        }
-        Dtype::Uint8 => {
-            Box::new(CrateDecoder::<Int32Type, u8>::new(descriptor, pages, |&value| value.try_into().ok()))
-        }
-        Dtype::Uint16 => {
-            Box::new(CrateDecoder::<Int32Type, u16>::new(descriptor, pages, |&value| value.try_into().ok()))
-        }
-        Dtype::Uint32 => Box::new(CrateDecoder::<Int32Type, u32>::new(descriptor, pages, |&value| {
-            Some(value.cast_unsigned())
-        })),
-        Dtype::Int64 if descriptor.physical_type() == Physical::INT32 => {
-            Box::new(CrateDecoder::<Int32Type, i64>::new(descriptor, pages, |&value| Some(value.into())))
-        }
-        Dtype::Int64 => {
-            Box::new(CrateDecoder::<Int64Type, i64>::new(descriptor, pages, |&value| Some(value)))
-        }
-        Dtype::Uint64 => Box::new(CrateDecoder::<Int64Type, u64>::new(descriptor, pages, |&value| {
-            Some(value.cast_unsigned())
-        })),
-        Dtype::Float16 => Box::new(CrateDecoder::<FixedLenByteArrayType, u16>::new(descriptor, pages, half)),
-        Dtype::Float32 => {
-            Box::new(CrateDecoder::<FloatType, f32>::new(descriptor, pages, |&value| Some(value)))
-        }
-        Dtype::Float64 => {
-            Box::new(CrateDecoder::<DoubleType, f64>::new(descriptor, pages, |&value| Some(value)))
-        }
-    }
-}
-
-/// The bits of a half-precision number.
-fn half(value: &FixedLenByteArray) -> Option<u16> {
-    value.data().try_into().ok().map(u16::from_le_bytes)
-}
-
-/// A column that the parquet crate decodes as `P`, delivered as `V`.
-struct CrateDecoder<P: DataType, V> {
-    reader: ColumnReaderImpl<P>,
-    is_optional: bool,
-    convert: fn(&P::T) -> Option<V>,
-    values: Vec<P::T>,
-    levels: Vec<i16>,
-    /// Rows of the row group that were read or skipped.
-    row: usize,
-}
-
-impl<P: DataType, V: bytemuck::Pod> CrateDecoder<P, V> {
-    fn new(descriptor: ColumnDescPtr, pages: Pages, convert: fn(&P::T) -> Option<V>) -> Self {
-        Self {
-            is_optional: descriptor.max_def_level() > 0,
-            reader: ColumnReaderImpl::new(descriptor, Box::new(pages)),
-            convert,
-            values: Vec::new(),
-            levels: Vec::new(),
-            row: 0,
-        }
-    }
-
-    fn decode(&mut self, rows: usize) -> Result<()> {
-        self.values.clear();
-        self.levels.clear();
-        let levels = self.is_optional.then_some(&mut self.levels);
-        let (read, values, _) =
-            self.reader.read_records(rows, levels, None, &mut self.values).map_err(internal)?;
-        if read != rows {
-            return Err(self.too_short(read));
-        }
-        if values != rows {
-            let null = self.levels.iter().position(|&level| level == 0).unwrap_or(0);
-            return Err(Error::data(format!(
-                "row {} of the row group is null; nulls are not supported yet",
-                self.row + null
-            )));
-        }
-        Ok(())
-    }
-
-    fn too_short(&self, rows: usize) -> Error {
-        Error::data(format!("the column chunk ends after {} rows", self.row + rows))
-    }
-}
-
-impl<P: DataType, V: bytemuck::Pod> ColumnDecoder for CrateDecoder<P, V> {
-    fn skip(&mut self, rows: usize) -> Result<()> {
-        let skipped = caught(|| self.reader.skip_records(rows).map_err(internal))?;
-        if skipped != rows {
-            return Err(self.too_short(skipped));
-        }
-        self.row += rows;
-        Ok(())
-    }
-
-    fn read(&mut self, target: Target<'_>) -> Result<()> {
-        caught(|| self.decode(target.rows))?;
-        let elements: &mut [V] = bytemuck::try_cast_slice_mut(target.memory)
-            .map_err(|cause| Error::Argument(format!("a slot does not fit its type: {cause}")))?;
-        let room = elements.get_mut(target.first..).unwrap_or_default();
-        let places = room.iter_mut().step_by(target.step.max(1));
-        for (index, (place, value)) in places.zip(&self.values).enumerate() {
-            let Some(value) = (self.convert)(value) else {
-                return Err(Error::data(format!(
-                    "row {} of the row group holds {value:?}, which does not fit the column's type",
-                    self.row + index
-                )));
-            };
-            *place = value;
-        }
-        self.row += target.rows;
-        Ok(())
-    }
-}
-
-/// Our own error back out of the crate's, or the crate's own in our words.
-fn internal(error: ParquetError) -> Error {
-    match error {
-        ParquetError::External(inner) => match inner.downcast::<Error>() {
-            Ok(ours) => *ours,
-            Err(other) => Error::data(format!("damaged column chunk: {other}")),
-        },
-        other => Error::data(format!("damaged column chunk: {other}")),
-    }
 }

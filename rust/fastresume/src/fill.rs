@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::batch::{Layout, Memory, Slots};
-use crate::decode::{OpenFile, Target};
+use crate::column::Target;
+use crate::decode::OpenFile;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::schema::Column;

@@ -153,6 +153,23 @@ pub struct Pages {
     has_dictionary: bool,
     /// A dictionary that was passed by while skipping, until it is asked for.
     deferred: Option<(u64, Header)>,
+    /// The bytes of the present page as the file holds them, if they are not compressed.
+    plain: Bytes,
+    /// The bytes of the present page, if they were: reused from page to page.
+    expanded: Vec<u8>,
+    is_plain: bool,
+}
+
+/// What a decoder has to know of a data page; its bytes are [`Pages::page`].
+pub struct PageStart {
+    /// Rows, of which some may be null.
+    pub num_values: usize,
+    pub encoding: Encoding,
+    pub definition_encoding: Encoding,
+    /// Where repetition levels end: 0 in a flat column.
+    pub levels_end: usize,
+    /// The bytes of definition levels, if they are stated apart from them.
+    pub definition_bytes: Option<usize>,
 }
 
 impl Pages {
@@ -180,6 +197,9 @@ impl Pages {
             next: None,
             has_dictionary: false,
             deferred: None,
+            plain: Bytes::new(),
+            expanded: Vec::new(),
+            is_plain: true,
         })
     }
 
@@ -270,7 +290,72 @@ impl Pages {
         Some((offset, header))
     }
 
-    fn page(&mut self, offset: u64, header: &Header) -> Result<Page> {
+    /// Passes over whole data pages of at most `rows` rows together, by their headers; gives the rows.
+    pub fn pass_rows(&mut self, rows: usize) -> Result<usize> {
+        self.is_skipping = true;
+        let mut passed = 0;
+        while let Some(header) = self.header()? {
+            let count = header.num_values.unsigned_abs() as usize;
+            let is_dictionary = header.kind == DICTIONARY_PAGE;
+            if !is_dictionary && passed + count > rows {
+                break;
+            }
+            let page = self.pass();
+            if is_dictionary {
+                self.deferred = page;
+            } else {
+                passed += count;
+            }
+        }
+        Ok(passed)
+    }
+
+    /// Opens the next data page; a dictionary on the way is kept for [`Pages::dictionary`].
+    pub fn next_data(&mut self) -> Result<Option<PageStart>> {
+        self.is_skipping = false;
+        loop {
+            self.header()?;
+            let Some((offset, header)) = self.pass() else { return Ok(None) };
+            if header.kind == DICTIONARY_PAGE {
+                self.deferred = Some((offset, header));
+                continue;
+            }
+            self.expand(offset, &header)?;
+            let definition_bytes =
+                (header.kind == DATA_PAGE_V2).then(|| header.definition_bytes.unsigned_abs() as usize);
+            return Ok(Some(PageStart {
+                num_values: header.num_values.unsigned_abs() as usize,
+                encoding: encoding(header.encoding)?,
+                definition_encoding: encoding(header.definition_encoding)?,
+                levels_end: header.repetition_bytes.unsigned_abs() as usize,
+                definition_bytes,
+            }));
+        }
+    }
+
+    /// The bytes of the data page that was opened last.
+    pub fn page(&self) -> &[u8] {
+        if self.is_plain { &self.plain } else { &self.expanded }
+    }
+
+    /// The bytes of the dictionary that was passed by, and how many values it has.
+    pub fn dictionary(&mut self) -> Result<Option<(Bytes, usize)>> {
+        let Some((offset, header)) = self.deferred.take() else {
+            return Err(Error::data("a page needs a dictionary, and the column chunk has none before it"));
+        };
+        match self.page_of(offset, &header)? {
+            Page::DictionaryPage {
+                buf,
+                num_values,
+                encoding: Encoding::PLAIN | Encoding::PLAIN_DICTIONARY,
+                ..
+            } => Ok(Some((buf, num_values as usize))),
+            _ => Ok(None),
+        }
+    }
+
+    /// The page's bytes as the file holds them, after a look at their checksum.
+    fn checked(&mut self, offset: u64, header: &Header) -> Result<(Bytes, usize)> {
         let bytes = self.bytes(offset, u64::from(header.compressed.unsigned_abs()))?;
         if let Some(stated) = header.checksum {
             let found = crc32fast::hash(&bytes);
@@ -288,7 +373,24 @@ impl Pages {
         } else {
             0
         };
-        let buf = self.decompress(&bytes, header, to_usize(levels)?)?;
+        Ok((bytes, to_usize(levels)?))
+    }
+
+    /// Makes a page the present one.
+    fn expand(&mut self, offset: u64, header: &Header) -> Result<()> {
+        let (bytes, levels) = self.checked(offset, header)?;
+        let mut expanded = std::mem::take(&mut self.expanded);
+        self.is_plain = !self.decompress(&bytes, header, levels, &mut expanded)?;
+        self.expanded = expanded;
+        self.plain = bytes;
+        Ok(())
+    }
+
+    fn page_of(&mut self, offset: u64, header: &Header) -> Result<Page> {
+        let (bytes, levels) = self.checked(offset, header)?;
+        let mut expanded = Vec::new();
+        let is_expanded = self.decompress(&bytes, header, levels, &mut expanded)?;
+        let buf = if is_expanded { Bytes::from(expanded) } else { bytes };
         let num_values = header.num_values.unsigned_abs();
         let encoding = encoding(header.encoding)?;
         let needs_dictionary = matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
@@ -330,8 +432,14 @@ impl Pages {
         })
     }
 
-    /// The page's bytes; the first `levels` bytes are never compressed.
-    fn decompress(&mut self, bytes: &Bytes, header: &Header, levels: usize) -> Result<Bytes> {
+    /// Decompresses a page, if it is compressed; the first `levels` bytes never are.
+    fn decompress(
+        &mut self,
+        bytes: &Bytes,
+        header: &Header,
+        levels: usize,
+        output: &mut Vec<u8>,
+    ) -> Result<bool> {
         let stated = to_usize(u64::from(header.uncompressed.unsigned_abs()))?;
         if levels > bytes.len() || levels > stated {
             return Err(Error::data(format!(
@@ -342,15 +450,15 @@ impl Pages {
         let is_plain =
             matches!(self.codec, Codec::None) || (header.kind == DATA_PAGE_V2 && !header.is_compressed);
         if is_plain {
-            return Ok(bytes.clone());
+            return Ok(false);
         }
-        let mut output = vec![0; stated];
+        output.resize(stated, 0);
         output[..levels].copy_from_slice(&bytes[..levels]);
         // A page of nulls alone may hold no values, not even an empty compressed block.
         if stated > levels {
             self.codec.decompress(&bytes[levels..], &mut output[levels..])?;
         }
-        Ok(output.into())
+        Ok(true)
     }
 }
 
@@ -385,7 +493,7 @@ impl PageReader for Pages {
         self.is_skipping = false;
         self.header().map_err(external)?;
         match self.pass() {
-            Some((offset, header)) => self.page(offset, &header).map(Some).map_err(external),
+            Some((offset, header)) => self.page_of(offset, &header).map(Some).map_err(external),
             None => Ok(None),
         }
     }
@@ -418,7 +526,7 @@ impl PageReader for Pages {
 
     fn take_deferred_dictionary(&mut self) -> parquet::errors::Result<Option<Page>> {
         match self.deferred.take() {
-            Some((offset, header)) => self.page(offset, &header).map(Some).map_err(external),
+            Some((offset, header)) => self.page_of(offset, &header).map(Some).map_err(external),
             None => Ok(None),
         }
     }

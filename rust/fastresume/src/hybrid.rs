@@ -1,0 +1,281 @@
+//! Bit-packed integers, and the hybrid of runs and bit-packed groups that levels and indices come in.
+//!
+//! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
+
+use crate::error::{Error, Result};
+
+/// How many integers are unpacked at a time.
+pub const CHUNK: usize = 256;
+
+/// Integers of a hybrid, as far as they were read. The bytes are the caller's.
+#[derive(Debug, Clone, Copy)]
+pub struct Hybrid {
+    /// Bits of each integer, at most 32.
+    width: usize,
+    /// Where the next run begins.
+    position: usize,
+    run: Run,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    Repeated {
+        value: u32,
+        left: usize,
+    },
+    /// The group of integers that begins at byte `start`; `index` of them were read.
+    Packed {
+        start: usize,
+        index: usize,
+        left: usize,
+    },
+}
+
+/// What stands next in a hybrid.
+pub enum Next {
+    /// So many times this value.
+    Repeated(u32, usize),
+    /// So many integers, which were written to the buffer.
+    Unpacked(usize),
+}
+
+impl Hybrid {
+    /// The integers that begin at byte `position`.
+    ///
+    /// # Errors
+    /// `Data` if they have more than 32 bits.
+    pub fn new(position: usize, width: usize) -> Result<Self> {
+        if width > 32 {
+            return Err(Error::data(format!("a page packs integers of {width} bits, 32 are the most")));
+        }
+        Ok(Self { width, position, run: Run::Repeated { value: 0, left: 0 } })
+    }
+
+    /// At most `most` (and not 0) of the next integers; unpacked ones go to the front of `buffer`.
+    ///
+    /// # Errors
+    /// `Data` if the bytes end before.
+    pub fn next(&mut self, bytes: &[u8], most: usize, buffer: &mut [u32; CHUNK]) -> Result<Next> {
+        self.enter_run(bytes)?;
+        let width = self.width;
+        match &mut self.run {
+            Run::Repeated { value, left } => {
+                let count = most.min(*left);
+                *left -= count;
+                Ok(Next::Repeated(*value, count))
+            }
+            Run::Packed { start, index, left } => {
+                let count = most.min(*left).min(CHUNK);
+                unpack(&bytes[*start..], width, *index, &mut buffer[..count]);
+                *index += count;
+                *left -= count;
+                Ok(Next::Unpacked(count))
+            }
+        }
+    }
+
+    /// Passes over `count` integers.
+    ///
+    /// # Errors
+    /// `Data` if the bytes end before.
+    pub fn skip(&mut self, bytes: &[u8], mut count: usize) -> Result<()> {
+        while count > 0 {
+            self.enter_run(bytes)?;
+            let passed = match &mut self.run {
+                Run::Repeated { left, .. } => {
+                    let passed = count.min(*left);
+                    *left -= passed;
+                    passed
+                }
+                Run::Packed { index, left, .. } => {
+                    let passed = count.min(*left);
+                    *index += passed;
+                    *left -= passed;
+                    passed
+                }
+            };
+            count -= passed;
+        }
+        Ok(())
+    }
+
+    /// Reads the header of the next run that holds anything, if the present one is used up.
+    fn enter_run(&mut self, bytes: &[u8]) -> Result<()> {
+        loop {
+            if let Run::Repeated { left: 1.., .. } | Run::Packed { left: 1.., .. } = self.run {
+                return Ok(());
+            }
+            let header = self.varint(bytes)?;
+            let count = usize::try_from(header >> 1).unwrap_or(usize::MAX);
+            if header & 1 == 0 {
+                let value_bytes = self.width.div_ceil(8);
+                let value = bytes.get(self.position..self.position + value_bytes).ok_or_else(ends)?;
+                let mut word = [0; 4];
+                word[..value_bytes].copy_from_slice(value);
+                self.position += value_bytes;
+                self.run = Run::Repeated { value: u32::from_le_bytes(word), left: count };
+            } else {
+                let start = self.position;
+                let there = bytes.len() - start;
+                let stated = count.saturating_mul(self.width);
+                self.position += stated.min(there);
+                // Some writers leave out what fills up the last group.
+                let left = count.saturating_mul(8);
+                let held = there.saturating_mul(8).checked_div(self.width).unwrap_or(left);
+                self.run = Run::Packed { start, index: 0, left: left.min(held) };
+            }
+        }
+    }
+
+    fn varint(&mut self, bytes: &[u8]) -> Result<u64> {
+        varint(bytes, &mut self.position)
+    }
+}
+
+/// An unsigned integer of 7 bits per byte; `position` moves past it.
+///
+/// # Errors
+/// `Data` if the bytes end before it does, or it has more than 64 bits.
+pub fn varint(bytes: &[u8], position: &mut usize) -> Result<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.get(*position).ok_or_else(ends)?;
+        *position += 1;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Err(Error::data("an integer in a page has more than 64 bits"))
+}
+
+fn ends() -> Error {
+    Error::data("a page ends before its values do")
+}
+
+/// The integers `[index, index + output.len())` of `width` bits (at most 32) each, packed from the lowest
+/// bit on. They lie within `bytes`; what lies outside is read as zeros.
+pub fn unpack(bytes: &[u8], width: usize, mut index: usize, output: &mut [u32]) {
+    let head = ((8 - index % 8) % 8).min(output.len());
+    let (head, groups) = output.split_at_mut(head);
+    for value in head {
+        *value = low(single(bytes, width, index));
+        index += 1;
+    }
+    let packed = bytes.get(index / 8 * width..).unwrap_or_default();
+    let fast = unpack_groups(packed, width, groups);
+    for (past, value) in groups[fast..].iter_mut().enumerate() {
+        *value = low(single(packed, width, fast + past));
+    }
+}
+
+/// One integer of up to 64 bits.
+pub fn single(bytes: &[u8], width: usize, index: usize) -> u64 {
+    let bit = index * width;
+    let from = bytes.get(bit / 8..).unwrap_or_default();
+    let mut word = [0; 16];
+    let length = from.len().min(16);
+    word[..length].copy_from_slice(&from[..length]);
+    let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
+    let [low, high] = [0, 8].map(|at| u64::from_le_bytes(word[at..at + 8].try_into().unwrap_or_default()));
+    let shift = bit % 8;
+    let spilled = if shift == 0 { 0 } else { high << (64 - shift) };
+    (low >> shift | spilled) & mask
+}
+
+/// The lower half of a word.
+#[allow(clippy::cast_possible_truncation, reason = "it was masked to at most 32 bits, or is to be")]
+fn low(word: u64) -> u32 {
+    word as u32
+}
+
+/// Unpacks whole groups of eight as far as eight bytes lie behind them; gives how many integers.
+fn unpack_groups(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
+    macro_rules! by_width {
+        ($($width:literal)*) => {
+            match width {
+                $($width => groups_of::<$width>(bytes, output),)*
+                _ => 0,
+            }
+        };
+    }
+    by_width!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
+}
+
+fn groups_of<const WIDTH: usize>(bytes: &[u8], output: &mut [u32]) -> usize {
+    let mask = u64::MAX >> (64 - WIDTH);
+    let mut done = 0;
+    for (group, values) in output.chunks_exact_mut(8).enumerate() {
+        let start = group * WIDTH;
+        let Some(packed) = bytes.get(start..start + WIDTH + 8) else { break };
+        for (index, value) in values.iter_mut().enumerate() {
+            let at = index * WIDTH / 8;
+            let mut word = [0; 8];
+            word.copy_from_slice(&packed[at..at + 8]);
+            *value = low((u64::from_le_bytes(word) >> (index * WIDTH % 8)) & mask);
+        }
+        done += 8;
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pack(values: &[u64], width: usize) -> Vec<u8> {
+        let mut bytes = vec![0; (values.len() * width).div_ceil(8)];
+        for (index, value) in values.iter().enumerate() {
+            for bit in 0..width {
+                let at = index * width + bit;
+                bytes[at / 8] |= (u8::from(value >> bit & 1 == 1)) << (at % 8);
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn integers_of_every_width_are_unpacked_from_any_place() {
+        for width in 1..=64 {
+            let mask = u64::MAX >> (64 - width);
+            let values: Vec<u64> =
+                (0..100_u64).map(|index| index.wrapping_mul(0x9E37_79B9_7F4A_7C15) & mask).collect();
+            let bytes = pack(&values, width);
+            for (index, &value) in values.iter().enumerate() {
+                assert_eq!(single(&bytes, width, index), value, "width {width}");
+                if width <= 32 {
+                    let mut output = vec![0; values.len() - index];
+                    unpack(&bytes, width, index, &mut output);
+                    assert!(
+                        output.iter().zip(&values[index..]).all(|(&found, &value)| u64::from(found) == value)
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn runs_and_groups_follow_each_other() {
+        // 5 times 3, then a group of eight of 3 bits, then 2 times 1.
+        let mut bytes = vec![10, 3, 3];
+        bytes.extend(pack(&[0, 1, 2, 3, 4, 5, 6, 7], 3));
+        bytes.extend([4, 1]);
+        let expected = [3, 3, 3, 3, 3, 0, 1, 2, 3, 4, 5, 6, 7, 1, 1];
+        for skipped in 0..expected.len() {
+            for most in 1..9 {
+                let mut hybrid = Hybrid::new(0, 3).unwrap();
+                hybrid.skip(&bytes, skipped).unwrap();
+                let (mut found, mut buffer) = (Vec::new(), [0; CHUNK]);
+                while found.len() + skipped < expected.len() {
+                    let left = expected.len() - skipped - found.len();
+                    match hybrid.next(&bytes, most.min(left), &mut buffer).unwrap() {
+                        Next::Repeated(value, count) => found.extend(std::iter::repeat_n(value, count)),
+                        Next::Unpacked(count) => found.extend(&buffer[..count]),
+                    }
+                }
+                assert_eq!(found, expected[skipped..]);
+                assert!(hybrid.next(&bytes, 1, &mut buffer).is_err());
+            }
+        }
+    }
+}
