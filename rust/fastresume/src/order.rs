@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::intervals::Intervals;
 use crate::manifest::MAX_ROWS;
@@ -22,9 +23,6 @@ const MIN_PART_ROWS: u64 = 1 << 15;
 /// By default, row groups are joined up to so many rows, but not to more than such a share of a window.
 const MAX_JOINED_ROWS: u64 = 1 << 13;
 const JOINED_PER_WINDOW: u64 = 64;
-
-/// More blocks than any dataset needs: a pass over them would take seconds to plan.
-const MAX_BLOCKS: u64 = 1 << 27;
 
 /// By default, no dataset has more blocks than about this: planning a pass takes time for each.
 const MANY_BLOCKS: u64 = 1 << 22;
@@ -330,83 +328,6 @@ impl Window {
     }
 }
 
-/// The blocks of a dataset: O(row groups) of memory, however many blocks there are.
-///
-/// A row group of more than `block_rows` is divided into even parts; others are joined with their
-/// neighbours as long as they fit. What is divided or joined is a unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Blocks {
-    /// Unit u is rows `[starts[u], starts[u + 1])`, in blocks `[first_blocks[u], first_blocks[u + 1])`.
-    starts: Vec<u64>,
-    first_blocks: Vec<u64>,
-}
-
-impl Blocks {
-    fn new(group_starts: &[u64], block_rows: u64) -> Result<Self> {
-        let mut blocks = Self { starts: vec![0], first_blocks: vec![0] };
-        let mut joined = 0;
-        for group in group_starts.windows(2) {
-            let rows = group[1] - group[0];
-            if joined > 0 && joined + rows > block_rows {
-                blocks.push(group[0], 1);
-                joined = 0;
-            }
-            if rows <= block_rows {
-                joined += rows;
-            } else {
-                blocks.push(group[1], rows.div_ceil(block_rows));
-            }
-        }
-        if joined > 0 {
-            blocks.push(group_starts.last().copied().unwrap_or(0), 1);
-        }
-        if blocks.count() > MAX_BLOCKS {
-            return Err(Error::Argument(format!(
-                "block_rows {block_rows} makes {} blocks, more than {MAX_BLOCKS}: take a larger one",
-                blocks.count()
-            )));
-        }
-        Ok(blocks)
-    }
-
-    fn push(&mut self, end: u64, parts: u64) {
-        self.first_blocks.push(self.count() + parts);
-        self.starts.push(end);
-    }
-
-    fn count(&self) -> u64 {
-        self.first_blocks.last().copied().unwrap_or(0)
-    }
-
-    /// The rows of a block.
-    fn rows(&self, block: u64) -> Range<u64> {
-        let unit = self.first_blocks.partition_point(|&first| first <= block) - 1;
-        let (start, rows) = (self.starts[unit], self.starts[unit + 1] - self.starts[unit]);
-        let first = self.first_blocks[unit];
-        let parts = self.first_blocks[unit + 1] - first;
-        // The whole part of `rows * part / parts`, without its product.
-        let (each, over) = (rows / parts, rows % parts);
-        let cut = |part: u64| start + each * part + over * part / parts;
-        cut(block - first)..cut(block - first + 1)
-    }
-
-    /// Calls `visit` with the number of every block and the count of its rows.
-    fn each(&self, mut visit: impl FnMut(u64, u64)) {
-        for (starts, blocks) in self.starts.windows(2).zip(self.first_blocks.windows(2)) {
-            let parts = blocks[1] - blocks[0];
-            let (each, over) = ((starts[1] - starts[0]) / parts, (starts[1] - starts[0]) % parts);
-            // What is over is spread as the cuts of `rows` spread it.
-            let mut carried = 0;
-            for block in blocks[0]..blocks[1] {
-                carried += over;
-                let is_over = carried >= parts;
-                carried -= if is_over { parts } else { 0 };
-                visit(block, each + u64::from(is_over));
-            }
-        }
-    }
-}
-
 /// The places of the blocks of a window: windows have equally many blocks, or one less.
 fn places(window: u64, num_windows: u64, num_blocks: u64) -> Range<u64> {
     // Both are below 2^27.
@@ -437,19 +358,6 @@ mod tests {
 
     fn shuffled(block_rows: u64, window_rows: u64) -> OrderKind {
         OrderKind::Shuffled { seed: 17, block_rows, window_rows }
-    }
-
-    #[test]
-    fn large_groups_are_divided_evenly_and_small_ones_joined() {
-        let blocks = Blocks::new(&starts(&[10, 0, 3, 1, 4, 0, 9, 2]), 4).unwrap();
-        let rows: Vec<_> = (0..blocks.count()).map(|block| blocks.rows(block)).collect();
-        assert_eq!(rows, [0..3, 3..6, 6..10, 10..14, 14..18, 18..21, 21..24, 24..27, 27..29]);
-        let mut counts = Vec::new();
-        blocks.each(|block, count| counts.push((block, count)));
-        let expected = (0..).zip(&rows).map(|(block, rows)| (block, rows.end - rows.start));
-        assert_eq!(counts, expected.collect::<Vec<_>>());
-        assert_eq!(Blocks::new(&starts(&[0, 0]), 4).unwrap().count(), 0);
-        assert!(Blocks::new(&[0, 1 << 40], 1).is_err());
     }
 
     #[test]

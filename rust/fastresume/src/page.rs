@@ -1,6 +1,4 @@
 //! The pages of one column chunk: headers walked and bounded, checksums verified, pages decompressed.
-//!
-//! Source: <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>
 
 use std::sync::Arc;
 
@@ -11,8 +9,8 @@ use parquet::errors::ParquetError;
 
 use crate::codec::Codec;
 use crate::error::{Error, Result};
+use crate::header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header};
 use crate::source::Source;
-use crate::thrift::{Walk, Wire};
 
 /// A page that states more than this, compressed or not, is taken for damaged.
 const MAX_PAGE_BYTES: u64 = 256 << 20;
@@ -27,104 +25,6 @@ const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 /// While pages are decoded, so many bytes are read at a time; while they are skipped, headers alone.
 const READ_BYTES: u64 = 1 << 20;
-
-/// What stands in a page header.
-#[derive(Debug, Clone, Default)]
-struct Header {
-    kind: i32,
-    uncompressed: i32,
-    compressed: i32,
-    checksum: Option<i32>,
-    num_values: i32,
-    encoding: i32,
-    definition_encoding: i32,
-    repetition_encoding: i32,
-    num_nulls: i32,
-    num_rows: i32,
-    definition_bytes: i32,
-    repetition_bytes: i32,
-    is_compressed: bool,
-}
-
-const DATA_PAGE: i32 = 0;
-const DICTIONARY_PAGE: i32 = 2;
-const DATA_PAGE_V2: i32 = 3;
-
-impl Header {
-    /// The header at the start of `bytes`, and its length.
-    fn parse(bytes: &[u8]) -> Result<(Self, usize)> {
-        // What is required and missing stays negative.
-        let mut header = Self {
-            kind: -1,
-            uncompressed: -1,
-            compressed: -1,
-            num_values: -1,
-            is_compressed: true,
-            ..Self::default()
-        };
-        let mut walk = Walk::new(bytes);
-        walk.fields(|walk, number, wire| {
-            match (number, wire) {
-                (1, Wire::I32) => header.kind = walk.integer32()?,
-                (2, Wire::I32) => header.uncompressed = walk.integer32()?,
-                (3, Wire::I32) => header.compressed = walk.integer32()?,
-                (4, Wire::I32) => header.checksum = Some(walk.integer32()?),
-                (5, Wire::Struct) => header.read_data_page(walk)?,
-                (7, Wire::Struct) => header.read_dictionary(walk)?,
-                (8, Wire::Struct) => header.read_data_page_v2(walk)?,
-                _ => return Ok(false),
-            }
-            Ok(true)
-        })?;
-        if header.kind < 0 || header.compressed < 0 || header.uncompressed < 0 {
-            return Err(Error::data(format!(
-                "a page header claims the kind {}, {} bytes, {} uncompressed",
-                header.kind, header.compressed, header.uncompressed
-            )));
-        }
-        Ok((header, walk.position()))
-    }
-
-    fn read_data_page(&mut self, walk: &mut Walk<'_>) -> Result<()> {
-        walk.fields(|walk, number, wire| {
-            match (number, wire) {
-                (1, Wire::I32) => self.num_values = walk.integer32()?,
-                (2, Wire::I32) => self.encoding = walk.integer32()?,
-                (3, Wire::I32) => self.definition_encoding = walk.integer32()?,
-                (4, Wire::I32) => self.repetition_encoding = walk.integer32()?,
-                _ => return Ok(false),
-            }
-            Ok(true)
-        })
-    }
-
-    fn read_dictionary(&mut self, walk: &mut Walk<'_>) -> Result<()> {
-        walk.fields(|walk, number, wire| {
-            match (number, wire) {
-                (1, Wire::I32) => self.num_values = walk.integer32()?,
-                (2, Wire::I32) => self.encoding = walk.integer32()?,
-                _ => return Ok(false),
-            }
-            Ok(true)
-        })
-    }
-
-    fn read_data_page_v2(&mut self, walk: &mut Walk<'_>) -> Result<()> {
-        walk.fields(|walk, number, wire| {
-            match (number, wire) {
-                (1, Wire::I32) => self.num_values = walk.integer32()?,
-                (2, Wire::I32) => self.num_nulls = walk.integer32()?,
-                (3, Wire::I32) => self.num_rows = walk.integer32()?,
-                (4, Wire::I32) => self.encoding = walk.integer32()?,
-                (5, Wire::I32) => self.definition_bytes = walk.integer32()?,
-                (6, Wire::I32) => self.repetition_bytes = walk.integer32()?,
-                (7, Wire::True | Wire::False) => self.is_compressed = wire == Wire::True,
-                _ => return Ok(false),
-            }
-            Ok(true)
-        })
-    }
-}
 
 /// Where the pages of a column chunk lie, and what its values are.
 #[derive(Debug, Clone, Copy)]
