@@ -4,7 +4,7 @@ Nothing here imports fastresume, and nothing here is clever. Rows go through pya
 integers in plain lists, walked batch by batch. docs/DESIGN.md is the text; the sections named below (§4, §5)
 are its sections.
 
-The order is sequential throughout, so position p of a pass is row p of the dataset.
+Positions are rows where the order is sequential; a shuffled order is the section of that name.
 """
 
 from __future__ import annotations

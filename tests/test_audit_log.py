@@ -272,3 +272,27 @@ def test_the_command_says_what_it_found(
     with pytest.raises(SystemExit) as usage:
         main(["audit"])
     assert usage.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("audit", "error"), [("", ValueError), (True, TypeError), (3, TypeError), (b"logs", TypeError)]
+)
+def test_what_is_no_directory_is_refused_by_name(
+    tmp_path: Path, audit: object, error: type[Exception]
+) -> None:
+    SPEC.write(tmp_path / "data")
+    dataset = fr.ParquetDataset(tmp_path / "data", batch_size=4, rank=0, world_size=1)
+    with pytest.raises(error, match="audit must be the path of a directory"):
+        fr.Loader(dataset, audit=audit)  # type: ignore[arg-type]
+
+
+def test_ranks_of_numpy_are_logged(tmp_path: Path) -> None:
+    SPEC.write(tmp_path / "data")
+    dataset = fr.ParquetDataset(
+        tmp_path / "data",
+        batch_size=4,
+        rank=np.int64(0),
+        world_size=np.int64(1),  # type: ignore[arg-type]
+    )
+    assert len(list(fr.Loader(dataset, audit=tmp_path / "logs"))) == len(dataset)
+    assert main(["audit", str(tmp_path / "logs")]) == 0

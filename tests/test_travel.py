@@ -369,3 +369,22 @@ def test_the_rows_of_a_batch_are_found_in_their_files(small_dataset: Dataset) ->
         table = oracle.pq.ParquetFile(path).read_row_group(group)
         assert table["row"][row].as_py() == number
         assert torch.tensor(table["label"][row].as_py()) == label
+
+
+def test_a_batch_of_a_pass_before_this_job_s_has_a_state_that_loads(small_dataset: Dataset) -> None:
+    dataset = make(small_dataset, 10)
+    batches = list(dataset)
+    dataset.load_state_dict(dataset.state_dict(), reset_epochs=True)
+    again = dataset.batch_at(0, 3)
+    assert again.rows().tolist() == batches[3].rows().tolist()
+    fresh = make(small_dataset, 10)
+    fresh.load_state_dict(again.state_dict())
+    assert next(iter(fresh)).rows().tolist() == batches[4].rows().tolist()
+    with pytest.raises(IndexError, match="epoch 9007199254740991 is not below"):
+        dataset.batch_at(2**53 - 1, 0)
+
+
+def test_the_last_batch_of_a_restarted_pass_has_the_state_that_it_had(small_dataset: Dataset) -> None:
+    dataset = make(small_dataset, 10, on_iter="restart", shuffle=True)
+    for batch in list(dataset):
+        assert dataset.batch_at(batch.epoch, batch.step).state_dict() == batch.state_dict()

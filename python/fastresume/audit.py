@@ -78,6 +78,10 @@ class DeliveryLog:
     """
 
     def __init__(self, directory: str | os.PathLike[str], manifest: _core.Manifest, world: World) -> None:
+        if not isinstance(directory, (str, os.PathLike)):
+            raise TypeError(f"audit must be the path of a directory, found {directory!r}")
+        if not os.fspath(directory):
+            raise ValueError("audit must be the path of a directory, found ''")
         self._directory = Path(directory)
         self._manifest = manifest
         self._rank, self._world_size = world.rank, world.world_size

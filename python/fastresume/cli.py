@@ -75,12 +75,15 @@ def declared(text: str) -> Declared:
     source = "--start"
     try:
         if not text.lstrip().startswith("{"):
-            source, text = f"--start {text}", Path(text).read_text()
+            source = f"--start {text}"
+            text = Path(text).read_text()
         state = json.loads(text)
         # A state may stand under a name, as in the checkpoint that it was saved in.
         if isinstance(state, dict) and KEY not in state and len(state) == 1:
             (state,) = state.values()
         cursor = Cursor.from_state(state)
+    except UnicodeDecodeError:
+        raise StateError(f"{source}: it is not text; save json.dumps(state) for the audit") from None
     except (OSError, ValueError) as cause:  # a StateError is a ValueError, too
         raise StateError(f"{source}: {cause}") from None
     return Declared(cursor.to_state()[KEY], cursor.remaining())

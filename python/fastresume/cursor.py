@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from fastresume import _core, intervals
@@ -134,8 +134,12 @@ class Cursor:
             >>> Cursor.merge([state_of_rank_0, state_of_rank_1]).consumed_rows
             64
         """
-        if isinstance(states_in_rank_order, (Mapping, Cursor)):
-            raise TypeError("states_in_rank_order must be a list with one state per rank, found one state")
+        if isinstance(states_in_rank_order, (Mapping, Cursor)) or not isinstance(
+            states_in_rank_order, Iterable
+        ):
+            raise TypeError(
+                f"states_in_rank_order must be a list with one state per rank, found {states_in_rank_order!r}"
+            )
         return cls(_core.Cursor.merge([cls.from_state(state)._core for state in states_in_rank_order]))
 
     def to_state(self) -> dict[str, str]:

@@ -47,7 +47,7 @@ class ParquetDataset(IterableDataset[Batch]):
         shuffle: deliver the rows in a shuffled order, another one in each pass: blocks of rows are permuted
             over the whole dataset, and rows within windows of several blocks. The seed and the number of the
             pass alone choose it, whatever the ranks, workers and batch sizes.
-        seed: of the shuffled order; if None, that of a loaded state, or 0.
+        seed: of the shuffled order; if None, that of a loaded state, or 0. A sequential order ignores it.
         block_rows, window_rows: sizes of the shuffled order: larger windows shuffle better and take more
             memory. If None, those of a loaded state, or chosen for the dataset (256 MiB per window);
             `plan()` tells.

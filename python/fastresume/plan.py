@@ -42,8 +42,9 @@ class Plan:
         blocks, windows: of the whole pass; 0 of a sequential order.
         window_rows: rows of the largest window; 0 of a sequential order.
         row_bytes: bytes of one row over all tensors.
-        bytes_per_rank: what a rank holds at most in decoded rows: one window (or one segment of a row group)
-            per lane of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`.
+        bytes_per_rank: what a rank holds in decoded rows: one window (or one segment of a row group) per lane
+            of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`, and each thread
+            what it decodes of one column or matrix of a segment.
         rows_decoded: rows that all ranks decode together.
         rows_decoded_per_row: the same, per row delivered: 1.0 is best.
         advice: what could be better, and which setting helps.
@@ -110,11 +111,14 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
     remaining = dataset.num_rows - cursor.consumed_rows()
     dropped = int(np.diff(of_buffer(planned.dropped())).sum())
     row_bytes = dataset._layout.row_bytes
-    each = max(lanes // world_size, 1)
-    lane_bytes = window_rows * row_bytes if windows else min(SEGMENT_BYTES, dataset.num_rows * row_bytes)
+    each = lanes // world_size if lanes > 1 else processes
+    # A shuffled row is held with its number.
+    lane_bytes = (
+        window_rows * (row_bytes + 8) if windows else min(SEGMENT_BYTES, dataset.num_rows * row_bytes)
+    )
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
-    advice = _advice(dataset, per_row, lanes, windows, window_rows)
+    advice = _advice(dataset, per_row, lanes, processes, windows, window_rows)
     if per_row > WARN_ABOVE:
         warnings.warn(advice[0], stacklevel=3)
     return Plan(
@@ -145,21 +149,22 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
 
 
 def _advice(
-    dataset: ParquetDataset, per_row: float, lanes: int, windows: int, window_rows: int
+    dataset: ParquetDataset, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
 ) -> tuple[str, ...]:
     if per_row <= WARN_ABOVE:
         return ()
     said = f"{per_row:.1f} rows are decoded per row delivered"
-    if lanes == 1 and dataset.world.world_size > 1:
+    ways = dataset.world.world_size * processes
+    if lanes == 1 and ways > 1:
         remedy = (
-            "with lanes=1 every rank decodes what all ranks need; name more lanes (a multiple of "
-            f"{dataset.world.world_size}), if the order in time need not be kept"
+            "with lanes=1 every rank and worker decodes what all of them need; take fewer workers, or name "
+            f"more lanes (a multiple of {ways}), if the order in time need not be kept"
         )
     elif windows:
         remedy = (
-            f"{lanes} lanes share {windows} windows, and each rank or worker decodes whole windows; name a "
-            f"smaller window_rows (now {window_rows}; a lane has {max(dataset.num_rows // lanes, 1)}) or "
-            "fewer lanes"
+            f"{lanes} lanes share {windows} windows, and each rank or worker decodes whole ones; name a "
+            f"smaller window_rows (now {window_rows}, where a lane has {dataset.num_rows // lanes})"
+            + (" or fewer lanes" if lanes > ways else "")
         )
     else:
         return (said,)

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 RowNumbers = npt.NDArray[np.int64]
 
+MAX_EPOCH = 2**53 - 1
+
 
 def batch_at(
     dataset: ParquetDataset, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None
 ) -> Batch:
     """The batch of this rank at a step of a pass; see `ParquetDataset.batch_at`."""
-    at_least(0, "epoch", epoch)
-    at_least(0, "step", step)
+    epoch, step = at_least(0, "epoch", epoch), at_least(0, "step", step)
+    if epoch >= MAX_EPOCH:
+        raise IndexError(f"epoch {epoch} is not below {MAX_EPOCH}, the last that a state can hold")
     cut, world = dataset._cut(1), dataset.world
     if state is None:
         cursor = dataset._shared.cursor.at_epoch(epoch)
@@ -55,9 +58,10 @@ def batch_at(
     numbers = of_runs(of_buffer(order.rows(positions)))
     # Filled up as the reader does it: in turn.
     numbers = numbers[np.arange(count) % distinct] if count else numbers
-    origin = Origin(
-        planned.cursor_after(batch + 1), epoch, step, count, valid, np.stack([numbers, numbers + 1], axis=1)
-    )
+    after = planned.cursor_after(batch + 1)
+    if dataset.on_iter == "restart" and after.epoch != epoch:
+        after = cursor.restarted()
+    origin = Origin(after, epoch, step, count, valid, np.stack([numbers, numbers + 1], axis=1))
     return Batch(_read(dataset, numbers), origin)
 
 

@@ -36,8 +36,9 @@ class World:
     world_size: int
 
     def __post_init__(self) -> None:
-        at_least(1, "world_size", self.world_size)
-        integer("rank", self.rank)
+        # As plain integers, whatever kind was passed: they go into file names and JSON.
+        object.__setattr__(self, "world_size", at_least(1, "world_size", self.world_size))
+        object.__setattr__(self, "rank", integer("rank", self.rank))
         if not 0 <= self.rank < self.world_size:
             raise ValueError(
                 f"rank {self.rank} is not in [0, {self.world_size}), the range that world_size gives"

@@ -309,9 +309,11 @@ impl Memory {
 /// The memory of one batch: one slot per field, and which rows were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slots {
-    slots: Vec<Memory>,
+    fields: Vec<Memory>,
     /// Stretches of the batch that hold consecutive rows: where each begins, and the rows.
     runs: Vec<(u64, Range<u64>)>,
+    /// Instead of these, the row at each place, where rows come scattered.
+    rows: Vec<u64>,
 }
 
 impl Slots {
@@ -321,14 +323,15 @@ impl Slots {
     /// `Argument` if the system does not give so much memory.
     pub fn new(layout: &Layout, rows: usize) -> Result<Self> {
         let bytes = |field: &Field| rows.saturating_mul(field.row_bytes());
-        let slots = layout.fields.iter().map(|field| Memory::zeroed(bytes(field)));
-        Ok(Self { slots: slots.collect::<Result<_>>()?, runs: Vec::new() })
+        let fields = layout.fields.iter().map(|field| Memory::zeroed(bytes(field)));
+        Ok(Self { fields: fields.collect::<Result<_>>()?, runs: Vec::new(), rows: Vec::new() })
     }
 
     /// The memory, taken out.
     #[must_use]
     pub fn taken(&mut self) -> Self {
-        Self { slots: std::mem::take(&mut self.slots), runs: std::mem::take(&mut self.runs) }
+        let Self { fields, runs, rows } = self;
+        Self { fields: std::mem::take(fields), runs: std::mem::take(runs), rows: std::mem::take(rows) }
     }
 
     /// Where `rows` values of column `column` of field `field` go, from row `row` of the batch on.
@@ -340,12 +343,12 @@ impl Slots {
         rows: usize,
     ) -> Target<'_> {
         let step = layout.fields[field].columns.len();
-        Target { memory: self.slots[field].bytes_mut(), first: row * step + column, step, rows }
+        Target { memory: self.fields[field].bytes_mut(), first: row * step + column, step, rows }
     }
 
     /// Copies rows of `bytes` bytes to a field: from row `.0` of `source` to row `.1` of the batch.
     pub fn copy_rows(&mut self, field: usize, bytes: usize, source: &[u8], rows: &[(u32, u32)]) {
-        let slot = self.slots[field].bytes_mut();
+        let slot = self.fields[field].bytes_mut();
         for &(from, to) in rows {
             let (from, to) = (from as usize * bytes, to as usize * bytes);
             slot[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
@@ -354,17 +357,21 @@ impl Slots {
 
     /// Notes that consecutive rows were written from row `slot_row` of the batch on.
     pub fn note(&mut self, slot_row: u64, rows: Range<u64>) {
-        match self.runs.last_mut() {
-            Some((first, last)) if *first + (last.end - last.start) == slot_row && last.end == rows.start => {
-                last.end = rows.end;
-            }
-            _ => self.runs.push((slot_row, rows)),
+        self.runs.push((slot_row, rows));
+    }
+
+    /// Notes that rows were written: row `first + .0` to row `.1` of the batch.
+    pub fn note_scattered(&mut self, first: u64, places: &[(u32, u32)]) {
+        let end = places.iter().map(|&(_, to)| to as usize + 1).max().unwrap_or(0);
+        self.rows.resize(end.max(self.rows.len()), 0);
+        for &(from, to) in places {
+            self.rows[to as usize] = first + u64::from(from);
         }
     }
 
     /// Fills the rows from `distinct` on with copies of those before, in turn.
     pub fn repeat(&mut self, layout: &Layout, distinct: usize) {
-        for (field, slot) in layout.fields.iter().zip(&mut self.slots) {
+        for (field, slot) in layout.fields.iter().zip(&mut self.fields) {
             let slot = slot.bytes_mut();
             let mut filled = (distinct * field.row_bytes()).min(slot.len());
             while filled > 0 && filled < slot.len() {
@@ -379,6 +386,7 @@ impl Slots {
     #[must_use]
     pub fn into_parts(mut self) -> (Vec<Memory>, Vec<Range<u64>>) {
         self.runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
-        (self.slots, self.runs.into_iter().map(|(_, rows)| rows).collect())
+        let runs = self.runs.into_iter().map(|(_, rows)| rows);
+        (self.fields, runs.chain(self.rows.into_iter().map(|row| row..row + 1)).collect())
     }
 }

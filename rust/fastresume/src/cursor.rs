@@ -355,10 +355,10 @@ impl Cursor {
         self.at_epoch(self.epoch + 1)
     }
 
-    /// The start of any pass.
+    /// The start of any pass: of one before this job's, as the job had begun with it.
     #[must_use]
     pub fn at_epoch(&self, epoch: u64) -> Self {
-        Self { epoch, ..self.restarted() }
+        Self { epoch, first_epoch: self.first_epoch.min(epoch), ..self.restarted() }
     }
 
     /// The same position as the first pass of another job: the count starts anew.

@@ -96,11 +96,7 @@ impl Filler {
                 })?;
                 let noted = scatter.batches.iter().zip(slots).map(|((batch, places), slots)| {
                     if let Some(slots) = slots {
-                        let mut slots = locked(slots);
-                        for &(from, to) in &scatter.rows[places.clone()] {
-                            let row = rows.start + u64::from(from);
-                            slots.note(u64::from(to), row..row + 1);
-                        }
+                        locked(slots).note_scattered(rows.start, &scatter.rows[places.clone()]);
                     }
                     (*batch, places.len() as u64)
                 });

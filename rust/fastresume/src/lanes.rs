@@ -29,7 +29,8 @@ impl Cut {
         let fits = lanes <= MAX_LANES && lanes.checked_mul(rows).is_some_and(|rows| rows < 1 << 62);
         if lanes == 0 || groups == 0 || rows == 0 || !lanes.is_multiple_of(groups) || !fits {
             return Err(Error::Argument(format!(
-                "no division has {lanes} lanes in {groups} groups with {rows} rows per lane and batch"
+                "no division has {lanes} lanes in {groups} groups with {rows} rows per lane and batch: there are \
+                 at most {MAX_LANES} lanes, of fewer than 2^62 rows per batch together"
             )));
         }
         Ok(Self { lanes, groups, rows })
@@ -277,10 +278,12 @@ impl Division {
         let batch_rows = self.cut.global_batch_rows();
         let slice_rows = batch_rows / world_size;
         let of_tail = Stream {
-            start: shared_start + first_batch.saturating_sub(first_shared) * batch_rows + rank * slice_rows,
+            // Without a slice there is no stream, and these may be beyond any number.
+            start: (first_batch.saturating_sub(first_shared).saturating_mul(batch_rows))
+                .saturating_add(shared_start + rank * slice_rows),
             slices: self.batches().saturating_sub(first_batch).div_ceil(workers),
             slice_rows,
-            slice_stride: workers * batch_rows,
+            slice_stride: workers.saturating_mul(batch_rows),
             first_batch,
             batch_stride: workers,
             slot_row: 0,

@@ -75,7 +75,7 @@ impl OrderChoice {
         let joined = MAX_JOINED_ROWS.min(window / JOINED_PER_WINDOW);
         let least = num_rows.div_ceil(MANY_BLOCKS).max(1);
         let block = largest_group.clamp(joined.max(least), part.max(least));
-        let block = block_rows.unwrap_or(block);
+        let block = block_rows.unwrap_or(block.min(window_rows.unwrap_or(u64::MAX)));
         let kind = OrderKind::Shuffled {
             seed: seed.unwrap_or(0),
             block_rows: block,

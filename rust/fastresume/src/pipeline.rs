@@ -116,7 +116,7 @@ impl Pipeline {
     /// A pipeline over what is left of `pass` for `reader`.
     ///
     /// # Errors
-    /// `Argument` if the reader has no share in the pass's cut.
+    /// `Argument` if the reader has no share in the pass's cut, or batches have 2^32 rows or more.
     pub fn new(
         manifest: Arc<Manifest>,
         layout: Layout,
@@ -126,6 +126,9 @@ impl Pipeline {
         threads: usize,
         budget_bytes: u64,
     ) -> Result<Self> {
+        if pass.rank_rows() > u64::from(u32::MAX) {
+            return Err(Error::Argument(format!("no memory for batches of {} rows", pass.rank_rows())));
+        }
         let schedule = Schedule::new(Arc::clone(&manifest), &layout, order, Arc::clone(&pass), reader)?;
         let state = State {
             schedule,
@@ -285,7 +288,8 @@ impl Work {
             return None;
         }
         let segment = state.waiting.take().or_else(|| state.schedule.next_segment())?;
-        let row_bytes = self.filler.layout().row_bytes() as u64;
+        let number_bytes = if state.schedule.is_shuffled() { size_of::<u64>() } else { 0 };
+        let row_bytes = (self.filler.layout().row_bytes() + number_bytes) as u64;
         let batch_bytes =
             self.pass.rank_rows().saturating_mul(row_bytes).saturating_add(BATCH_OVERHEAD_BYTES);
         let held = (state.filling.len() as u64).saturating_mul(batch_bytes);

@@ -56,6 +56,11 @@ impl Schedule {
         })
     }
 
+    /// Whether rows come scattered over the batches of a window.
+    pub fn is_shuffled(&self) -> bool {
+        self.order.sizes().is_some()
+    }
+
     /// The next segment, or none at the end.
     pub fn next_segment(&mut self) -> Option<Segment> {
         if let Some(segment) = self.open.pop_front() {
@@ -94,7 +99,11 @@ impl Schedule {
         }
         let streams = taken.iter().map(|(index, given)| (given.clone(), self.streams[*index].clone()));
         let part = Arc::new(WindowPart::new(window, remaining, streams.collect()));
-        self.next.retain(|Reverse((_, index))| !taken.iter().any(|(other, _)| other == index));
+        let mut is_taken = vec![false; self.streams.len()];
+        for (index, _) in &taken {
+            is_taken[*index] = true;
+        }
+        self.next.retain(|Reverse((_, index))| !is_taken[*index]);
         for (index, given) in taken {
             self.take(index, given.end);
         }

@@ -1,0 +1,71 @@
+"""What `plan()` says before anything is read: rows decoded, memory, and advice."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import fastresume as fr
+from jobs import make, parallel
+from strategies import Dataset
+
+ROWS = 103
+
+
+def quiet_plan(dataset: fr.ParquetDataset, workers: int = 0) -> fr.Plan:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return dataset.plan(workers)
+
+
+def test_ranks_with_windows_of_their_own_decode_each_row_once(small_dataset: Dataset) -> None:
+    plan = make(small_dataset, 5, shuffle=True, block_rows=5, window_rows=5).plan()
+    assert (plan.rows_decoded, plan.advice) == (ROWS, ())
+    assert plan.rows_decoded_per_row == ROWS / (ROWS - plan.dropped_rows)
+    assert plan.windows >= ROWS // 5
+
+
+@pytest.mark.parametrize(("workers", "ways"), [(0, 2), (4, 8)])
+def test_time_order_is_decoded_by_all_and_the_advice_says_so(
+    small_dataset: Dataset, workers: int, ways: int
+) -> None:
+    for order in ({}, {"shuffle": True, "block_rows": 5, "window_rows": 20}):
+        dataset = make(small_dataset, 1, lanes=1, **order, **parallel(0, 2))
+        with pytest.warns(UserWarning, match=f"fewer workers, or name more lanes \\(a multiple of {ways}\\)"):
+            plan = dataset.plan(workers)
+        assert plan.rows_decoded_per_row > ways / 2
+        assert repr(plan).endswith(plan.advice[0])
+
+
+def test_a_window_that_ranks_share_is_decoded_by_each_and_the_advice_names_a_setting(
+    small_dataset: Dataset,
+) -> None:
+    dataset = make(small_dataset, 2, shuffle=True, **parallel(0, 4))
+    plan = quiet_plan(dataset)
+    assert (plan.windows, plan.rows_decoded) == (1, 4 * ROWS)
+    assert "smaller window_rows" in plan.advice[0]
+    assert "fewer lanes" not in plan.advice[0]
+    more = quiet_plan(make(small_dataset, 2, shuffle=True, lanes=8, **parallel(0, 4)))
+    assert "fewer lanes" in more.advice[0]
+    assert more.rows_decoded == 4 * ROWS, "lanes of one rank share what it decodes"
+
+
+def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Dataset) -> None:
+    arguments = {"shuffle": True, "block_rows": 10, "window_rows": 20}
+    one = make(small_dataset, 4, **arguments).plan()
+    batch = 4 * one.row_bytes
+    window = one.window_rows * (one.row_bytes + 8)  # with the number of each row
+    assert one.bytes_per_rank == window + batch
+    four = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
+    assert four.bytes_per_rank == 4 * window + batch
+    time_order = quiet_plan(make(small_dataset, 4, lanes=1, **arguments), workers=3)
+    assert time_order.bytes_per_rank == 3 * window + batch
+
+
+def test_a_plan_for_more_than_any_memory_is_a_plan(small_dataset: Dataset) -> None:
+    dataset = make(small_dataset, 2**40, tail="pad", lanes=1, **parallel(0, 1000))
+    plan = quiet_plan(dataset, workers=64)
+    assert (plan.steps, plan.padded_rows) == (1, 2**40 * 1000 - ROWS)
+    with pytest.raises(ValueError, match="no memory for batches of"):
+        next(iter(dataset))
