@@ -360,12 +360,12 @@ impl Slots {
         self.runs.push((slot_row, rows));
     }
 
-    /// Notes that rows were written: row `first + .0` to row `.1` of the batch.
-    pub fn note_scattered(&mut self, first: u64, places: &[(u32, u32)]) {
+    /// Notes that rows were written: number `.0` of `numbers` to row `.1` of the batch.
+    pub fn note_scattered(&mut self, numbers: &[u64], places: &[(u32, u32)]) {
         let end = places.iter().map(|&(_, to)| to as usize + 1).max().unwrap_or(0);
         self.rows.resize(end.max(self.rows.len()), 0);
         for &(from, to) in places {
-            self.rows[to as usize] = first + u64::from(from);
+            self.rows[to as usize] = numbers[from as usize];
         }
     }
 

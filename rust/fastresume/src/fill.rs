@@ -1,6 +1,7 @@
 //! A segment's rows into the slots of their batches.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +11,7 @@ use crate::decode::OpenFile;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::schema::Column;
-use crate::segment::{Piece, Places, Scatter, Segment};
+use crate::segment::{Piece, Places, Scatter, Segment, Stretch};
 
 /// Files that stay open between segments.
 const OPEN_FILES: usize = 8;
@@ -83,20 +84,24 @@ impl Filler {
                 });
                 Ok(noted.collect())
             }
-            Places::Scattered { part, block, rows } => {
-                let scatter = part.scatter(*block, rows.clone());
+            Places::Scattered { part, stretches } => {
+                let scatter = part.scatter(stretches);
                 if scatter.batches.is_empty() {
                     return Ok(Vec::new());
                 }
                 let slots: Vec<_> = scatter.batches.iter().map(|(batch, _)| slots_of(*batch)).collect();
-                let (first, count) = (to_usize(rows.start - group_start)?, to_usize(rows.end - rows.start)?);
+                let mut rows = Vec::with_capacity(stretches.len());
+                for Stretch { rows: of, .. } in stretches {
+                    rows.push(to_usize(of.start - group_start)?..to_usize(of.end - group_start)?);
+                }
                 let mut scratch = Memory::default();
                 self.each_column(segment.group, stop, |source| {
-                    self.fill_scattered(source, (first, count), &mut scratch, &scatter, &slots)
+                    self.fill_scattered(source, &rows, &mut scratch, &scatter, &slots)
                 })?;
+                let numbers: Vec<u64> = stretches.iter().flat_map(|of| of.rows.clone()).collect();
                 let noted = scatter.batches.iter().zip(slots).map(|((batch, places), slots)| {
                     if let Some(slots) = slots {
-                        locked(slots).note_scattered(rows.start, &scatter.rows[places.clone()]);
+                        locked(slots).note_scattered(&numbers, &scatter.rows[places.clone()]);
                     }
                     (*batch, places.len() as u64)
                 });
@@ -155,7 +160,7 @@ impl Filler {
     fn fill_scattered(
         &self,
         source: &Source<'_>,
-        (first_row, rows): (usize, usize),
+        stretches: &[Range<usize>],
         scratch: &mut Memory,
         scatter: &Scatter,
         slots: &[Option<&SharedSlots>],
@@ -164,11 +169,18 @@ impl Filler {
         let of_field = &self.layout.fields()[field];
         let (columns, row_bytes) = (of_field.columns.len(), of_field.row_bytes());
         if column == 0 {
-            *scratch = Memory::zeroed(rows * row_bytes)?;
+            *scratch =
+                Memory::zeroed(stretches.iter().map(ExactSizeIterator::len).sum::<usize>() * row_bytes)?;
         }
         let mut decoder = source.file.decoder(source.row_group, source.column)?;
-        decoder.skip(first_row)?;
-        decoder.read(Target { memory: scratch.bytes_mut(), first: column, step: columns, rows })?;
+        let (mut row, mut first) = (0, column);
+        for stretch in stretches {
+            decoder.skip(stretch.start - row)?;
+            let rows = stretch.len();
+            decoder.read(Target { memory: scratch.bytes_mut(), first, step: columns, rows })?;
+            row = stretch.end;
+            first += rows * columns;
+        }
         if column + 1 == columns {
             for ((_, places), slots) in scatter.batches.iter().zip(slots) {
                 if let Some(slots) = slots {

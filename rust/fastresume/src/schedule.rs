@@ -10,7 +10,7 @@ use crate::lanes::{Reader, Stream};
 use crate::manifest::Manifest;
 use crate::order::{Order, Window};
 use crate::pass::Pass;
-use crate::segment::{Piece, Places, Segment, WindowPart, part_of};
+use crate::segment::{Piece, Places, Segment, Stretch, WindowPart, part_of};
 
 /// A segment ends after so many pieces, so that small batches don't pile up by the hundred thousand.
 const MAX_PIECES: usize = 4096;
@@ -107,15 +107,27 @@ impl Schedule {
         for (index, given) in taken {
             self.take(index, given.end);
         }
+        // Blocks of one part of a row group are decoded in one go: its dictionaries are read once.
+        let mut reached = 0;
         for (block, rows) in part.blocks() {
             let mut row = rows.start;
             while row < rows.end {
                 let group = self.manifest.group_of(row);
-                let whole = self.manifest.group_rows(group);
-                let end = part_of(&whole, row, self.row_bytes).end.min(rows.end);
-                let places = Places::Scattered { part: Arc::clone(&part), block, rows: row..end };
-                self.open.push_back(Segment { group, places });
-                row = end;
+                let decoded = part_of(&self.manifest.group_rows(group), row, self.row_bytes);
+                let stretch = Stretch { block, rows: row..decoded.end.min(rows.end) };
+                row = stretch.rows.end;
+                match self.open.back_mut() {
+                    Some(Segment { places: Places::Scattered { stretches, .. }, .. })
+                        if decoded.start < reached =>
+                    {
+                        stretches.push(stretch);
+                    }
+                    _ => {
+                        let places = Places::Scattered { part: Arc::clone(&part), stretches: vec![stretch] };
+                        self.open.push_back(Segment { group, places });
+                    }
+                }
+                reached = decoded.end;
             }
         }
     }

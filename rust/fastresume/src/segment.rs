@@ -30,6 +30,15 @@ pub struct Segment {
     pub places: Places,
 }
 
+/// Rows of one block of a window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stretch {
+    /// The number of the block in its window.
+    pub block: usize,
+    /// Row numbers.
+    pub rows: Range<u64>,
+}
+
 /// Where the rows of a segment go.
 #[derive(Debug, Clone)]
 pub enum Places {
@@ -39,10 +48,8 @@ pub enum Places {
     Scattered {
         /// The window, and the streams that take from it.
         part: Arc<WindowPart>,
-        /// Which of the window's blocks it is.
-        block: usize,
-        /// The rows of the dataset to decode.
-        rows: Range<u64>,
+        /// The rows of the dataset to decode, ascending, and which of the window's blocks they are of.
+        stretches: Vec<Stretch>,
     },
 }
 
@@ -82,7 +89,7 @@ pub struct WindowPart {
 pub struct Scatter {
     /// Each batch that gets a row, and which of `rows` are its own.
     pub batches: Vec<(u64, Range<usize>)>,
-    /// Row `.0` of the segment is row `.1` of the batch.
+    /// Row `.0` of the segment, counted over its stretches, is row `.1` of the batch.
     pub rows: Vec<(u32, u32)>,
 }
 
@@ -124,10 +131,11 @@ impl WindowPart {
         blocks
     }
 
-    /// Where rows of a block go, batch by batch; rows are counted from `rows.start`.
-    pub fn scatter(&self, block: usize, rows: Range<u64>) -> Scatter {
+    /// Where the rows of stretches go, batch by batch.
+    pub fn scatter(&self, stretches: &[Stretch]) -> Scatter {
         let mut places: Vec<(u64, u32, u32)> = Vec::new();
-        for (index, row) in (0..).zip(rows) {
+        let rows = stretches.iter().flat_map(|of| of.rows.clone().map(|row| (of.block, row)));
+        for (index, (block, row)) in (0..).zip(rows) {
             let slot = self.slot_of(self.window.position(block, row));
             // A batch has fewer rows than 2^32: memory for it was given.
             places.extend(slot.map(|(batch, row)| (batch, index, u32::try_from(row).unwrap_or(u32::MAX))));
