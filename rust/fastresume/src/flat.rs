@@ -79,6 +79,9 @@ impl<P: Number, V: Pod, F: Fn(P) -> Option<V>> FlatDecoder<P, V, F> {
 
     /// The values of a page, if its encodings are ours and none is null.
     fn open_values(&mut self, page: &PageStart) -> Result<Option<Values<P>>> {
+        if page.num_nulls > 0 {
+            return Ok(None);
+        }
         if let Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY = page.encoding
             && self.dictionary.is_empty()
         {
@@ -136,7 +139,7 @@ impl<P: Number, V: Pod, F: Fn(P) -> Option<V>> FlatDecoder<P, V, F> {
             for (index, (slot, &value)) in room.iter_mut().step_by(step).zip(scratch.iter()).enumerate() {
                 let Some(value) = (self.convert)(value) else {
                     return Err(Error::data(format!(
-                        "row {} of the row group holds a value that does not fit the column's type",
+                        "row {} of the row group holds {value:?}, which does not fit the column's type",
                         self.row + read + index
                     )));
                 };

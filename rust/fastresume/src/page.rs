@@ -64,6 +64,8 @@ pub struct Pages {
 pub struct PageStart {
     /// Rows, of which some may be null.
     pub num_values: usize,
+    /// How many of them are, as far as the header says.
+    pub num_nulls: usize,
     pub encoding: Encoding,
     pub definition_encoding: Encoding,
     /// Where repetition levels end: 0 in a flat column.
@@ -225,6 +227,7 @@ impl Pages {
                 (header.kind == DATA_PAGE_V2).then(|| header.definition_bytes.unsigned_abs() as usize);
             return Ok(Some(PageStart {
                 num_values: header.num_values.unsigned_abs() as usize,
+                num_nulls: header.num_nulls.unsigned_abs() as usize,
                 encoding: encoding(header.encoding)?,
                 definition_encoding: encoding(header.definition_encoding)?,
                 levels_end: header.repetition_bytes.unsigned_abs() as usize,

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::hybrid::{CHUNK, Hybrid, Next, single, unpack, varint};
 
 /// A number as a page holds it.
-pub trait Number: Pod + Default {
+pub trait Number: Pod + Default + std::fmt::Debug {
     /// Its bits in a wider one, or back: only what is an integer comes delta-encoded.
     fn of_integer(integer: i64) -> Option<Self>;
 }
