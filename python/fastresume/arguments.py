@@ -62,12 +62,17 @@ def global_share(global_batch_size: object, world_size: int) -> int:
     number = at_least(1, "global_batch_size", global_batch_size)
     share, rest = divmod(number, world_size)
     if rest:
-        nearest = [size for size in (share * world_size, (share + 1) * world_size) if size]
         raise ValueError(
-            f"global_batch_size {number} can't be shared equally by {world_size} ranks; the nearest: "
-            + " and ".join(map(str, nearest))
+            f"global_batch_size {number} can't be shared equally by {world_size} ranks; "
+            + nearest(number, world_size)
         )
     return share
+
+
+def nearest(number: int, divisor: int) -> str:
+    """The nearest multiples, in words."""
+    below = number // divisor * divisor
+    return "the nearest: " + " and ".join(str(found) for found in (below, below + divisor) if found)
 
 
 def path_list(paths: Path | Sequence[Path]) -> list[str]:

@@ -18,17 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastresume import _core
-from fastresume.intervals import Intervals, of_buffer
+from fastresume.intervals import Intervals, of_buffer, of_runs, of_words
 from fastresume.records import (
     BATCH,
     FIXED,
     LAST_BATCH,
     MAGIC,
     START,
-    Integers,
     dataset_file,
     digest,
-    expand,
     record,
     state_hash,
     varints,
@@ -106,7 +104,7 @@ class DeliveryLog:
         Raises:
             SourceError: if the file can't be written; the path is named.
         """
-        rows = expand(of_buffer(batch.runs))[: batch.valid_rows]
+        rows = of_runs(of_buffer(batch.runs))[: batch.valid_rows]
         numbers = [batch.epoch, batch.step, *_numbers(of_buffer(batch.positions))]
         if batch.ends_pass:
             numbers += _numbers(of_buffer(batch.dropped))
@@ -193,19 +191,15 @@ class DeliveryLog:
 
 def describe(manifest: _core.Manifest) -> dict[str, Any]:
     """The dataset as JSON: its files (by what differs of their paths) and the rows of their row groups."""
-    starts = _of_buffer(manifest.group_starts)
+    starts = of_words(manifest.group_starts)
     rows = (starts[1:] - starts[:-1]).tolist()
-    bounds = _of_buffer(manifest.file_groups).tolist()
+    bounds = of_words(manifest.file_groups).tolist()
     directories = [path.split("/")[:-1] for path in manifest.files]
     ends = min(directories, default=[]), max(directories, default=[])
     common = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False))))
     names = ["/".join(path.split("/")[common:]) for path in manifest.files]
     files = [[name, rows[bounds[index] : bounds[index + 1]]] for index, name in enumerate(names)]
     return {"fingerprint": manifest.fingerprint, "rows": manifest.num_rows, "files": files}
-
-
-def _of_buffer(buffer: Any) -> Integers:
-    return np.frombuffer(buffer, np.int64)
 
 
 def _numbers(ranges: Intervals) -> list[int]:

@@ -127,12 +127,20 @@ def of_buffer(buffer: _core.Buffer) -> Intervals:
 
 def of_runs(runs: Intervals) -> npt.NDArray[np.int64]:
     """The numbers that runs hold, one after another, in the runs' order."""
+    if len(runs) == 1:
+        return np.arange(*runs[0], dtype=np.int64)
     lengths = runs[:, 1] - runs[:, 0]
+    if (lengths == 1).all():  # usual in a shuffled batch
+        return runs[:, 0].copy()
     ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    numbers: npt.NDArray[np.int64] = np.arange(total, dtype=np.int64)
+    numbers: npt.NDArray[np.int64] = np.arange(ends[-1], dtype=np.int64)
     numbers += np.repeat(runs[:, 0] - ends + lengths, lengths)
     return numbers
+
+
+def row_count(buffer: _core.Buffer) -> int:
+    """How many numbers the intervals hold that the core filled memory with."""
+    return int(np.diff(of_buffer(buffer)).sum())
 
 
 def of_words(buffer: _core.Buffer) -> npt.NDArray[np.int64]:

@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fastresume import _core
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch, of_delivered
-from fastresume.intervals import of_buffer
+from fastresume.intervals import row_count
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
@@ -46,7 +44,7 @@ class Stats:
         self.wait_seconds += wait_seconds
         self.padded_rows += delivered.num_rows - delivered.valid_rows
         if delivered.ends_pass:
-            self.dropped_rows += _row_count(delivered.dropped)
+            self.dropped_rows += row_count(delivered.dropped)
 
 
 class BatchIterator(Iterator[Batch]):
@@ -169,11 +167,9 @@ class BatchIterator(Iterator[Batch]):
 
     def _batch(self, front: _core.Delivered) -> Batch:
         if self._made is None or self._made[0] is not front:
-            self._made = front, self._new_batch(front)
+            after = cursor_after(front, self._end_cursor)
+            self._made = front, of_delivered(self._dataset._fields, front, after)
         return self._made[1]
-
-    def _new_batch(self, front: _core.Delivered) -> Batch:
-        return of_delivered(self._dataset._fields, front, cursor_after(front, self._end_cursor))
 
     def _check_current(self) -> None:
         if self._loads != self._dataset._shared.loads:
@@ -211,7 +207,3 @@ def rest_warning(planned: _core.Pass, dataset: ParquetDataset) -> str:
         f"the pass ends here: the {planned.rest} rows that were left of it do not make a global batch of "
         f"{dataset.global_batch_size}, and are dropped"
     )
-
-
-def _row_count(intervals: _core.Buffer) -> int:
-    return int(np.diff(of_buffer(intervals)).sum())

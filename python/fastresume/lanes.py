@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fastresume.arguments import nearest
+
 Cut = tuple[int, int, int]
 """Lanes, groups, and rows per lane and batch."""
 
@@ -30,26 +32,20 @@ def cut_of(batch_size: int, world_size: int, workers: int, lanes: int | None, gr
         return 1, 1, batch_size * world_size
     if groups % workers:
         raise ValueError(
-            f"groups {groups} is not a multiple of {workers} workers; {_nearest(groups, workers)}"
+            f"groups {groups} is not a multiple of {workers} workers; {nearest(groups, workers)}"
         )
     if lanes is None:
         lanes = ways
     if lanes % ways:
         raise ValueError(
             f"lanes {lanes} is not a multiple of {ways} (world_size {world_size} times groups {groups}); "
-            + _nearest(lanes, ways)
+            + nearest(lanes, ways)
         )
     rows, rest = divmod(batch_size * ways, lanes)
     if rest:
         each = lanes // ways
         raise ValueError(
             f"batch_size {batch_size} is not a multiple of {each}, the lanes that a rank has in each group "
-            f"(lanes {lanes}, world_size {world_size}, groups {groups}); {_nearest(batch_size, each)}"
+            f"(lanes {lanes}, world_size {world_size}, groups {groups}); {nearest(batch_size, each)}"
         )
     return lanes, groups, rows
-
-
-def _nearest(number: int, divisor: int) -> str:
-    """The nearest multiples, in words."""
-    below = number // divisor * divisor
-    return "the nearest: " + " and ".join(str(found) for found in (below, below + divisor) if found)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastresume.intervals import Intervals
-from fastresume.records import Integers, Records, Start, expand, state_hash
+from fastresume.intervals import Intervals, of_runs
+from fastresume.records import Integers, Records, Start, state_hash
 
 Problem = Callable[[str, Iterable[str]], None]
 """Takes what is wrong, and lines that say more."""
@@ -230,12 +230,12 @@ class Lineage:
         """The indices of the records of some batches."""
         bounds = [(self.edges[number].first, self.edges[number].count) for number in way]
         spans = np.array(bounds, np.int64).reshape(-1, 2).cumsum(axis=1)
-        return self.kept[expand(spans)]
+        return self.kept[of_runs(spans)]
 
     def positions(self, index: Integers) -> Intervals:
         """The positions that some records tell."""
         first = self.records.first[index]
-        return self.records.ranges[expand(np.column_stack([first, first + self.records.count[index]]))]
+        return self.records.ranges[of_runs(np.column_stack([first, first + self.records.count[index]]))]
 
     def dropped(self, index: int) -> Intervals:
         """The positions that the tail policy drops where a record ends the pass."""

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastresume.intervals import Intervals
-from fastresume.records import Integers, Words, dataset_file, expand, mix
+from fastresume.intervals import Intervals, of_runs
+from fastresume.records import Integers, Words, dataset_file, mix
 
 GAMMA = 0x9E3779B97F4A7C15
 MASK = (1 << 64) - 1
@@ -83,7 +83,7 @@ class Order:
 
     def rows(self, positions: Intervals) -> Integers:
         """The rows at the positions, one by one, in no particular order."""
-        places = expand(positions)
+        places = of_runs(positions)
         if not self._is_shuffled:
             return places
         places = np.sort(places)

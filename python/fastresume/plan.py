@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fastresume import _core
 from fastresume.cursor import Cursor
-from fastresume.intervals import of_buffer
+from fastresume.intervals import row_count
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
@@ -109,7 +107,7 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
     blocks, windows, window_rows = order.sizes or (0, 0, 0)
     lanes, groups, lane_rows = planned.cut
     remaining = dataset.num_rows - cursor.consumed_rows()
-    dropped = int(np.diff(of_buffer(planned.dropped())).sum())
+    dropped = row_count(planned.dropped())
     row_bytes = dataset._layout.row_bytes
     each = lanes // world_size if lanes > 1 else processes
     # A shuffled row is held with its number.

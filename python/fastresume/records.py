@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from fastresume.intervals import Intervals
+from fastresume.intervals import Intervals, of_runs
 
 MAGIC = b"fastresume audit 1\n"
 HEADER = struct.Struct("<IBI")
@@ -42,18 +42,6 @@ def dataset_file(fingerprint: str) -> str:
 def state_hash(text: str) -> int:
     """64 bits that tell the places of states apart. `reset_epochs` does not change a place."""
     return int.from_bytes(blake2b(_NO_PLACE.sub("", text).encode(), digest_size=8).digest(), "little")
-
-
-def expand(ranges: Intervals) -> npt.NDArray[np.int64]:
-    """The numbers in the ranges, one by one, in their order."""
-    if len(ranges) == 1:
-        return np.arange(*ranges[0])
-    lengths = ranges[:, 1] - ranges[:, 0]
-    if (lengths == 1).all():  # usual in a shuffled batch
-        return ranges[:, 0]
-    ends = np.cumsum(lengths)
-    total = int(ends[-1])
-    return np.repeat(ranges[:, 0] - ends + lengths, lengths) + np.arange(total)
 
 
 def digest(rows: npt.NDArray[np.int64]) -> int:
@@ -92,7 +80,7 @@ def varints(numbers: Sequence[int]) -> bytes:
     for number in numbers:
         while number >= 0x80:
             packed.append(number & 0x7F | 0x80)
-            number >>= 7  # noqa: PLW2901
+            number >>= 7  # noqa: PLW2901  (the rest of it)
         packed.append(number)
     return bytes(packed)
 
@@ -258,7 +246,7 @@ def _parse_varints(
     data: npt.NDArray[np.uint8], at: Integers, end: Integers
 ) -> tuple[Integers, Integers, Integers]:
     """All numbers in the spans of bytes; the index of each span's first number, and how many it has."""
-    packed = data[expand(np.column_stack([at, end]))]
+    packed = data[of_runs(np.column_stack([at, end]))]
     lengths = end - at
     is_end = packed < 0x80
     ends = np.flatnonzero(is_end)

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fastresume.intervals import Intervals
+from fastresume.intervals import Intervals, of_runs
 from fastresume.lineage import Lineage
 from fastresume.placement import Dataset, Order
-from fastresume.records import Integers, Records, Start, digest, expand, read_log, state_hash
+from fastresume.records import Integers, Records, Start, digest, read_log, state_hash
 
 MAX_LINES = 20
 CHUNK = 1 << 16
@@ -340,7 +340,7 @@ class History:
         order = None
         if epoch is not None and self._dataset is not None and len(positions):
             order = self._order_of(epoch, self._dataset)
-        parts = (expand(part) if order is None else order.rows(part) for part in _chunks(positions))
+        parts = (of_runs(part) if order is None else order.rows(part) for part in _chunks(positions))
         return sum(digest(rows) for rows in parts) % (1 << 64)
 
 

@@ -53,7 +53,7 @@ impl Order {
     fn row_set(&self, py: Python<'_>, positions: PyBuffer<i64>) -> PyResult<Buffer> {
         let positions = intervals::read(py, &positions)?;
         gate::run(py, || {
-            let rows = self.inner.row_set(&intervals::set(&positions)?)?;
+            let rows = self.inner.row_set(&intervals::set(&positions)?);
             Ok(Buffer::of_ranges(rows.ranges().iter().cloned()))
         })
     }

@@ -87,10 +87,11 @@ impl Blocks {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn starts(groups: &[u64]) -> Vec<u64> {
+    /// Where row groups of so many rows begin, and the number of rows.
+    pub fn starts(groups: &[u64]) -> Vec<u64> {
         let mut starts = vec![0];
         for rows in groups {
             starts.push(starts[starts.len() - 1] + rows);

@@ -38,6 +38,7 @@ mod flat;
 pub mod decode;
 pub mod batch;
 mod segment;
+mod turns;
 pub mod plan;
 mod schedule;
 mod fill;

@@ -214,11 +214,9 @@ impl Order {
     }
 
     /// The rows at a set of positions, as a set: whole windows cost their blocks, others their rows.
-    ///
-    /// # Errors
-    /// None that a set of positions below the number of rows can raise.
-    pub fn row_set(&self, positions: &Intervals) -> Result<Intervals> {
-        let Some(shuffle) = &self.shuffle else { return Ok(positions.clone()) };
+    #[must_use]
+    pub fn row_set(&self, positions: &Intervals) -> Intervals {
+        let Some(shuffle) = &self.shuffle else { return positions.clone() };
         let mut rows = Vec::new();
         for range in positions.ranges() {
             let mut next = range.start;
@@ -233,7 +231,8 @@ impl Order {
                 next = end;
             }
         }
-        Intervals::new(rows)
+        rows.sort_unstable_by_key(|rows: &Range<u64>| rows.start);
+        Intervals::of_sorted(rows.into_iter())
     }
 
     /// The rows of the largest window; 0 of a sequential order.
@@ -347,14 +346,7 @@ fn to_index(number: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn starts(groups: &[u64]) -> Vec<u64> {
-        let mut starts = vec![0];
-        for rows in groups {
-            starts.push(starts[starts.len() - 1] + rows);
-        }
-        starts
-    }
+    use crate::blocks::tests::starts;
 
     fn shuffled(block_rows: u64, window_rows: u64) -> OrderKind {
         OrderKind::Shuffled { seed: 17, block_rows, window_rows }

@@ -1,7 +1,6 @@
 //! What to decode next: the streams of one reader, cut into segments.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::batch::Layout;
@@ -11,6 +10,7 @@ use crate::manifest::Manifest;
 use crate::order::{Order, Window};
 use crate::pass::Pass;
 use crate::segment::{Piece, Places, Segment, Stretch, WindowPart, part_of};
+use crate::turns::Turns;
 
 /// A segment ends after so many pieces, so that small batches don't pile up by the hundred thousand.
 const MAX_PIECES: usize = 4096;
@@ -20,11 +20,7 @@ pub struct Schedule {
     manifest: Arc<Manifest>,
     order: Order,
     pass: Arc<Pass>,
-    streams: Vec<Stream>,
-    /// How many rows of each stream were given.
-    given: Vec<u64>,
-    /// The next batch of each stream that is not used up, the least on top.
-    next: BinaryHeap<Reverse<(u64, usize)>>,
+    turns: Turns,
     /// Segments of the window that was opened last.
     open: VecDeque<Segment>,
     row_bytes: u64,
@@ -42,17 +38,13 @@ impl Schedule {
         pass: Arc<Pass>,
         reader: Reader,
     ) -> Result<Self> {
-        let streams = pass.streams(reader)?;
-        let next = streams.iter().enumerate().map(|(index, stream)| Reverse((stream.first_batch, index)));
         Ok(Self {
-            next: next.collect(),
-            given: vec![0; streams.len()],
+            turns: Turns::new(pass.streams(reader)?),
             open: VecDeque::new(),
             row_bytes: layout.row_bytes() as u64,
             manifest,
             order,
             pass,
-            streams,
         })
     }
 
@@ -66,47 +58,26 @@ impl Schedule {
         if let Some(segment) = self.open.pop_front() {
             return Some(segment);
         }
-        let Reverse((_, index)) = self.next.pop()?;
-        let counted = self.streams[index].counted(self.given[index]);
+        let index = self.turns.first()?;
+        let (stream, given) = self.turns.stream(index);
+        let counted = stream.counted(given);
         let position = self.pass.division().remaining().slice(counted..counted + 1).next()?.start;
         let Some(window) = self.order.window_at(position) else {
-            let (segment, given) = self.segment_from(&self.streams[index], self.given[index])?;
-            self.take(index, given);
+            let (segment, given) = self.segment_from(stream, given)?;
+            self.turns.take(index, given);
             return Some(segment);
         };
         self.open_window(window);
         self.open.pop_front()
     }
 
-    /// Counts the rows of a stream up to `given` as given.
-    fn take(&mut self, index: usize, given: u64) {
-        self.given[index] = given;
-        if given < self.streams[index].rows() {
-            self.next.push(Reverse((self.streams[index].batch_of(given), index)));
-        }
-    }
-
     /// Makes the segments of a window, for all streams that come to it now.
     fn open_window(&mut self, window: Window) {
         let remaining = self.pass.division().remaining();
         let counted = remaining.rank(window.positions.start)..remaining.rank(window.positions.end);
-        let mut taken = Vec::new();
-        for (index, stream) in self.streams.iter().enumerate() {
-            let given = self.given[index];
-            if given < stream.rows() && counted.contains(&stream.counted(given)) {
-                taken.push((index, given..stream.rows_before(counted.end)));
-            }
-        }
-        let streams = taken.iter().map(|(index, given)| (given.clone(), self.streams[*index].clone()));
+        let taken = self.turns.take_window(&counted);
+        let streams = taken.into_iter().map(|(index, given)| (given, self.turns.stream(index).0.clone()));
         let part = Arc::new(WindowPart::new(window, remaining, streams.collect()));
-        let mut is_taken = vec![false; self.streams.len()];
-        for (index, _) in &taken {
-            is_taken[*index] = true;
-        }
-        self.next.retain(|Reverse((_, index))| !is_taken[*index]);
-        for (index, given) in taken {
-            self.take(index, given.end);
-        }
         // Blocks of one part of a row group are decoded in one go: its dictionaries are read once.
         let mut reached = 0;
         for (block, rows) in part.blocks() {

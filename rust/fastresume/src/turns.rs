@@ -1,0 +1,66 @@
+//! Whose turn it is: how far the streams of one reader are, and which of them a batch needs next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use crate::lanes::Stream;
+
+/// The streams of one reader, and how many rows of each were given.
+pub struct Turns {
+    streams: Vec<Stream>,
+    given: Vec<u64>,
+    /// The next batch of each stream that is not used up, the least on top; with entries that are out of
+    /// date, of streams that came along with another one.
+    next: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+impl Turns {
+    pub fn new(streams: Vec<Stream>) -> Self {
+        let next = streams.iter().enumerate().map(|(index, stream)| Reverse((stream.first_batch, index)));
+        Self { next: next.collect(), given: vec![0; streams.len()], streams }
+    }
+
+    /// The stream that the least batch needs, by its number; none at the end.
+    pub fn first(&mut self) -> Option<usize> {
+        while let Some(&Reverse((batch, index))) = self.next.peek() {
+            let (stream, given) = self.stream(index);
+            if given < stream.rows() && stream.batch_of(given) == batch {
+                return Some(index);
+            }
+            self.next.pop();
+        }
+        None
+    }
+
+    /// A stream, and how many rows of it were given.
+    pub fn stream(&self, index: usize) -> (&Stream, u64) {
+        (&self.streams[index], self.given[index])
+    }
+
+    /// Counts the rows of a stream up to `given` as given.
+    pub fn take(&mut self, index: usize, given: u64) {
+        if self.next.peek().is_some_and(|Reverse((_, first))| *first == index) {
+            self.next.pop();
+        }
+        self.given[index] = given;
+        if given < self.streams[index].rows() {
+            self.next.push(Reverse((self.streams[index].batch_of(given), index)));
+        }
+    }
+
+    /// Counts as given what lies in `counted` of all streams that are there now; gives these, by their
+    /// numbers, and the rows of each.
+    pub fn take_window(&mut self, counted: &Range<u64>) -> Vec<(usize, Range<u64>)> {
+        let mut taken = Vec::new();
+        for index in 0..self.streams.len() {
+            let (stream, given) = self.stream(index);
+            if given < stream.rows() && counted.contains(&stream.counted(given)) {
+                let end = stream.rows_before(counted.end);
+                taken.push((index, given..end));
+                self.take(index, end);
+            }
+        }
+        taken
+    }
+}
