@@ -117,15 +117,19 @@ def test_a_job_that_is_killed_again_and_again_delivers_each_row_once(data: Datas
 
 
 def test_killing_the_main_process_leaves_no_worker_behind(data: Dataset, tmp_path: Path) -> None:
-    (tmp_path / "log").mkdir()
+    """Each worker has delivered a batch before the kill: one that is still starting would wait for ever.
+
+    torch's worker learns of a dead parent by its number, and notes that number just before its first batch.
+    """
+    (log := tmp_path / "log").mkdir()
     command = [sys.executable, __file__, str(data.directory), str(tmp_path), "1", "2", "killed"]
-    children: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         deadline = time.monotonic() + 20
-        while len(children) < 2 and time.monotonic() < deadline:
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        while len(list(log.glob("*.json"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.kill()
     deadline = time.monotonic() + 20
     while any(is_alive(child) for child in children) and time.monotonic() < deadline:
