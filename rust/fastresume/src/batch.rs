@@ -162,7 +162,8 @@ fn select<'a>(first: &'a [Column], columns: Option<&[String]>) -> Result<Vec<&'a
     if selected.is_empty() {
         return Err(Error::Argument("no column is selected".into()));
     }
-    let refused: Vec<&&Column> = selected.iter().filter(|column| column.dtype.is_none()).collect();
+    let refused: Vec<&&Column> =
+        selected.iter().filter(|column| column.dtype.is_none() || column.kind.is_jagged()).collect();
     if let [column, others @ ..] = refused.as_slice() {
         let others: Vec<String> =
             others.iter().map(|other| format!("'{}' ({})", other.name, other.type_name)).collect();

@@ -1,6 +1,6 @@
 //! The columns of a file, as tensors see them.
 
-use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
+use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
 use serde::{Deserialize, Serialize};
 
@@ -65,14 +65,48 @@ impl Dtype {
     }
 }
 
+/// What a row of a column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// One value.
+    Scalar,
+    /// Any number of values.
+    List,
+    /// Bytes that are text.
+    String,
+    /// Bytes.
+    Binary,
+}
+
+impl Kind {
+    /// Whether rows differ in length.
+    #[must_use]
+    pub fn is_jagged(self) -> bool {
+        self != Self::Scalar
+    }
+
+    /// Its name, for Python.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::List => "list",
+            Self::String => "string",
+            Self::Binary => "binary",
+        }
+    }
+}
+
 /// A top-level column of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// Its type in the file, for people (`int32`, `timestamp[us]`, `list`, ...). Files agree about a
-    /// column if they agree about this.
+    /// Its type in the file, for people (`int32`, `timestamp[us]`, `list<float>`, ...). Files agree about
+    /// a column if they agree about this.
     pub type_name: String,
+    /// What its rows are.
+    pub kind: Kind,
     /// The element type of its tensor; none if it can't be delivered.
     pub dtype: Option<Dtype>,
     /// Its index among the leaves of the schema.
@@ -94,12 +128,49 @@ pub fn columns(schema: &SchemaDescriptor) -> Vec<Column> {
             } {
                 leaf += 1;
             }
-            let flat = root.is_primitive() && leaf == first + 1;
-            let (type_name, dtype) =
-                if flat { leaf_type(&schema.column(first)) } else { (nested_type(root), None) };
-            Column { name: root.name().to_owned(), type_name, dtype, leaf: first }
+            let (type_name, kind, dtype) = if leaf == first + 1 {
+                root_type(root, &schema.column(first))
+            } else {
+                (nested_type(root), Kind::Scalar, None)
+            };
+            Column { name: root.name().to_owned(), type_name, kind, dtype, leaf: first }
         })
         .collect()
+}
+
+/// The type of a column of one leaf.
+fn root_type(root: &Type, leaf: &ColumnDescriptor) -> (String, Kind, Option<Dtype>) {
+    if !is_list(root) {
+        return if root.is_primitive() { leaf_type(leaf) } else { (nested_type(root), Kind::Scalar, None) };
+    }
+    match leaf_type(leaf) {
+        (element, Kind::Scalar, Some(dtype)) => (format!("list<{element}>"), Kind::List, Some(dtype)),
+        (element, ..) => (format!("list<{element}>"), Kind::Scalar, None),
+    }
+}
+
+/// Whether a column is a list of primitives: in three levels, in two as old writers made them, or a bare
+/// repeated field.
+///
+/// Source: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists>
+fn is_list(root: &Type) -> bool {
+    let is_repeated = |of: &Type| of.get_basic_info().repetition() == Repetition::REPEATED;
+    if root.is_primitive() {
+        return is_repeated(root);
+    }
+    let info = root.get_basic_info();
+    let is_marked = matches!(info.logical_type_ref(), Some(LogicalType::List))
+        || info.converted_type() == ConvertedType::LIST;
+    let [repeated] = root.get_fields() else { return false };
+    if !is_marked || is_repeated(root) || !is_repeated(repeated) {
+        return false;
+    }
+    if repeated.is_primitive() {
+        return true;
+    }
+    let is_struct = repeated.name() == "array" || repeated.name() == format!("{}_tuple", root.name());
+    let [element] = repeated.get_fields() else { return false };
+    element.is_primitive() && !is_repeated(element) && !is_struct
 }
 
 fn nested_type(root: &Type) -> String {
@@ -107,18 +178,17 @@ fn nested_type(root: &Type) -> String {
     let name = match (info.logical_type_ref(), info.converted_type()) {
         (Some(LogicalType::List), _) | (None, ConvertedType::LIST) => "list",
         (Some(LogicalType::Map), _) | (None, ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE) => "map",
-        _ if root.is_primitive() => "repeated",
         _ => "struct",
     };
     name.to_owned()
 }
 
-fn leaf_type(column: &ColumnDescriptor) -> (String, Option<Dtype>) {
-    if column.max_rep_level() > 0 {
-        return ("repeated".to_owned(), None);
-    }
+/// The type of a leaf, as if it stood alone.
+fn leaf_type(column: &ColumnDescriptor) -> (String, Kind, Option<Dtype>) {
     let physical = column.physical_type();
-    let known = |dtype: Dtype| (dtype.name().to_owned(), Some(dtype));
+    let named = |name: &str, dtype: Option<Dtype>| (name.to_owned(), Kind::Scalar, dtype);
+    let known = |dtype: Dtype| named(dtype.name(), Some(dtype));
+    let bytes = |name: &str, kind: Kind| (name.to_owned(), kind, Some(Dtype::Uint8));
     let logical = column.logical_type_ref();
     let converted = column.converted_type();
     match (physical, logical, converted) {
@@ -129,24 +199,32 @@ fn leaf_type(column: &ColumnDescriptor) -> (String, Option<Dtype>) {
             known(Dtype::Float16)
         }
         (Physical::INT32, Some(LogicalType::Date), _) | (Physical::INT32, None, ConvertedType::DATE) => {
-            ("date32[day]".to_owned(), Some(Dtype::Int64))
+            named("date32[day]", Some(Dtype::Int64))
         }
         (Physical::INT64, Some(LogicalType::Timestamp(stamp)), _) => {
             let unit = unit_name(stamp.unit);
             let zone = if stamp.is_adjusted_to_u_t_c { ", tz=UTC" } else { "" };
-            (format!("timestamp[{unit}{zone}]"), Some(Dtype::Int64))
+            named(&format!("timestamp[{unit}{zone}]"), Some(Dtype::Int64))
         }
         (Physical::INT64, None, ConvertedType::TIMESTAMP_MILLIS) => {
-            ("timestamp[ms, tz=UTC]".to_owned(), Some(Dtype::Int64))
+            named("timestamp[ms, tz=UTC]", Some(Dtype::Int64))
         }
         (Physical::INT64, None, ConvertedType::TIMESTAMP_MICROS) => {
-            ("timestamp[us, tz=UTC]".to_owned(), Some(Dtype::Int64))
+            named("timestamp[us, tz=UTC]", Some(Dtype::Int64))
         }
         (Physical::INT32 | Physical::INT64, _, _) => match integer(physical, logical, converted) {
             Some(dtype) => known(dtype),
-            None => (describe(physical, logical, converted), None),
+            None => named(&describe(physical, logical, converted), None),
         },
-        _ => (describe(physical, logical, converted), None),
+        (Physical::BYTE_ARRAY, Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _)
+        | (Physical::BYTE_ARRAY, None, ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
+            bytes("string", Kind::String)
+        }
+        (Physical::BYTE_ARRAY, Some(LogicalType::Bson), _)
+        | (Physical::BYTE_ARRAY, None, ConvertedType::NONE | ConvertedType::BSON) => {
+            bytes("binary", Kind::Binary)
+        }
+        _ => named(&describe(physical, logical, converted), None),
     }
 }
 
@@ -187,16 +265,12 @@ fn integer(physical: Physical, logical: Option<&LogicalType>, converted: Convert
 
 fn describe(physical: Physical, logical: Option<&LogicalType>, converted: ConvertedType) -> String {
     match (logical, converted) {
-        (Some(LogicalType::String), _) | (None, ConvertedType::UTF8) => "string".to_owned(),
         (Some(LogicalType::Decimal(decimal)), _) => {
             format!("decimal({}, {})", decimal.precision, decimal.scale)
         }
         (Some(LogicalType::Time(time)), _) => format!("time[{}]", unit_name(time.unit)),
         (Some(logical), _) => format!("{logical:?}").to_lowercase(),
-        (None, ConvertedType::NONE) => match physical {
-            Physical::BYTE_ARRAY => "binary".to_owned(),
-            other => other.to_string().to_lowercase(),
-        },
+        (None, ConvertedType::NONE) => physical.to_string().to_lowercase(),
         (None, converted) => converted.to_string().to_lowercase(),
     }
 }
