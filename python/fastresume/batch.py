@@ -63,7 +63,7 @@ class Schema(Mapping[str, Field]):
     def __init__(self, layout: _core.Layout) -> None:
         self._fields = {
             name: Field(name, getattr(torch, dtype), tuple(columns), is_stacked)
-            for name, dtype, columns, is_stacked in layout.fields
+            for name, dtype, columns, is_stacked, _kind, _is_masked in layout.fields
         }
 
     def __getitem__(self, name: str) -> Field:

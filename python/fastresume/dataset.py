@@ -133,7 +133,7 @@ class ParquetDataset(IterableDataset[Batch]):
         self._iterators = 0
 
     def _lay_out(self) -> None:
-        self._layout = _core.Layout(self._manifest, self._columns, self._stacks)
+        self._layout = _core.Layout(self._manifest, self._columns, self._stacks, [])
         self.schema = Schema(self._layout)
         self._fields = tuple(self.schema.values())
 

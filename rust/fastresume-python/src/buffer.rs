@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
-use fastresume::batch::Memory;
+use fastresume::memory::Memory;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;

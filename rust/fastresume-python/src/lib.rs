@@ -9,6 +9,7 @@ mod cursor;
 mod error;
 mod gate;
 mod intervals;
+mod layout;
 mod manifest;
 mod order;
 mod pass;
@@ -23,7 +24,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffer::Buffer>()?;
     module.add_class::<cursor::Cursor>()?;
     module.add_class::<manifest::Manifest>()?;
-    module.add_class::<manifest::Layout>()?;
+    module.add_class::<layout::Layout>()?;
     module.add_class::<order::Order>()?;
     module.add_class::<pass::Pass>()?;
     module.add_class::<reader::Delivered>()?;

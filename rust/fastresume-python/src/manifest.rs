@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fastresume::batch::{Layout as CoreLayout, Stack};
 use fastresume::error::Error;
 use fastresume::manifest::Manifest as CoreManifest;
 use fastresume::rows;
@@ -14,6 +13,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use crate::buffer::Buffer;
 use crate::gate;
 use crate::intervals;
+use crate::layout::Layout;
 
 /// The immutable table of a dataset's files.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -96,41 +96,5 @@ impl Manifest {
         })?;
         let class: Bound<'py, PyType> = slf.get_type();
         Ok((class.getattr("from_bytes")?, PyTuple::new(py, [PyBytes::new(py, &bytes)])?))
-    }
-}
-
-/// Which columns are read, and which tensor of a batch each is a part of.
-#[pyclass(frozen, module = "fastresume._core")]
-pub struct Layout {
-    pub inner: CoreLayout,
-}
-
-#[pymethods]
-impl Layout {
-    #[new]
-    fn new(
-        py: Python<'_>,
-        manifest: &Manifest,
-        columns: Option<Vec<String>>,
-        stacks: Vec<Stack>,
-    ) -> PyResult<Self> {
-        gate::run(py, || {
-            let inner = CoreLayout::resolve(&manifest.inner, columns.as_deref(), &stacks)?;
-            Ok(Self { inner })
-        })
-    }
-
-    /// Name, dtype, columns, and whether it is stacked, of each tensor of a batch.
-    #[getter]
-    fn fields(&self) -> Vec<(String, &'static str, Vec<String>, bool)> {
-        let fields = self.inner.fields().iter();
-        fields
-            .map(|field| (field.name.clone(), field.dtype.name(), field.columns.clone(), field.is_stacked))
-            .collect()
-    }
-
-    #[getter]
-    fn row_bytes(&self) -> usize {
-        self.inner.row_bytes()
     }
 }

@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use crate::buffer::Buffer;
 use crate::cursor::Cursor;
 use crate::gate;
-use crate::manifest::{Layout, Manifest};
+use crate::layout::Layout;
+use crate::manifest::Manifest;
 use crate::order;
 use crate::pass::Pass;
 

@@ -18,6 +18,11 @@ pub enum Codec {
 }
 
 impl Codec {
+    /// Whether pages are not compressed.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
     pub fn new(compression: Compression) -> Result<Self> {
         Ok(match compression {
             Compression::UNCOMPRESSED => Self::None,

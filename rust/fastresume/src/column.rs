@@ -1,33 +1,99 @@
-//! Row spans of one row group to columns, written into slots that the caller gives.
+//! Row spans of one row group to columns, written into memory that the caller gives.
 //!
-//! [`ColumnDecoder`] is the seam: what decodes behind it may change, what it is asked may not.
+//! [`ScalarDecoder`] and [`JaggedDecoder`] are the seam: what decodes behind them may change, what they are
+//! asked may not.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::memory::Memory;
 
-/// Where the values of a column go: value i is element `first + i * step` of `elements`.
-#[derive(Debug)]
-pub struct Target<'a> {
-    /// The memory, aligned to 8 bytes and a whole number of elements long.
-    pub memory: &'a mut [u8],
-    /// The element of the first value.
-    pub first: usize,
-    /// From one value's element to the next one's: 1, or the columns of a matrix.
-    pub step: usize,
-    /// How many values go there.
-    pub rows: usize,
+/// What becomes of a null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nulls {
+    /// It is an error.
+    Refused,
+    /// It is marked as not valid; its value is zeros, its row empty.
+    Masked,
+    /// It becomes the value of these bits (the lowest ones), its row empty.
+    Filled(u64),
 }
 
-/// Decodes one column of one row group from its start to its end.
-pub trait ColumnDecoder {
+impl Nulls {
+    /// The bits that stand for a null.
+    ///
+    /// # Errors
+    /// `Data` if there is none to be: row `row` of the row group has one.
+    pub fn bits(self, row: usize) -> Result<u64> {
+        match self {
+            Self::Refused => Err(Error::data(format!(
+                "row {row} of the row group is null; nulls='mask' or a fill value says what becomes of it"
+            ))),
+            Self::Masked => Ok(0),
+            Self::Filled(bits) => Ok(bits),
+        }
+    }
+}
+
+/// Where values of a scalar column go.
+#[derive(Debug)]
+pub struct Target<'a> {
+    /// A whole number of elements, aligned to them.
+    pub values: &'a mut [u8],
+    /// A byte for each value, 1 if it is valid; empty where nobody asks.
+    pub valid: &'a mut [u8],
+}
+
+/// Decodes one scalar column of one row group from its start to its end.
+pub trait ScalarDecoder {
     /// Passes over `rows` values without delivering them.
     ///
     /// # Errors
     /// `Data` if there are fewer, or their pages are damaged; `Source` if they can't be read.
     fn skip(&mut self, rows: usize) -> Result<()>;
 
-    /// Writes the next `target.rows` values into the target.
+    /// Fills the target with the next values.
     ///
     /// # Errors
-    /// As for `skip`; and `Data` if a value is null or does not fit its type.
+    /// As for `skip`; and `Data` for a null that is refused, or a value that does not fit its type.
     fn read(&mut self, target: Target<'_>) -> Result<()>;
+}
+
+/// Rows of a jagged column, one after another.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JaggedRows {
+    /// The values of all rows.
+    pub values: Memory,
+    /// Of each row, the byte of `values` after its last one.
+    pub ends: Vec<usize>,
+    /// Of each row, 1 if it is not null.
+    pub valid: Vec<u8>,
+}
+
+impl JaggedRows {
+    /// Forgets the rows, and keeps their memory.
+    pub fn clear(&mut self) {
+        self.values.resize(0);
+        self.ends.clear();
+        self.valid.clear();
+    }
+
+    /// The byte of `values` where a row begins.
+    #[must_use]
+    pub fn start(&self, row: usize) -> usize {
+        row.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+}
+
+/// Decodes one jagged column of one row group from its start to its end.
+pub trait JaggedDecoder {
+    /// Passes over rows, as `ScalarDecoder` does.
+    ///
+    /// # Errors
+    /// As there.
+    fn skip(&mut self, rows: usize) -> Result<()>;
+
+    /// Adds the next rows to those of `output`.
+    ///
+    /// # Errors
+    /// As for `skip`; and `Data` for a null that is refused, or a value that does not fit its type.
+    fn read(&mut self, rows: usize, output: &mut JaggedRows) -> Result<()>;
 }

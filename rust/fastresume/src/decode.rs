@@ -2,19 +2,45 @@
 
 use std::sync::Arc;
 
-use parquet::basic::Type as Physical;
+use parquet::basic::{Repetition, Type as Physical};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::column::ColumnDecoder;
+use crate::chunk::Chunk;
+use crate::column::{JaggedDecoder, Nulls, ScalarDecoder};
 use crate::error::{Error, Result};
-use crate::flat::{Fallback, FlatDecoder};
+use crate::flat::FlatDecoder;
 use crate::footer::Footer;
-use crate::foreign;
+use crate::lists::{ListDecoder, ListLevels};
 use crate::manifest::DataFile;
-use crate::page::{Chunk, Pages};
-use crate::schema::{Column, Dtype};
+use crate::numbers::Numbers;
+use crate::page::{Buffers, Pages};
+use crate::schema::{Column, Dtype, Kind};
 use crate::source::{LocalFile, Source};
+use crate::strings::StringDecoder;
+use crate::values::Values;
+
+/// Makes a decoder of numbers: from the bits in the pages and those delivered, whether they are integers, and
+/// what becomes of the ones that are delivered in another width.
+macro_rules! by_type {
+    ($make:ident, $dtype:expr, $leaf:expr) => {
+        match $dtype {
+            Dtype::Bool => $make!(u8, u8, false, |_| None),
+            Dtype::Float16 => $make!(u16, u16, false, |_| None),
+            Dtype::Int8 => $make!(u32, i8, true, |bits: u32| bits.cast_signed().try_into().ok()),
+            Dtype::Int16 => $make!(u32, i16, true, |bits: u32| bits.cast_signed().try_into().ok()),
+            Dtype::Uint8 => $make!(u32, u8, true, |bits: u32| bits.try_into().ok()),
+            Dtype::Uint16 => $make!(u32, u16, true, |bits: u32| bits.try_into().ok()),
+            Dtype::Int32 | Dtype::Uint32 => $make!(u32, u32, true, |_| None),
+            Dtype::Int64 if $leaf.physical_type() == Physical::INT32 => {
+                $make!(u32, i64, true, |bits: u32| Some(i64::from(bits.cast_signed())))
+            }
+            Dtype::Int64 | Dtype::Uint64 => $make!(u64, u64, true, |_| None),
+            Dtype::Float32 => $make!(u32, u32, false, |_| None),
+            Dtype::Float64 => $make!(u64, u64, false, |_| None),
+        }
+    };
+}
 
 /// A file of the dataset, opened for decoding.
 pub struct OpenFile {
@@ -43,14 +69,66 @@ impl OpenFile {
         Ok(Self { source: Arc::new(source), metadata: footer.metadata })
     }
 
-    /// A decoder of one column of one row group.
+    /// A decoder of one scalar column of one row group.
     ///
     /// # Errors
     /// `Data` if the column's type can't be delivered, or its metadata contradict the row group's.
-    pub fn decoder(&self, row_group: usize, column: &Column) -> Result<Box<dyn ColumnDecoder>> {
+    pub fn scalars<'a>(
+        &self,
+        row_group: usize,
+        column: &Column,
+        nulls: Nulls,
+        buffers: &'a mut Buffers,
+    ) -> Result<Box<dyn ScalarDecoder + 'a>> {
+        let (pages, leaf, dtype) = self.pages(row_group, column, buffers)?;
+        let is_optional = leaf.max_def_level() > 0;
+        macro_rules! make {
+            ($bits:ty, $delivered:ty, $is_integer:expr, $convert:expr) => {{
+                let numbers: Numbers<$bits, $delivered, _> = Numbers::new(Values::new($is_integer), $convert);
+                Ok(Box::new(FlatDecoder::new(pages, is_optional, nulls, numbers)))
+            }};
+        }
+        by_type!(make, dtype, leaf)
+    }
+
+    /// A decoder of one jagged column of one row group.
+    ///
+    /// # Errors
+    /// As for `scalars`.
+    pub fn jagged<'a>(
+        &self,
+        row_group: usize,
+        column: &Column,
+        nulls: Nulls,
+        buffers: &'a mut Buffers,
+    ) -> Result<Box<dyn JaggedDecoder + 'a>> {
+        let (pages, leaf, dtype) = self.pages(row_group, column, buffers)?;
+        if column.kind != Kind::List {
+            return Ok(Box::new(StringDecoder::new(pages, leaf.max_def_level() > 0, nulls)));
+        }
+        let root = self.metadata.file_metadata().schema_descr().get_column_root(column.leaf);
+        let empty = u8::from(root.get_basic_info().repetition() == Repetition::OPTIONAL);
+        let value = u8::try_from(leaf.max_def_level()).unwrap_or(u8::MAX);
+        let levels = ListLevels { empty, value };
+        macro_rules! make {
+            ($bits:ty, $delivered:ty, $is_integer:expr, $convert:expr) => {{
+                let numbers: Numbers<$bits, $delivered, _> = Numbers::new(Values::new($is_integer), $convert);
+                Ok(Box::new(ListDecoder::new(pages, levels, nulls, numbers)))
+            }};
+        }
+        by_type!(make, dtype, leaf)
+    }
+
+    fn pages<'a>(
+        &self,
+        row_group: usize,
+        column: &Column,
+        buffers: &'a mut Buffers,
+    ) -> Result<(Pages<'a>, ColumnDescPtr, Dtype)> {
         let group = self.metadata.row_group(row_group);
         let chunk = group.column(column.leaf);
-        if chunk.num_values() != group.num_rows() {
+        let is_flat = column.kind != Kind::List;
+        if is_flat && chunk.num_values() != group.num_rows() {
             return Err(Error::data(format!(
                 "the column chunk claims {} values, its row group {} rows",
                 chunk.num_values(),
@@ -60,55 +138,13 @@ impl OpenFile {
         let Some(dtype) = column.dtype else {
             return Err(Error::data(format!("the type {} can't be delivered", column.type_name)));
         };
-        let descriptor = chunk.column_descr_ptr();
-        let place = place(chunk, &descriptor)?;
-        let pages = Pages::new(Arc::clone(&self.source), place)?;
-        let source = Arc::clone(&self.source);
-        let by_crate = Arc::clone(&descriptor);
-        let fallback: Fallback = Box::new(move || {
-            Ok(foreign::decoder(Arc::clone(&by_crate), dtype, Pages::new(Arc::clone(&source), place)?))
-        });
-        Ok(flat_decoder(&descriptor, dtype, pages, fallback))
+        let leaf = chunk.column_descr_ptr();
+        let place = place(chunk, &leaf, group.num_rows(), is_flat)?;
+        Ok((Pages::new(Arc::clone(&self.source), place, buffers)?, leaf, dtype))
     }
 }
 
-/// Our decoder of a flat column.
-fn flat_decoder(
-    descriptor: &ColumnDescPtr,
-    dtype: Dtype,
-    pages: Pages,
-    fallback: Fallback,
-) -> Box<dyn ColumnDecoder> {
-    let is_optional = descriptor.max_def_level() > 0;
-    macro_rules! of {
-        ($physical:ty => $delivered:ty, $is_same:expr, $convert:expr) => {
-            Box::new(FlatDecoder::<$physical, $delivered, _>::new(
-                pages,
-                is_optional,
-                $is_same,
-                $convert,
-                fallback,
-            ))
-        };
-    }
-    match dtype {
-        Dtype::Bool => of!(u8 => u8, true, Some),
-        Dtype::Float16 => of!(u16 => u16, true, Some),
-        Dtype::Int8 => of!(i32 => i8, false, |value: i32| value.try_into().ok()),
-        Dtype::Int16 => of!(i32 => i16, false, |value: i32| value.try_into().ok()),
-        Dtype::Uint8 => of!(i32 => u8, false, |value: i32| value.try_into().ok()),
-        Dtype::Uint16 => of!(i32 => u16, false, |value: i32| value.try_into().ok()),
-        Dtype::Int32 | Dtype::Uint32 => of!(i32 => i32, true, Some),
-        Dtype::Int64 if descriptor.physical_type() == Physical::INT32 => {
-            of!(i32 => i64, false, |value: i32| Some(i64::from(value)))
-        }
-        Dtype::Int64 | Dtype::Uint64 => of!(i64 => i64, true, Some),
-        Dtype::Float32 => of!(f32 => f32, true, Some),
-        Dtype::Float64 => of!(f64 => f64, true, Some),
-    }
-}
-
-fn place(chunk: &ColumnChunkMetaData, descriptor: &ColumnDescPtr) -> Result<Chunk> {
+fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: i64, is_flat: bool) -> Result<Chunk> {
     let data = chunk.data_page_offset();
     let start = chunk.dictionary_page_offset().filter(|&offset| offset > 0 && offset < data).unwrap_or(data);
     let end = start.checked_add(chunk.compressed_size());
@@ -118,11 +154,28 @@ fn place(chunk: &ColumnChunkMetaData, descriptor: &ColumnDescPtr) -> Result<Chun
             chunk.compressed_size()
         )));
     };
-    let value_bytes = match descriptor.physical_type() {
-        Physical::INT32 | Physical::FLOAT => 4,
-        Physical::INT64 | Physical::DOUBLE => 8,
-        Physical::FIXED_LEN_BYTE_ARRAY => usize::try_from(descriptor.type_length()).unwrap_or(0),
-        _ => 0,
+    let value_bytes = match leaf.physical_type() {
+        Physical::INT32 | Physical::FLOAT => Some(4),
+        Physical::INT64 | Physical::DOUBLE => Some(8),
+        Physical::FIXED_LEN_BYTE_ARRAY => usize::try_from(leaf.type_length()).ok(),
+        Physical::BYTE_ARRAY => None,
+        Physical::BOOLEAN | Physical::INT96 => Some(0),
     };
-    Ok(Chunk { start, end, compression: chunk.compression(), value_bytes })
+    let index = match (chunk.offset_index_offset(), chunk.offset_index_length()) {
+        (Some(offset), Some(length)) => match (u64::try_from(offset), u64::try_from(length)) {
+            (Ok(offset), Ok(length)) => Some(offset..offset.saturating_add(length)),
+            _ => None,
+        },
+        _ => None,
+    };
+    Ok(Chunk {
+        start,
+        end,
+        index,
+        rows: rows.unsigned_abs(),
+        values: chunk.num_values().unsigned_abs(),
+        compression: chunk.compression(),
+        value_bytes,
+        is_flat,
+    })
 }

@@ -5,13 +5,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::batch::{Layout, Memory, Slots};
-use crate::column::Target;
+use crate::batch::Slots;
+use crate::column::{JaggedRows, Target};
 use crate::decode::OpenFile;
 use crate::error::{Error, Result};
+use crate::layout::{Field, Layout};
 use crate::manifest::Manifest;
+use crate::memory::Memory;
+use crate::page::Buffers;
 use crate::schema::Column;
-use crate::segment::{Piece, Places, Scatter, Segment, Stretch};
+use crate::segment::{Piece, Places, Segment, Stretch};
+use crate::transpose::{Columns, Rows};
 
 /// Files that stay open between segments.
 const OPEN_FILES: usize = 8;
@@ -38,20 +42,51 @@ pub struct Filler {
     manifest: Arc<Manifest>,
     layout: Layout,
     files: Mutex<VecDeque<(usize, Arc<OpenFile>)>>,
+    scratch: Mutex<Vec<Scratch>>,
 }
 
-/// One column of one row group, open for reading.
+/// What one thread reuses from segment to segment.
+#[derive(Default)]
+struct Scratch {
+    buffers: Buffers,
+    /// The columns of a field, and their masks, as decoded; and the same row by row.
+    values: [Memory; 2],
+    valid: [Memory; 2],
+    jagged: JaggedRows,
+}
+
+/// What of a row group goes where: the same for all fields.
+struct Shares<'a> {
+    /// Rows to decode, counted within the row group, ascending.
+    spans: Vec<Range<usize>>,
+    /// Of these, counted on, what goes to which batch. Where a batch has no slots, its rows go nowhere.
+    shares: Vec<(Option<&'a SharedSlots>, Rows<'a>)>,
+}
+
+impl Shares<'_> {
+    fn rows(&self) -> usize {
+        self.spans.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// Whether all rows of a batch come as runs.
+    fn are_runs(&self) -> bool {
+        self.shares.iter().all(|(_, rows)| matches!(rows, Rows::Run { .. }))
+    }
+}
+
+/// A field of one row group, open for reading.
 struct Source<'a> {
     file: &'a OpenFile,
     row_group: usize,
-    column: &'a Column,
-    /// Its field in the layout, and its place in that.
-    target: (usize, usize),
+    /// Its columns in the file.
+    columns: Vec<&'a Column>,
+    index: usize,
+    field: &'a Field,
 }
 
 impl Filler {
     pub fn new(manifest: Arc<Manifest>, layout: Layout) -> Self {
-        Self { manifest, layout, files: Mutex::default() }
+        Self { manifest, layout, files: Mutex::default(), scratch: Mutex::default() }
     }
 
     pub fn layout(&self) -> &Layout {
@@ -73,7 +108,7 @@ impl Filler {
         match &segment.places {
             Places::Pieces(pieces) => {
                 let slots: Vec<_> = pieces.iter().map(|piece| slots_of(piece.batch)).collect();
-                self.each_column(segment.group, stop, |source| self.fill_pieces(source, pieces, &slots))?;
+                self.decode(segment.group, &runs(pieces, &slots)?, stop)?;
                 let noted = pieces.iter().zip(slots).map(|(piece, slots)| {
                     let rows = group_start + piece.rows.start..group_start + piece.rows.end;
                     let count = rows.end - rows.start;
@@ -86,21 +121,20 @@ impl Filler {
             }
             Places::Scattered { part, stretches } => {
                 let scatter = part.scatter(stretches);
-                if scatter.batches.is_empty() {
-                    return Ok(Vec::new());
-                }
-                let slots: Vec<_> = scatter.batches.iter().map(|(batch, _)| slots_of(*batch)).collect();
-                let mut rows = Vec::with_capacity(stretches.len());
+                let mut spans = Vec::with_capacity(stretches.len());
                 for Stretch { rows: of, .. } in stretches {
-                    rows.push(to_usize(of.start - group_start)?..to_usize(of.end - group_start)?);
+                    spans.push(to_usize(of.start - group_start)?..to_usize(of.end - group_start)?);
                 }
-                let mut scratch = Memory::default();
-                self.each_column(segment.group, stop, |source| {
-                    self.fill_scattered(source, &rows, &mut scratch, &scatter, &slots)
-                })?;
+                let shares = scatter.batches.iter();
+                let shares = shares
+                    .map(|(batch, places)| (slots_of(*batch), Rows::Each(&scatter.rows[places.clone()])));
+                let shares = Shares { spans, shares: shares.collect() };
+                if !shares.shares.is_empty() {
+                    self.decode(segment.group, &shares, stop)?;
+                }
                 let numbers: Vec<u64> = stretches.iter().flat_map(|of| of.rows.clone()).collect();
-                let noted = scatter.batches.iter().zip(slots).map(|((batch, places), slots)| {
-                    if let Some(slots) = slots {
+                let noted = scatter.batches.iter().map(|(batch, places)| {
+                    if let Some(slots) = slots_of(*batch) {
                         locked(slots).note_scattered(&numbers, &scatter.rows[places.clone()]);
                     }
                     (*batch, places.len() as u64)
@@ -110,85 +144,37 @@ impl Filler {
         }
     }
 
-    /// Column by column over a row group, so that one dictionary at a time is live.
-    fn each_column(
-        &self,
-        group: usize,
-        stop: &AtomicBool,
-        mut read: impl FnMut(&Source<'_>) -> Result<()>,
-    ) -> Result<()> {
+    /// Field by field and column by column over a row group, so that one dictionary at a time is live.
+    fn decode(&self, group: usize, shares: &Shares<'_>, stop: &AtomicBool) -> Result<()> {
         let place = self.manifest.place_of(group);
         let file = self.open(place.file)?;
         let schema = self.manifest.schema_of(place.file);
-        for (field, column, in_schema) in self.layout.columns(schema) {
+        let of_schema = self.manifest.columns(schema);
+        let mut scratch = locked(&self.scratch).pop().unwrap_or_default();
+        let mut columns = self.layout.columns(schema).iter().map(|&place| &of_schema[place]);
+        for (index, field) in self.layout.fields().iter().enumerate() {
+            let source = Source {
+                file: &file,
+                row_group: place.index,
+                columns: columns.by_ref().take(field.columns.len()).collect(),
+                index,
+                field,
+            };
+            let filled = if field.kind.is_jagged() {
+                source.fill_jagged(shares, &mut scratch)
+            } else if field.columns.len() == 1 && shares.are_runs() {
+                source.fill_runs(shares, &mut scratch)
+            } else {
+                source.fill_scalars(shares, &mut scratch, stop)
+            };
+            filled.map_err(|error| {
+                error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path)
+            })?;
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
-            let source = &self.manifest.columns(schema)[in_schema];
-            let target = (field, column);
-            read(&Source { file: &file, row_group: place.index, column: source, target }).map_err(
-                |error| {
-                    let path = &self.manifest.files()[place.file].path;
-                    error.in_column(&source.name).in_row_group(place.index).in_file(path)
-                },
-            )?;
         }
-        Ok(())
-    }
-
-    fn fill_pieces(
-        &self,
-        source: &Source<'_>,
-        pieces: &[Piece],
-        slots: &[Option<&SharedSlots>],
-    ) -> Result<()> {
-        let mut decoder = source.file.decoder(source.row_group, source.column)?;
-        let mut row = 0;
-        for (piece, slots) in pieces.iter().zip(slots) {
-            let Some(slots) = slots else { continue };
-            decoder.skip(to_usize(piece.rows.start - row)?)?;
-            let rows = to_usize(piece.rows.end - piece.rows.start)?;
-            let slot_row = to_usize(piece.slot_row)?;
-            decoder.read(locked(slots).target(&self.layout, source.target, slot_row, rows))?;
-            row = piece.rows.end;
-        }
-        Ok(())
-    }
-
-    /// Decodes the columns of a field side by side, and hands out whole rows with the last of them: one
-    /// random access for all columns of a matrix.
-    fn fill_scattered(
-        &self,
-        source: &Source<'_>,
-        stretches: &[Range<usize>],
-        scratch: &mut Memory,
-        scatter: &Scatter,
-        slots: &[Option<&SharedSlots>],
-    ) -> Result<()> {
-        let (field, column) = source.target;
-        let of_field = &self.layout.fields()[field];
-        let (columns, row_bytes) = (of_field.columns.len(), of_field.row_bytes());
-        if column == 0 {
-            *scratch =
-                Memory::zeroed(stretches.iter().map(ExactSizeIterator::len).sum::<usize>() * row_bytes)?;
-        }
-        let mut decoder = source.file.decoder(source.row_group, source.column)?;
-        let (mut row, mut first) = (0, column);
-        for stretch in stretches {
-            decoder.skip(stretch.start - row)?;
-            let rows = stretch.len();
-            decoder.read(Target { memory: scratch.bytes_mut(), first, step: columns, rows })?;
-            row = stretch.end;
-            first += rows * columns;
-        }
-        if column + 1 == columns {
-            for ((_, places), slots) in scatter.batches.iter().zip(slots) {
-                if let Some(slots) = slots {
-                    let places = &scatter.rows[places.clone()];
-                    locked(slots).copy_rows(field, row_bytes, scratch.bytes(), places);
-                }
-            }
-        }
+        locked(&self.scratch).push(scratch);
         Ok(())
     }
 
@@ -202,4 +188,111 @@ impl Filler {
         files.truncate(OPEN_FILES);
         Ok(file)
     }
+}
+
+impl Source<'_> {
+    /// Decodes the only column straight into the slots.
+    fn fill_runs(&self, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
+        let column = self.columns[0];
+        let mut decode = || {
+            let mut decoder =
+                self.file.scalars(self.row_group, column, self.field.nulls[0], &mut scratch.buffers)?;
+            let mut row = 0;
+            for ((slots, rows), span) in shares.shares.iter().zip(&shares.spans) {
+                let (Some(slots), Rows::Run { to, count, .. }) = (slots, rows) else { continue };
+                decoder.skip(span.start - row)?;
+                let mut slots = locked(slots);
+                let (values, valid) = slots.scalars((self.index, self.field), *to, *count);
+                decoder.read(Target { values, valid })?;
+                row = span.end;
+            }
+            Ok(())
+        };
+        decode().map_err(|error: Error| error.in_column(&column.name))
+    }
+
+    /// Decodes the columns side by side, and hands out rows with the last of them: one random access for all
+    /// columns of a matrix.
+    fn fill_scalars(&self, shares: &Shares<'_>, scratch: &mut Scratch, stop: &AtomicBool) -> Result<()> {
+        let (rows, count, width) = (shares.rows(), self.columns.len(), self.field.dtype.width());
+        let mask_width = usize::from(self.field.is_masked());
+        let Scratch { buffers, values: [values, values_by_row], valid: [valid, valid_by_row], .. } = scratch;
+        values.resize(rows * count * width);
+        valid.resize(rows * count * mask_width);
+        for (number, column) in self.columns.iter().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            let mut decode = || {
+                let nulls = self.field.nulls[number];
+                let mut decoder = self.file.scalars(self.row_group, column, nulls, buffers)?;
+                let (mut row, mut first) = (0, number * rows);
+                for span in &shares.spans {
+                    decoder.skip(span.start - row)?;
+                    let part = |width: usize| first * width..(first + span.len()) * width;
+                    let values = &mut values.bytes_mut()[part(width)];
+                    let valid = &mut valid.bytes_mut()[part(mask_width)];
+                    decoder.read(Target { values, valid })?;
+                    row = span.end;
+                    first += span.len();
+                }
+                Ok(())
+            };
+            decode().map_err(|error: Error| error.in_column(&column.name))?;
+        }
+        let values = Columns { bytes: values.bytes(), width, count, rows };
+        let valid = Columns { bytes: valid.bytes(), width: mask_width, count, rows };
+        if count > 1 && !shares.are_runs() {
+            for (columns, by_row) in [(values, &mut *values_by_row), (valid, &mut *valid_by_row)] {
+                by_row.resize(columns.bytes.len());
+                columns.interleave(0, by_row.bytes_mut());
+            }
+        }
+        for (slots, rows) in &shares.shares {
+            if let Some(slots) = slots {
+                let values = (values, values_by_row.bytes());
+                locked(slots).put(self.index, *rows, values, (valid, valid_by_row.bytes()));
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_jagged(&self, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
+        let column = self.columns[0];
+        let decoded = &mut scratch.jagged;
+        decoded.clear();
+        let mut decode = || {
+            let mut decoder =
+                self.file.jagged(self.row_group, column, self.field.nulls[0], &mut scratch.buffers)?;
+            let mut row = 0;
+            for span in &shares.spans {
+                decoder.skip(span.start - row)?;
+                decoder.read(span.len(), decoded)?;
+                row = span.end;
+            }
+            Ok(())
+        };
+        decode().map_err(|error: Error| error.in_column(&column.name))?;
+        for (slots, rows) in &shares.shares {
+            if let Some(slots) = slots {
+                locked(slots).put_jagged(self.index, *rows, decoded);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pieces that go to slots, as runs of what is decoded.
+fn runs<'a>(pieces: &[Piece], slots: &[Option<&'a SharedSlots>]) -> Result<Shares<'a>> {
+    let mut shares = Shares { spans: Vec::new(), shares: Vec::new() };
+    let mut from = 0;
+    for (piece, slots) in pieces.iter().zip(slots) {
+        let Some(slots) = slots else { continue };
+        let span = to_usize(piece.rows.start)?..to_usize(piece.rows.end)?;
+        let count = span.len();
+        shares.shares.push((Some(slots), Rows::Run { from, to: to_usize(piece.slot_row)?, count }));
+        shares.spans.push(span);
+        from += count;
+    }
+    Ok(shares)
 }

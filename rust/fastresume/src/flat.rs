@@ -1,219 +1,138 @@
-//! Flat columns of numbers, decoded by our own hands: levels and values straight out of the pages.
-//!
-//! What does not occur in files of today, or holds nulls, is left to the decoder of the `parquet` crate.
+//! Columns of one number per row: levels and values straight out of the pages.
 
 use bytemuck::Pod;
-use parquet::basic::Encoding;
 
-use crate::column::{ColumnDecoder, Target};
+use crate::column::{Nulls, ScalarDecoder, Target};
 use crate::error::{Error, Result};
-use crate::hybrid::{CHUNK, Hybrid, Next};
-use crate::page::{PageStart, Pages};
-use crate::values::{Number, Values};
-
-/// Values that are converted or spread out are decoded so many at a time.
-const STEP: usize = 1024;
-
-/// Makes the decoder that takes over where ours ends, from the first row of the chunk on.
-pub type Fallback = Box<dyn Fn() -> Result<Box<dyn ColumnDecoder>>>;
+use crate::levels::Levels;
+use crate::numbers::{Numbers, count_of, narrowed};
+use crate::page::{Opened, PageStart, Pages};
+use crate::values::Word;
 
 /// A column whose pages hold `P`, delivered as `V`.
-pub struct FlatDecoder<P, V, F> {
-    pages: Pages,
+pub struct FlatDecoder<'a, P, V, F> {
+    pages: Pages<'a>,
     is_optional: bool,
-    /// Whether `convert` changes nothing.
-    is_same: bool,
-    convert: F,
-    dictionary: Vec<P>,
-    values: Option<Values<P>>,
-    /// Rows of the present page that are left.
-    left: usize,
+    nulls: Nulls,
+    numbers: Numbers<P, V, F>,
+    levels: Levels,
+    /// Values of the present page, and how many of them were read or skipped.
+    in_page: usize,
+    at: usize,
     /// Rows of the row group that were read or skipped.
     row: usize,
-    scratch: Vec<P>,
-    fallback: Fallback,
-    taken_over: Option<Box<dyn ColumnDecoder>>,
-    _delivered: std::marker::PhantomData<V>,
 }
 
-impl<P: Number, V: Pod, F: Fn(P) -> Option<V>> FlatDecoder<P, V, F> {
-    pub fn new(pages: Pages, is_optional: bool, is_same: bool, convert: F, fallback: Fallback) -> Self {
-        Self {
-            pages,
-            is_optional,
-            is_same,
-            convert,
-            dictionary: Vec::new(),
-            values: None,
-            left: 0,
-            row: 0,
-            scratch: Vec::new(),
-            fallback,
-            taken_over: None,
-            _delivered: std::marker::PhantomData,
-        }
+impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> FlatDecoder<'a, P, V, F> {
+    pub fn new(pages: Pages<'a>, is_optional: bool, nulls: Nulls, numbers: Numbers<P, V, F>) -> Self {
+        Self { pages, is_optional, nulls, numbers, levels: Levels::default(), in_page: 0, at: 0, row: 0 }
     }
 
-    fn too_short(&self) -> Error {
-        Error::data(format!("the column chunk ends after {} rows", self.row))
-    }
-
-    /// Opens the next page that holds rows; false if another decoder has to go on.
-    fn open_page(&mut self) -> Result<bool> {
-        loop {
-            let Some(page) = self.pages.next_data()? else { return Err(self.too_short()) };
-            if page.num_values == 0 {
-                continue;
-            }
-            let Some(values) = self.open_values(&page)? else {
-                let mut other = (self.fallback)()?;
-                other.skip(self.row)?;
-                self.taken_over = Some(other);
-                return Ok(false);
-            };
-            self.values = Some(values);
-            self.left = page.num_values;
-            return Ok(true);
-        }
-    }
-
-    /// The values of a page, if its encodings are ours and none is null.
-    fn open_values(&mut self, page: &PageStart) -> Result<Option<Values<P>>> {
-        if page.num_nulls > 0 {
-            return Ok(None);
-        }
-        if let Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY = page.encoding
-            && self.dictionary.is_empty()
-        {
-            let Some((bytes, count)) = self.pages.dictionary()? else { return Ok(None) };
-            let mut values = vec![P::default(); count];
-            let length = size_of_val(values.as_slice());
-            let source = bytes.get(..length).ok_or_else(|| {
-                Error::data(format!("the dictionary claims {count} values and has {} bytes", bytes.len()))
-            })?;
-            bytemuck::cast_slice_mut(&mut values).copy_from_slice(source);
-            self.dictionary = values;
-        }
-        let bytes = self.pages.page();
-        let mut start = page.levels_end;
-        if self.is_optional {
-            let (first, end) = match page.definition_bytes {
-                Some(length) => (start, start + length),
-                None if page.definition_encoding == Encoding::RLE => {
-                    let length = bytes.get(start..start + 4).and_then(|length| length.try_into().ok());
-                    let length = length.map_or(usize::MAX, |length| u32::from_le_bytes(length) as usize);
-                    (start + 4, (start + 4).saturating_add(length))
+    /// Opens pages until one has rows.
+    fn open_page(&mut self) -> Result<()> {
+        while self.at == self.in_page {
+            match self.pages.open()? {
+                Some(Opened::Dictionary(count)) => {
+                    self.numbers.values.open_dictionary(self.pages.page(), count)?
                 }
-                None => return Ok(None),
-            };
-            let levels = bytes.get(first..end).ok_or_else(|| {
-                Error::data(format!("a page's levels end at byte {end}, the page has {}", bytes.len()))
-            })?;
-            if !are_all_defined(levels, page.num_values)? {
-                return Ok(None);
+                Some(Opened::Data(page)) => self.open_data(&page)?,
+                None => {
+                    return Err(Error::data(format!("the column chunk ends after {} rows", self.row)));
+                }
             }
-            start = end;
         }
-        Values::new(page.encoding, bytes, start, page.num_values)
+        Ok(())
     }
 
-    fn read_page(&mut self, target: &mut Target<'_>, done: usize, rows: usize) -> Result<()> {
-        let Some(values) = &mut self.values else { return Ok(()) };
+    fn open_data(&mut self, page: &PageStart) -> Result<()> {
         let bytes = self.pages.page();
-        let misfit = |cause| Error::Argument(format!("a slot does not fit its type: {cause}"));
-        if self.is_same && target.step == 1 {
-            let slots: &mut [P] = bytemuck::try_cast_slice_mut(target.memory).map_err(misfit)?;
-            let first = target.first + done;
-            let slots = slots.get_mut(first..first + rows).unwrap_or_default();
-            return values.read(bytes, &self.dictionary, slots);
+        let count = page.num_values;
+        if let Some(rows) = page.indexed_rows.filter(|&rows| rows != count as u64) {
+            return Err(Error::data(format!("a page has {count} rows, the page index states {rows}")));
         }
-        self.scratch.resize(STEP, P::default());
-        let slots: &mut [V] = bytemuck::try_cast_slice_mut(target.memory).map_err(misfit)?;
-        let step = target.step.max(1);
-        let mut read = 0;
-        while read < rows {
-            let some = STEP.min(rows - read);
-            let scratch = &mut self.scratch[..some];
-            values.read(bytes, &self.dictionary, scratch)?;
-            let room = slots.get_mut(target.first + (done + read) * step..).unwrap_or_default();
-            for (index, (slot, &value)) in room.iter_mut().step_by(step).zip(scratch.iter()).enumerate() {
-                let Some(value) = (self.convert)(value) else {
-                    return Err(Error::data(format!(
-                        "row {} of the row group holds {value:?}, which does not fit the column's type",
-                        self.row + read + index
-                    )));
-                };
-                *slot = value;
-            }
-            read += some;
+        let (mut start, stated) = match page.level_bytes {
+            Some((repetition, definition)) => (repetition, Some(definition)),
+            None => (0, None),
+        };
+        self.levels.set(1);
+        if self.is_optional {
+            let how = (page.definition_encoding, stated);
+            start = self.levels.read(bytes, start, count, 1, how)?;
+        } else {
+            start += stated.unwrap_or(0);
         }
+        let present = match self.levels.same() {
+            Some(level) => count * usize::from(level),
+            None => count_of(self.levels.each(count)),
+        };
+        self.numbers.values.open(page.encoding, bytes, start, present)?;
+        (self.in_page, self.at) = (count, 0);
         Ok(())
     }
 }
 
-impl<P: Number, V: Pod, F: Fn(P) -> Option<V>> ColumnDecoder for FlatDecoder<P, V, F> {
+impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> ScalarDecoder for FlatDecoder<'_, P, V, F> {
     fn skip(&mut self, mut rows: usize) -> Result<()> {
-        if let Some(other) = &mut self.taken_over {
-            return other.skip(rows);
-        }
         while rows > 0 {
-            if self.left == 0 {
-                let passed = self.pages.pass_rows(rows)?;
+            if self.at == self.in_page {
+                let passed = self.pages.pass_rows(self.row, rows)?;
                 self.row += passed;
                 rows -= passed;
                 if rows == 0 {
                     break;
                 }
-                if !self.open_page()? {
-                    return self.skip(rows);
-                }
+                self.open_page()?;
             }
-            let some = rows.min(self.left);
-            if let Some(values) = &mut self.values {
-                values.skip(self.pages.page(), some)?;
-            }
-            self.left -= some;
+            let some = rows.min(self.in_page - self.at);
+            let present = match self.levels.same() {
+                Some(level) => some * usize::from(level),
+                None => count_of(&self.levels.each(self.in_page)[self.at..self.at + some]),
+            };
+            self.numbers.values.skip(self.pages.page(), present)?;
+            self.at += some;
             self.row += some;
             rows -= some;
         }
         Ok(())
     }
 
-    fn read(&mut self, mut target: Target<'_>) -> Result<()> {
-        let mut done = 0;
-        while done < target.rows {
-            if let Some(other) = &mut self.taken_over {
-                let Target { first, step, rows, .. } = target;
-                let memory = &mut *target.memory;
-                return other.read(Target { memory, first: first + done * step, step, rows: rows - done });
+    fn read(&mut self, target: Target<'_>) -> Result<()> {
+        let mut output: &mut [V] = bytemuck::try_cast_slice_mut(target.values)
+            .map_err(|cause| Error::Argument(format!("a slot does not fit its type: {cause}")))?;
+        let mut valid = target.valid;
+        while !output.is_empty() {
+            self.open_page()?;
+            let rows = output.len().min(self.in_page - self.at);
+            let (places, rest) = output.split_at_mut(rows);
+            let (marks, unmarked) = valid.split_at_mut(rows.min(valid.len()));
+            let bytes = self.pages.page();
+            let first = self.row;
+            let row_of = |index| first + index;
+            match self.levels.same() {
+                Some(1) => {
+                    marks.fill(1);
+                    self.numbers.read(bytes, places, row_of)?;
+                }
+                Some(_) => {
+                    marks.fill(0);
+                    places.fill(narrowed(self.nulls.bits(first)?));
+                }
+                None => {
+                    let levels = &self.levels.each(self.in_page)[self.at..self.at + rows];
+                    if !marks.is_empty() {
+                        marks.copy_from_slice(levels);
+                    }
+                    let null = match levels.iter().position(|&level| level == 0) {
+                        Some(null) => self.nulls.bits(first + null)?,
+                        None => 0,
+                    };
+                    self.numbers.read_spread(bytes, levels, narrowed(null), places, row_of)?;
+                }
             }
-            if self.left == 0 && !self.open_page()? {
-                continue;
-            }
-            let rows = self.left.min(target.rows - done);
-            self.read_page(&mut target, done, rows)?;
-            self.left -= rows;
+            (output, valid) = (rest, unmarked);
+            self.at += rows;
             self.row += rows;
-            done += rows;
         }
         Ok(())
     }
-}
-
-/// Whether the first `count` definition levels of a flat optional column are all 1.
-fn are_all_defined(levels: &[u8], count: usize) -> Result<bool> {
-    let mut hybrid = Hybrid::new(0, 1)?;
-    let mut buffer = [0; CHUNK];
-    let mut read = 0;
-    while read < count {
-        let (are_defined, some) = match hybrid.next(levels, count - read, &mut buffer)? {
-            Next::Repeated(level, some) => (level == 1, some),
-            Next::Unpacked(some) => (buffer[..some].iter().all(|&level| level == 1), some),
-        };
-        if !are_defined {
-            return Ok(false);
-        }
-        read += some;
-    }
-    Ok(true)
 }

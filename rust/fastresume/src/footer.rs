@@ -79,7 +79,7 @@ impl Footer {
             )));
         }
         let bytes = if usize_of(length) <= rest.len() {
-            end.slice(rest.len() - usize_of(length)..rest.len())
+            rest[rest.len() - usize_of(length)..].to_vec()
         } else {
             source.read(size - TAIL_BYTES as u64 - length, usize_of(length))?
         };

@@ -7,6 +7,9 @@ use crate::error::{Error, Result};
 /// How many integers are unpacked at a time.
 pub const CHUNK: usize = 256;
 
+/// A page whose levels or values are decoded all at once holds at most so many: runs let few bytes state many.
+pub const MAX_VALUES: usize = 1 << 26;
+
 /// Integers of a hybrid, as far as they were read. The bytes are the caller's.
 #[derive(Debug, Clone, Copy)]
 pub struct Hybrid {

@@ -1,12 +1,12 @@
-//! The pages of one column chunk: headers walked and bounded, checksums verified, pages decompressed.
+//! The pages of one column chunk: headers walked and bounded, checksums verified, pages decompressed into
+//! memory that is reused.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
-use parquet::column::page::{Page, PageMetadata, PageReader};
-use parquet::errors::ParquetError;
 
+use crate::chunk::{Chunk, PagePlace, read_index};
 use crate::codec::Codec;
 use crate::error::{Error, Result};
 use crate::header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header};
@@ -26,60 +26,67 @@ const MAX_HEADER_BYTES: u64 = 16 << 20;
 /// While pages are decoded, so many bytes are read at a time; while they are skipped, headers alone.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Where the pages of a column chunk lie, and what its values are.
-#[derive(Debug, Clone, Copy)]
-pub struct Chunk {
-    /// The offset of the first page.
-    pub start: u64,
-    /// The offset after the last page.
-    pub end: u64,
-    /// How the pages are compressed.
-    pub compression: Compression,
-    /// Bytes of one plain value; 0 for values of a bit.
-    pub value_bytes: usize,
+/// Memory that one thread reuses from page to page and column to column.
+#[derive(Default)]
+pub struct Buffers {
+    /// Bytes of the source that were read ahead.
+    ahead: Vec<u8>,
+    /// The bytes of the present page, if they were compressed.
+    expanded: Vec<u8>,
+    codec: Option<(Compression, Codec)>,
 }
 
 /// Walks the pages of one column chunk; skipped ones are not decompressed.
-pub struct Pages {
+pub struct Pages<'a> {
     source: Arc<dyn Source>,
     chunk: Chunk,
-    codec: Codec,
+    buffers: &'a mut Buffers,
     offset: u64,
-    /// Bytes of the source that were read ahead, and where they begin.
-    ahead: Bytes,
-    ahead_start: u64,
+    /// Which bytes of the source are in `buffers.ahead`.
+    ahead: Range<u64>,
     is_skipping: bool,
     next: Option<Header>,
-    has_dictionary: bool,
-    /// A dictionary that was passed by while skipping, until it is asked for.
+    /// A dictionary that was passed by, until a page needs it.
     deferred: Option<(u64, Header)>,
-    /// The bytes of the present page as the file holds them, if they are not compressed.
-    plain: Bytes,
-    /// The bytes of the present page, if they were: reused from page to page.
-    expanded: Vec<u8>,
-    is_plain: bool,
+    has_dictionary: bool,
+    /// Values of the data pages that were opened.
+    opened_values: u64,
+    /// The places of the data pages, read when a skip first asks for them.
+    index: Option<Vec<PagePlace>>,
+    /// The rows of the next page, if the index led to it.
+    indexed_rows: Option<u64>,
+    /// The bytes of the present page: of `buffers.expanded`, or of `buffers.ahead`.
+    is_expanded: bool,
+    page: Range<usize>,
 }
 
-/// What a decoder has to know of a data page; its bytes are [`Pages::page`].
+/// A page that was opened; its bytes are [`Pages::page`].
+pub enum Opened {
+    /// The dictionary of the pages that follow, and how many values it has.
+    Dictionary(usize),
+    /// A page of values.
+    Data(PageStart),
+}
+
+/// What a decoder has to know of a data page.
 pub struct PageStart {
-    /// Rows, of which some may be null.
+    /// Values: rows in a flat column, of which some may be null; else one for each pair of levels.
     pub num_values: usize,
-    /// How many of them are, as far as the header says.
-    pub num_nulls: usize,
     pub encoding: Encoding,
+    pub repetition_encoding: Encoding,
     pub definition_encoding: Encoding,
-    /// Where repetition levels end: 0 in a flat column.
-    pub levels_end: usize,
-    /// The bytes of definition levels, if they are stated apart from them.
-    pub definition_bytes: Option<usize>,
+    /// Bytes of repetition and of definition levels, if they are stated apart from them.
+    pub level_bytes: Option<(usize, usize)>,
+    /// Its rows, if the index of the pages led to it.
+    pub indexed_rows: Option<u64>,
 }
 
-impl Pages {
+impl<'a> Pages<'a> {
     /// The pages of a chunk.
     ///
     /// # Errors
     /// `Data` if the chunk lies outside of the file, or its codec is not known.
-    pub fn new(source: Arc<dyn Source>, chunk: Chunk) -> Result<Self> {
+    pub fn new(source: Arc<dyn Source>, chunk: Chunk, buffers: &'a mut Buffers) -> Result<Self> {
         if chunk.start > chunk.end || chunk.end > source.size() {
             return Err(Error::data(format!(
                 "the column chunk lies at [{}, {}), outside of the file's {} bytes",
@@ -88,34 +95,43 @@ impl Pages {
                 source.size()
             )));
         }
+        if buffers.codec.as_ref().is_none_or(|(known, _)| *known != chunk.compression) {
+            buffers.codec = Some((chunk.compression, Codec::new(chunk.compression)?));
+        }
         Ok(Self {
             source,
-            chunk,
-            codec: Codec::new(chunk.compression)?,
+            buffers,
             offset: chunk.start,
-            ahead: Bytes::new(),
-            ahead_start: chunk.start,
+            ahead: chunk.start..chunk.start,
+            chunk,
             is_skipping: false,
             next: None,
-            has_dictionary: false,
             deferred: None,
-            plain: Bytes::new(),
-            expanded: Vec::new(),
-            is_plain: true,
+            has_dictionary: false,
+            opened_values: 0,
+            index: None,
+            indexed_rows: None,
+            is_expanded: false,
+            page: 0..0,
         })
     }
 
-    /// `length` bytes from `offset`, which lie in the chunk.
-    fn bytes(&mut self, offset: u64, length: u64) -> Result<Bytes> {
-        let ahead_end = self.ahead_start + self.ahead.len() as u64;
-        if offset < self.ahead_start || offset + length > ahead_end {
+    /// Where in `buffers.ahead` the `length` bytes from `offset` are, which lie in the chunk.
+    fn bytes(&mut self, offset: u64, length: u64) -> Result<Range<usize>> {
+        if offset < self.ahead.start || offset + length > self.ahead.end {
             let ahead = if self.is_skipping { length } else { length.max(READ_BYTES) };
             let wanted = ahead.min(self.chunk.end - offset);
-            self.ahead = self.source.read(offset, to_usize(wanted)?)?;
-            self.ahead_start = offset;
+            let size = to_usize(wanted)?;
+            if self.buffers.ahead.len() < size {
+                self.buffers.ahead.resize(size, 0);
+            }
+            // Nothing is there should the read fail.
+            self.ahead = offset..offset;
+            self.source.read_into(offset, &mut self.buffers.ahead[..size])?;
+            self.ahead = offset..offset + wanted;
         }
-        let start = to_usize(offset - self.ahead_start)?;
-        Ok(self.ahead.slice(start..start + to_usize(length)?))
+        let start = to_usize(offset - self.ahead.start)?;
+        Ok(start..start + to_usize(length)?)
     }
 
     /// The header of the next page that holds data or a dictionary; the offset is after it.
@@ -141,7 +157,7 @@ impl Pages {
         let mut window = HEADER_BYTES;
         let (header, length) = loop {
             let bytes = self.bytes(self.offset, left.min(window))?;
-            match Header::parse(&bytes) {
+            match Header::parse(&self.buffers.ahead[bytes]) {
                 Ok((header, length)) => break (header, length as u64),
                 Err(_) if window < left && window < MAX_HEADER_BYTES => window *= 4,
                 Err(error) => return Err(error),
@@ -155,17 +171,23 @@ impl Pages {
                 left - length
             )));
         }
-        if ![DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2].contains(&header.kind) {
-            return Ok((header, length));
+        if [DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2].contains(&header.kind) {
+            self.check_header(&header)?;
         }
+        Ok((header, length))
+    }
+
+    /// Refuses counts and sizes that can't be.
+    fn check_header(&self, header: &Header) -> Result<()> {
         let counts = [header.num_values, header.num_nulls, header.num_rows];
         let lengths = [header.definition_bytes, header.repetition_bytes];
         if let Some(negative) = counts.into_iter().chain(lengths).find(|&number| number < 0) {
             return Err(Error::data(format!("a page header holds the negative count {negative}")));
         }
-        let for_values = u64::from(header.num_values.unsigned_abs())
-            * (self.chunk.value_bytes as u64 + VALUE_SLACK_BYTES)
-            + PAGE_SLACK_BYTES;
+        let for_values = self.chunk.value_bytes.map_or(MAX_PAGE_BYTES, |bytes| {
+            u64::from(header.num_values.unsigned_abs()) * (bytes as u64 + VALUE_SLACK_BYTES)
+                + PAGE_SLACK_BYTES
+        });
         let bound = for_values.min(MAX_PAGE_BYTES);
         let largest = header.compressed.max(header.uncompressed).unsigned_abs();
         if u64::from(largest) > bound {
@@ -174,13 +196,24 @@ impl Pages {
                 header.compressed, header.uncompressed, header.num_values
             )));
         }
-        if header.kind == DATA_PAGE_V2 && header.num_rows != header.num_values {
+        let fits = if self.chunk.is_flat {
+            header.num_rows == header.num_values
+        } else {
+            header.num_rows <= header.num_values
+        };
+        if header.num_nulls > header.num_values {
             return Err(Error::data(format!(
-                "a page of a flat column claims {} rows and {} values",
+                "a page claims {} nulls among {} values",
+                header.num_nulls, header.num_values
+            )));
+        }
+        if header.kind == DATA_PAGE_V2 && !fits {
+            return Err(Error::data(format!(
+                "a page claims {} rows and {} values",
                 header.num_rows, header.num_values
             )));
         }
-        Ok((header, length))
+        Ok(())
     }
 
     /// Moves past the page whose header was read.
@@ -188,80 +221,143 @@ impl Pages {
         let header = self.next.take()?;
         let offset = self.offset;
         self.offset += u64::from(header.compressed.unsigned_abs());
-        self.has_dictionary |= header.kind == DICTIONARY_PAGE;
+        self.indexed_rows = None;
+        if header.kind == DICTIONARY_PAGE {
+            self.has_dictionary = true;
+            self.deferred = Some((offset, header.clone()));
+        }
         Some((offset, header))
     }
 
-    /// Passes over whole data pages of at most `rows` rows together, by their headers; gives the rows.
-    pub fn pass_rows(&mut self, rows: usize) -> Result<usize> {
+    /// Passes over whole data pages, from row `row` of the row group on: of at most `rows` rows together;
+    /// gives the rows.
+    ///
+    /// By the index of the pages if there is one, else by their headers; where these do not tell rows, as
+    /// those of old lists do not, nothing is passed.
+    pub fn pass_rows(&mut self, row: usize, rows: usize) -> Result<usize> {
         self.is_skipping = true;
-        let mut passed = 0;
+        let jumped = self.jump(row as u64, rows as u64)?;
+        let mut passed = to_usize(jumped)?;
+        let is_flat = self.chunk.is_flat;
         while let Some(header) = self.header()? {
-            let count = header.num_values.unsigned_abs() as usize;
-            let is_dictionary = header.kind == DICTIONARY_PAGE;
-            if !is_dictionary && passed + count > rows {
+            let count = match header.kind {
+                DICTIONARY_PAGE => None,
+                DATA_PAGE_V2 => Some(header.num_rows),
+                _ if is_flat => Some(header.num_values),
+                _ => break,
+            };
+            let count = count.map(|count| count.unsigned_abs() as usize);
+            if count.is_some_and(|count| passed + count > rows) {
                 break;
             }
-            let page = self.pass();
-            if is_dictionary {
-                self.deferred = page;
-            } else {
-                passed += count;
-            }
+            let count = count.unwrap_or(0);
+            self.pass();
+            passed += count;
         }
         Ok(passed)
     }
 
-    /// Opens the next data page; a dictionary on the way is kept for [`Pages::dictionary`].
-    pub fn next_data(&mut self) -> Result<Option<PageStart>> {
+    /// Goes to the last page by the index that begins within `rows` rows from row `row` on; gives the rows
+    /// passed by that.
+    fn jump(&mut self, row: u64, rows: u64) -> Result<u64> {
+        let Some(place) = self.chunk.index.clone() else { return Ok(0) };
+        // A dictionary lies before all data, and in no index.
+        if !self.has_dictionary {
+            self.header()?;
+            if self.next.as_ref().is_some_and(|header| header.kind == DICTIONARY_PAGE) {
+                self.pass();
+            }
+        }
+        if self.index.is_none() {
+            self.index = Some(read_index(self.source.as_ref(), place, &self.chunk)?);
+        }
+        let index = self.index.as_deref().unwrap_or_default();
+        let page = index.partition_point(|page| page.first_row <= row + rows);
+        let end = index.get(page).map_or(self.chunk.rows, |next| next.first_row);
+        let Some(page) = page.checked_sub(1).map(|last| index[last]).filter(|page| page.first_row > row)
+        else {
+            return Ok(0);
+        };
+        self.next = None;
+        self.offset = page.offset;
+        self.indexed_rows = Some(end - page.first_row);
+        Ok(page.first_row - row)
+    }
+
+    /// Opens the next data page, or before it the dictionary that it needs; none at the end.
+    pub fn open(&mut self) -> Result<Option<Opened>> {
         self.is_skipping = false;
         loop {
-            self.header()?;
-            let Some((offset, header)) = self.pass() else { return Ok(None) };
+            let Some(header) = self.header()?.cloned() else { return Ok(None) };
             if header.kind == DICTIONARY_PAGE {
-                self.deferred = Some((offset, header));
+                self.pass();
                 continue;
             }
+            let encoding = encoding(header.encoding)?;
+            if let Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY = encoding {
+                if let Some((offset, header)) = self.deferred.take() {
+                    return self.open_dictionary(offset, &header).map(Some);
+                }
+                if !self.has_dictionary {
+                    return Err(Error::data(
+                        "a page needs a dictionary, and the column chunk has none before it",
+                    ));
+                }
+            }
+            self.opened_values += u64::from(header.num_values.unsigned_abs());
+            if self.opened_values > self.chunk.values {
+                return Err(Error::data(format!(
+                    "the pages hold more than the {} values that the footer states",
+                    self.chunk.values
+                )));
+            }
+            let indexed_rows = self.indexed_rows.take();
+            let Some((offset, header)) = self.pass() else { return Ok(None) };
             self.expand(offset, &header)?;
-            let definition_bytes =
-                (header.kind == DATA_PAGE_V2).then(|| header.definition_bytes.unsigned_abs() as usize);
-            return Ok(Some(PageStart {
+            let level_bytes = (header.kind == DATA_PAGE_V2).then(|| {
+                let bytes = |count: i32| count.unsigned_abs() as usize;
+                (bytes(header.repetition_bytes), bytes(header.definition_bytes))
+            });
+            return Ok(Some(Opened::Data(PageStart {
                 num_values: header.num_values.unsigned_abs() as usize,
-                num_nulls: header.num_nulls.unsigned_abs() as usize,
-                encoding: encoding(header.encoding)?,
-                definition_encoding: encoding(header.definition_encoding)?,
-                levels_end: header.repetition_bytes.unsigned_abs() as usize,
-                definition_bytes,
-            }));
+                encoding,
+                repetition_encoding: self::encoding(header.repetition_encoding)?,
+                definition_encoding: self::encoding(header.definition_encoding)?,
+                level_bytes,
+                indexed_rows,
+            })));
         }
     }
 
-    /// The bytes of the data page that was opened last.
+    fn open_dictionary(&mut self, offset: u64, header: &Header) -> Result<Opened> {
+        match encoding(header.encoding)? {
+            Encoding::PLAIN | Encoding::PLAIN_DICTIONARY => {}
+            other => return Err(Error::data(format!("a dictionary is encoded as {other}, expected PLAIN"))),
+        }
+        self.expand(offset, header)?;
+        let count = header.num_values.unsigned_abs() as usize;
+        let needed = count.saturating_mul(self.chunk.value_bytes.unwrap_or(4));
+        if needed > self.page.len() {
+            return Err(Error::data(format!(
+                "the dictionary claims {count} values, which take {needed} bytes, and has {}",
+                self.page.len()
+            )));
+        }
+        Ok(Opened::Dictionary(count))
+    }
+
+    /// The bytes of the page that was opened last.
     pub fn page(&self) -> &[u8] {
-        if self.is_plain { &self.plain } else { &self.expanded }
+        let held = if self.is_expanded { &self.buffers.expanded } else { &self.buffers.ahead };
+        held.get(self.page.clone()).unwrap_or_default()
     }
 
-    /// The bytes of the dictionary that was passed by, and how many values it has.
-    pub fn dictionary(&mut self) -> Result<Option<(Bytes, usize)>> {
-        let Some((offset, header)) = self.deferred.take() else {
-            return Err(Error::data("a page needs a dictionary, and the column chunk has none before it"));
-        };
-        match self.page_of(offset, &header)? {
-            Page::DictionaryPage {
-                buf,
-                num_values,
-                encoding: Encoding::PLAIN | Encoding::PLAIN_DICTIONARY,
-                ..
-            } => Ok(Some((buf, num_values as usize))),
-            _ => Ok(None),
-        }
-    }
-
-    /// The page's bytes as the file holds them, after a look at their checksum.
-    fn checked(&mut self, offset: u64, header: &Header) -> Result<(Bytes, usize)> {
-        let bytes = self.bytes(offset, u64::from(header.compressed.unsigned_abs()))?;
+    /// Makes a page the present one: checks its checksum, and decompresses it if it is compressed.
+    fn expand(&mut self, offset: u64, header: &Header) -> Result<()> {
+        let place = self.bytes(offset, u64::from(header.compressed.unsigned_abs()))?;
+        let bytes = &self.buffers.ahead[place.clone()];
         if let Some(stated) = header.checksum {
-            let found = crc32fast::hash(&bytes);
+            let found = crc32fast::hash(bytes);
             if found != stated.cast_unsigned() {
                 return Err(Error::data(format!(
                     "a page's checksum is {found:08x}, its header states {:08x}",
@@ -269,80 +365,14 @@ impl Pages {
                 )));
             }
         }
-        let levels = if header.kind == DATA_PAGE_V2 {
-            // Both were checked to be no less than 0.
+        let is_v2 = header.kind == DATA_PAGE_V2;
+        let levels = if is_v2 {
             u64::from(header.definition_bytes.unsigned_abs())
                 + u64::from(header.repetition_bytes.unsigned_abs())
         } else {
             0
         };
-        Ok((bytes, to_usize(levels)?))
-    }
-
-    /// Makes a page the present one.
-    fn expand(&mut self, offset: u64, header: &Header) -> Result<()> {
-        let (bytes, levels) = self.checked(offset, header)?;
-        let mut expanded = std::mem::take(&mut self.expanded);
-        self.is_plain = !self.decompress(&bytes, header, levels, &mut expanded)?;
-        self.expanded = expanded;
-        self.plain = bytes;
-        Ok(())
-    }
-
-    fn page_of(&mut self, offset: u64, header: &Header) -> Result<Page> {
-        let (bytes, levels) = self.checked(offset, header)?;
-        let mut expanded = Vec::new();
-        let is_expanded = self.decompress(&bytes, header, levels, &mut expanded)?;
-        let buf = if is_expanded { Bytes::from(expanded) } else { bytes };
-        let num_values = header.num_values.unsigned_abs();
-        let encoding = encoding(header.encoding)?;
-        let needs_dictionary = matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
-        Ok(match header.kind {
-            DICTIONARY_PAGE => {
-                let needed = u64::from(num_values) * self.chunk.value_bytes as u64;
-                if needed > buf.len() as u64 {
-                    return Err(Error::data(format!(
-                        "the dictionary claims {num_values} values, which take {needed} bytes, and has {}",
-                        buf.len()
-                    )));
-                }
-                Page::DictionaryPage { buf, num_values, encoding, is_sorted: false }
-            }
-            _ if needs_dictionary && !self.has_dictionary => {
-                return Err(Error::data(
-                    "a page needs a dictionary, and the column chunk has none before it",
-                ));
-            }
-            DATA_PAGE_V2 => Page::DataPageV2 {
-                buf,
-                num_values,
-                encoding,
-                num_nulls: header.num_nulls.unsigned_abs(),
-                num_rows: header.num_rows.unsigned_abs(),
-                def_levels_byte_len: header.definition_bytes.unsigned_abs(),
-                rep_levels_byte_len: header.repetition_bytes.unsigned_abs(),
-                is_compressed: header.is_compressed,
-                statistics: None,
-            },
-            _ => Page::DataPage {
-                buf,
-                num_values,
-                encoding,
-                def_level_encoding: self::encoding(header.definition_encoding)?,
-                rep_level_encoding: self::encoding(header.repetition_encoding)?,
-                statistics: None,
-            },
-        })
-    }
-
-    /// Decompresses a page, if it is compressed; the first `levels` bytes never are.
-    fn decompress(
-        &mut self,
-        bytes: &Bytes,
-        header: &Header,
-        levels: usize,
-        output: &mut Vec<u8>,
-    ) -> Result<bool> {
+        let levels = to_usize(levels)?;
         let stated = to_usize(u64::from(header.uncompressed.unsigned_abs()))?;
         if levels > bytes.len() || levels > stated {
             return Err(Error::data(format!(
@@ -350,18 +380,25 @@ impl Pages {
                 bytes.len()
             )));
         }
-        let is_plain =
-            matches!(self.codec, Codec::None) || (header.kind == DATA_PAGE_V2 && !header.is_compressed);
-        if is_plain {
-            return Ok(false);
+        let codec = self.buffers.codec.as_mut().map(|(_, codec)| codec);
+        let Some(codec) = codec.filter(|codec| !codec.is_none() && (!is_v2 || header.is_compressed)) else {
+            self.is_expanded = false;
+            self.page = place;
+            return Ok(());
+        };
+        if self.buffers.expanded.len() < stated {
+            self.buffers.expanded.resize(stated, 0);
         }
-        output.resize(stated, 0);
+        let output = &mut self.buffers.expanded[..stated];
+        // The levels in front of a page of version 2 never are compressed.
         output[..levels].copy_from_slice(&bytes[..levels]);
         // A page of nulls alone may hold no values, not even an empty compressed block.
         if stated > levels {
-            self.codec.decompress(&bytes[levels..], &mut output[levels..])?;
+            codec.decompress(&bytes[levels..], &mut output[levels..])?;
         }
-        Ok(true)
+        self.is_expanded = true;
+        self.page = 0..stated;
+        Ok(())
     }
 }
 
@@ -377,68 +414,10 @@ fn encoding(code: i32) -> Result<Encoding> {
         #[expect(deprecated, reason = "old files have it")]
         4 => Encoding::BIT_PACKED,
         5 => Encoding::DELTA_BINARY_PACKED,
-        // Encodings of strings, which some allow for fixed-width bytes, too; their lengths are not bounded.
-        6 | 7 => {
-            return Err(Error::data("the encoding of the page is for strings, the column is of numbers"));
-        }
+        6 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        7 => Encoding::DELTA_BYTE_ARRAY,
         8 => Encoding::RLE_DICTIONARY,
         9 => Encoding::BYTE_STREAM_SPLIT,
         _ => return Err(Error::data(format!("the encoding {code} is not known"))),
     })
-}
-
-fn external(error: Error) -> ParquetError {
-    ParquetError::External(Box::new(error))
-}
-
-impl PageReader for Pages {
-    fn get_next_page(&mut self) -> parquet::errors::Result<Option<Page>> {
-        self.is_skipping = false;
-        self.header().map_err(external)?;
-        match self.pass() {
-            Some((offset, header)) => self.page_of(offset, &header).map(Some).map_err(external),
-            None => Ok(None),
-        }
-    }
-
-    fn peek_next_page(&mut self) -> parquet::errors::Result<Option<PageMetadata>> {
-        // Who only wants to read does not peek.
-        self.is_skipping = true;
-        let header = self.header().map_err(external)?;
-        Ok(header.map(|header| PageMetadata {
-            num_rows: (header.kind == DATA_PAGE_V2).then_some(header.num_rows.unsigned_abs() as usize),
-            num_levels: Some(header.num_values.unsigned_abs() as usize),
-            is_dict: header.kind == DICTIONARY_PAGE,
-        }))
-    }
-
-    fn skip_next_page(&mut self) -> parquet::errors::Result<()> {
-        self.is_skipping = true;
-        self.header().map_err(external)?;
-        if let Some((offset, header)) = self.pass()
-            && header.kind == DICTIONARY_PAGE
-        {
-            self.deferred = Some((offset, header));
-        }
-        Ok(())
-    }
-
-    fn supports_deferred_dictionary(&self) -> bool {
-        true
-    }
-
-    fn take_deferred_dictionary(&mut self) -> parquet::errors::Result<Option<Page>> {
-        match self.deferred.take() {
-            Some((offset, header)) => self.page_of(offset, &header).map(Some).map_err(external),
-            None => Ok(None),
-        }
-    }
-}
-
-impl Iterator for Pages {
-    type Item = parquet::errors::Result<Page>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.get_next_page().transpose()
-    }
 }

@@ -9,12 +9,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::batch::{Layout, Memory, Slots};
+use crate::batch::Slots;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result, caught};
 use crate::fill::{Filler, SharedSlots, locked, to_usize};
 use crate::lanes::Reader;
+use crate::layout::Layout;
 use crate::manifest::Manifest;
+use crate::memory::Memory;
 use crate::order::Order;
 use crate::pass::Pass;
 use crate::schedule::Schedule;
@@ -77,6 +79,8 @@ struct Work {
 struct Filling {
     slots: SharedSlots,
     missing_rows: u64,
+    /// Whether it was brought into the form that is delivered.
+    is_ready: bool,
 }
 
 struct State {
@@ -249,7 +253,7 @@ impl Work {
         if batch >= self.pass.batches() {
             return Some(Ok(Polled::End));
         }
-        if state.filling.get(&batch).is_some_and(|filling| filling.missing_rows == 0) {
+        if state.filling.get(&batch).is_some_and(|filling| filling.is_ready) {
             let filling = state.filling.remove(&batch)?;
             state.front += self.reader.workers;
             self.room.notify_all();
@@ -262,15 +266,11 @@ impl Work {
         }
     }
 
-    fn delivered(&self, batch: u64, mut slots: Slots) -> Result<Delivered> {
+    fn delivered(&self, batch: u64, slots: Slots) -> Result<Delivered> {
         let shape = self.pass.shape(batch, self.reader.rank);
-        let (rows, distinct) = (to_usize(shape.rows)?, to_usize(shape.distinct)?);
-        if distinct < rows {
-            slots.repeat(self.filler.layout(), distinct);
-        }
-        let (fields, runs) = slots.into_parts();
+        let (fields, runs) = slots.into_parts(self.filler.layout());
         Ok(Delivered {
-            rows,
+            rows: to_usize(shape.rows)?,
             valid_rows: to_usize(shape.valid)?,
             fields,
             runs: repeated(runs, shape.rows),
@@ -338,6 +338,7 @@ impl Work {
                     entry.insert(Filling {
                         slots: Arc::new(Mutex::new(Slots::new(self.filler.layout(), to_usize(shape.rows)?)?)),
                         missing_rows: shape.distinct,
+                        is_ready: false,
                     })
                 }
             };
@@ -346,18 +347,43 @@ impl Work {
         Ok(slots)
     }
 
+    /// Counts the rows that batches got, and ends those that have all; gives these.
+    fn finish(&self, filled: &[(u64, u64)]) -> Result<Vec<u64>> {
+        let mut state = locked(&self.state);
+        let mut complete = Vec::new();
+        for &(batch, rows) in filled {
+            if let Some(filling) = state.filling.get_mut(&batch) {
+                filling.missing_rows -= rows;
+                if filling.missing_rows == 0 {
+                    complete.push((batch, Arc::clone(&filling.slots)));
+                }
+            }
+        }
+        drop(state);
+        let mut finished = Vec::with_capacity(complete.len());
+        for (batch, slots) in complete {
+            let shape = self.pass.shape(batch, self.reader.rank);
+            locked(&slots).finish(to_usize(shape.distinct)?, to_usize(shape.rows)?);
+            finished.push(batch);
+        }
+        Ok(finished)
+    }
+
     /// Decodes a segment and marks what it filled, or notes its failure.
     fn perform(&self, task: Task) {
         // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
-        let filled = caught(|| self.filler.fill(&task.segment, |batch| task.slots.get(&batch), &self.stop));
+        let filled = caught(|| {
+            let filled = self.filler.fill(&task.segment, |batch| task.slots.get(&batch), &self.stop)?;
+            self.finish(&filled)
+        });
         let first = task.segment.first_batch();
         drop(task);
         let mut state = locked(&self.state);
         match filled {
-            Ok(filled) => {
-                for (batch, rows) in filled {
+            Ok(finished) => {
+                for batch in finished {
                     if let Some(filling) = state.filling.get_mut(&batch) {
-                        filling.missing_rows -= rows;
+                        filling.is_ready = true;
                     }
                 }
             }

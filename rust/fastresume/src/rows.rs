@@ -4,13 +4,15 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use crate::batch::{Layout, Memory, Slots};
+use crate::batch::Slots;
 use crate::error::{Error, Result};
 use crate::fill::{Filler, SharedSlots, locked, to_usize};
+use crate::layout::Layout;
 use crate::manifest::Manifest;
+use crate::memory::Memory;
 use crate::segment::{Piece, Places, Segment};
 
-/// The memory of each field of the layout, filled with the rows of ascending, disjoint `runs`.
+/// The memory of each field of the layout (see [`Slots::into_parts`]), filled with the rows of ascending, disjoint `runs`.
 ///
 /// # Errors
 /// `Argument` for a row beyond the dataset, or too many for memory; `Data` or `Source` if they can't be read;
@@ -28,15 +30,16 @@ pub fn read(
             manifest.num_rows()
         )));
     }
-    let rows = runs.iter().map(|run| run.end - run.start).sum();
-    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, to_usize(rows)?)?));
+    let rows = to_usize(runs.iter().map(|run| run.end - run.start).sum())?;
+    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, rows)?));
     let segments = segments(&manifest, runs);
     let filler = Filler::new(manifest, layout);
     for segment in segments {
         filler.fill(&segment, |_| Some(&slots), stop)?;
     }
-    let slots = locked(&slots).taken();
-    Ok(slots.into_parts().0)
+    let mut slots = locked(&slots).taken();
+    slots.finish(rows, rows);
+    Ok(slots.into_parts(filler.layout()).0)
 }
 
 /// One segment per row group; all rows go to one batch, one after another.

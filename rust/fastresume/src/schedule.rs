@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::batch::Layout;
 use crate::error::Result;
 use crate::lanes::{Reader, Stream};
+use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::order::{Order, Window};
 use crate::pass::Pass;

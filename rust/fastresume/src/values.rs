@@ -6,36 +6,40 @@ use bytemuck::Pod;
 use parquet::basic::Encoding;
 
 use crate::error::{Error, Result};
-use crate::hybrid::{CHUNK, Hybrid, Next, single, unpack, varint};
+use crate::hybrid::{CHUNK, Hybrid, MAX_VALUES, Next, single, unpack, varint};
 
-/// A number as a page holds it.
-pub trait Number: Pod + Default + std::fmt::Debug {
-    /// Its bits in a wider one, or back: only what is an integer comes delta-encoded.
-    fn of_integer(integer: i64) -> Option<Self>;
+/// A number as a page holds it: its bits, whatever they mean.
+pub trait Word: Pod + Default {
+    /// The lowest bits of a number: what is an integer comes delta-encoded.
+    fn lowest(bits: u64) -> Self;
 }
 
-macro_rules! numbers {
-    ($($integer:ty)*; $($other:ty)*) => {
-        $(impl Number for $integer {
+macro_rules! words {
+    ($($word:ty)*) => {
+        $(impl Word for $word {
             #[allow(clippy::cast_possible_truncation, reason = "deltas are counted modulo the type's size")]
-            fn of_integer(integer: i64) -> Option<Self> {
-                Some(integer as Self)
-            }
-        })*
-        $(impl Number for $other {
-            fn of_integer(_: i64) -> Option<Self> {
-                None
+            fn lowest(bits: u64) -> Self {
+                bits as Self
             }
         })*
     };
 }
 
-// Two bytes are the bits of a half-precision float, one byte is a truth value.
-numbers!(i32 i64; f32 f64 u16 u8);
+words!(u8 u16 u32 u64);
 
-/// The values of a page, as far as they were read. The page's bytes are the caller's.
-#[derive(Debug, Clone)]
-pub enum Values<P> {
+/// The values of the pages of a column chunk, as far as they were read. A page's bytes are the caller's.
+#[derive(Debug)]
+pub struct Values<P> {
+    is_integer: bool,
+    dictionary: Vec<P>,
+    /// The values of the present page, where they are decoded all at once.
+    decoded: Vec<P>,
+    form: Form,
+}
+
+/// How the values of the present page are held.
+#[derive(Debug)]
+enum Form {
     /// From byte `.0` on.
     Plain(usize),
     /// Truth values, from bit `.0` on.
@@ -46,16 +50,35 @@ pub enum Values<P> {
     Runs(Hybrid),
     /// Byte k of all values together: where they begin, how many there are, how many were read.
     Split(usize, usize, usize),
-    /// Decoded all at once, as far as they were read.
-    Decoded(Vec<P>, usize),
+    /// Decoded all at once: how many were read.
+    Decoded(usize),
 }
 
-impl<P: Number> Values<P> {
-    /// The `count` values that begin at byte `start` of a page; none if the encoding is not one for them.
+impl<P: Word> Values<P> {
+    /// The values of a chunk whose pages were not opened yet; `is_integer` allows delta encoding.
+    pub fn new(is_integer: bool) -> Self {
+        Self { is_integer, dictionary: Vec::new(), decoded: Vec::new(), form: Form::Plain(0) }
+    }
+
+    /// Takes over a dictionary of `count` values.
     ///
     /// # Errors
-    /// `Data` if the page is too short, or contradicts itself.
-    pub fn new(encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<Option<Self>> {
+    /// `Data` if it has fewer.
+    pub fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        self.dictionary.clear();
+        let source = bytes.get(..count.saturating_mul(size_of::<P>())).ok_or_else(|| {
+            Error::data(format!("the dictionary claims {count} values and has {} bytes", bytes.len()))
+        })?;
+        self.dictionary.resize(count, P::default());
+        bytemuck::cast_slice_mut(&mut self.dictionary).copy_from_slice(source);
+        Ok(())
+    }
+
+    /// Goes to the `count` values that begin at byte `start` of a page.
+    ///
+    /// # Errors
+    /// `Data` if the page is too short, contradicts itself, or has an encoding that is not one for them.
+    pub fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
         let width = size_of::<P>();
         let is_truth = width == 1;
         let there = bytes.len().saturating_sub(start);
@@ -67,33 +90,40 @@ impl<P: Number> Values<P> {
             }
             Ok(())
         };
-        Ok(Some(match encoding {
+        self.form = match encoding {
             Encoding::PLAIN if is_truth => {
                 enough(count.div_ceil(8))?;
-                Self::Bits(start * 8)
+                Form::Bits(start * 8)
             }
             Encoding::PLAIN => {
                 enough(count.saturating_mul(width))?;
-                Self::Plain(start)
+                Form::Plain(start)
             }
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
                 // A page of no values may leave out the width.
                 let bits = bytes.get(start).copied().unwrap_or(0);
-                Self::Dictionary(Hybrid::new(start + 1, usize::from(bits))?)
+                Form::Dictionary(Hybrid::new(start + 1, usize::from(bits))?)
             }
             Encoding::RLE if is_truth => {
                 enough(4)?;
-                Self::Runs(Hybrid::new(start + 4, 1)?)
+                Form::Runs(Hybrid::new(start + 4, 1)?)
             }
             Encoding::BYTE_STREAM_SPLIT if !is_truth => {
                 enough(count.saturating_mul(width))?;
-                Self::Split(start, there / width, 0)
+                Form::Split(start, there / width, 0)
             }
-            Encoding::DELTA_BINARY_PACKED if P::of_integer(0).is_some() => {
-                Self::Decoded(deltas(&bytes[start.min(bytes.len())..], count)?, 0)
+            Encoding::DELTA_BINARY_PACKED if self.is_integer => {
+                self.decoded.clear();
+                deltas(bytes.get(start..).unwrap_or_default(), count, |value| {
+                    self.decoded.push(P::lowest(value.cast_unsigned()));
+                })?;
+                Form::Decoded(0)
             }
-            _ => return Ok(None),
-        }))
+            _ => {
+                return Err(Error::data(format!("the encoding {encoding} is not one for the column's type")));
+            }
+        };
+        Ok(())
     }
 
     /// Passes over `count` values.
@@ -101,10 +131,10 @@ impl<P: Number> Values<P> {
     /// # Errors
     /// `Data` if there are fewer.
     pub fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
-        match self {
-            Self::Plain(start) => *start += count * size_of::<P>(),
-            Self::Bits(read) | Self::Split(_, _, read) | Self::Decoded(_, read) => *read += count,
-            Self::Dictionary(hybrid) | Self::Runs(hybrid) => hybrid.skip(bytes, count)?,
+        match &mut self.form {
+            Form::Plain(start) => *start += count * size_of::<P>(),
+            Form::Bits(read) | Form::Split(_, _, read) | Form::Decoded(read) => *read += count,
+            Form::Dictionary(hybrid) | Form::Runs(hybrid) => hybrid.skip(bytes, count)?,
         }
         Ok(())
     }
@@ -113,16 +143,16 @@ impl<P: Number> Values<P> {
     ///
     /// # Errors
     /// `Data` if there are fewer, or the dictionary is too small.
-    pub fn read(&mut self, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
+    pub fn read(&mut self, bytes: &[u8], output: &mut [P]) -> Result<()> {
         let ends = || Error::data("a page ends before its values do");
-        match self {
-            Self::Plain(start) => {
+        match &mut self.form {
+            Form::Plain(start) => {
                 let length = size_of_val(output);
                 let source = bytes.get(*start..*start + length).ok_or_else(ends)?;
                 bytemuck::cast_slice_mut(output).copy_from_slice(source);
                 *start += length;
             }
-            Self::Bits(bit) => {
+            Form::Bits(bit) => {
                 let places: &mut [u8] = bytemuck::cast_slice_mut(output);
                 for place in places {
                     let byte = bytes.get(*bit / 8).ok_or_else(ends)?;
@@ -130,9 +160,9 @@ impl<P: Number> Values<P> {
                     *bit += 1;
                 }
             }
-            Self::Dictionary(hybrid) => look_up(hybrid, bytes, dictionary, output)?,
-            Self::Runs(hybrid) => look_up(hybrid, bytes, bytemuck::cast_slice(&[0_u8, 1]), output)?,
-            Self::Split(start, stride, read) => {
+            Form::Dictionary(hybrid) => look_up(hybrid, bytes, &self.dictionary, output)?,
+            Form::Runs(hybrid) => look_up(hybrid, bytes, bytemuck::cast_slice(&[0_u8, 1]), output)?,
+            Form::Split(start, stride, read) => {
                 let width = size_of::<P>();
                 let places: &mut [u8] = bytemuck::cast_slice_mut(output);
                 for byte in 0..width {
@@ -144,8 +174,8 @@ impl<P: Number> Values<P> {
                 }
                 *read += places.len() / width;
             }
-            Self::Decoded(values, read) => {
-                let source = values.get(*read..*read + output.len()).ok_or_else(ends)?;
+            Form::Decoded(read) => {
+                let source = self.decoded.get(*read..*read + output.len()).ok_or_else(ends)?;
                 output.copy_from_slice(source);
                 *read += output.len();
             }
@@ -155,7 +185,7 @@ impl<P: Number> Values<P> {
 }
 
 /// The values of the dictionary that the next indices of a hybrid name.
-fn look_up<P: Number>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
+fn look_up<P: Copy>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
     let mut indices = [0; CHUNK];
     let mut done = 0;
     let missing = |index: u32| {
@@ -183,9 +213,18 @@ fn look_up<P: Number>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], outpu
     Ok(())
 }
 
-/// All values of a delta-encoded page.
-fn deltas<P: Number>(bytes: &[u8], count: usize) -> Result<Vec<P>> {
+/// Gives `count` delta-encoded integers to `push`, and the bytes that they take.
+///
+/// # Errors
+/// `Data` if there are fewer, or they contradict their header.
+pub fn deltas(bytes: &[u8], count: usize, mut push: impl FnMut(i64)) -> Result<usize> {
     let damaged = |what: &str| Error::data(format!("a delta-encoded page {what}"));
+    if count == 0 {
+        return Ok(0);
+    }
+    if count > MAX_VALUES {
+        return Err(damaged(&format!("has {count} values, at most {MAX_VALUES} are read")));
+    }
     let mut position = 0;
     let block_values = varint(bytes, &mut position)?;
     let blocks = varint(bytes, &mut position)?;
@@ -197,23 +236,20 @@ fn deltas<P: Number>(bytes: &[u8], count: usize) -> Result<Vec<P>> {
         return Err(damaged(&format!("claims blocks of {block_values} values in {blocks} parts")));
     };
     let each = block / parts;
-    if each == 0 || each % 8 != 0 || each * parts != block || stated < count as u64 {
+    if each == 0 || each % 8 != 0 || each * parts != block || stated != count as u64 {
         return Err(damaged(&format!(
             "claims {stated} values (its header {count}), in blocks of {block} in {parts} parts"
         )));
     }
-    let mut values = Vec::with_capacity(count);
     let mut packed = [0; CHUNK];
-    let push = |values: &mut Vec<P>, value: i64| values.extend(P::of_integer(value));
-    if count > 0 {
-        push(&mut values, value);
-    }
-    while values.len() < count {
+    let mut given = 1;
+    push(value);
+    while given < count {
         let least = zigzag(varint(bytes, &mut position)?);
         let widths = bytes.get(position..position + parts).ok_or_else(|| damaged("ends early"))?;
         position += parts;
         for &width in widths {
-            if values.len() == count {
+            if given == count {
                 break;
             }
             let width = usize::from(width);
@@ -221,7 +257,7 @@ fn deltas<P: Number>(bytes: &[u8], count: usize) -> Result<Vec<P>> {
                 return Err(damaged(&format!("packs differences of {width} bits")));
             }
             // What fills up the last part may be left out.
-            let wanted = each.min(count - values.len());
+            let wanted = each.min(count - given);
             let source = bytes.get(position..).unwrap_or_default();
             if (wanted * width).div_ceil(8) > source.len() {
                 return Err(damaged("ends early"));
@@ -233,21 +269,22 @@ fn deltas<P: Number>(bytes: &[u8], count: usize) -> Result<Vec<P>> {
                     unpack(source, width, index, &mut packed[..some]);
                     for &delta in &packed[..some] {
                         value = value.wrapping_add(least).wrapping_add(i64::from(delta));
-                        push(&mut values, value);
+                        push(value);
                     }
                 } else {
                     for place in index..index + some {
                         let delta = single(source, width, place).cast_signed();
                         value = value.wrapping_add(least).wrapping_add(delta);
-                        push(&mut values, value);
+                        push(value);
                     }
                 }
                 index += some;
             }
+            given += wanted;
             position += each * width / 8;
         }
     }
-    Ok(values)
+    Ok(position)
 }
 
 fn zigzag(word: u64) -> i64 {

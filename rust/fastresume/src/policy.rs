@@ -1,0 +1,218 @@
+//! What the user said of nulls, for each column.
+
+use crate::column::Nulls;
+use crate::error::{Error, Result};
+use crate::schema::{Dtype, Kind};
+
+/// What is to become of nulls.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Policy {
+    /// They are errors.
+    Refuse,
+    /// A mask tells them apart.
+    Mask,
+    /// They become this number.
+    Fill(Fill),
+}
+
+/// A number that stands for a null.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fill {
+    /// A whole number; a truth value is 0 or 1.
+    Integer(i128),
+    /// Any other.
+    Float(f64),
+}
+
+impl std::fmt::Display for Fill {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Integer(value) => value.fmt(formatter),
+            Self::Float(value) => write!(formatter, "{value:?}"),
+        }
+    }
+}
+
+/// Columns, and their policy: the name of a column or of a stack, or a pattern of columns' names; all columns
+/// where there is none.
+pub type NullPolicy = (Option<String>, Policy);
+
+/// A column that a policy is looked up for.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The stack that it is in.
+    pub stack: Option<&'a str>,
+    /// Its element type.
+    pub dtype: Dtype,
+    /// What its rows are.
+    pub kind: Kind,
+}
+
+/// What becomes of the nulls of each column. A name wins over a pattern, the first pattern that fits over
+/// others; where nothing fits, nulls are refused.
+///
+/// # Errors
+/// `Data` if a name or pattern fits no column; `Argument` if a pattern can't be read, or a fill value does
+/// not fit a column's type.
+pub fn resolve(policies: &[NullPolicy], columns: &[Subject<'_>]) -> Result<Vec<Nulls>> {
+    let mut found: Vec<Option<(bool, Policy)>> = vec![None; columns.len()];
+    for (key, policy) in policies {
+        let is_name = |subject: &Subject<'_>| {
+            key.as_deref().is_some_and(|key| key == subject.name || Some(key) == subject.stack)
+        };
+        let is_named = columns.iter().any(is_name);
+        let pattern = match key.as_deref() {
+            Some(key) if !is_named => Some(glob::Pattern::new(key).map_err(|cause| {
+                Error::Argument(format!("the pattern '{key}' of nulls can't be read: {cause}"))
+            })?),
+            _ => None,
+        };
+        let mut is_used = false;
+        for (subject, found) in columns.iter().zip(&mut found) {
+            let fits = if is_named {
+                is_name(subject)
+            } else {
+                pattern.as_ref().is_none_or(|pattern| pattern.matches(subject.name))
+            };
+            is_used |= fits;
+            if fits && found.is_none_or(|(was_named, _)| is_named && !was_named) {
+                *found = Some((is_named, *policy));
+            }
+        }
+        if let Some(key) = key.as_deref().filter(|_| !is_used) {
+            let names: Vec<&str> = columns.iter().map(|subject| subject.name).take(20).collect();
+            let more = if columns.len() > names.len() { ", ..." } else { "" };
+            return Err(Error::data(format!(
+                "no column matches '{key}' of nulls; there are: {}{more}",
+                names.join(", ")
+            )));
+        }
+    }
+    columns
+        .iter()
+        .zip(found)
+        .map(|(subject, found)| nulls_of(subject, found.map(|(_, policy)| policy)))
+        .collect()
+}
+
+fn nulls_of(subject: &Subject<'_>, policy: Option<Policy>) -> Result<Nulls> {
+    match policy {
+        None | Some(Policy::Refuse) => Ok(Nulls::Refused),
+        Some(Policy::Mask) => Ok(Nulls::Masked),
+        // A text that is null is empty, whatever the value.
+        Some(Policy::Fill(_)) if matches!(subject.kind, Kind::String | Kind::Binary) => Ok(Nulls::Filled(0)),
+        Some(Policy::Fill(value)) => bits_of(value, subject.dtype).map(Nulls::Filled).ok_or_else(|| {
+            Error::Argument(format!(
+                "the fill value {value} for nulls does not fit column '{}', which is {}",
+                subject.name,
+                subject.dtype.name()
+            ))
+        }),
+    }
+}
+
+/// The bits of a value in a type, if that can hold it.
+fn bits_of(value: Fill, dtype: Dtype) -> Option<u64> {
+    #[allow(clippy::cast_precision_loss, reason = "a float holds the nearest number")]
+    let float = match value {
+        Fill::Integer(value) => value as f64,
+        Fill::Float(value) => value,
+    };
+    #[allow(clippy::cast_possible_truncation, reason = "a whole number of at most 2^53")]
+    let integer = match value {
+        Fill::Integer(value) => Some(value),
+        Fill::Float(value) if value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 => {
+            Some(value as i128)
+        }
+        Fill::Float(_) => None,
+    };
+    macro_rules! signed {
+        ($type:ty) => {
+            <$type>::try_from(integer?).ok().map(|value| i64::from(value).cast_unsigned())
+        };
+    }
+    macro_rules! unsigned {
+        ($type:ty) => {
+            <$type>::try_from(integer?).ok().map(u64::from)
+        };
+    }
+    match dtype {
+        Dtype::Bool => integer.filter(|value| (0..=1).contains(value)).map(|value| u64::from(value == 1)),
+        Dtype::Int8 => signed!(i8),
+        Dtype::Int16 => signed!(i16),
+        Dtype::Int32 => signed!(i32),
+        Dtype::Int64 => signed!(i64),
+        Dtype::Uint8 => unsigned!(u8),
+        Dtype::Uint16 => unsigned!(u16),
+        Dtype::Uint32 => unsigned!(u32),
+        Dtype::Uint64 => unsigned!(u64),
+        Dtype::Float16 => half(float).map(u64::from),
+        #[allow(clippy::cast_possible_truncation, reason = "a float holds the nearest number")]
+        Dtype::Float32 => {
+            let single = float as f32;
+            (single.is_finite() == float.is_finite()).then(|| u64::from(single.to_bits()))
+        }
+        Dtype::Float64 => Some(float.to_bits()),
+    }
+}
+
+/// The bits of the nearest half-precision number; none if the value is finite and beyond them.
+fn half(value: f64) -> Option<u16> {
+    let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
+    if value.is_nan() {
+        return Some(0x7e00);
+    }
+    if value.is_infinite() {
+        return Some(sign | 0x7c00);
+    }
+    // Numbers of one exponent are so far apart; the smallest ones as far as those of exponent -14.
+    let magnitude = value.abs();
+    let exponent = if magnitude == 0.0 { -14 } else { exponent_of(magnitude).max(-14) };
+    let units = (magnitude / 2_f64.powi(exponent - 10)).round_ties_even();
+    // Rounding up to the next exponent carries over by itself.
+    let bits = units + f64::from(exponent + 14) * 1024.0;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than 2^15")]
+    (bits < f64::from(0x7c00)).then(|| sign | bits as u16)
+}
+
+/// The power of two at or below a positive number.
+fn exponent_of(value: f64) -> i32 {
+    let stored = i32::try_from(value.to_bits() >> 52 & 0x7ff).unwrap_or(0);
+    stored - 1023
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_half_is_the_nearest_one() {
+        let cases = [
+            (0.0, 0),
+            (-0.0, 0x8000),
+            (1.0, 0x3c00),
+            (-2.0, 0xc000),
+            (65504.0, 0x7bff),
+            (0.1, 0x2e66),
+            (6e-8, 1),
+            (f64::INFINITY, 0x7c00),
+        ];
+        for (value, bits) in cases {
+            assert_eq!(half(value), Some(bits), "{value}");
+        }
+        assert_eq!(half(65520.0), None);
+        assert_eq!(half(2047.5 / 2048.0), Some(0x3c00));
+    }
+
+    #[test]
+    fn a_value_that_a_type_can_not_hold_is_none() {
+        assert_eq!(bits_of(Fill::Float(1.5), Dtype::Int64), None);
+        assert_eq!(bits_of(Fill::Integer(-1), Dtype::Uint8), None);
+        assert_eq!(bits_of(Fill::Integer(2), Dtype::Bool), None);
+        assert_eq!(bits_of(Fill::Integer(-1), Dtype::Int16), Some(u64::MAX));
+        assert_eq!(bits_of(Fill::Float(1e300), Dtype::Float32), None);
+        assert_eq!(bits_of(Fill::Float(3.0), Dtype::Int8), Some(3));
+    }
+}
