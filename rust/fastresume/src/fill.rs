@@ -259,15 +259,15 @@ impl Source<'_> {
 
     fn fill_jagged(&self, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
         let column = self.columns[0];
-        let decoded = &mut scratch.jagged;
-        decoded.clear();
+        let output = &mut scratch.jagged;
+        output.clear();
         let mut decode = || {
             let mut decoder =
                 self.file.jagged(self.row_group, column, self.field.nulls[0], &mut scratch.buffers)?;
             let mut row = 0;
             for span in &shares.spans {
                 decoder.skip(span.start - row)?;
-                decoder.read(span.len(), decoded)?;
+                decoder.read(span.len(), output)?;
                 row = span.end;
             }
             Ok(())
@@ -275,7 +275,7 @@ impl Source<'_> {
         decode().map_err(|error: Error| error.in_column(&column.name))?;
         for (slots, rows) in &shares.shares {
             if let Some(slots) = slots {
-                locked(slots).put_jagged(self.index, *rows, decoded);
+                locked(slots).put_jagged(self.index, *rows, output);
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use bytemuck::Pod;
 use crate::column::{Nulls, ScalarDecoder, Target};
 use crate::error::{Error, Result};
 use crate::levels::Levels;
-use crate::numbers::{Numbers, count_of, narrowed};
+use crate::numbers::{Numbers, narrowed};
 use crate::page::{Opened, PageStart, Pages};
 use crate::values::Word;
 
@@ -33,7 +33,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> FlatDecoder<'a, P, V, F> {
         while self.at == self.in_page {
             match self.pages.open()? {
                 Some(Opened::Dictionary(count)) => {
-                    self.numbers.values.open_dictionary(self.pages.page(), count)?
+                    self.numbers.values.open_dictionary(self.pages.page(), count)?;
                 }
                 Some(Opened::Data(page)) => self.open_data(&page)?,
                 None => {
@@ -63,7 +63,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> FlatDecoder<'a, P, V, F> {
         }
         let present = match self.levels.same() {
             Some(level) => count * usize::from(level),
-            None => count_of(self.levels.each(count)),
+            None => bytecount::count(self.levels.each(count), 1),
         };
         self.numbers.values.open(page.encoding, bytes, start, present)?;
         (self.in_page, self.at) = (count, 0);
@@ -86,7 +86,7 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> ScalarDecoder for FlatDecoder<'_, P
             let some = rows.min(self.in_page - self.at);
             let present = match self.levels.same() {
                 Some(level) => some * usize::from(level),
-                None => count_of(&self.levels.each(self.in_page)[self.at..self.at + some]),
+                None => bytecount::count(&self.levels.each(self.in_page)[self.at..self.at + some], 1),
             };
             self.numbers.values.skip(self.pages.page(), present)?;
             self.at += some;

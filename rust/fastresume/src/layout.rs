@@ -99,6 +99,7 @@ impl Layout {
     }
 
     /// Where in a schema each field's columns stand, field after field.
+    #[must_use]
     pub fn columns(&self, schema: usize) -> &[usize] {
         &self.places[schema]
     }

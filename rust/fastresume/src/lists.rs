@@ -88,7 +88,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
             }
         }
         let value = self.meaning.value;
-        let present = self.definition.each(count).iter().filter(|&&level| level == value).count();
+        let present = bytecount::count(self.definition.each(count), value);
         self.numbers.values.open(page.encoding, bytes, start, present)?;
         (self.in_page, self.at) = (count, 0);
         Ok(())
@@ -206,7 +206,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
 
 /// How many rows begin at levels.
 fn starts(repetition: &[u8]) -> usize {
-    repetition.len() - crate::numbers::count_of(repetition)
+    bytecount::count(repetition, 0)
 }
 
 impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> JaggedDecoder for ListDecoder<'_, P, V, F> {
@@ -220,7 +220,7 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> JaggedDecoder for ListDecoder<'_, P
         self.walk(left, |decoder, stretch, _| {
             let value = decoder.meaning.value;
             let levels = &decoder.definition.each(decoder.in_page)[stretch];
-            let present = levels.iter().filter(|&&level| level == value).count();
+            let present = bytecount::count(levels, value);
             decoder.numbers.values.skip(decoder.pages.page(), present)
         })
     }

@@ -55,7 +55,7 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> Numbers<P, V, F> {
         row_of: impl Fn(usize) -> usize,
     ) -> Result<()> {
         for (step, (places, there)) in output.chunks_mut(STEP).zip(there.chunks(STEP)).enumerate() {
-            self.values.read(bytes, &mut self.scratch[..count_of(there)])?;
+            self.values.read(bytes, &mut self.scratch[..bytecount::count(there, 1)])?;
             let mut next = 0;
             for (index, (place, &is_there)) in places.iter_mut().zip(there).enumerate() {
                 let bits = self.scratch[next % STEP];
@@ -71,12 +71,6 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> Numbers<P, V, F> {
         }
         Ok(())
     }
-}
-
-/// How many of the marks, each 0 or 1, are 1.
-pub fn count_of(marks: &[u8]) -> usize {
-    // Sums of 255 fit a byte: vector instructions add bytes side by side.
-    marks.chunks(255).map(|some| usize::from(some.iter().sum::<u8>())).sum()
 }
 
 /// The value of the lowest bits.

@@ -174,7 +174,7 @@ fn half(value: f64) -> Option<u16> {
     // Rounding up to the next exponent carries over by itself.
     let bits = units + f64::from(exponent + 14) * 1024.0;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than 2^15")]
-    (bits < f64::from(0x7c00)).then(|| sign | bits as u16)
+    (bits < f64::from(0x7c00)).then_some(sign | bits as u16)
 }
 
 /// The power of two at or below a positive number.

@@ -8,7 +8,6 @@ use crate::column::{JaggedDecoder, JaggedRows, Nulls};
 use crate::error::{Error, Result};
 use crate::hybrid::{CHUNK, Hybrid, Next};
 use crate::levels::Levels;
-use crate::numbers::count_of;
 use crate::page::{Opened, PageStart, Pages};
 use crate::values::deltas;
 
@@ -112,7 +111,7 @@ impl<'a> StringDecoder<'a> {
         }
         let present = match self.levels.same() {
             Some(level) => count * usize::from(level),
-            None => count_of(self.levels.each(count)),
+            None => bytecount::count(self.levels.each(count), 1),
         };
         let from = bytes.get(start..).unwrap_or_default();
         self.form = match page.encoding {
@@ -195,7 +194,7 @@ impl JaggedDecoder for StringDecoder<'_> {
             let some = rows.min(self.in_page - self.at);
             let present = match self.levels.same() {
                 Some(level) => some * usize::from(level),
-                None => count_of(&self.levels.each(self.in_page)[self.at..self.at + some]),
+                None => bytecount::count(&self.levels.each(self.in_page)[self.at..self.at + some], 1),
             };
             match &mut self.form {
                 Form::Dictionary(hybrid) => hybrid.skip(self.pages.page(), present)?,
@@ -237,7 +236,7 @@ impl JaggedDecoder for StringDecoder<'_> {
                         self.nulls.bits(self.row + null)?;
                     }
                     output.valid.extend_from_slice(levels);
-                    let present = count_of(levels);
+                    let present = bytecount::count(levels, 1);
                     self.values(present, &mut add)?;
                     spread(&output.valid[first..], output.values.len(), &mut output.ends, first);
                 }
