@@ -3,6 +3,7 @@
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
 use crate::error::{Error, Result};
+use crate::vector;
 
 /// How many integers are unpacked at a time.
 pub const CHUNK: usize = 256;
@@ -166,7 +167,7 @@ pub fn unpack(bytes: &[u8], width: usize, mut index: usize, output: &mut [u32]) 
         index += 1;
     }
     let packed = bytes.get(index / 8 * width..).unwrap_or_default();
-    let fast = unpack_groups(packed, width, groups);
+    let fast = vector::unpack_groups(packed, width, groups);
     for (past, value) in groups[fast..].iter_mut().enumerate() {
         *value = low(single(packed, width, fast + past));
     }
@@ -190,36 +191,6 @@ pub fn single(bytes: &[u8], width: usize, index: usize) -> u64 {
 #[allow(clippy::cast_possible_truncation, reason = "it was masked to at most 32 bits, or is to be")]
 fn low(word: u64) -> u32 {
     word as u32
-}
-
-/// Unpacks whole groups of eight as far as eight bytes lie behind them; gives how many integers.
-fn unpack_groups(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
-    macro_rules! by_width {
-        ($($width:literal)*) => {
-            match width {
-                $($width => groups_of::<$width>(bytes, output),)*
-                _ => 0,
-            }
-        };
-    }
-    by_width!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
-}
-
-fn groups_of<const WIDTH: usize>(bytes: &[u8], output: &mut [u32]) -> usize {
-    let mask = u64::MAX >> (64 - WIDTH);
-    let mut done = 0;
-    for (group, values) in output.chunks_exact_mut(8).enumerate() {
-        let start = group * WIDTH;
-        let Some(packed) = bytes.get(start..start + WIDTH + 8) else { break };
-        for (index, value) in values.iter_mut().enumerate() {
-            let at = index * WIDTH / 8;
-            let mut word = [0; 8];
-            word.copy_from_slice(&packed[at..at + 8]);
-            *value = low((u64::from_le_bytes(word) >> (index * WIDTH % 8)) & mask);
-        }
-        done += 8;
-    }
-    done
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 //! bytes     what is     which    whose,   columns   tensors,  threads          '-> lanes: resume
 //! at range  there       row      when               memory
 //! ```
-#![forbid(unsafe_code)]
 
 pub mod error;
 pub mod intervals;
@@ -33,6 +32,7 @@ mod codec;
 mod header;
 mod chunk;
 mod page;
+mod vector;
 mod hybrid;
 mod levels;
 mod values;

@@ -3,7 +3,10 @@
 use bytemuck::Pod;
 
 /// Rows that are written together, so that they stay in the nearest cache.
-const TILE: usize = 32;
+const TILE: usize = 64;
+
+/// Rows and columns of what is turned in registers.
+const SIDE: usize = 4;
 
 /// Which rows of what was decoded go to which rows of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -70,13 +73,37 @@ fn interleave<W: Pod>(columns: &Columns<'_>, first: usize, output: &mut [u8]) {
     let mut row = first;
     for tile in output.chunks_mut(TILE * count) {
         let rows = tile.len() / count;
-        for column in 0..count {
-            let start = column * columns.rows + row;
-            for (place, &value) in tile.chunks_exact_mut(count).zip(&source[start..start + rows]) {
+        let of = |column: usize| &source[column * columns.rows + row..][..rows];
+        let blocks = count / SIDE * SIDE;
+        for column in (0..blocks).step_by(SIDE) {
+            interleave_block(std::array::from_fn(|side| of(column + side)), count, column, tile);
+        }
+        for column in blocks..count {
+            for (place, &value) in tile.chunks_exact_mut(count).zip(of(column)) {
                 place[column] = value;
             }
         }
         row += rows;
+    }
+}
+
+/// Writes a few columns to rows of `count` numbers, from number `column` of each on.
+fn interleave_block<W: Pod>(source: [&[W]; SIDE], count: usize, column: usize, tile: &mut [W]) {
+    let mut rows = 0;
+    for (square, lines) in tile.chunks_exact_mut(SIDE * count).enumerate() {
+        let first = square * SIDE;
+        // Loaded and stored as squares, which the compiler turns in registers.
+        let loaded: [[W; SIDE]; SIDE] =
+            source.map(|of| std::array::from_fn(|row| of[first..first + SIDE][row]));
+        for (row, line) in lines.chunks_exact_mut(count).enumerate() {
+            line[column..column + SIDE].copy_from_slice(&loaded.map(|of| of[row]));
+        }
+        rows = first + SIDE;
+    }
+    for (row, line) in tile.chunks_exact_mut(count).enumerate().skip(rows) {
+        for (place, of) in line[column..].iter_mut().zip(source) {
+            *place = of[row];
+        }
     }
 }
 

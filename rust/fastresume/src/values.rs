@@ -7,6 +7,7 @@ use parquet::basic::Encoding;
 
 use crate::error::{Error, Result};
 use crate::hybrid::{CHUNK, Hybrid, MAX_VALUES, Next, single, unpack, varint};
+use crate::vector;
 
 /// A number as a page holds it: its bits, whatever they mean.
 pub trait Word: Pod + Default {
@@ -199,12 +200,8 @@ fn look_up<P: Copy>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output:
                 done += count;
             }
             Next::Unpacked(count) => {
-                let largest = indices[..count].iter().copied().fold(0, u32::max);
-                if largest as usize >= dictionary.len() {
-                    return Err(missing(largest));
-                }
-                for (place, &index) in output[done..done + count].iter_mut().zip(&indices[..count]) {
-                    *place = dictionary[index as usize];
+                if !vector::gather(dictionary, &indices[..count], &mut output[done..done + count]) {
+                    return Err(missing(indices[..count].iter().copied().fold(0, u32::max)));
                 }
                 done += count;
             }

@@ -1,0 +1,89 @@
+//! The inner loops of decoding, each compiled twice: for any processor, and for one with AVX2. The choice is
+//! made at run time.
+//!
+//! This is the one module with unsafe code: the call of what was compiled for AVX2. The loops themselves are
+//! safe; what is compiled for any processor is the same source.
+#![allow(clippy::inline_always, reason = "what is not inlined is not compiled for AVX2")]
+
+/// Makes of a loop that is always inlined a function that chooses between its two compilations.
+macro_rules! chosen {
+    ($(#[$note:meta])* pub fn $name:ident $(<$kind:ident: $bound:ident>)? ($($argument:ident: $type:ty),*) -> $result:ty = $inner:ident) => {
+        $(#[$note])*
+        #[inline]
+        pub fn $name $(<$kind: $bound>)? ($($argument: $type),*) -> $result {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,bmi1,bmi2")]
+                fn wide $(<$kind: $bound>)? ($($argument: $type),*) -> $result {
+                    $inner($($argument),*)
+                }
+                if is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+                {
+                    #[allow(unsafe_code, reason = "calls a safe function that needs features of the processor")]
+                    // SAFETY: the processor has the features that the function was compiled for.
+                    return unsafe { wide($($argument),*) };
+                }
+            }
+            $inner($($argument),*)
+        }
+    };
+}
+
+chosen! {
+    /// Unpacks integers of `width` bits, whole groups of eight as far as eight bytes lie behind them; gives how
+    /// many integers.
+    pub fn unpack_groups(bytes: &[u8], width: usize, output: &mut [u32]) -> usize = unpack_inline
+}
+
+chosen! {
+    /// Writes `table[index]` for each index; false, and anything, if one is not below the table's length.
+    pub fn gather<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> bool = gather_inline
+}
+
+#[inline(always)]
+fn gather_inline<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> bool {
+    let largest = indices.iter().copied().fold(0, u32::max);
+    if largest as usize >= table.len() {
+        return indices.is_empty();
+    }
+    for (place, &index) in output.iter_mut().zip(indices) {
+        *place = table[index as usize];
+    }
+    true
+}
+
+#[inline(always)]
+fn unpack_inline(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
+    macro_rules! by_width {
+        ($($width:literal)*) => {
+            match width {
+                $($width => groups_of::<$width>(bytes, output),)*
+                _ => 0,
+            }
+        };
+    }
+    by_width!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
+}
+
+#[inline(always)]
+fn groups_of<const WIDTH: usize>(bytes: &[u8], output: &mut [u32]) -> usize {
+    let mask = u64::MAX >> (64 - WIDTH);
+    let mut done = 0;
+    for (group, values) in output.chunks_exact_mut(8).enumerate() {
+        let start = group * WIDTH;
+        let Some(packed) = bytes.get(start..start + WIDTH + 8) else { break };
+        for (index, value) in values.iter_mut().enumerate() {
+            let at = index * WIDTH / 8;
+            let mut word = [0; 8];
+            word.copy_from_slice(&packed[at..at + 8]);
+            let bits = (u64::from_le_bytes(word) >> (index * WIDTH % 8)) & mask;
+            #[allow(clippy::cast_possible_truncation, reason = "it was masked to at most 32 bits")]
+            let bits = bits as u32;
+            *value = bits;
+        }
+        done += 8;
+    }
+    done
+}
