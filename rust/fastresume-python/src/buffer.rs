@@ -13,19 +13,18 @@ use pyo3::prelude::*;
 /// `torch.frombuffer` and `numpy.frombuffer` take it.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Buffer {
-    words: UnsafeCell<Vec<u64>>,
+    memory: UnsafeCell<Memory>,
     length: usize,
 }
 
-// SAFETY: after construction no Rust code reads or writes the words; only the address is handed out,
+// SAFETY: after construction no Rust code reads or writes the memory; only the address is handed out,
 // through the buffer protocol, whose consumers order their accesses as for any Python buffer.
 #[allow(unsafe_code, reason = "the buffer protocol hands out an address")]
 unsafe impl Sync for Buffer {}
 
 impl From<Memory> for Buffer {
     fn from(memory: Memory) -> Self {
-        let length = memory.bytes().len();
-        Self { words: UnsafeCell::new(memory.into_words()), length }
+        Self { length: memory.len(), memory: UnsafeCell::new(memory) }
     }
 }
 
@@ -37,7 +36,7 @@ impl Buffer {
 
     /// The words, as 64-bit integers.
     pub fn of_words(words: Vec<u64>) -> Self {
-        Self { length: words.len() * 8, words: UnsafeCell::new(words) }
+        Memory::from(words).into()
     }
 }
 
@@ -55,10 +54,10 @@ impl Buffer {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let this = slf.get();
         let length = isize::try_from(this.length).map_err(|_| PyBufferError::new_err("too large"))?;
-        // SAFETY: no reference to the words exists (see above), so that a mutable one is unique while
-        // the address is taken; the vector is never resized, and the view holds a reference to `slf`.
-        let address = unsafe { (*this.words.get()).as_mut_ptr() };
-        // SAFETY: `view` is the caller's, as the protocol demands; address and length are the vector's.
+        // SAFETY: no reference to the memory exists (see above), so that a mutable one is unique while
+        // the address is taken; it is never resized, and the view holds a reference to `slf`.
+        let address = unsafe { (*this.memory.get()).bytes_mut().as_mut_ptr() };
+        // SAFETY: `view` is the caller's, as the protocol demands; address and length are the memory's.
         let code = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address.cast(), length, 0, flags) };
         if code == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }

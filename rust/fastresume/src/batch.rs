@@ -6,11 +6,11 @@ use crate::column::JaggedRows;
 use crate::error::Result;
 use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
-use crate::memory::Memory;
+use crate::memory::{Memory, Pool};
 use crate::transpose::{Columns, Rows, scatter_rows};
 
 /// The memory of one batch: one slot per field, and which rows were written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Slots {
     fields: Vec<Slot>,
     /// Stretches of the batch that hold consecutive rows: where each begins, and the rows.
@@ -19,7 +19,7 @@ pub struct Slots {
     rows: Vec<u64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 enum Slot {
     /// Values, and the mask; this is empty where none is asked for.
     Scalar(Memory, Memory),
@@ -27,17 +27,17 @@ enum Slot {
 }
 
 impl Slots {
-    /// Memory for `rows` rows.
+    /// Memory for `rows` rows, from the pool; what it holds is not defined.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn new(layout: &Layout, rows: usize) -> Result<Self> {
+    pub fn new(layout: &Layout, rows: usize, pool: &Pool) -> Result<Self> {
         let fields = layout.fields().iter().map(|field| {
             if field.kind.is_jagged() {
                 return Ok(Slot::Jagged(JaggedSlot::new(field.dtype.width(), field.is_masked())));
             }
-            let values = Memory::zeroed(rows.saturating_mul(field.row_bytes()))?;
-            Ok(Slot::Scalar(values, Memory::zeroed(rows.saturating_mul(field.mask_bytes()))?))
+            let values = pool.memory(rows.saturating_mul(field.row_bytes()))?;
+            Ok(Slot::Scalar(values, pool.memory(rows.saturating_mul(field.mask_bytes()))?))
         });
         Ok(Self { fields: fields.collect::<Result<_>>()?, runs: Vec::new(), rows: Vec::new() })
     }

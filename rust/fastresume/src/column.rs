@@ -58,7 +58,7 @@ pub trait ScalarDecoder {
 }
 
 /// Rows of a jagged column, one after another.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct JaggedRows {
     /// The values of all rows.
     pub values: Memory,

@@ -5,7 +5,7 @@ use crate::memory::Memory;
 use crate::transpose::Rows;
 
 /// The rows of one jagged field of one batch.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct JaggedSlot {
     /// Bytes of an element.
     width: usize,
@@ -18,14 +18,14 @@ pub struct JaggedSlot {
 }
 
 /// Rows that came together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 struct Part {
     rows: JaggedRows,
     /// The row of the batch that each becomes.
     places: Places,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Places {
     /// This one, and those behind it.
     From(usize),

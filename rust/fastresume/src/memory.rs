@@ -1,15 +1,85 @@
-//! Memory for the values of tensors.
+//! Memory for the values of tensors, which comes back and is used again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
 
 /// An allocation of more than this is tried before it is made.
 const TRIED_BYTES: usize = 64 << 20;
 
+/// Less than this is not worth keeping.
+const POOLED_BYTES: usize = 4 << 10;
+
+/// Memory that was let go of, for what needs as much again: fresh memory costs more than what is written to it.
+///
+/// Copies are the same pool. What comes back is kept as long as a copy lives.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    kept: Arc<Mutex<Kept>>,
+    limit_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    by_words: BTreeMap<usize, Vec<Vec<u64>>>,
+    bytes: usize,
+}
+
+impl Pool {
+    /// A pool that keeps at most so many bytes.
+    #[must_use]
+    pub fn new(limit_bytes: usize) -> Self {
+        Self { kept: Arc::default(), limit_bytes }
+    }
+
+    /// Memory for so many bytes, which hold anything; it comes back when it is dropped.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn memory(&self, length: usize) -> Result<Memory> {
+        if length < POOLED_BYTES {
+            return Memory::zeroed(length);
+        }
+        let words = self.kept.try_lock().ok().and_then(|mut kept| {
+            let words = kept.by_words.get_mut(&length.div_ceil(8))?.pop()?;
+            kept.bytes -= words.len() * 8;
+            Some(words)
+        });
+        let mut memory = match words {
+            Some(words) => Memory { words, length, pool: None },
+            None => Memory::zeroed(length)?,
+        };
+        memory.pool = Some(self.clone());
+        Ok(memory)
+    }
+
+    fn keep(&self, words: Vec<u64>) {
+        // Nobody may ever unlock it again: this may be a child that was forked while another thread held it.
+        if let Ok(mut kept) = self.kept.try_lock()
+            && kept.bytes + words.len() * 8 <= self.limit_bytes
+        {
+            kept.bytes += words.len() * 8;
+            kept.by_words.entry(words.len()).or_default().push(words);
+        }
+    }
+}
+
 /// Bytes that are aligned to 8: numbers of any type.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Memory {
     words: Vec<u64>,
     length: usize,
+    /// Where the words go in the end.
+    pool: Option<Pool>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.take() {
+            pool.keep(std::mem::take(&mut self.words));
+        }
+    }
 }
 
 impl Memory {
@@ -25,7 +95,7 @@ impl Memory {
                 "no memory for a tensor of {length} bytes: batches are too large"
             )));
         }
-        Ok(Self { words: vec![0; words], length })
+        Ok(Self { words: vec![0; words], length, pool: None })
     }
 
     /// The bytes.
@@ -73,16 +143,10 @@ impl Memory {
         self.resize(start + bytes.len());
         self.bytes_mut()[start..].copy_from_slice(bytes);
     }
-
-    /// The words that hold the bytes, the last one filled up with zeros.
-    #[must_use]
-    pub fn into_words(self) -> Vec<u64> {
-        self.words
-    }
 }
 
 impl From<Vec<u64>> for Memory {
     fn from(words: Vec<u64>) -> Self {
-        Self { length: 8 * words.len(), words }
+        Self { length: 8 * words.len(), words, pool: None }
     }
 }

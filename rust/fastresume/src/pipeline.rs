@@ -16,7 +16,7 @@ use crate::fill::{Filler, SharedSlots, locked, to_usize};
 use crate::lanes::Reader;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
-use crate::memory::Memory;
+use crate::memory::{Memory, Pool};
 use crate::order::Order;
 use crate::pass::Pass;
 use crate::schedule::Schedule;
@@ -26,7 +26,7 @@ use crate::segment::{Places, Segment, WindowPart};
 const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
 
 /// A batch, ready for its consumer.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Delivered {
     /// The number of rows.
     pub rows: usize,
@@ -69,6 +69,8 @@ struct Work {
     pass: Arc<Pass>,
     reader: Reader,
     budget_bytes: u64,
+    /// The memory of batches that the consumer let go of.
+    pool: Pool,
     stop: AtomicBool,
     state: Mutex<State>,
     room: Condvar,
@@ -134,6 +136,7 @@ impl Pipeline {
             return Err(Error::Argument(format!("no memory for batches of {} rows", pass.rank_rows())));
         }
         let schedule = Schedule::new(Arc::clone(&manifest), &layout, order, Arc::clone(&pass), reader)?;
+        let pool = Pool::new(to_usize(budget_bytes.saturating_add(schedule.open_bytes()))?);
         let state = State {
             schedule,
             waiting: None,
@@ -146,6 +149,7 @@ impl Pipeline {
             filler: Filler::new(manifest, layout),
             pass,
             reader,
+            pool,
             budget_bytes,
             stop: AtomicBool::new(false),
             state: Mutex::new(state),
@@ -336,7 +340,11 @@ impl Work {
                 Entry::Vacant(entry) => {
                     let shape = self.pass.shape(batch, self.reader.rank);
                     entry.insert(Filling {
-                        slots: Arc::new(Mutex::new(Slots::new(self.filler.layout(), to_usize(shape.rows)?)?)),
+                        slots: Arc::new(Mutex::new(Slots::new(
+                            self.filler.layout(),
+                            to_usize(shape.rows)?,
+                            &self.pool,
+                        )?)),
                         missing_rows: shape.distinct,
                         is_ready: false,
                     })

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::fill::{Filler, SharedSlots, locked, to_usize};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
-use crate::memory::Memory;
+use crate::memory::{Memory, Pool};
 use crate::segment::{Piece, Places, Segment};
 
 /// The memory of each field of the layout (see [`Slots::into_parts`]), filled with the rows of ascending, disjoint `runs`.
@@ -31,7 +31,7 @@ pub fn read(
         )));
     }
     let rows = to_usize(runs.iter().map(|run| run.end - run.start).sum())?;
-    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, rows)?));
+    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, rows, &Pool::new(0))?));
     let segments = segments(&manifest, runs);
     let filler = Filler::new(manifest, layout);
     for segment in segments {

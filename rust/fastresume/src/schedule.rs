@@ -9,7 +9,7 @@ use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::order::{Order, Window};
 use crate::pass::Pass;
-use crate::segment::{Piece, Places, Segment, Stretch, WindowPart, part_of};
+use crate::segment::{Piece, Places, SEGMENT_BYTES, Segment, Stretch, WindowPart, part_of};
 use crate::turns::Turns;
 
 /// A segment ends after so many pieces, so that small batches don't pile up by the hundred thousand.
@@ -51,6 +51,15 @@ impl Schedule {
     /// Whether rows come scattered over the batches of a window.
     pub fn is_shuffled(&self) -> bool {
         self.order.sizes().is_some()
+    }
+
+    /// Bytes of the batches that what is decoded in one go makes, over all lanes.
+    pub fn open_bytes(&self) -> u64 {
+        let of_a_lane = match self.order.largest_window() {
+            0 => SEGMENT_BYTES,
+            rows => rows.saturating_mul(self.row_bytes),
+        };
+        of_a_lane.saturating_mul(self.turns.streams() as u64)
     }
 
     /// The next segment, or none at the end.

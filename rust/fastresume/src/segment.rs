@@ -8,7 +8,7 @@ use crate::lanes::Stream;
 use crate::order::Window;
 
 /// A row group that decodes to more than this is decoded in even parts of at most so many bytes.
-const SEGMENT_BYTES: u64 = 32 << 20;
+pub const SEGMENT_BYTES: u64 = 32 << 20;
 
 /// Rows of one row group that go to one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,6 +21,11 @@ impl Turns {
         Self { next: next.collect(), given: vec![0; streams.len()], streams }
     }
 
+    /// How many streams there are.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
     /// The stream that the least batch needs, by its number; none at the end.
     pub fn first(&mut self) -> Option<usize> {
         while let Some(&Reverse((batch, index))) = self.next.peek() {
