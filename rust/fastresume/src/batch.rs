@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
 use crate::memory::{Memory, Pool};
-use crate::transpose::{Columns, Rows, scatter_rows};
+use crate::transpose::{Columns, Rows};
 
 /// The memory of one batch: one slot per field, and which rows were written.
 #[derive(Debug)]
@@ -61,28 +61,24 @@ impl Slots {
         (&mut values.bytes_mut()[part(field.row_bytes())], &mut valid.bytes_mut()[part(field.mask_bytes())])
     }
 
-    /// Copies rows of a scalar field: its columns, and those columns row by row where rows are scattered.
-    pub fn put(
-        &mut self,
-        index: usize,
-        rows: Rows<'_>,
-        values: (Columns<'_>, &[u8]),
-        valid: (Columns<'_>, &[u8]),
-    ) {
-        let Slot::Scalar(slot, mask) = &mut self.fields[index] else { return };
-        for (memory, (columns, by_row)) in [(slot, values), (mask, valid)] {
-            if memory.is_empty() {
-                continue;
+    /// Copies rows of columns to a scalar field: to its values, or to its mask.
+    pub fn put(&mut self, index: usize, is_mask: bool, rows: Rows<'_>, columns: Columns<'_>) {
+        let memory = self.scalar(index, is_mask);
+        match rows {
+            Rows::Run { from, to, count } => {
+                let row_bytes = columns.count * columns.width;
+                columns.interleave(from, &mut memory[to * row_bytes..(to + count) * row_bytes]);
             }
-            let row_bytes = columns.count * columns.width;
-            let memory = memory.bytes_mut();
-            match rows {
-                Rows::Run { from, to, count } => {
-                    columns.interleave(from, &mut memory[to * row_bytes..(to + count) * row_bytes]);
-                }
-                Rows::Each(places) if columns.count == 1 => columns.scatter(places, memory),
-                Rows::Each(places) => scatter_rows(by_row, row_bytes, places, memory),
-            }
+            Rows::Each(places) => columns.scatter(places, memory),
+        }
+    }
+
+    /// The values of a scalar field, or its mask.
+    pub fn scalar(&mut self, index: usize, is_mask: bool) -> &mut [u8] {
+        match &mut self.fields[index] {
+            Slot::Scalar(_, mask) if is_mask => mask.bytes_mut(),
+            Slot::Scalar(values, _) => values.bytes_mut(),
+            Slot::Jagged(_) => &mut [],
         }
     }
 

@@ -15,7 +15,7 @@ use crate::memory::Memory;
 use crate::page::Buffers;
 use crate::schema::Column;
 use crate::segment::{Piece, Places, Segment, Stretch};
-use crate::transpose::{Columns, Rows};
+use crate::transpose::{Columns, Rows, scatter_rows};
 
 /// Files that stay open between segments.
 const OPEN_FILES: usize = 8;
@@ -49,9 +49,11 @@ pub struct Filler {
 #[derive(Default)]
 struct Scratch {
     buffers: Buffers,
-    /// The columns of a field, and their masks, as decoded; and the same row by row.
-    values: [Memory; 2],
-    valid: [Memory; 2],
+    /// The columns of a field as decoded, and their masks.
+    values: Memory,
+    valid: Memory,
+    /// Some rows of them.
+    by_row: Memory,
     jagged: JaggedRows,
 }
 
@@ -216,7 +218,7 @@ impl Source<'_> {
     fn fill_scalars(&self, shares: &Shares<'_>, scratch: &mut Scratch, stop: &AtomicBool) -> Result<()> {
         let (rows, count, width) = (shares.rows(), self.columns.len(), self.field.dtype.width());
         let mask_width = usize::from(self.field.is_masked());
-        let Scratch { buffers, values: [values, values_by_row], valid: [valid, valid_by_row], .. } = scratch;
+        let Scratch { buffers, values, valid, by_row, .. } = scratch;
         values.resize(rows * count * width);
         valid.resize(rows * count * mask_width);
         for (number, column) in self.columns.iter().enumerate() {
@@ -241,20 +243,31 @@ impl Source<'_> {
             decode().map_err(|error: Error| error.in_column(&column.name))?;
         }
         let values = Columns { bytes: values.bytes(), width, count, rows };
-        let valid = Columns { bytes: valid.bytes(), width: mask_width, count, rows };
-        if count > 1 && !shares.are_runs() {
-            for (columns, by_row) in [(values, &mut *values_by_row), (valid, &mut *valid_by_row)] {
-                by_row.resize(columns.bytes.len());
-                columns.interleave(0, by_row.bytes_mut());
-            }
-        }
-        for (slots, rows) in &shares.shares {
-            if let Some(slots) = slots {
-                let values = (values, values_by_row.bytes());
-                locked(slots).put(self.index, *rows, values, (valid, valid_by_row.bytes()));
-            }
+        self.hand_out(shares, false, values, by_row);
+        if self.field.is_masked() {
+            let valid = Columns { bytes: valid.bytes(), width: 1, count, rows };
+            self.hand_out(shares, true, valid, by_row);
         }
         Ok(())
+    }
+
+    fn hand_out(&self, shares: &Shares<'_>, is_mask: bool, columns: Columns<'_>, by_row: &mut Memory) {
+        if columns.count == 1 || shares.are_runs() {
+            for (slots, rows) in &shares.shares {
+                if let Some(slots) = slots {
+                    locked(slots).put(self.index, is_mask, *rows, columns);
+                }
+            }
+            return;
+        }
+        let row_bytes = columns.count * columns.width;
+        by_row.resize(columns.rows * row_bytes);
+        columns.interleave(0, by_row.bytes_mut());
+        for (slots, rows) in &shares.shares {
+            if let (Some(slots), Rows::Each(places)) = (slots, rows) {
+                scatter_rows(by_row.bytes(), row_bytes, places, locked(slots).scalar(self.index, is_mask));
+            }
+        }
     }
 
     fn fill_jagged(&self, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {

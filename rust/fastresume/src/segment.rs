@@ -131,23 +131,50 @@ impl WindowPart {
         blocks
     }
 
-    /// Where the rows of stretches go, batch by batch.
+    /// Where the rows of stretches go, batch by batch, and the rows of each in their order in the stretches.
     pub fn scatter(&self, stretches: &[Stretch]) -> Scatter {
-        let mut places: Vec<(u64, u32, u32)> = Vec::new();
         let rows = stretches.iter().flat_map(|of| of.rows.clone().map(|row| (of.block, row)));
-        for (index, (block, row)) in (0..).zip(rows) {
-            let slot = self.slot_of(self.window.position(block, row));
-            // A batch has fewer rows than 2^32: memory for it was given.
-            places.extend(slot.map(|(batch, row)| (batch, index, u32::try_from(row).unwrap_or(u32::MAX))));
+        // Of each row the batch, by its index, and its row there.
+        let slots: Vec<Option<(u32, u32)>> = rows
+            .map(|(block, row)| {
+                let (batch, row) = self.slot_of(self.window.position(block, row))?;
+                let batch = self.index_of(batch)?;
+                // A batch has fewer rows than 2^32: memory for it was given.
+                Some((u32::try_from(batch).ok()?, u32::try_from(row).ok()?))
+            })
+            .collect();
+        // Sorted by counting: the rows of a batch begin where those of the one before end.
+        let mut ends = vec![0; self.batches.len() + 1];
+        for (batch, _) in slots.iter().flatten() {
+            ends[*batch as usize + 1] += 1;
         }
-        places.sort_unstable_by_key(|&(batch, ..)| batch);
-        let mut scatter = Scatter::default();
-        for of_batch in places.chunk_by(|one, other| one.0 == other.0) {
-            let start = scatter.rows.len();
-            scatter.rows.extend(of_batch.iter().map(|&(_, from, to)| (from, to)));
-            scatter.batches.push((of_batch[0].0, start..scatter.rows.len()));
+        for batch in 0..self.batches.len() {
+            ends[batch + 1] += ends[batch];
         }
-        scatter
+        let mut rows = vec![(0, 0); ends[self.batches.len()]];
+        for (from, slot) in (0..).zip(&slots) {
+            if let Some((batch, to)) = *slot {
+                let next = &mut ends[batch as usize];
+                rows[*next] = (from, to);
+                *next += 1;
+            }
+        }
+        let mut start = 0;
+        let batches = self.batches.iter().zip(ends).filter_map(|(&batch, end)| {
+            let of_batch = start..end;
+            start = end;
+            (!of_batch.is_empty()).then_some((batch, of_batch))
+        });
+        Scatter { batches: batches.collect(), rows }
+    }
+
+    /// The index of a batch among those that get a row: mostly, they follow one another.
+    fn index_of(&self, batch: u64) -> Option<usize> {
+        let likely = usize::try_from(batch.checked_sub(*self.batches.first()?)?).ok()?;
+        if self.batches.get(likely) == Some(&batch) {
+            return Some(likely);
+        }
+        self.batches.binary_search(&batch).ok()
     }
 
     /// The batch, and its row, where the row at a position goes.
