@@ -14,6 +14,7 @@ PYTHON_ORDER = [
     "world",
     "intervals",
     "cursor",
+    "jagged",
     "batch",
     "workers",
     "lanes",

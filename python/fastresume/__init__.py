@@ -13,6 +13,7 @@ from fastresume.batch import Batch, Field, Schema
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
 from fastresume.iterator import Stats
+from fastresume.jagged import Jagged
 from fastresume.loader import Loader
 from fastresume.plan import Plan
 from fastresume.world import World
@@ -23,6 +24,7 @@ __all__ = [
     "DataError",
     "FastresumeError",
     "Field",
+    "Jagged",
     "Loader",
     "ParquetDataset",
     "Plan",

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -61,10 +61,16 @@ class Manifest:
 @final
 class Layout:
     def __new__(
-        cls, manifest: Manifest, columns: Sequence[str] | None, stacks: Sequence[tuple[str, Sequence[str]]]
+        cls,
+        manifest: Manifest,
+        columns: Sequence[str] | None,
+        stacks: Sequence[tuple[str, Sequence[str]]],
+        nulls: Sequence[tuple[str | None, str | bool | int | float]],
     ) -> Self: ...
     @property
-    def fields(self) -> list[tuple[str, str, list[str], bool]]: ...
+    def fields(
+        self,
+    ) -> list[tuple[str, str, list[str], bool, Literal["scalar", "list", "string", "binary"], bool]]: ...
     @property
     def row_bytes(self) -> int: ...
 

@@ -12,6 +12,12 @@ import numpy as np
 Path = str | os.PathLike[str]
 Choice = TypeVar("Choice", bound=str)
 
+NullRule = str | bool | int | float
+"""What becomes of nulls: "error", "mask", or the value that stands in their place."""
+
+Nulls = NullRule | Mapping[str, NullRule]
+"""One rule for all columns, or rules by names and patterns of columns."""
+
 
 def integer(name: str, value: object) -> int:
     """The integer.
@@ -42,14 +48,15 @@ def at_least(least: int, name: str, value: object) -> int:
     return number
 
 
-def one_of(name: str, value: Choice, choices: tuple[Choice, ...]) -> Choice:
-    """The value, which is one of the choices.
+def one_of(name: str, value: Choice, choices: tuple[Choice, ...], *others: str) -> Choice:
+    """The value, which is one of the choices; `others` are what else it might have been, in words.
 
     Raises:
         ValueError: if it is not.
     """
     if value not in choices:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, choices))}, found {value!r}")
+        allowed = " or ".join([*map(repr, choices), *others])
+        raise ValueError(f"{name} must be {allowed}, found {value!r}")
     return value
 
 
@@ -100,6 +107,31 @@ def stack_list(stack: Mapping[str, str | Sequence[str]] | None) -> list[tuple[st
         raise TypeError(f"stack must be a mapping of names to columns, found {stack!r}")
     items = stack.items()
     return [(_text("stack", name), names(f"stack[{name!r}]", columns) or []) for name, columns in items]
+
+
+def null_list(nulls: Nulls) -> list[tuple[str | None, NullRule]]:
+    """What becomes of nulls, as pairs of a name or pattern (None: all columns) and a rule."""
+    if not isinstance(nulls, Mapping):
+        return [(None, _null_rule("nulls", nulls))]
+    return [(_text("nulls", name), _null_rule(f"nulls[{name!r}]", rule)) for name, rule in nulls.items()]
+
+
+def _null_rule(argument: str, rule: object) -> NullRule:
+    if isinstance(rule, str):
+        return one_of(argument, rule, ("error", "mask"), "a fill value")
+    if isinstance(rule, (bool, np.bool_)):
+        return bool(rule)
+    if isinstance(rule, (float, np.floating)):
+        return float(rule)
+    try:
+        number = integer(argument, rule)
+    except TypeError:
+        raise TypeError(
+            f"{argument} must be 'error', 'mask' or a fill value (int, float or bool), found {rule!r}"
+        ) from None
+    if not -(2**63) <= number < 2**64:
+        raise ValueError(f"{argument} must fit 64 bits, found {number}")
+    return number
 
 
 def _sequence(argument: str, given: object) -> list[object]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,41 +15,66 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from fastresume import _core
 from fastresume.cursor import Cursor
 from fastresume.intervals import Intervals, of_buffer, of_runs
+from fastresume.jagged import Jagged, dtype_name
 
 Value = TypeVar("Value")
+
+Tensors = dict[str, Tensor | Jagged]
+"""What a batch holds: tensors by name, and of lists, strings and binary columns a `Jagged`."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One tensor of a batch, known before the first batch.
+    """One key of a batch, known before the first batch.
 
     Args:
-        name: its key in a batch.
-        dtype: its element type.
+        name: the key.
+        dtype: its element type; uint8 for the bytes of strings and binary columns.
         columns: the columns of the files that it holds.
         is_stacked: whether it is a matrix `[B, k]` of k columns, rather than `[B]`.
+        kind: "scalar", or "list", "string" or "binary", which are a `Jagged`; "mask" for the tensor that says
+            where the one before it, of the same columns, is null.
+        is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
     """
 
     name: str
     dtype: torch.dtype
     columns: tuple[str, ...]
     is_stacked: bool
+    kind: Literal["scalar", "list", "string", "binary", "mask"] = "scalar"
+    is_masked: bool = False
+
+    @property
+    def is_jagged(self) -> bool:
+        """Whether it is a `Jagged` rather than a tensor."""
+        return self.kind in ("list", "string", "binary")
 
     @property
     def shape(self) -> tuple[str | int, ...]:
-        """`("B",)` or `("B", k)`, where B is the number of rows."""
+        """`("B",)`, `("B", k)`, or `("B", "*")` of a `Jagged`, where B is the number of rows."""
+        if self.is_jagged:
+            return ("B", "*")
         return ("B", len(self.columns)) if self.is_stacked else ("B",)
 
-    def of_buffer(self, buffer: _core.Buffer) -> Tensor:
-        """The tensor over memory that the core filled; it owns that memory, nothing is copied."""
-        if len(buffer) == 0:
-            return torch.empty((0, len(self.columns)) if self.is_stacked else 0, dtype=self.dtype)
-        tensor = torch.frombuffer(buffer, dtype=self.dtype)
-        return tensor.view(-1, len(self.columns)) if self.is_stacked else tensor
+    def of_buffers(self, buffers: Iterator[_core.Buffer]) -> Tensor | Jagged:
+        """The tensors over the next memory that the core filled; they own it, nothing is copied."""
+        tensor = _over(next(buffers), self.dtype)
+        if self.is_stacked:
+            return tensor.view(-1, len(self.columns))
+        if not self.is_jagged:
+            return tensor
+        offsets = _over(next(buffers), torch.int64)
+        return Jagged(tensor, offsets, _over(next(buffers), torch.bool) if self.is_masked else None)
+
+
+def _over(buffer: _core.Buffer, dtype: torch.dtype) -> Tensor:
+    return torch.frombuffer(buffer, dtype=dtype) if len(buffer) else torch.empty(0, dtype=dtype)
 
 
 class Schema(Mapping[str, Field]):
-    """The tensors of a batch by name, in their order; prints as a table.
+    """The keys of a batch in their order, and what each is; prints as a table.
+
+    Where nulls are masked, a tensor is followed by its mask, a field of its own.
 
     Example:
         >>> dataset.schema["dense"].shape
@@ -61,10 +86,13 @@ class Schema(Mapping[str, Field]):
     """
 
     def __init__(self, layout: _core.Layout) -> None:
-        self._fields = {
-            name: Field(name, getattr(torch, dtype), tuple(columns), is_stacked)
-            for name, dtype, columns, is_stacked, _kind, _is_masked in layout.fields
-        }
+        self._fields: dict[str, Field] = {}
+        for name, dtype, columns, is_stacked, kind, is_masked in layout.fields:
+            field = Field(name, getattr(torch, dtype), tuple(columns), is_stacked, kind, is_masked)
+            self._fields[name] = field
+            if is_masked and not field.is_jagged:
+                mask = f"{name}_valid"
+                self._fields[mask] = Field(mask, torch.bool, field.columns, is_stacked, "mask")
 
     def __getitem__(self, name: str) -> Field:
         return self._fields[name]
@@ -79,9 +107,11 @@ class Schema(Mapping[str, Field]):
         lines = []
         for field in self.values():
             shape = "[" + ", ".join(map(str, field.shape)) + "]"
-            columns = ", ".join(field.columns) if field.is_stacked else ""
-            dtype = str(field.dtype).removeprefix("torch.")
-            lines.append(f"{field.name}: {dtype} {shape} {columns}".rstrip())
+            notes = ", ".join(field.columns) if field.is_stacked else ""
+            if field.is_jagged:
+                kind = "" if field.kind == "list" else field.kind
+                notes = ", ".join(filter(None, (kind, "valid" if field.is_masked else "")))
+            lines.append(f"{field.name}: {dtype_name(field.dtype)} {shape} {notes}".rstrip())
         return "\n".join(lines)
 
 
@@ -97,12 +127,13 @@ class Origin:
     runs: Intervals
 
 
-class Batch(MutableMapping[str, Tensor]):
+class Batch(MutableMapping[str, Tensor | Jagged]):
     """The rows of one step on one rank: a mapping of names to tensors, with its cursor.
 
-    Tensors are `[B]`, or `[B, k]` for stacked columns, on the CPU, and own their memory. The cursor stays
-    with the batch through `copy.copy`, pickle, `pin_memory()`, `to()` and torch's `default_convert`. A
-    batch is a plain value: it may be used in any thread and after a fork.
+    Tensors are `[B]`, or `[B, k]` for stacked columns, on the CPU, and own their memory; lists, strings and
+    binary columns are a `Jagged` of such tensors. The cursor stays with the batch through `copy.copy`,
+    pickle, `pin_memory()`, `to()` and torch's `default_convert`. A batch is a plain value: it may be used in
+    any thread and after a fork.
 
     Example:
         >>> for batch in loader:
@@ -114,7 +145,7 @@ class Batch(MutableMapping[str, Tensor]):
 
     __slots__ = ("__weakref__", "_origin", "_tensors")
 
-    def __init__(self, tensors: dict[str, Tensor], origin: Origin) -> None:
+    def __init__(self, tensors: Tensors, origin: Origin) -> None:
         self._tensors = tensors
         self._origin = origin
 
@@ -149,7 +180,7 @@ class Batch(MutableMapping[str, Tensor]):
         All of them but in the last batch of a pass under `tail="pad"`, where copies fill it up.
         """
         values: dict[str, Any] = self._tensors
-        device = next((value.device for value in values.values() if isinstance(value, Tensor)), None)
+        device = next((value.device for value in values.values() if isinstance(value, Tensor | Jagged)), None)
         return torch.arange(self.num_rows, device=device) < self._origin.valid_rows
 
     def state_dict(self) -> dict[str, str]:
@@ -174,13 +205,16 @@ class Batch(MutableMapping[str, Tensor]):
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
         values: dict[str, Any] = self._tensors
-        # What a user put in beside tensors stays as it is.
-        changed = {
-            name: change(value) if isinstance(value, Tensor) else value for name, value in values.items()
-        }
-        return self._like(changed)
 
-    def _like(self, tensors: dict[str, Tensor]) -> Self:
+        def changed(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return change(value)
+            # What a user put in beside tensors stays as it is.
+            return value._map(change) if isinstance(value, Jagged) else value
+
+        return self._like({name: changed(value) for name, value in values.items()})
+
+    def _like(self, tensors: Tensors) -> Self:
         return type(self)(tensors, self._origin)
 
     def __copy__(self) -> Self:
@@ -189,14 +223,14 @@ class Batch(MutableMapping[str, Tensor]):
     def __reduce__(self) -> tuple[Any, ...]:
         return Batch, (self._tensors, self._origin)
 
-    def __getitem__(self, name: str) -> Tensor:
+    def __getitem__(self, name: str) -> Tensor | Jagged:
         try:
             return self._tensors[name]
         except KeyError:
             there = ", ".join(self._tensors)
             raise KeyError(f"no tensor {name!r} in the batch; there are: {there}") from None
 
-    def __setitem__(self, name: str, tensor: Tensor) -> None:
+    def __setitem__(self, name: str, tensor: Tensor | Jagged) -> None:
         self._tensors[name] = tensor
 
     def __delitem__(self, name: str) -> None:
@@ -211,7 +245,9 @@ class Batch(MutableMapping[str, Tensor]):
     def __repr__(self) -> str:
         def describe(value: object) -> str:
             if isinstance(value, Tensor):
-                return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+                return f"{dtype_name(value.dtype)}{list(value.shape)}"
+            if isinstance(value, Jagged):
+                return f"{dtype_name(value.dtype)}[{len(value)}, *]"
             return type(value).__name__
 
         tensors = ", ".join(f"{name}: {describe(value)}" for name, value in self._tensors.items())
@@ -223,11 +259,16 @@ class Batch(MutableMapping[str, Tensor]):
 
 def of_delivered(fields: tuple[Field, ...], delivered: _core.Delivered, cursor: _core.Cursor) -> Batch:
     """The batch that the core delivered, with the cursor after it."""
-    pairs = zip(fields, delivered.memory, strict=True)
-    tensors = {field.name: field.of_buffer(memory) for field, memory in pairs}
+    tensors = tensors_of(fields, delivered.memory)
     runs = of_buffer(delivered.runs)
     origin = Origin(cursor, delivered.epoch, delivered.step, delivered.num_rows, delivered.valid_rows, runs)
     return Batch(tensors, origin)
+
+
+def tensors_of(fields: Iterable[Field], memory: Iterable[_core.Buffer]) -> Tensors:
+    """The tensors over the memory of all fields, in their order."""
+    buffers = iter(memory)
+    return {field.name: field.of_buffers(buffers) for field in fields}
 
 
 def _of_a_pass(value: Value | None) -> Value:

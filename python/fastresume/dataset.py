@@ -12,7 +12,16 @@ import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
 from fastresume import _core, travel
-from fastresume.arguments import at_least, global_share, names, one_of, path_list, stack_list
+from fastresume.arguments import (
+    Nulls,
+    at_least,
+    global_share,
+    names,
+    null_list,
+    one_of,
+    path_list,
+    stack_list,
+)
 from fastresume.batch import Batch, Schema, of_delivered
 from fastresume.cursor import Cursor
 from fastresume.intervals import Intervals
@@ -59,6 +68,13 @@ class ParquetDataset(IterableDataset[Batch]):
         tail: what becomes of the rows after the last whole global batch: "drop" drops them, "short" shares
             them among the ranks (fewer rows than ranks are dropped), "pad" repeats them up to a whole batch,
             in which `batch.valid` tells copies apart. All ranks get the same number of batches.
+        nulls: what becomes of a null: "error" raises a DataError that names it, "mask" gives a bool tensor
+            `name + "_valid"` beside the tensor `name` (False, and a value of 0, where there is a null) and
+            the `valid` of a `Jagged`, and a number or bool stands in its place; a null list or string is then
+            empty. Or a mapping from names or patterns of columns or stacks to one of these; a name wins over
+            patterns, the first pattern over later ones, and columns without any have "error". Of a list, a
+            mask marks null rows; a null inside a list is an error but where a fill value is named. No
+            tensor ever changes its type: a fill value that does not fit is refused.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass.
         rank, world_size: which of how many ranks this is; together or not at all.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
@@ -97,6 +113,7 @@ class ParquetDataset(IterableDataset[Batch]):
         lanes: int | None = None,
         groups: int | None = None,
         tail: Literal["drop", "short", "pad"] = "drop",
+        nulls: Nulls = "error",
         on_iter: Literal["continue", "restart"] = "continue",
         rank: int | None = None,
         world_size: int | None = None,
@@ -120,6 +137,7 @@ class ParquetDataset(IterableDataset[Batch]):
         self._cut(1)
         self._columns = names("columns", columns)
         self._stacks = stack_list(stack)
+        self._nulls = null_list(nulls)
         self._manifest = _core.Manifest.open(self.paths)
         self._lay_out()
         start = _core.Cursor.start(self._manifest, self._choice)
@@ -133,7 +151,7 @@ class ParquetDataset(IterableDataset[Batch]):
         self._iterators = 0
 
     def _lay_out(self) -> None:
-        self._layout = _core.Layout(self._manifest, self._columns, self._stacks, [])
+        self._layout = _core.Layout(self._manifest, self._columns, self._stacks, self._nulls)
         self.schema = Schema(self._layout)
         self._fields = tuple(self.schema.values())
 

@@ -37,10 +37,10 @@ class Stats:
     dropped_rows: int = 0
     padded_rows: int = 0
 
-    def _count(self, delivered: _core.Delivered, row_bytes: int, wait_seconds: float) -> None:
+    def _count(self, delivered: _core.Delivered, wait_seconds: float) -> None:
         self.batches += 1
         self.rows += delivered.num_rows
-        self.bytes += delivered.num_rows * row_bytes
+        self.bytes += sum(map(len, delivered.memory))
         self.wait_seconds += wait_seconds
         self.padded_rows += delivered.num_rows - delivered.valid_rows
         if delivered.ends_pass:
@@ -111,7 +111,7 @@ class BatchIterator(Iterator[Batch]):
         try:
             self._made, self._handed = None, front
             shared.deliver(cursor_after(front, self._end_cursor))
-            self._stats._count(front, self._dataset._layout.row_bytes, time.perf_counter() - began)
+            self._stats._count(front, time.perf_counter() - began)
             if front.ends_pass:
                 self.close()
             return batch

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from fastresume.batch import Batch
+from fastresume.jagged import Jagged
 
 
 def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int = 1) -> int:
@@ -74,7 +75,12 @@ def _assert_equal(expected: list[Batch], found: list[Batch], where: str) -> None
             raise AssertionError(f"{place} its state: {other.state_dict()}, expected {one.state_dict()}")
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _same_bits(one: torch.Tensor | Jagged | None, other: torch.Tensor | Jagged | None) -> bool:
+    if isinstance(one, Jagged) and isinstance(other, Jagged):
+        pairs = [(one.values, other.values), (one.offsets, other.offsets), (one.valid, other.valid)]
+        return all(_same_bits(left, right) for left, right in pairs)
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return one is other
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))

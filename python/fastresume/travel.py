@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from fastresume import _core
 from fastresume.arguments import at_least
-from fastresume.batch import Batch, Origin
+from fastresume.batch import Batch, Origin, Tensors, tensors_of
 from fastresume.cursor import Cursor
 from fastresume.intervals import Intervals, of_buffer, of_runs, of_words
+from fastresume.jagged import Jagged, take_rows
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
@@ -104,7 +104,7 @@ def remaining_rows(dataset: ParquetDataset, cursor: _core.Cursor) -> list[tuple[
     return found
 
 
-def _read(dataset: ParquetDataset, numbers: RowNumbers) -> dict[str, Tensor]:
+def _read(dataset: ParquetDataset, numbers: RowNumbers) -> Tensors:
     """The tensors of these rows: each row is read once, then put wherever it is asked for."""
     unique, places = np.unique(numbers, return_inverse=True)
     begins = np.flatnonzero(np.r_[True, np.diff(unique) != 1]) if len(unique) else unique
@@ -112,19 +112,14 @@ def _read(dataset: ParquetDataset, numbers: RowNumbers) -> dict[str, Tensor]:
     memory = dataset._manifest.read_rows(
         dataset._layout, np.stack([unique[begins], unique[ends - 1] + 1], axis=1)
     )
-    tensors = {
-        field.name: field.of_buffer(buffer) for field, buffer in zip(dataset._fields, memory, strict=True)
-    }
+    tensors = tensors_of(dataset._fields, memory)
     if np.array_equal(unique, numbers):
         return tensors
     index = torch.from_numpy(places.astype(np.int64))
-    # Bytes, as not every type can be indexed.
-    return {name: _taken(tensor, index) for name, tensor in tensors.items()}
-
-
-def _taken(tensor: Tensor, index: Tensor) -> Tensor:
-    flat = tensor.reshape(len(tensor), -1).view(torch.uint8)
-    return flat.index_select(0, index).view(tensor.dtype).reshape(len(index), *tensor.shape[1:])
+    return {
+        name: tensor.take(index) if isinstance(tensor, Jagged) else take_rows(tensor, index)
+        for name, tensor in tensors.items()
+    }
 
 
 def _row_numbers(dataset: ParquetDataset, given: Sequence[int] | RowNumbers) -> RowNumbers:

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from fastresume import _core
-from fastresume.batch import Batch, Origin
+from fastresume.batch import Batch, Origin, Tensors
 
 CAPACITY_BYTES = 1 << 20
 """How long a state may be that reaches workers: some 40,000 imported intervals."""
@@ -241,18 +241,18 @@ class Departing(Batch):
 
     __slots__ = ("_ticket",)
 
-    def __init__(self, tensors: dict[str, Tensor], origin: Origin, ticket: Ticket) -> None:
+    def __init__(self, tensors: Tensors, origin: Origin, ticket: Ticket) -> None:
         super().__init__(tensors, origin)
         self._ticket = ticket
 
-    def _like(self, tensors: dict[str, Tensor]) -> Self:
+    def _like(self, tensors: Tensors) -> Self:
         return type(self)(tensors, self._origin, self._ticket)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _arrive, (self._tensors, self._origin, self._ticket)
 
 
-def _arrive(tensors: dict[str, Tensor], origin: Origin, ticket: Ticket) -> Batch:
+def _arrive(tensors: Tensors, origin: Origin, ticket: Ticket) -> Batch:
     """The batch in the main process: a plain one, unless its hand-over must be noticed."""
     shared = _shared.get(ticket.owner)
     if shared is None or not shared.must_notice(ticket):
