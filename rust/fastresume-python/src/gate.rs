@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use fastresume::error::{Error, Result};
+use fastresume::error::{Error, Result, caught};
 use pyo3::prelude::*;
 
 use crate::error::to_python;
@@ -35,9 +35,10 @@ pub fn run_stoppable<T: Send>(
     let stop = AtomicBool::new(false);
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
-        let worker = std::thread::Builder::new().spawn_scoped(scope, || {
+        let stop = &stop;
+        let worker = std::thread::Builder::new().spawn_scoped(scope, move || {
             // Nobody listens if a signal was handled in the meantime.
-            drop(sender.send(work(&stop)));
+            drop(sender.send(caught(|| work(stop))));
         });
         worker.map_err(|cause| to_python(py, &Error::Source(format!("can't start a thread: {cause}"))))?;
         let receiver = std::sync::Mutex::new(receiver);

@@ -169,7 +169,9 @@ impl<P: Word> Values<P> {
                 for byte in 0..width {
                     let first = *start + byte * *stride + *read;
                     let source = bytes.get(first..first + places.len() / width).ok_or_else(ends)?;
-                    for (place, &value) in places[byte..].iter_mut().step_by(width).zip(source) {
+                    // Of no values, there is no second byte either.
+                    let places = places.get_mut(byte..).unwrap_or_default();
+                    for (place, &value) in places.iter_mut().step_by(width).zip(source) {
                         *place = value;
                     }
                 }
