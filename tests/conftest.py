@@ -35,6 +35,7 @@ from pathlib import Path  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from columns import Kind  # noqa: E402
 from strategies import ColumnSpec, Dataset, DatasetSpec, plain_spec  # noqa: E402
 
 # Examples write files and start readers: how long one takes says nothing (deadline, too_slow).
@@ -88,3 +89,15 @@ def small_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         ColumnSpec("at", "timestamp[us]"),
     ]
     return plain_spec([40, 0, 13], [], [17, 33], columns=columns).write(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """103 rows in two files: lists, strings and numbers, some of them null; nobody writes to it."""
+    columns = [
+        Kind("tokens", "int32", "list", nulls=0.1, longest=9),
+        Kind("name", "string", nulls=0.1, seed=1),
+        Kind("blob", "binary", nulls=None, seed=2),
+        Kind("weight", "float32", nulls=0.2, seed=3),
+    ]
+    return plain_spec([40, 0, 13], [50], columns=columns).write(tmp_path_factory.mktemp("lists"))

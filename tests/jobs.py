@@ -95,15 +95,14 @@ def assert_batch(
     assert batch.valid.tolist() == ([True] * len(rows) if valid is None else list(valid))
     assert (batch.num_rows, batch.epoch, batch.step) == (len(rows), epoch, step)
     assert text_of(batch.state_dict()) == state
-    found = {name: tensor.numpy() for name, tensor in batch.items()}
+    found = arrays_of(batch)
     expected = {name: values[list(rows)] for name, values in table.items()}
     assert oracle.same_values(found, expected), (found, expected)
 
 
 def assert_same_batch(one: fr.Batch, other: fr.Batch) -> None:
     """Assert that two batches are equal in everything that a user can see."""
-    expected = {name: tensor.numpy() for name, tensor in other.items()}
-    assert_batch_values(one, expected)
+    assert_batch_values(one, arrays_of(other))
     assert one.rows().tolist() == other.rows().tolist()
     assert one.valid.tolist() == other.valid.tolist()
     assert (one.num_rows, one.epoch, one.step) == (other.num_rows, other.epoch, other.step)
@@ -112,8 +111,20 @@ def assert_same_batch(one: fr.Batch, other: fr.Batch) -> None:
 
 def assert_batch_values(batch: fr.Batch, expected: Mapping[str, np.ndarray]) -> None:
     """Assert that a batch has these tensors, in this order, bit for bit."""
-    found = {name: tensor.numpy() for name, tensor in batch.items()}
+    found = arrays_of(batch)
     assert oracle.same_values(found, expected), (found, expected)
+
+
+def arrays_of(batch: fr.Batch) -> dict[str, np.ndarray]:
+    """The tensors of a batch; those of a `Jagged` under names of their own."""
+    found = {}
+    for name, value in batch.items():
+        if isinstance(value, fr.Jagged):
+            found |= {f"{name}.values": value.values.numpy(), f"{name}.offsets": value.offsets.numpy()}
+            found |= {} if value.valid is None else {f"{name}.valid": value.valid.numpy()}
+        else:
+            found[name] = value.numpy()
+    return found
 
 
 def oracle_job(

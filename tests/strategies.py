@@ -38,7 +38,7 @@ TIMES = (
 TYPES = ("bool", *INTEGERS, *FLOATS, *TIMES)
 
 FILLS = ("count", "bits", "extremes")
-ENCODINGS = ("plain", "dictionary", "packed")
+ENCODINGS = ("plain", "dictionary", "packed", "split")
 CODECS = ("none", "snappy", "zstd", "gzip", "lz4", "brotli")
 
 FILE_NAMES = (
@@ -77,6 +77,19 @@ class ColumnSpec:
     def field(self) -> pa.Field:
         """The Arrow field."""
         return pa.field(self.name, arrow_type(self.type), nullable=self.nullable)
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The paths at which the file's schema may have its values."""
+        return (self.name,)
+
+    @property
+    def encodings(self) -> dict[str, str]:
+        """Besides plain values and dictionaries, the encodings that pyarrow writes for the type."""
+        if self.type == "bool":
+            return {"packed": "RLE", "split": "PLAIN"}
+        packed = "BYTE_STREAM_SPLIT" if self.type in FLOATS else "DELTA_BINARY_PACKED"
+        return {"packed": packed, "split": "BYTE_STREAM_SPLIT"}
 
     def values(self, start: int, rows: int) -> pa.Array:
         """Return the values of the rows [start, start + rows) of the dataset.
@@ -131,6 +144,8 @@ class FileSpec:
     checksum: bool = False
     statistics: bool = True
     arrow_schema: bool = True
+    format_version: str = "2.6"
+    compliant_lists: bool = True
 
     def write(self, directory: Path, columns: Sequence[ColumnSpec], start: int) -> Path:
         """Write the file, whose first row has the number `start`, and return its path."""
@@ -141,8 +156,10 @@ class FileSpec:
             path,
             schema,
             compression=self.codec,
+            version=self.format_version,
             use_dictionary=self.encoding == "dictionary",
-            column_encoding=self._packed(columns) if self.encoding == "packed" else None,
+            column_encoding=None if self.encoding in ("plain", "dictionary") else self._encodings(columns),
+            use_compliant_nested_type=self.compliant_lists,
             dictionary_pagesize_limit=self.page_bytes,
             data_page_version=self.page_version,
             data_page_size=self.page_bytes,
@@ -159,15 +176,9 @@ class FileSpec:
                 start += rows
         return path
 
-    @staticmethod
-    def _packed(columns: Sequence[ColumnSpec]) -> dict[str, str]:
-        """Return the densest encoding that each type knows besides dictionaries."""
-        kinds = {
-            **dict.fromkeys(("bool",), "RLE"),
-            **dict.fromkeys((*INTEGERS, *TIMES), "DELTA_BINARY_PACKED"),
-            **dict.fromkeys(FLOATS, "BYTE_STREAM_SPLIT"),
-        }
-        return {column.name: kinds[column.type] for column in columns}
+    def _encodings(self, columns: Sequence[ColumnSpec]) -> dict[str, str]:
+        """Return what each column's leaf is encoded as."""
+        return {leaf: column.encodings[self.encoding] for column in columns for leaf in column.leaves}
 
 
 @dataclass(frozen=True)
@@ -256,6 +267,7 @@ def file_specs(
         checksum=st.booleans(),
         statistics=st.booleans(),
         arrow_schema=st.booleans(),
+        compliant_lists=st.booleans(),
     )
 
 

@@ -253,7 +253,6 @@ def test_one_stacked_column_is_a_matrix(wide: Dataset) -> None:
         ({"lanes": 3, "groups": 2}, ValueError, "lanes 3 is not a multiple of 2.*the nearest: 2 and 4"),
         ({"lanes": 1, "groups": 2}, ValueError, "groups must be 1, found 2"),
         ({"groups": 2.0}, TypeError, "groups must be an integer, found 2.0"),
-        ({"nulls": "error"}, TypeError, "nulls"),
         ({"batch_size": 0}, ValueError, "batch_size must be at least 1, found 0"),
         ({"batch_size": -1}, ValueError, "batch_size must be at least 1, found -1"),
         ({"batch_size": 2.0}, TypeError, "batch_size must be an integer, found 2.0"),

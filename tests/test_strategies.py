@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from columns import all_kinds, read_cells, tables, written_cells
 from strategies import (
     ROW_NUMBERS,
     TYPES,
@@ -112,3 +113,24 @@ def test_values_come_back_byte_for_byte(
         expected = expected.view(np.int64)
     assert stored.dtype == expected.dtype
     assert stored.tobytes() == expected.tobytes()
+
+
+@given(tables(min_rows=2))
+def test_columns_of_every_kind_are_read_as_they_were_written(spec: DatasetSpec) -> None:
+    files = [file for file in spec.files if file.page_version == "1.0"]  # see `written_cells`
+    spec = DatasetSpec(tuple(files), spec.columns)
+    with written(spec) as dataset:
+        if files:
+            assert read_cells(dataset.directory) == written_cells(spec)
+
+
+@pytest.mark.parametrize("nulls", [None, 0.0, 0.3])
+def test_kinds_have_nulls_where_they_say_so(
+    write_dataset: Callable[..., Dataset], nulls: float | None
+) -> None:
+    dataset = write_dataset(plain_spec([40], columns=all_kinds(nulls=nulls, element_nulls=nulls)))
+    for name, column in read_cells(dataset.directory).items():
+        elements = [cell for row in column.rows if isinstance(row, tuple) for cell in row]
+        if name != ROW_NUMBERS:
+            assert (None in column.rows) == bool(nulls), name
+            assert not elements or (None in elements) == bool(nulls), name

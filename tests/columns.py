@@ -1,0 +1,389 @@
+"""Columns of every kind, with nulls: how they are written, what pyarrow reads, what a batch must hold of it.
+
+A `Kind` stands where a `ColumnSpec` may stand in a `DatasetSpec`: a column of numbers, strings or lists of
+any type, with nulls among rows and elements. `read_cells` is the oracle: every cell of the files as pyarrow
+reads it, as plain bytes; `assert_holds` compares a batch with the cells of its rows, bit for bit.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from hypothesis import strategies as st
+
+import fastresume as fr
+import oracle
+from strategies import FILE_NAMES, TYPES, ColumnSpec, DatasetSpec, FileSpec, arrow_type, file_specs
+
+# -------------------------------------------------------------------------------------------- what is written
+
+TEXTS = ("string", "large_string", "binary", "large_binary")
+LISTS = ("list", "large_list", "fixed_size_list")
+WORDS = [
+    "",
+    "a",
+    "é",
+    "日本語",
+    "🦀🦀",
+    "a longer one, of forty bytes and of ASCII",
+    "\0",
+    "a",
+    "ab",
+    "abc",
+    "abd",
+]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One column: its type, how often a row or an element is null, and how many different values it has.
+
+    `shape` is "scalar" or one of `LISTS`, `type` one of `TYPES` or `TEXTS` (which are scalar here). A
+    share of None makes the schema say that there are no nulls.
+    """
+
+    name: str
+    type: str = "int64"
+    shape: str = "scalar"
+    nulls: float | None = 0.0
+    element_nulls: float | None = 0.0
+    longest: int = 4
+    distinct: int = 30
+    fill: str = "bits"
+    seed: int = 0
+
+    @property
+    def field(self) -> pa.Field:
+        """The Arrow field."""
+        return pa.field(self.name, self._type, nullable=self.nulls is not None)
+
+    @property
+    def _element_type(self) -> pa.DataType:
+        return pa.type_for_alias(self.type) if self.type in TEXTS else arrow_type(self.type)
+
+    @property
+    def _type(self) -> pa.DataType:
+        element = pa.field("element", self._element_type, nullable=self.element_nulls is not None)
+        match self.shape:
+            case "list":
+                return pa.list_(element)
+            case "large_list":
+                return pa.large_list(element)
+            case "fixed_size_list":
+                return pa.list_(element, self.longest)
+            case _:
+                return self._element_type
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The paths at which the file's schema may have its values."""
+        if self.shape == "scalar":
+            return (self.name,)
+        return (f"{self.name}.list.element", f"{self.name}.list.item")
+
+    @property
+    def encodings(self) -> dict[str, str]:
+        """Besides plain values and dictionaries, the encodings that pyarrow writes for the type."""
+        if self.type in TEXTS:
+            return {"packed": "DELTA_LENGTH_BYTE_ARRAY", "split": "DELTA_BYTE_ARRAY"}
+        return ColumnSpec(self.name, self.type).encodings
+
+    def values(self, start: int, rows: int) -> pa.Array:
+        """The values of the rows [start, start + rows) of the dataset."""
+        random = np.random.default_rng([self.seed, start])
+        missing = random.random(rows) < (self.nulls or 0.0)
+        if self.shape == "scalar":
+            return self._drawn(random, rows, missing)
+        if self.shape == "fixed_size_list":
+            lengths = np.full(rows, self.longest)
+        else:
+            # Empty lists are as frequent as any other length, and null ones leave values behind.
+            lengths = random.integers(0, self.longest + 1, rows)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        count = int(offsets[-1])
+        elements = self._drawn(random, count, random.random(count) < (self.element_nulls or 0.0))
+        mask = pa.array(missing) if self.nulls is not None else None
+        if self.shape == "fixed_size_list":
+            return pa.FixedSizeListArray.from_arrays(elements, type=self._type, mask=mask)
+        if self.shape == "large_list":
+            made, bounds = pa.LargeListArray, pa.array(offsets, pa.int64())
+        else:
+            made, bounds = pa.ListArray, pa.array(offsets, pa.int32())
+        return made.from_arrays(bounds, elements, type=self._type, mask=mask)
+
+    def _drawn(self, random: np.random.Generator, count: int, missing: np.ndarray) -> pa.Array:
+        """So many of the column's different values, nulls where they are missing."""
+        places = random.integers(0, self.distinct, count)
+        if self.type in TEXTS:
+            own = [word * (1 + index // len(WORDS)) for index, word in zip(range(self.distinct), WORDS * 99)]  # noqa: B905
+            pool = pa.array(own, pa.string()).cast(self._element_type)
+        else:
+            pool = ColumnSpec(self.name, self.type, fill=self.fill, seed=self.seed).values(0, self.distinct)
+        return pool.take(pa.array(places, pa.int64(), mask=missing))
+
+
+def all_kinds(*, nulls: float | None = 0.0, element_nulls: float | None = 0.0) -> list[Kind]:
+    """A column of each type, and a list of each type but strings."""
+    shares = {"nulls": nulls, "element_nulls": element_nulls}
+    scalars = [Kind(f"s_{type_}", type_, seed=i, **shares) for i, type_ in enumerate((*TYPES, *TEXTS))]
+    lists = [
+        Kind(f"l_{type_}", type_, LISTS[i % 3], seed=i, **shares, longest=1 + 3 * (i % 4))
+        for i, type_ in enumerate(TYPES)
+    ]
+    return [*scalars, *lists]
+
+
+# ----------------------------------------------------------------------------------------- what pyarrow reads
+
+Cell = bytes | tuple[bytes | None, ...] | None
+"""What a row of a column holds: the bytes of a value or string, those of each element, None of a null."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A column as pyarrow reads it."""
+
+    dtype: np.dtype
+    kind: str
+    rows: list[Cell]
+
+    @property
+    def is_jagged(self) -> bool:
+        """Whether its rows have lengths of their own."""
+        return self.kind != "scalar"
+
+
+def read_cells(paths: str | Path | Sequence[Path]) -> dict[str, Cells]:
+    """Every column of the files, in canonical order of the files."""
+    tables = [pq.ParquetFile(file).read() for file in oracle.canonical_files(paths)]
+    # Files may say of one column in several ways that it is a list.
+    found = {name: [cells_of(table.column(name)) for table in tables] for name in tables[0].column_names}
+    return {
+        name: Cells(parts[0].dtype, parts[0].kind, [row for part in parts for row in part.rows])
+        for name, parts in found.items()
+    }
+
+
+def written_cells(spec: DatasetSpec) -> dict[str, Cells]:
+    """Every column as it was given to the writer.
+
+    pyarrow 26 reads no rows of a column whose one page, of version 2, holds empty lists of booleans alone.
+    """
+    groups = [
+        rows for file in sorted(spec.files, key=lambda file: file.path.encode()) for rows in file.groups
+    ]
+    starts = [sum(groups[:place]) for place in range(len(groups))]
+    found = {}
+    for column in (spec.row_numbers, *spec.columns):
+        chunks = [column.values(start, rows) for start, rows in zip(starts, groups, strict=True)]
+        array = pa.chunked_array(chunks, column.field.type)
+        # What the file holds of them is milliseconds, and days.
+        for given, stored in ((pa.timestamp("s"), pa.timestamp("ms")), (pa.date64(), pa.date32())):
+            array = cast_element(array, given, stored)
+        found[column.name] = cells_of(array)
+    return found
+
+
+def cast_element(array: pa.ChunkedArray, given: pa.DataType, stored: pa.DataType) -> pa.ChunkedArray:
+    """The array with another element type, if it has the given one."""
+    if array.type == given:
+        return array.cast(stored)
+    if not hasattr(array.type, "value_type") or array.type.value_type != given:
+        return array
+    if pa.types.is_fixed_size_list(array.type):
+        return array.cast(pa.list_(stored, array.type.list_size))
+    return array.cast(pa.large_list(stored) if pa.types.is_large_list(array.type) else pa.list_(stored))
+
+
+def cells_of(column: pa.ChunkedArray) -> Cells:
+    """The cells of one column."""
+    type_ = column.type
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        elements = cells_of(pa.chunked_array([chunk.flatten() for chunk in column.chunks], type_.value_type))
+        left = iter(elements.rows)
+        rows: list[Cell] = [
+            None if row is None else tuple(next(left) for _ in range(row))  # type: ignore[misc]
+            for row in lengths_of(column)
+        ]
+        return Cells(elements.dtype, "list", rows)
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return Cells(np.dtype(np.uint8), "string", column.cast(pa.large_binary()).to_pylist())
+    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        return Cells(np.dtype(np.uint8), "binary", column.to_pylist())
+    values = oracle._as_numpy(column.drop_null())
+    found = iter(values)
+    rows = [next(found).tobytes() if there else None for there in column.is_valid().to_pylist()]
+    return Cells(values.dtype, "scalar", rows)
+
+
+def lengths_of(column: pa.ChunkedArray) -> list[int | None]:
+    """How long each list is; None of a null."""
+    lengths = pc.list_value_length(column).to_pylist()
+    there = column.is_valid().to_pylist()
+    return [length if is_there else None for length, is_there in zip(lengths, there, strict=True)]
+
+
+# ------------------------------------------------------------------------------------- what a batch must hold
+
+
+def rule_of(nulls: Any, name: str) -> Any:
+    """What becomes of the nulls of a column."""
+    if not isinstance(nulls, Mapping):
+        return nulls
+    if name in nulls:
+        return nulls[name]
+    return next((rule for pattern, rule in nulls.items() if fnmatch.fnmatchcase(name, pattern)), "error")
+
+
+def filled(cells: Cells, rule: Any) -> bytes | None:
+    """The bytes that stand in the place of a null value; None where a null is an error."""
+    if rule == "error":
+        return None
+    if cells.kind in ("string", "binary"):
+        return b""
+    return (
+        np.zeros(1, cells.dtype).tobytes() if rule == "mask" else np.array(rule).astype(cells.dtype).tobytes()
+    )
+
+
+def assert_holds(
+    batch: fr.Batch,
+    table: Mapping[str, Cells],
+    nulls: Any = "error",
+    stack: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Assert that a batch holds the cells of its rows, every one, as `nulls=` and `stack=` say."""
+    stacks = {} if stack is None else stack
+    taken = {name for members in stacks.values() for name in members}
+    expected: list[str] = []
+    for name in [name for name in table if name not in taken] + list(stacks):
+        rule = rule_of(nulls, name)
+        expected.append(name)
+        if name in stacks:
+            members = stacks[name]
+            matrix = tensor_of(batch, name)
+            assert matrix.shape == (batch.num_rows, len(members))
+            for place, member in enumerate(members):
+                assert_column(matrix[:, place], table[member], batch.rows(), rule, member)
+        elif table[name].is_jagged:
+            assert_jagged(batch[name], table[name], batch.rows(), rule, name)
+            continue
+        else:
+            assert_column(tensor_of(batch, name), table[name], batch.rows(), rule, name)
+        if rule == "mask":
+            expected.append(f"{name}_valid")
+            masks = tensor_of(batch, f"{name}_valid")
+            assert masks.dtype == torch.bool
+            there = [
+                [table[member].rows[row] is not None for row in batch.rows()]
+                for member in stacks.get(name, [name])
+            ]
+            assert masks.tolist() == (
+                list(map(list, zip(*there, strict=True))) if name in stacks else there[0]
+            ), name
+    assert list(batch) == expected
+
+
+def tensor_of(batch: fr.Batch, name: str) -> torch.Tensor:
+    """A value of a batch that is a tensor."""
+    tensor = batch[name]
+    assert isinstance(tensor, torch.Tensor)
+    return tensor
+
+
+def assert_column(tensor: torch.Tensor, cells: Cells, rows: np.ndarray, rule: Any, name: str) -> None:
+    """Assert that a tensor of one column holds the cells of these rows."""
+    assert tensor.numpy().dtype == cells.dtype
+    assert tensor.shape == (len(rows),)
+    fill = filled(cells, rule)
+    found = np.ascontiguousarray(tensor.numpy())
+    for place, row in enumerate(rows):
+        cell = cells.rows[row]
+        expected = fill if cell is None else cell
+        assert expected is not None, f"{name}: row {row} is null, and delivered"
+        assert found[place].tobytes() == expected, f"{name}: row {row}"
+
+
+def assert_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: Any, name: str) -> None:
+    """Assert that a `Jagged` holds the cells of these rows."""
+    assert isinstance(jagged, fr.Jagged)
+    assert len(jagged) == len(rows)
+    assert jagged.values.numpy().dtype == cells.dtype
+    assert jagged.values.ndim == 1
+    assert jagged.offsets.dtype == torch.int64
+    bounds = jagged.offsets.tolist()
+    assert bounds[0] == 0
+    assert bounds[-1] == len(jagged.values)
+    # A mask marks rows; what stands in the place of a null element is named.
+    fill = None if rule == "mask" else filled(cells, rule)
+    found, width = jagged.values.numpy(), cells.dtype.itemsize
+    for row, begin, end in zip(rows, bounds, bounds[1:], strict=False):
+        cell = cells.rows[row]
+        assert cell is not None or rule != "error", f"{name}: row {row} is null, and delivered"
+        if isinstance(cell, tuple):
+            assert fill is not None or None not in cell, (
+                f"{name}: row {row} has a null element, and is delivered"
+            )
+            expected = b"".join(fill if element is None else element for element in cell)  # type: ignore[misc]
+        else:
+            expected = cell or b""
+        assert (end - begin) * width == len(expected), f"{name}: row {row}"
+        assert found[begin:end].tobytes() == expected, f"{name}: row {row}"
+    if rule == "mask":
+        assert jagged.valid is not None
+        assert jagged.valid.dtype == torch.bool
+        assert jagged.valid.tolist() == [cells.rows[row] is not None for row in rows]
+    else:
+        assert jagged.valid is None
+
+
+def is_delivered(cells: Cells, rows: Sequence[int], rule: Any) -> bool:
+    """Whether these rows can be delivered under a rule: no null is an error."""
+    if rule not in ("error", "mask"):
+        return True
+    if rule == "error" and any(cells.rows[row] is None for row in rows):
+        return False
+    return not any(isinstance(cell, tuple) and None in cell for cell in (cells.rows[row] for row in rows))
+
+
+# ---------------------------------------------------------------------------------------------- as strategies
+
+SHARES = st.sampled_from((None, 0.0, 0.0, 0.03, 0.1, 0.5, 0.97, 1.0))
+
+
+@st.composite
+def kinds(draw: st.DrawFn, name: str) -> Kind:
+    """Draw a column of that name."""
+    shape = draw(st.sampled_from(("scalar", *LISTS)))
+    return Kind(
+        name,
+        draw(st.sampled_from(TYPES if shape != "scalar" else (*TYPES, *TEXTS * 3))),
+        shape,
+        nulls=draw(SHARES),
+        element_nulls=draw(SHARES),
+        longest=draw(st.sampled_from((4, 1, 20))),
+        distinct=draw(st.sampled_from((30, 1, 2, 300))),
+        fill=draw(st.sampled_from(("bits", "count", "extremes"))),
+        seed=draw(st.integers(0, 9)),
+    )
+
+
+@st.composite
+def tables(draw: st.DrawFn, *, min_rows: int = 1, max_files: int = 3, max_columns: int = 5) -> DatasetSpec:
+    """Draw a dataset of columns of every kind, in files written in every way."""
+    columns = [draw(kinds(f"c{i}")) for i in range(draw(st.integers(1, max_columns)))]
+    paths = draw(st.lists(st.sampled_from(FILE_NAMES), min_size=1, max_size=max_files, unique=True))
+    files = [draw(file_specs(path)) for path in paths]
+    missing = min_rows - sum(sum(file.groups) for file in files)
+    if missing > 0:
+        files[0] = FileSpec(**{**vars(files[0]), "groups": (*files[0].groups, missing)})
+    return DatasetSpec(tuple(files), tuple(columns))  # type: ignore[arg-type]
