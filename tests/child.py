@@ -40,7 +40,7 @@ class Child:
             stderr=self._stderr,
             stdout=self._stderr,
             pass_fds=[write],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         os.close(write)
         self._replies = read
@@ -125,6 +125,16 @@ class Outcome:
     seconds: float
     grown: int
 
+    def assert_refused(self, path: Path, *words: object) -> None:
+        """Assert that it is a DataError that names the column `x` of the file, in little memory."""
+        assert self.kind == "DataError", self
+        missing = [
+            word for word in map(str, (path, "column 'x'", "row group 0", *words)) if word not in self.message
+        ]
+        assert not missing, f"not in the message: {missing}; the message: {self.message}"
+        assert "gave up" not in self.message, f"a panic: {self.message}"
+        assert self.grown < 500 * MIB, f"{self.grown / MIB:.0f} MiB: {self.message}"
+
 
 class Reader:
     """Another process that reads files; a new one whenever a file has killed it."""
@@ -134,13 +144,15 @@ class Reader:
         self._seconds = seconds
         self._child: Child | None = None
 
-    def read(self, path: Path, batch_size: int = 3, threads: int = 0) -> Outcome:
+    def read(
+        self, path: Path, batch_size: int = 3, threads: int = 0, nulls: str | float = "error"
+    ) -> Outcome:
         """Read all of a file."""
         # Where memory is limited, a request for far too much ends a process, even if it would never be used.
         self._child = self._child or Child(address_space=8 << 30)
         child, self._child = self._child, None
         try:
-            found = child.call(read_whole, str(path), batch_size, threads, seconds=self._seconds)
+            found = child.call(read_whole, str(path), batch_size, threads, nulls, seconds=self._seconds)
         except BaseException:
             child.close()
             raise
@@ -175,7 +187,7 @@ def serve(address_space: int | None) -> None:
             _send(returned=returned)
 
 
-def read_whole(path: str, batch_size: int, threads: int) -> dict[str, Any]:
+def read_whole(path: str, batch_size: int, threads: int, nulls: str | float = "error") -> dict[str, Any]:
     """Read all files that a path means, and say what came of it."""
     import fastresume
 
@@ -183,7 +195,7 @@ def read_whole(path: str, batch_size: int, threads: int) -> dict[str, Any]:
     before, began = peak(), time.monotonic()
     batches, error = 0, None
     try:
-        dataset = fastresume.ParquetDataset(path, batch_size=batch_size)
+        dataset = fastresume.ParquetDataset(path, batch_size=batch_size, nulls=nulls)
         for _ in fastresume.Loader(dataset, threads=threads) if threads else dataset:
             batches += 1
     except Exception as raised:  # noqa: BLE001  (the test looks at it)

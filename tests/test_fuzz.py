@@ -19,12 +19,15 @@ from random import Random
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 import fastresume as fr
 import thrift_writer as tw
 from child import MIB, Child, Outcome, Reader, forget_peak, peak, say
+from columns import Kind, tables
+from columns import all_kinds as columns_of_all_kinds
 from strategies import CODECS, ENCODINGS, TYPES, ColumnSpec, DatasetSpec, FileSpec, dataset_specs, written
 from thrift_writer import Field, Struct, Wire
 
@@ -211,15 +214,15 @@ def damaged(data: bytes, random: Random) -> bytes:
 # ---------------------------------------------------------------------------------------------------- the law
 
 
-def read_here(path: Path, batch_size: int, threads: int) -> str:
+def read_here(path: Path, batch_size: int, threads: int, nulls: str | int = "error") -> str:
     """Read all of a file; return what came of it, which is a success or one of our exceptions."""
     began = time.monotonic()
     kind = "success"
     try:
-        dataset = fr.ParquetDataset(path, batch_size=batch_size)
+        dataset = fr.ParquetDataset(path, batch_size=batch_size, nulls=nulls)
         batches = list(fr.Loader(dataset, threads=threads) if threads else dataset)
         assert len(batches) == len(dataset)
-        assert all(len(tensor) == batch_size for batch in batches for tensor in batch.values())
+        assert all(is_whole(tensor, batch_size) for batch in batches for tensor in batch.values())
     except AssertionError:
         raise
     except BaseException as error:
@@ -231,6 +234,15 @@ def read_here(path: Path, batch_size: int, threads: int) -> str:
     return kind
 
 
+def is_whole(tensor: torch.Tensor | fr.Jagged, batch_size: int) -> bool:
+    """Return whether there are so many rows, of which each is somewhere among the values."""
+    if isinstance(tensor, torch.Tensor):
+        return len(tensor) == batch_size
+    bounds = tensor.offsets.tolist()
+    whole = len(bounds) == batch_size + 1 and bounds[0] == 0 and bounds[-1] == len(tensor.values)
+    return whole and bounds == sorted(bounds) and (tensor.valid is None or len(tensor.valid) == batch_size)
+
+
 def caught(kind: str, message: str) -> str:
     """Return what to count an exception as."""
     assert message
@@ -238,9 +250,9 @@ def caught(kind: str, message: str) -> str:
     return f"{kind} of a panic" if "gave up" in message else kind
 
 
-def read_there(reader: Reader, path: Path, batch_size: int, threads: int) -> str:
+def read_there(reader: Reader, path: Path, batch_size: int, threads: int, nulls: str | int = "error") -> str:
     """Do the same in another process."""
-    outcome: Outcome = reader.read(path, batch_size, threads)
+    outcome: Outcome = reader.read(path, batch_size, threads, nulls)
     if outcome.kind == "NoneType":
         return "success"
     assert outcome.kind in ("DataError", "SourceError", "ValueError"), outcome
@@ -249,7 +261,7 @@ def read_there(reader: Reader, path: Path, batch_size: int, threads: int) -> str
 
 
 @pytest.fixture(scope="module")
-def read() -> Iterator[Callable[[Path, int, int], str]]:
+def read() -> Iterator[Callable[..., str]]:
     """The function that reads a file."""
     if SOAKS:
         reader = Reader(SECONDS)
@@ -269,7 +281,7 @@ def read() -> Iterator[Callable[[Path, int, int], str]]:
     st.sampled_from([0, 0, 2]),
 )
 def test_any_damage_is_read_or_refused(
-    read: Callable[[Path, int, int], str], spec: DatasetSpec, random: Random, batch_size: int, threads: int
+    read: Callable[..., str], spec: DatasetSpec, random: Random, batch_size: int, threads: int
 ) -> None:
     with written(spec) as dataset:
         path = dataset.files[0]
@@ -278,6 +290,28 @@ def test_any_damage_is_read_or_refused(
 
 
 @given(
+    tables(min_rows=5, max_files=1),
+    st.randoms(use_true_random=True),
+    st.sampled_from([1, 3, 7]),
+    st.sampled_from([0, 0, 2]),
+    st.sampled_from(["mask", 0]),
+)
+def test_any_damage_to_lists_strings_and_nulls_is_read_or_refused(
+    read: Callable[..., str],
+    spec: DatasetSpec,
+    random: Random,
+    batch_size: int,
+    threads: int,
+    nulls: str | int,
+) -> None:
+    with written(spec) as dataset:
+        path = dataset.files[0]
+        path.write_bytes(damaged(path.read_bytes(), random))
+        event(read(path, batch_size, threads, nulls))
+
+
+@pytest.mark.parametrize("small", ["numbers", "a list", "a string", "nulls"])
+@given(
     st.lists(
         st.tuples(st.sampled_from(range(1 << 16)), st.binary(max_size=4), st.integers(0, 4)),
         min_size=1,
@@ -285,20 +319,28 @@ def test_any_damage_is_read_or_refused(
     )
 )
 def test_any_few_bytes_in_a_small_file_are_read_or_refused(
-    read: Callable[[Path, int, int], str], edits: list[tuple[int, bytes, int]]
+    read: Callable[..., str], small: str, edits: list[tuple[int, bytes, int]]
 ) -> None:
     """Shrinks well: hypothesis knows each byte."""
-    with written(SMALL) as dataset:
+    with written(SMALL[small]) as dataset:
         path = dataset.files[0]
         data = bytearray(path.read_bytes())
         for number, new, gone in edits:
             at = number % len(data)
             data[at : at + gone] = new
         path.write_bytes(data)
-        event(read(path, 3, 0))
+        event(read(path, 3, 0, 0))
 
 
-SMALL = DatasetSpec((FileSpec("a.parquet", (4, 4), codec="none"),), (ColumnSpec("c", "int16"),))
+SMALL = {
+    what: DatasetSpec((FileSpec("a.parquet", (4, 4), codec="none", encoding=encoding),), (column,))
+    for what, encoding, column in (
+        ("numbers", "dictionary", ColumnSpec("c", "int16")),
+        ("a list", "plain", Kind("c", "int16", "list", nulls=0.2, element_nulls=0.2)),
+        ("a string", "split", Kind("c", "string", nulls=0.2)),
+        ("nulls", "plain", Kind("c", "int16", nulls=0.5)),
+    )
+}
 
 # ------------------------------------------------------------------------------------------------ for minutes
 
@@ -306,16 +348,17 @@ SMALL = DatasetSpec((FileSpec("a.parquet", (4, 4), codec="none"),), (ColumnSpec(
 def all_kinds() -> list[DatasetSpec]:
     """Return specs of files of every codec, encoding and page version."""
     columns = [ColumnSpec(f"c{index}", type_, fill="bits") for index, type_ in enumerate(TYPES)]
+    columns += columns_of_all_kinds(nulls=0.2, element_nulls=0.2)
     return [
         DatasetSpec(
             (FileSpec("a.parquet", (5, 0, 20), codec, encoding, version, page_rows=rows),),
-            tuple(columns[part::4]),
+            tuple(columns[part::12]),
         )
-        for codec in ("none", *CODECS)
+        for codec in CODECS
         for encoding in ENCODINGS
         for version in ("1.0", "2.0")
         for rows in (7, 1000)
-        for part in range(4)
+        for part in range(12)
     ]
 
 
@@ -334,7 +377,9 @@ def fuzz(directory: str, first_seed: int, seconds: float) -> dict[str, int]:
         path.write_bytes(damaged(random.choice(originals), random))
         forget_peak()
         before = peak()
-        kind = read_here(path, random.choice([1, 3, 7]), random.choice([0, 0, 0, 2]))
+        kind = read_here(
+            path, random.choice([1, 3, 7]), random.choice([0, 0, 0, 2]), random.choice(["mask", 0])
+        )
         assert peak() - before < GROWTH, f"seed {seed}: {peak() - before} bytes"
         counts[kind] = counts.get(kind, 0) + 1
         seed += 1
