@@ -39,7 +39,7 @@ class Plan:
         padded_rows: rows that repeat others to fill the last global batch.
         blocks, windows: of the whole pass; 0 of a sequential order.
         window_rows: rows of the largest window; 0 of a sequential order.
-        row_bytes: bytes of one row over all tensors.
+        row_bytes: bytes of one row over all tensors; of lists and strings, what the footers lead to expect.
         bytes_per_rank: what a rank holds in decoded rows: one window (or one segment of a row group) per lane
             of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`, and each thread
             what it decodes of one column or matrix of a segment.
