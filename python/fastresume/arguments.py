@@ -90,6 +90,21 @@ def path_list(paths: Path | Sequence[Path]) -> list[str]:
     ]
 
 
+def one_path(name: str, value: object) -> str:
+    """The path as a string.
+
+    Raises:
+        TypeError: if it is not one.
+        ValueError: if it is empty.
+    """
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(path, str):
+        raise TypeError(f"{name} must be a path, found {value!r}")
+    if not path:
+        raise ValueError(f"{name} is an empty path")
+    return path
+
+
 def names(argument: str, given: str | Sequence[str] | None) -> list[str] | None:
     """The names or patterns as a list; one string is one name."""
     if given is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +20,7 @@ from fastresume.arguments import (
     names,
     null_list,
     one_of,
+    one_path,
     path_list,
     stack_list,
 )
@@ -75,6 +77,13 @@ class ParquetDataset(IterableDataset[Batch]):
             patterns, the first pattern over later ones, and columns without any have "error". Of a list, a
             mask marks null rows; a null inside a list is an error but where a fill value is named. No
             tensor ever changes its type: a fill value that does not fit is refused.
+        manifest_cache: a file in which to keep what the files' footers tell, so that a later start reads no
+            footers: it asks for the size and modification time of each file, and reads again only those that
+            have others. The file is made if it is not there, and brought up to date; one that is damaged or of
+            another release is replaced. It belongs to one dataset (what another one put there is dropped), and
+            any number of processes may share it. Where it can't be written, a warning says so and nothing else
+            changes: of a thousand ranks, those with a read-only disk go on. Keep it where the `paths` do
+            not find it. It holds paths, sizes, times, names of columns and numbers of rows, and no data.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass.
         rank, world_size: which of how many ranks this is; together or not at all.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
@@ -86,6 +95,9 @@ class ParquetDataset(IterableDataset[Batch]):
             type that can't be delivered.
         ValueError: for numbers out of range, or a dataset from which no batch would come.
         TypeError: for arguments of another type.
+
+    Warns:
+        UserWarning: if `manifest_cache` can't be written.
 
     Threads and forks: share a dataset between threads only if one of them iterates. A forked child goes on
     from the cursor of the moment, on its own. Pickling takes the manifest along, so that no footer is read
@@ -114,6 +126,7 @@ class ParquetDataset(IterableDataset[Batch]):
         groups: int | None = None,
         tail: Literal["drop", "short", "pad"] = "drop",
         nulls: Nulls = "error",
+        manifest_cache: Path | None = None,
         on_iter: Literal["continue", "restart"] = "continue",
         rank: int | None = None,
         world_size: int | None = None,
@@ -138,7 +151,7 @@ class ParquetDataset(IterableDataset[Batch]):
         self._columns = names("columns", columns)
         self._stacks = stack_list(stack)
         self._nulls = null_list(nulls)
-        self._manifest = _core.Manifest.open(self.paths)
+        self._manifest = _open_manifest(self.paths, manifest_cache)
         self._lay_out()
         start = _core.Cursor.start(self._manifest, self._choice)
         self._length = self._pass(start, 1).batches
@@ -358,6 +371,13 @@ class ParquetDataset(IterableDataset[Batch]):
             f"batch_size={self.batch_size}, rank {self.world.rank} of {self.world.world_size}, "
             f"epoch {self.epoch}, {self.batches_left} batches left)"
         )
+
+
+def _open_manifest(paths: list[str], cache: Path | None) -> _core.Manifest:
+    manifest = _core.Manifest.open(paths, None if cache is None else one_path("manifest_cache", cache))
+    if manifest.not_cached is not None:
+        warnings.warn(manifest.not_cached, stacklevel=3)
+    return manifest
 
 
 def _order_choice(

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use fastresume::cache::Cache;
 use fastresume::error::Error;
 use fastresume::manifest::Manifest as CoreManifest;
 use fastresume::rows;
@@ -19,14 +21,32 @@ use crate::layout::Layout;
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Manifest {
     pub inner: Arc<CoreManifest>,
+    not_cached: Option<String>,
+}
+
+#[allow(clippy::disallowed_methods, reason = "it decides what is cached, and no result")]
+fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 #[pymethods]
 impl Manifest {
     #[staticmethod]
-    fn open(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
-        let inner = gate::run_stoppable(py, |stop| CoreManifest::open(&paths, stop))?;
-        Ok(Self { inner: Arc::new(inner) })
+    fn open(py: Python<'_>, paths: Vec<PathBuf>, cache: Option<PathBuf>) -> PyResult<Self> {
+        let cache = cache.map(|path| Cache { path, now: now() });
+        gate::run_stoppable(py, |stop| {
+            let (inner, cached) = match cache {
+                Some(cache) => CoreManifest::open_cached(&paths, &cache, stop)?,
+                None => (CoreManifest::open(&paths, stop)?, Ok(())),
+            };
+            Ok(Self { inner: Arc::new(inner), not_cached: cached.err().map(|cause| cause.to_string()) })
+        })
+    }
+
+    /// Why the cache could not be written, if so.
+    #[getter]
+    fn not_cached(&self) -> Option<&str> {
+        self.not_cached.as_deref()
     }
 
     #[staticmethod]
@@ -34,7 +54,7 @@ impl Manifest {
         gate::run(py, || {
             let inner = postcard::from_bytes(data)
                 .map_err(|cause| Error::State(format!("a pickled dataset is damaged: {cause}")))?;
-            Ok(Self { inner: Arc::new(inner) })
+            Ok(Self { inner: Arc::new(inner), not_cached: None })
         })
     }
 
@@ -45,7 +65,7 @@ impl Manifest {
 
     /// The rows `[first, end)` of the files that a path names.
     fn rows_of(&self, py: Python<'_>, path: PathBuf) -> PyResult<(u64, u64)> {
-        let rows = gate::run(py, || self.inner.rows_of(path))?;
+        let rows = gate::run_stoppable(py, |stop| self.inner.rows_of(path, stop))?;
         Ok((rows.start, rows.end))
     }
 

@@ -17,6 +17,8 @@ mod shape;
 mod footer;
 pub mod schema;
 pub mod listing;
+mod summary;
+pub mod cache;
 pub mod manifest;
 pub mod permutation;
 mod blocks;

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
@@ -25,14 +26,14 @@ pub struct Listed {
 ///
 /// # Errors
 /// `Source` if an entry of `named` gives no file, or a directory can't be read; `Argument` if nothing
-/// is named, or an address is (only local files can be read).
-pub fn list(named: &[PathBuf]) -> Result<Vec<Listed>> {
+/// is named, or an address is (only local files can be read); `Interrupted` if `stop` is set on the way.
+pub fn list(named: &[PathBuf], stop: &AtomicBool) -> Result<Vec<Listed>> {
     if named.is_empty() {
         return Err(Error::Argument("no path is given".into()));
     }
     let mut paths = Vec::new();
     for entry in named {
-        let found = expand(entry)?;
+        let found = expand(entry, stop)?;
         if found.is_empty() {
             let what =
                 if entry.is_dir() { "no file that ends in .parquet lies below" } else { "no file matches" };
@@ -52,7 +53,7 @@ pub fn list(named: &[PathBuf]) -> Result<Vec<Listed>> {
     Ok(files)
 }
 
-fn expand(entry: &Path) -> Result<Vec<PathBuf>> {
+fn expand(entry: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     if entry.as_os_str().as_bytes().windows(3).any(|bytes| bytes == b"://") {
         return Err(Error::Argument(format!(
             "only local files can be read, found the address '{}'",
@@ -64,13 +65,17 @@ fn expand(entry: &Path) -> Result<Vec<PathBuf>> {
     }
     let entry = absolute(entry)?;
     match std::fs::metadata(&entry) {
-        Ok(status) if status.is_dir() => below(&entry),
+        Ok(status) if status.is_dir() => below(&entry, stop),
         Ok(_) => Ok(vec![entry]),
-        Err(_) if is_pattern(&entry) => matches(&entry),
+        Err(_) if is_pattern(&entry) => matches(&entry, stop),
         // Neither there nor a pattern. A dangling link is there, and says so when it is opened.
         Err(_) if entry.is_symlink() => Ok(vec![entry]),
         Err(cause) => Err(Error::source("no such file:", &entry, cause)),
     }
+}
+
+fn check_stop(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 fn is_pattern(path: &Path) -> bool {
@@ -78,23 +83,27 @@ fn is_pattern(path: &Path) -> bool {
 }
 
 /// All files below a directory that end in `.parquet` and are not left out by their names.
-fn below(directory: &Path) -> Result<Vec<PathBuf>> {
+fn below(directory: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
     while let Some(directory) = open.pop() {
         let failed = |cause| Error::source("can't list", &directory, cause);
         for entry in std::fs::read_dir(&directory).map_err(failed)? {
+            check_stop(stop)?;
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
             if is_left_out(&name) {
                 continue;
             }
             let kind = entry.file_type().map_err(failed)?;
-            let path = entry.path();
             if kind.is_dir() {
-                open.push(path);
-            } else if name.as_bytes().ends_with(b".parquet") && !path.is_dir() {
-                found.push(path);
+                open.push(entry.path());
+            } else if name.as_bytes().ends_with(b".parquet") {
+                let path = entry.path();
+                // Only of a link the kind is not known yet.
+                if !(kind.is_symlink() && path.is_dir()) {
+                    found.push(path);
+                }
             }
         }
     }
@@ -106,14 +115,14 @@ fn is_left_out(name: &OsStr) -> bool {
 }
 
 /// The files that a pattern means; a directory that it meets means the files below it.
-fn matches(pattern: &Path) -> Result<Vec<PathBuf>> {
+fn matches(pattern: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     let parts: Vec<&OsStr> = pattern.iter().collect();
     let mut met = Vec::new();
-    meet(Path::new(""), &parts, &mut met)?;
+    meet(Path::new(""), &parts, &mut met, stop)?;
     let mut found = Vec::new();
     for path in met {
         if path.is_dir() {
-            found.extend(below(&path)?);
+            found.extend(below(&path, stop)?);
         } else {
             found.push(path);
         }
@@ -125,18 +134,18 @@ fn matches(pattern: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// What the parts of a pattern meet below a base. `**` goes into no link, so that it ends.
-fn meet(base: &Path, parts: &[&OsStr], met: &mut Vec<PathBuf>) -> Result<()> {
+fn meet(base: &Path, parts: &[&OsStr], met: &mut Vec<PathBuf>, stop: &AtomicBool) -> Result<()> {
     let Some((&part, rest)) = parts.split_first() else {
         met.push(base.to_owned());
         return Ok(());
     };
     if !is_pattern(Path::new(part)) {
         let path = base.join(part);
-        return if path.symlink_metadata().is_ok() { meet(&path, rest, met) } else { Ok(()) };
+        return if path.symlink_metadata().is_ok() { meet(&path, rest, met, stop) } else { Ok(()) };
     }
     let any_depth = part == "**";
     if any_depth && !rest.is_empty() {
-        meet(base, rest, met)?;
+        meet(base, rest, met, stop)?;
     }
     if !base.is_dir() {
         return Ok(());
@@ -148,6 +157,7 @@ fn meet(base: &Path, parts: &[&OsStr], met: &mut Vec<PathBuf>) -> Result<()> {
         .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))?;
     let failed = |cause| Error::source("can't list", base, cause);
     for entry in std::fs::read_dir(base).map_err(failed)? {
+        check_stop(stop)?;
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
         // A part that spells the first character out means such names.
@@ -158,13 +168,13 @@ fn meet(base: &Path, parts: &[&OsStr], met: &mut Vec<PathBuf>) -> Result<()> {
         let path = entry.path();
         let is_real_directory = entry.file_type().map_err(failed)?.is_dir();
         if any_depth && is_real_directory {
-            meet(&path, parts, met)?;
+            meet(&path, parts, met, stop)?;
         } else if rest.is_empty() {
             if !name.as_bytes().ends_with(b".crc") {
                 met.push(path);
             }
         } else if !any_depth && path.is_dir() {
-            meet(&path, rest, met)?;
+            meet(&path, rest, met, stop)?;
         }
     }
     Ok(())

@@ -1,18 +1,20 @@
 //! What is there: the files of the dataset, their row groups and rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
+use crate::cache::{Cache, Known};
 use crate::error::{Error, Result};
-use crate::footer::{Footer, HASH_BYTES};
+use crate::footer::HASH_BYTES;
 use crate::listing::{self, Listed};
-use crate::schema::{self, Column};
-use crate::source::{LocalFile, Source};
+use crate::schema::Column;
+use crate::summary::{Status, Summary};
 
 /// Rows are counted below this, so that every count fits a JSON number.
 pub const MAX_ROWS: u64 = 1 << 53;
@@ -22,6 +24,9 @@ const UNKNOWN_BYTES: u64 = 16;
 
 /// Footers are read by at most this many threads: they wait for the disk more than they compute.
 const MAX_THREADS: usize = 16;
+
+/// A thread takes so many files at a time, which lie together.
+const FILES_AT_A_TIME: usize = 16;
 
 /// One file of the dataset.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,11 +50,19 @@ pub struct DataFile {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Manifest {
     files: Vec<DataFile>,
-    schemas: Vec<Vec<Column>>,
+    schemas: Vec<Schema>,
     group_starts: Vec<u64>,
     /// What all row groups decompress to, as their footers say.
     data_bytes: u64,
     fingerprint: String,
+}
+
+/// The columns that some of the files have.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Schema {
+    columns: Vec<Column>,
+    /// The first of these files.
+    first_file: usize,
 }
 
 /// Where a row group is.
@@ -69,42 +82,69 @@ impl Manifest {
     /// `Source`, `Data` or `Argument`, for the first file in canonical order that has something wrong:
     /// not there, unreadable, not Parquet, damaged, or the same file twice; `Interrupted` if stopped.
     pub fn open(named: &[PathBuf], stop: &AtomicBool) -> Result<Self> {
-        let listed = listing::list(named)?;
-        let read = read_all(&listed, stop)?;
-        Self::build(&listed, read)
+        let listed = listing::list(named, stop)?;
+        let found = find_all(&listed, &Known::default(), stop)?;
+        Self::build(&listed, &found)
     }
 
-    fn build(listed: &[Listed], read: Vec<Summary>) -> Result<Self> {
-        let mut files: Vec<DataFile> = Vec::with_capacity(read.len());
-        let mut seen: HashMap<PathBuf, usize> = HashMap::with_capacity(read.len());
-        let mut schemas: Vec<Vec<Column>> = Vec::new();
+    /// The same manifest, without reading the footers of files that the cache knows as they are; what it
+    /// did not know is put there. Gives besides why it could not be: the manifest needs no cache.
+    ///
+    /// # Errors
+    /// As for `open`.
+    pub fn open_cached(named: &[PathBuf], cache: &Cache, stop: &AtomicBool) -> Result<(Self, Result<()>)> {
+        let listed = listing::list(named, stop)?;
+        let bytes = cache.read();
+        let known = Known::parse(&bytes);
+        let found = find_all(&listed, &known, stop)?;
+        let manifest = Self::build(&listed, &found)?;
+        let is_kept = |found: &Found| {
+            found.was_known || found.status.as_ref().is_some_and(|status| cache.has_settled(status))
+        };
+        let (kept, new) = found.iter().fold((0, false), |(kept, new), found| {
+            (kept + usize::from(is_kept(found)), new || (is_kept(found) && !found.was_known))
+        });
+        if !new && kept == known.len() {
+            return Ok((manifest, Ok(())));
+        }
+        let files = listed.iter().zip(&found).zip(&manifest.files).filter(|((_, found), _)| is_kept(found));
+        let entries = files.filter_map(|((listed, found), file)| {
+            Some((listed.path.as_os_str().as_bytes(), found.status.as_ref()?, &found.summary, file.schema))
+        });
+        let schemas = manifest.schemas.iter().map(|schema| schema.columns.clone()).collect();
+        let written = cache.write(entries, schemas);
+        Ok((manifest, written))
+    }
+
+    fn build(listed: &[Listed], found: &[Found]) -> Result<Self> {
+        check_distinct(listed, found)?;
+        let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
+        let mut schemas: Vec<Schema> = Vec::new();
+        let mut numbers: HashMap<&[Column], usize> = HashMap::new();
         let mut group_starts = vec![0];
         let mut rows = 0_u64;
         let mut data_bytes = 0_u64;
         let mut fingerprint = blake3::Hasher::new();
-        for (listed, summary) in listed.iter().zip(read) {
-            if let Some(&first) = seen.get(&summary.canonical) {
-                return Err(Error::Argument(format!(
-                    "the same file twice: '{}' and '{}'",
-                    files[first].path.display(),
-                    listed.path.display()
-                )));
-            }
-            seen.insert(summary.canonical, files.len());
+        for (index, (listed, Found { summary, .. })) in listed.iter().zip(found).enumerate() {
             data_bytes = data_bytes.saturating_add(summary.data_bytes);
-            let schema = schemas.iter().position(|known| *known == summary.columns).unwrap_or_else(|| {
-                schemas.push(summary.columns);
-                schemas.len() - 1
-            });
+            // Mostly that of the file before, which is one memory with it.
+            let is_same = index > 0 && Arc::ptr_eq(&summary.columns, &found[index - 1].summary.columns);
+            let schema = match files.last() {
+                Some(file) if is_same => file.schema,
+                _ => *numbers.entry(&summary.columns).or_insert_with(|| {
+                    schemas.push(Schema { columns: summary.columns.to_vec(), first_file: index });
+                    schemas.len() - 1
+                }),
+            };
             files.push(DataFile {
                 path: listed.path.clone(),
                 size: summary.size,
-                footer_hash: summary.hash,
+                footer_hash: summary.footer_hash,
                 schema,
                 first_group: group_starts.len() - 1,
             });
-            for group_rows in summary.group_rows {
-                rows = rows.checked_add(group_rows).filter(|&rows| rows < MAX_ROWS).ok_or_else(|| {
+            for group_rows in &summary.group_rows {
+                rows = rows.checked_add(*group_rows).filter(|&rows| rows < MAX_ROWS).ok_or_else(|| {
                     Error::data(format!("the dataset has more than {MAX_ROWS} rows")).in_file(&listed.path)
                 })?;
                 group_starts.push(rows);
@@ -112,7 +152,7 @@ impl Manifest {
             fingerprint.update(&(listed.relative.len() as u64).to_le_bytes());
             fingerprint.update(&listed.relative);
             fingerprint.update(&summary.size.to_le_bytes());
-            fingerprint.update(&summary.hash);
+            fingerprint.update(&summary.footer_hash);
         }
         let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
         Ok(Self { files, schemas, group_starts, data_bytes, fingerprint })
@@ -157,7 +197,7 @@ impl Manifest {
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
         let width = |column: &Column| column.dtype.map_or(UNKNOWN_BYTES, |dtype| dtype.width() as u64);
-        let widths = self.schemas.first().map_or(0, |columns| columns.iter().map(width).sum());
+        let widths = self.schemas.first().map_or(0, |schema| schema.columns.iter().map(width).sum());
         (self.data_bytes / self.num_rows().max(1)).max(widths).max(1)
     }
 
@@ -203,11 +243,14 @@ impl Manifest {
     ///
     /// # Errors
     /// As for `listing::list`; `Argument` if a file is not of this dataset, or they do not lie together.
-    pub fn rows_of(&self, named: PathBuf) -> Result<Range<u64>> {
+    pub fn rows_of(&self, named: PathBuf, stop: &AtomicBool) -> Result<Range<u64>> {
         let mut found = Vec::new();
-        for listed in listing::list(&[named])? {
-            let file = self.files.iter().position(|file| file.path == listed.path);
-            found.push(file.ok_or_else(|| {
+        for listed in listing::list(&[named], stop)? {
+            // Files of one root are in the order of their whole paths, too.
+            let file = self.files.binary_search_by(|file| {
+                file.path.as_os_str().as_bytes().cmp(listed.path.as_os_str().as_bytes())
+            });
+            found.push(file.map_err(|_| {
                 Error::Argument(format!("the file '{}' is not of this dataset", listed.path.display()))
             })?);
         }
@@ -225,10 +268,8 @@ impl Manifest {
 
     /// The distinct schemas, each with the first file that has it, in canonical order.
     pub fn schemas(&self) -> impl Iterator<Item = (&[Column], &Path)> {
-        self.schemas.iter().enumerate().filter_map(|(index, columns)| {
-            let file = self.files.iter().find(|file| file.schema == index)?;
-            Some((columns.as_slice(), file.path.as_path()))
-        })
+        let first = |schema: &Schema| self.files[schema.first_file].path.as_path();
+        self.schemas.iter().map(move |schema| (schema.columns.as_slice(), first(schema)))
     }
 
     /// Which of the distinct schemas a file has.
@@ -240,57 +281,67 @@ impl Manifest {
     /// The columns of one of the distinct schemas.
     #[must_use]
     pub fn columns(&self, schema: usize) -> &[Column] {
-        &self.schemas[schema]
+        &self.schemas[schema].columns
     }
 }
 
-/// What the manifest keeps of one file's footer.
-struct Summary {
-    canonical: PathBuf,
-    size: u64,
-    hash: [u8; HASH_BYTES],
-    columns: Vec<Column>,
-    group_rows: Vec<u64>,
-    data_bytes: u64,
+/// A file as it was listed, as the system sees it, and what its footer told, now or when it was cached.
+struct Found {
+    status: Option<Status>,
+    summary: Summary,
+    was_known: bool,
 }
 
-impl Summary {
-    fn read(path: &Path) -> Result<Self> {
-        let source = LocalFile::open(path)?;
-        let footer = Footer::read(&source)?;
-        let canonical = path.canonicalize().map_err(|cause| Error::source("can't resolve", path, cause))?;
-        let groups = footer.metadata.row_groups();
-        let bytes = groups.iter().map(|group| u64::try_from(group.total_byte_size()).unwrap_or(0));
-        Ok(Self {
-            canonical,
-            data_bytes: bytes.fold(0, u64::saturating_add),
-            size: source.size(),
-            hash: footer.hash,
-            columns: schema::columns(footer.metadata.file_metadata().schema_descr()),
-            // Not negative: the footer was checked.
-            group_rows: groups.iter().map(|group| group.num_rows().unsigned_abs()).collect(),
-        })
+/// The schemas that were met: each is kept once, however many files have it.
+#[derive(Default)]
+struct Schemas(Mutex<HashSet<Arc<[Column]>>>);
+
+impl Schemas {
+    fn shared(&self, columns: Arc<[Column]>) -> Arc<[Column]> {
+        let Ok(mut met) = self.0.lock() else { return columns };
+        if let Some(known) = met.get(&columns) {
+            return Arc::clone(known);
+        }
+        met.insert(Arc::clone(&columns));
+        columns
     }
 }
 
-fn read_all(listed: &[Listed], stop: &AtomicBool) -> Result<Vec<Summary>> {
+fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<Found>> {
     let threads = listed.len().min(MAX_THREADS);
     let next = AtomicUsize::new(0);
     let failed = AtomicUsize::new(usize::MAX);
     let done = Mutex::new(Vec::with_capacity(listed.len()));
+    let schemas = Schemas::default();
+    known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
+    let find = |path: &Path| {
+        // Before the footer is read: a file that changes in between is not taken for the one that it became.
+        let status = Status::of(path);
+        let summary = status.as_ref().and_then(|status| known.get(path.as_os_str().as_bytes(), status));
+        if let Some(summary) = summary {
+            return Ok(Found { status, summary, was_known: true });
+        }
+        let read = Summary::read(path)?;
+        let summary = Summary { columns: schemas.shared(read.columns), ..read };
+        Ok(Found { status, summary, was_known: false })
+    };
     let work = || {
         let mut mine = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= listed.len() || stop.load(Ordering::Relaxed) || index > failed.load(Ordering::Relaxed)
-            {
+        'work: loop {
+            let first = next.fetch_add(FILES_AT_A_TIME, Ordering::Relaxed);
+            if first >= listed.len() {
                 break;
             }
-            let read = Summary::read(&listed[index].path);
-            if read.is_err() {
-                failed.fetch_min(index, Ordering::Relaxed);
+            for index in first..listed.len().min(first + FILES_AT_A_TIME) {
+                if stop.load(Ordering::Relaxed) || index > failed.load(Ordering::Relaxed) {
+                    break 'work;
+                }
+                let found = find(&listed[index].path);
+                if found.is_err() {
+                    failed.fetch_min(index, Ordering::Relaxed);
+                }
+                mine.push((index, found));
             }
-            mine.push((index, read));
         }
         if let Ok(mut done) = done.lock() {
             done.append(&mut mine);
@@ -308,5 +359,33 @@ fn read_all(listed: &[Listed], stop: &AtomicBool) -> Result<Vec<Summary>> {
     }
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_unstable_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, read)| read).collect()
+    done.into_iter().map(|(_, found)| found).collect()
+}
+
+/// Refuses the same file under two paths.
+fn check_distinct(listed: &[Listed], found: &[Found]) -> Result<()> {
+    let mut nodes: HashMap<(u64, u64), usize> = HashMap::with_capacity(found.len());
+    // Only what is one file for the system can be one path, and only these are resolved: hard links stay two.
+    let mut resolved: HashMap<PathBuf, usize> = HashMap::new();
+    for (index, found) in found.iter().enumerate() {
+        let Some(status) = &found.status else { continue };
+        let first = *nodes.entry(status.node).or_insert(index);
+        if first == index {
+            continue;
+        }
+        for index in [first, index] {
+            let path = &listed[index].path;
+            let canonical =
+                path.canonicalize().map_err(|cause| Error::source("can't resolve", path, cause))?;
+            let same = *resolved.entry(canonical).or_insert(index);
+            if same != index {
+                return Err(Error::Argument(format!(
+                    "the same file twice: '{}' and '{}'",
+                    listed[same].path.display(),
+                    path.display()
+                )));
+            }
+        }
+    }
+    Ok(())
 }

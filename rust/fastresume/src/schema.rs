@@ -98,7 +98,7 @@ impl Kind {
 }
 
 /// A top-level column of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Column {
     /// Its name.
     pub name: String,

@@ -1,0 +1,73 @@
+//! What a manifest keeps of one file, and by what it is known to be the same file again.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::footer::{Footer, HASH_BYTES};
+use crate::schema::{self, Column};
+use crate::source::{LocalFile, Source};
+
+/// What a manifest keeps of one file's footer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The file's size in bytes.
+    pub size: u64,
+    /// The hash of the footer's bytes.
+    pub footer_hash: [u8; HASH_BYTES],
+    pub columns: Arc<[Column]>,
+    /// The rows of each row group.
+    pub group_rows: Vec<u64>,
+    /// What the row groups decompress to, as the footer says.
+    pub data_bytes: u64,
+}
+
+impl Summary {
+    /// Reads a file's footer.
+    ///
+    /// # Errors
+    /// As for `Footer::read`.
+    pub fn read(path: &Path) -> Result<Self> {
+        let source = LocalFile::open(path)?;
+        let footer = Footer::read(&source)?;
+        let groups = footer.metadata.row_groups();
+        let bytes = groups.iter().map(|group| u64::try_from(group.total_byte_size()).unwrap_or(0));
+        Ok(Self {
+            size: source.size(),
+            footer_hash: footer.hash,
+            columns: schema::columns(footer.metadata.file_metadata().schema_descr()).into(),
+            // Not negative: the footer was checked.
+            group_rows: groups.iter().map(|group| group.num_rows().unsigned_abs()).collect(),
+            data_bytes: bytes.fold(0, u64::saturating_add),
+        })
+    }
+}
+
+/// What the system says of a regular file without opening it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub size: u64,
+    /// What differs if the content does: of a local file, the time of its last modification in nanoseconds
+    /// (an object store would say its `ETag`).
+    pub version: String,
+    pub modified_ns: i128,
+    /// The device and the number on it: two paths of one file have the same. (Links share it, too.)
+    pub node: (u64, u64),
+}
+
+impl Status {
+    /// The status of a file; none of what is no file, or not there, which says so when it is opened.
+    pub fn of(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().filter(Metadata::is_file).map(|found| {
+            let modified_ns = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+            Self {
+                size: found.size(),
+                version: modified_ns.to_string(),
+                modified_ns,
+                node: (found.dev(), found.ino()),
+            }
+        })
+    }
+}
