@@ -32,6 +32,7 @@ fn now() -> SystemTime {
 #[pymethods]
 impl Manifest {
     #[staticmethod]
+    #[pyo3(signature = (paths, cache=None))]
     fn open(py: Python<'_>, paths: Vec<PathBuf>, cache: Option<PathBuf>) -> PyResult<Self> {
         let cache = cache.map(|path| Cache { path, now: now() });
         gate::run_stoppable(py, |stop| {

@@ -60,6 +60,7 @@ struct Entry<'a> {
     schema: usize,
     group_rows: Vec<u64>,
     data_bytes: u64,
+    jagged_bytes: Vec<(usize, u64)>,
 }
 
 /// The entries of a cache, looked up by path.
@@ -107,6 +108,7 @@ impl<'a> Known<'a> {
             columns: Arc::clone(&self.schemas[entry.schema]),
             group_rows: entry.group_rows.clone(),
             data_bytes: entry.data_bytes,
+            jagged_bytes: entry.jagged_bytes.clone(),
         })
     }
 }
@@ -159,6 +161,7 @@ impl Cache {
             schema,
             group_rows: summary.group_rows.clone(),
             data_bytes: summary.data_bytes,
+            jagged_bytes: summary.jagged_bytes.clone(),
         });
         let content = Content { entries: entries.collect(), schemas };
         let content = postcard::to_allocvec(&content).map_err(|cause| self.failed(cause))?;

@@ -1,5 +1,6 @@
 //! From what the user named to the files of the dataset, in canonical order.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -51,6 +52,38 @@ pub fn list(named: &[PathBuf], stop: &AtomicBool) -> Result<Vec<Listed>> {
         .collect();
     files.sort_by(|a, b| a.relative.cmp(&b.relative));
     Ok(files)
+}
+
+/// Refuses the same file under two paths. `nodes` are what the system says of each (as far as it does): its
+/// device and number.
+///
+/// # Errors
+/// `Argument` if a file comes twice; `Source` if a path can't be resolved.
+pub fn check_distinct(listed: &[Listed], nodes: impl Iterator<Item = Option<(u64, u64)>>) -> Result<()> {
+    let mut first_of: HashMap<(u64, u64), usize> = HashMap::with_capacity(listed.len());
+    // Only what is one file for the system can be one path, and only these are resolved: hard links stay two.
+    let mut resolved: HashMap<PathBuf, usize> = HashMap::new();
+    for (index, node) in nodes.enumerate() {
+        let Some(node) = node else { continue };
+        let first = *first_of.entry(node).or_insert(index);
+        if first == index {
+            continue;
+        }
+        for index in [first, index] {
+            let path = &listed[index].path;
+            let canonical =
+                path.canonicalize().map_err(|cause| Error::source("can't resolve", path, cause))?;
+            let same = *resolved.entry(canonical).or_insert(index);
+            if same != index {
+                return Err(Error::Argument(format!(
+                    "the same file twice: '{}' and '{}'",
+                    listed[same].path.display(),
+                    path.display()
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn expand(entry: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {

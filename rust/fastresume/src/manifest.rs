@@ -22,6 +22,9 @@ pub const MAX_ROWS: u64 = 1 << 53;
 /// What a value of a column that can't be delivered is taken for.
 const UNKNOWN_BYTES: u64 = 16;
 
+/// A row of a jagged column is taken to have no more bytes, so that sums over columns don't overflow.
+const MAX_ROW_BYTES: u64 = 1 << 40;
+
 /// Footers are read by at most this many threads: they wait for the disk more than they compute.
 const MAX_THREADS: usize = 16;
 
@@ -63,6 +66,24 @@ struct Schema {
     columns: Vec<Column>,
     /// The first of these files.
     first_file: usize,
+    /// The rows of these files.
+    rows: u64,
+    /// Of each jagged column its number, and the bytes of all its rows as delivered.
+    jagged_bytes: Vec<(usize, u64)>,
+}
+
+impl Schema {
+    fn new(first: &Summary, first_file: usize) -> Self {
+        let jagged_bytes = first.jagged_bytes.iter().map(|&(column, _)| (column, 0)).collect();
+        Self { columns: first.columns.to_vec(), first_file, rows: 0, jagged_bytes }
+    }
+
+    fn add(&mut self, summary: &Summary) {
+        self.rows = summary.group_rows.iter().fold(self.rows, |rows, &more| rows.saturating_add(more));
+        for ((_, bytes), (_, more)) in self.jagged_bytes.iter_mut().zip(&summary.jagged_bytes) {
+            *bytes = bytes.saturating_add(*more);
+        }
+    }
 }
 
 /// Where a row group is.
@@ -117,7 +138,8 @@ impl Manifest {
     }
 
     fn build(listed: &[Listed], found: &[Found]) -> Result<Self> {
-        check_distinct(listed, found)?;
+        let node = |found: &Found| found.status.as_ref().map(|status| status.node);
+        listing::check_distinct(listed, found.iter().map(node))?;
         let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
         let mut schemas: Vec<Schema> = Vec::new();
         let mut numbers: HashMap<&[Column], usize> = HashMap::new();
@@ -132,10 +154,11 @@ impl Manifest {
             let schema = match files.last() {
                 Some(file) if is_same => file.schema,
                 _ => *numbers.entry(&summary.columns).or_insert_with(|| {
-                    schemas.push(Schema { columns: summary.columns.to_vec(), first_file: index });
+                    schemas.push(Schema::new(summary, index));
                     schemas.len() - 1
                 }),
             };
+            schemas[schema].add(summary);
             files.push(DataFile {
                 path: listed.path.clone(),
                 size: summary.size,
@@ -196,15 +219,23 @@ impl Manifest {
     /// Bytes of a row over all columns, as tensors or as its pages decompress to, whichever are more.
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
-        let width = |column: &Column| column.dtype.map_or(UNKNOWN_BYTES, |dtype| dtype.width() as u64);
-        let widths = self.schemas.first().map_or(0, |schema| schema.columns.iter().map(width).sum());
+        let width = |(index, column): (usize, &Column)| match column.dtype {
+            Some(_) if column.kind.is_jagged() => self.jagged_row_bytes(0, index),
+            Some(dtype) => dtype.width() as u64,
+            None => UNKNOWN_BYTES,
+        };
+        let widths =
+            self.schemas.first().map_or(0, |schema| schema.columns.iter().enumerate().map(width).sum());
         (self.data_bytes / self.num_rows().max(1)).max(widths).max(1)
     }
 
-    /// Mean bytes of a row of a jagged column, as delivered, rounded up.
+    /// Mean bytes of a row of a jagged column as delivered, rounded up, over the files of the schema: as near
+    /// as their footers tell, and no more than 2^40. 0 of another column.
     #[must_use]
-    pub fn jagged_row_bytes(&self, _schema: usize, _column: usize) -> u64 {
-        self.row_bytes()
+    pub fn jagged_row_bytes(&self, schema: usize, column: usize) -> u64 {
+        let schema = &self.schemas[schema];
+        let found = schema.jagged_bytes.binary_search_by_key(&column, |&(column, _)| column);
+        found.map_or(0, |found| schema.jagged_bytes[found].1.div_ceil(schema.rows.max(1)).min(MAX_ROW_BYTES))
     }
 
     /// The rows of the largest row group.
@@ -360,32 +391,4 @@ fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<V
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_unstable_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, found)| found).collect()
-}
-
-/// Refuses the same file under two paths.
-fn check_distinct(listed: &[Listed], found: &[Found]) -> Result<()> {
-    let mut nodes: HashMap<(u64, u64), usize> = HashMap::with_capacity(found.len());
-    // Only what is one file for the system can be one path, and only these are resolved: hard links stay two.
-    let mut resolved: HashMap<PathBuf, usize> = HashMap::new();
-    for (index, found) in found.iter().enumerate() {
-        let Some(status) = &found.status else { continue };
-        let first = *nodes.entry(status.node).or_insert(index);
-        if first == index {
-            continue;
-        }
-        for index in [first, index] {
-            let path = &listed[index].path;
-            let canonical =
-                path.canonicalize().map_err(|cause| Error::source("can't resolve", path, cause))?;
-            let same = *resolved.entry(canonical).or_insert(index);
-            if same != index {
-                return Err(Error::Argument(format!(
-                    "the same file twice: '{}' and '{}'",
-                    listed[same].path.display(),
-                    path.display()
-                )));
-            }
-        }
-    }
-    Ok(())
 }

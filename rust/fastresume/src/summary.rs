@@ -5,10 +5,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use parquet::file::metadata::RowGroupMetaData;
+
 use crate::error::Result;
 use crate::footer::{Footer, HASH_BYTES};
-use crate::schema::{self, Column};
+use crate::schema::{self, Column, Kind};
 use crate::source::{LocalFile, Source};
+
+/// Where the values of a row end.
+const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
 
 /// What a manifest keeps of one file's footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +27,8 @@ pub struct Summary {
     pub group_rows: Vec<u64>,
     /// What the row groups decompress to, as the footer says.
     pub data_bytes: u64,
+    /// Of each jagged column its number, and the bytes of all its rows as delivered.
+    pub jagged_bytes: Vec<(usize, u64)>,
 }
 
 impl Summary {
@@ -33,16 +40,41 @@ impl Summary {
         let source = LocalFile::open(path)?;
         let footer = Footer::read(&source)?;
         let groups = footer.metadata.row_groups();
-        let bytes = groups.iter().map(|group| u64::try_from(group.total_byte_size()).unwrap_or(0));
+        let bytes = groups.iter().map(|group| to_count(group.total_byte_size()));
+        let columns = schema::columns(footer.metadata.file_metadata().schema_descr());
         Ok(Self {
             size: source.size(),
             footer_hash: footer.hash,
-            columns: schema::columns(footer.metadata.file_metadata().schema_descr()).into(),
+            jagged_bytes: jagged_bytes(&columns, groups),
+            columns: columns.into(),
             // Not negative: the footer was checked.
             group_rows: groups.iter().map(|group| group.num_rows().unsigned_abs()).collect(),
             data_bytes: bytes.fold(0, u64::saturating_add),
         })
     }
+}
+
+/// Of each jagged column its number, and the bytes of its rows as delivered, as near as a footer tells.
+fn jagged_bytes(columns: &[Column], groups: &[RowGroupMetaData]) -> Vec<(usize, u64)> {
+    let of_column = |(number, column): (usize, &Column)| {
+        let width = column.dtype.filter(|_| column.kind.is_jagged())?.width() as u64;
+        let bytes = groups.iter().map(|group| {
+            let chunk = group.column(column.leaf);
+            let values = match column.kind {
+                // Counts nulls and empty lists, too.
+                Kind::List => to_count(chunk.num_values()).saturating_mul(width),
+                _ => to_count(chunk.unencoded_byte_array_data_bytes().unwrap_or(chunk.uncompressed_size())),
+            };
+            values.saturating_add(to_count(group.num_rows()).saturating_mul(OFFSET_BYTES))
+        });
+        Some((number, bytes.fold(0, u64::saturating_add)))
+    };
+    columns.iter().enumerate().filter_map(of_column).collect()
+}
+
+/// What a footer claims; less than nothing is nothing.
+fn to_count(claimed: i64) -> u64 {
+    u64::try_from(claimed).unwrap_or(0)
 }
 
 /// What the system says of a regular file without opening it.
