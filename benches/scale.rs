@@ -11,7 +11,7 @@ use fastresume::lanes::{Cut, Reader};
 use fastresume::merge::merge;
 use fastresume::order::{Order, OrderChoice};
 use fastresume::pass::Pass;
-use fastresume::plan::rows_decoded;
+use fastresume::plan::{rows_decoded, rows_decoded_by};
 use fastresume::tail::Tail;
 
 const RANKS: u64 = 16_384;
@@ -109,7 +109,7 @@ fn main() {
             }
         });
         print("one seek of the order (1000 of them, each)", made / 1000, None);
-        let (_, made, _) = measured(5, || rows_decoded(&pass, &order, reader(7)).unwrap());
+        let (_, made, _) = measured(5, || rows_decoded_by(&pass, &order, reader(7), &GO).unwrap());
         print("a rank's part of plan(): rows that it decodes", made, None);
 
         let mut cursor = start.clone();

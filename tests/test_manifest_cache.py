@@ -1,4 +1,4 @@
-"""The manifest's cache: the same manifest with it and without, no footer read twice, and no trust in damage."""
+"""The manifest's cache: the same manifest with it and without, no footer read twice, no trust in damage."""
 
 from __future__ import annotations
 
@@ -110,9 +110,7 @@ def test_what_the_cache_can_not_see_is_seen_when_the_file_is_read(files: Path, c
     other = write(files.parent / "other.parquet", 10, mark="b")
     replace_unseen(files / "a.parquet", other.read_bytes())
     opened = dataset(files, cache)
-    with pytest.raises(
-        fr.DataError, match=r"changed since the dataset was opened: its footer differs.*a\.parquet"
-    ):
+    with pytest.raises(fr.DataError, match=r"changed since .*: its footer differs.*a\.parquet"):
         next(iter(opened))
 
 
@@ -259,7 +257,7 @@ def test_what_is_gone_or_damaged_is_an_error_with_a_cache_too(files: Path, cache
         dataset(named, cache)
 
 
-# ------------------------------------------------------------------------------------- where it can't be written
+# ---------------------------------------------------------------------------------- where it can't be written
 
 
 def unwritable(tmp_path: Path) -> Iterator[tuple[Path, str]]:

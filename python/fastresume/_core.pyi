@@ -19,7 +19,6 @@ __all__ = [
     "SourceError",
     "StateError",
     "__version__",
-    "maximum",
     "remaining",
     "slice_intervals",
 ]
@@ -186,4 +185,3 @@ class Reader:
 
 def remaining(consumed: npt.NDArray[np.int64], total: int) -> Buffer: ...
 def slice_intervals(intervals: npt.NDArray[np.int64], index: int, count: int, multiple_of: int) -> Buffer: ...
-def maximum(states: Sequence[npt.NDArray[np.int64]]) -> Buffer: ...

@@ -78,12 +78,13 @@ class ParquetDataset(IterableDataset[Batch]):
             mask marks null rows; a null inside a list is an error but where a fill value is named. No
             tensor ever changes its type: a fill value that does not fit is refused.
         manifest_cache: a file in which to keep what the files' footers tell, so that a later start reads no
-            footers: it asks for the size and modification time of each file, and reads again only those that
-            have others. The file is made if it is not there, and brought up to date; one that is damaged or of
-            another release is replaced. It belongs to one dataset (what another one put there is dropped), and
-            any number of processes may share it. Where it can't be written, a warning says so and nothing else
-            changes: of a thousand ranks, those with a read-only disk go on. Keep it where the `paths` do
-            not find it. It holds paths, sizes, times, names of columns and numbers of rows, and no data.
+            footers: it asks for the size and modification time of each file, and reads again only those
+            that have others. The file is made if it is not there, and brought up to date; one that is
+            damaged or of another release is replaced. It belongs to one dataset (what another one put there
+            is dropped), and any number of processes may share it. Where it can't be written, a warning says
+            so and nothing else changes: of a thousand ranks, those with a read-only disk go on. Keep it
+            where `paths` do not find it. It holds paths, sizes, times, names of columns and numbers of
+            rows, and no data.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass.
         rank, world_size: which of how many ranks this is; together or not at all.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of

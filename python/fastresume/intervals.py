@@ -1,7 +1,7 @@
 """Interval algebra over row numbers, for people who bring their own reader.
 
 Intervals are int64 arrays of shape `[n, 2]`: each row is a half-open range `[start, end)`. What comes
-out is sorted and coalesced; what goes in need not be. All of it runs in Rust, without the GIL.
+out is sorted and coalesced; what goes in need not be. A million intervals take milliseconds.
 """
 
 from __future__ import annotations
@@ -105,19 +105,22 @@ def max_merge(
         merged: dict[Key, int] = {}
         for state in mappings:
             for key, value in state.items():
-                number = integer(f"the value under {key!r}", value)
-                merged[key] = max(number, merged.get(key, number))
+                number = value if type(value) is int else integer(f"the value under {key!r}", value)
+                if key not in merged or number > merged[key]:
+                    merged[key] = number
         return merged
     if mappings:
         raise TypeError("states are either all arrays or all mappings, found both")
     arrays = [np.asarray(state) for state in states]
     for array in arrays:
-        if not np.issubdtype(array.dtype, np.integer):
+        if array.dtype.kind not in "iu":
             raise TypeError(f"states must be integer arrays, found dtype {array.dtype}")
         if array.shape != arrays[0].shape:
             raise ValueError(f"states must have one shape, found {arrays[0].shape} and {array.shape}")
-    buffers = [_to_int64(array.reshape(-1)) for array in arrays]
-    return _numbers(_core.maximum(buffers)).reshape(arrays[0].shape)
+    greatest = _to_int64(arrays[0]).copy()
+    for array in arrays[1:]:
+        np.maximum(greatest, array if array.dtype == greatest.dtype else _to_int64(array), out=greatest)
+    return greatest
 
 
 def of_buffer(buffer: _core.Buffer) -> Intervals:
@@ -169,7 +172,7 @@ def _to_array(intervals: npt.ArrayLike) -> Intervals:
 def _to_int64(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     if array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
         raise ValueError(f"a number does not fit int64: {array.max()}")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return np.asarray(array, dtype=np.int64, order="C")
 
 
 def _to_count(name: str, value: int) -> int:

@@ -1,21 +1,22 @@
 //! The interval algebra over arrays.
 
+use std::cell::Cell;
 use std::ops::Range;
 
-use fastresume::error::{Error, Result};
+use fastresume::error::Result;
 use fastresume::intervals::Intervals;
+use fastresume::pairs;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
-use crate::gate;
+use crate::error::to_python;
 
 /// Adds the functions to the module.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remaining, module)?)?;
-    module.add_function(wrap_pyfunction!(slice_intervals, module)?)?;
-    module.add_function(wrap_pyfunction!(maximum, module)?)
+    module.add_function(wrap_pyfunction!(slice_intervals, module)?)
 }
 
 /// The intervals in a C-contiguous int64 array of shape `[n, 2]`.
@@ -26,30 +27,32 @@ pub fn read(py: Python<'_>, array: &PyBuffer<i64>) -> PyResult<Vec<Range<i64>>> 
 
 /// The set of such intervals.
 pub fn set(ranges: &[Range<i64>]) -> Result<Intervals> {
-    let unsigned = |range: &Range<i64>| match (u64::try_from(range.start), u64::try_from(range.end)) {
-        (Ok(start), Ok(end)) => Ok(start..end),
-        _ => Err(Error::Argument(format!("an interval is negative: [{}, {})", range.start, range.end))),
-    };
-    Intervals::new(ranges.iter().map(unsigned).collect::<Result<_>>()?)
+    pairs::to_set(ranges.len(), |index| [ranges[index].start, ranges[index].end])
 }
 
-fn to_buffer(set: &Intervals) -> Buffer {
-    Buffer::of_ranges(set.ranges().iter().cloned())
+/// The numbers of a C-contiguous int64 array, where they lie.
+#[allow(unsafe_code, reason = "a copy of a million intervals takes as long as all the rest")]
+fn numbers<'py>(_: Python<'py>, array: &'py PyBuffer<i64>) -> PyResult<&'py [Cell<i64>]> {
+    let address =
+        array.as_slice_ptr().ok_or_else(|| PyBufferError::new_err("the array is not C-contiguous"))?;
+    // SAFETY: the buffer keeps the memory there, and has checked that it is aligned. Nobody has a unique
+    // reference to it; Python code that writes it waits for the GIL, which is held as long as the slice is
+    // (so says its lifetime); and a cell's number may change under its reader.
+    Ok(unsafe { &*(address.as_ptr() as *const [Cell<i64>]) })
+}
+
+fn at(pairs: &[[Cell<i64>; 2]]) -> impl Fn(usize) -> [i64; 2] {
+    |index| [pairs[index][0].get(), pairs[index][1].get()]
+}
+
+fn to_buffer(py: Python<'_>, found: Result<Vec<u64>>) -> PyResult<Buffer> {
+    found.map(Buffer::of_words).map_err(|error| to_python(py, &error))
 }
 
 #[pyfunction]
 fn remaining(py: Python<'_>, consumed: PyBuffer<i64>, total: u64) -> PyResult<Buffer> {
-    let consumed = read(py, &consumed)?;
-    gate::run(py, || {
-        let consumed = set(&consumed)?;
-        if consumed.end() > total {
-            return Err(Error::Argument(format!(
-                "an interval ends at {}, beyond the total {total}",
-                consumed.end()
-            )));
-        }
-        Ok(to_buffer(&consumed.complement(total)))
-    })
+    let pairs = numbers(py, &consumed)?.as_chunks().0;
+    to_buffer(py, pairs::remaining(pairs.len(), at(pairs), total))
 }
 
 #[pyfunction]
@@ -60,25 +63,6 @@ fn slice_intervals(
     count: u64,
     multiple_of: u64,
 ) -> PyResult<Buffer> {
-    let intervals = read(py, &intervals)?;
-    gate::run(py, || Ok(to_buffer(&set(&intervals)?.share(index, count, multiple_of)?)))
-}
-
-/// The greatest number at each place over arrays of one size.
-#[pyfunction]
-fn maximum(py: Python<'_>, states: Vec<PyBuffer<i64>>) -> PyResult<Buffer> {
-    let mut states = states.into_iter();
-    let Some(first) = states.next() else {
-        return Err(PyValueError::new_err("no state is given"));
-    };
-    let mut greatest = first.to_vec(py)?;
-    for state in states {
-        let state = state.to_vec(py)?;
-        py.detach(|| {
-            for (greatest, found) in greatest.iter_mut().zip(state) {
-                *greatest = found.max(*greatest);
-            }
-        });
-    }
-    Ok(Buffer::of_words(greatest.into_iter().map(i64::cast_unsigned).collect()))
+    let pairs = numbers(py, &intervals)?.as_chunks().0;
+    to_buffer(py, pairs::share(pairs.len(), at(pairs), index, count, multiple_of))
 }

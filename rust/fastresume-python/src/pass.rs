@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fastresume::error::{Error, Result};
-use fastresume::lanes::{Cut, Reader as ReaderPlace};
+use fastresume::lanes::Cut;
 use fastresume::pass::Pass as CorePass;
 use fastresume::plan;
 use fastresume::tail::Tail;
@@ -124,16 +124,8 @@ impl Pass {
 
     /// How many rows all readers of all ranks decode.
     fn rows_decoded(&self, py: Python<'_>, order: &Order, world_size: u64, workers: u64) -> PyResult<u64> {
-        gate::run(py, || {
-            let places = (0..world_size).flat_map(|rank| (0..workers).map(move |worker| (rank, worker)));
-            let decoded = places.map(|(rank, worker)| {
-                plan::rows_decoded(
-                    &self.inner,
-                    &order.inner,
-                    ReaderPlace { rank, world_size, worker, workers },
-                )
-            });
-            decoded.sum()
+        gate::run_stoppable(py, |stop| {
+            plan::rows_decoded(&self.inner, &order.inner, world_size, workers, stop)
         })
     }
 }

@@ -65,14 +65,14 @@ struct Entry<'a> {
 
 /// The entries of a cache, looked up by path.
 #[derive(Default)]
-pub struct Known<'a> {
+pub(crate) struct Known<'a> {
     entries: Vec<Entry<'a>>,
     schemas: Vec<Arc<[Column]>>,
 }
 
 impl<'a> Known<'a> {
     /// The entries in the bytes of a cache file; none if it is not one, or damaged.
-    pub fn parse(bytes: &'a [u8]) -> Self {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Self {
         Self::try_parse(bytes).unwrap_or_default()
     }
 
@@ -89,17 +89,17 @@ impl<'a> Known<'a> {
     }
 
     /// How many files are known.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// The columns that known files have.
-    pub fn schemas(&self) -> &[Arc<[Column]>] {
+    pub(crate) fn schemas(&self) -> &[Arc<[Column]>] {
         &self.schemas
     }
 
     /// What is known of the file with this path and status.
-    pub fn get(&self, path: &[u8], status: &Status) -> Option<Summary> {
+    pub(crate) fn get(&self, path: &[u8], status: &Status) -> Option<Summary> {
         let index = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
         let entry = &self.entries[index];
         (entry.size == status.size && entry.version == status.version).then(|| Summary {
@@ -114,11 +114,11 @@ impl<'a> Known<'a> {
 }
 
 /// A file that may be cached: its path, its status, what its footer told, and the number of its schema.
-pub type Cached<'a> = (&'a [u8], &'a Status, &'a Summary, usize);
+pub(crate) type Cached<'a> = (&'a [u8], &'a Status, &'a Summary, usize);
 
 impl Cache {
     /// The bytes of the cache file; none if it can't be read, or is too large to be one.
-    pub fn read(&self) -> Vec<u8> {
+    pub(crate) fn read(&self) -> Vec<u8> {
         self.try_read().unwrap_or_default()
     }
 
@@ -139,7 +139,7 @@ impl Cache {
     }
 
     /// Whether a file had settled when its footer was read.
-    pub fn has_settled(&self, status: &Status) -> bool {
+    pub(crate) fn has_settled(&self, status: &Status) -> bool {
         let latest = self.now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(SETTLED);
         i128::try_from(latest.as_nanos()).is_ok_and(|latest| status.modified_ns <= latest)
     }
@@ -148,7 +148,7 @@ impl Cache {
     ///
     /// # Errors
     /// `Source` if the file can't be written, or is one that is not ours to replace.
-    pub fn write<'a>(
+    pub(crate) fn write<'a>(
         &self,
         files: impl Iterator<Item = Cached<'a>>,
         schemas: Vec<Vec<Column>>,

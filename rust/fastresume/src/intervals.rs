@@ -158,21 +158,7 @@ impl Intervals {
     /// # Errors
     /// `Argument` if `index >= count` or `multiple_of` is 0.
     pub fn share(&self, index: u64, count: u64, multiple_of: u64) -> Result<Self> {
-        if index >= count {
-            return Err(Error::Argument(format!("slice index {index} is not below the count {count}")));
-        }
-        if multiple_of == 0 {
-            return Err(Error::Argument("multiple_of must be at least 1, found 0".into()));
-        }
-        let total = self.count();
-        let units = u128::from(total / multiple_of);
-        let cut = |index: u64| {
-            // Below `total`, since index < count.
-            let unit = units * u128::from(index) / u128::from(count);
-            u64::try_from(unit).map_or(total, |unit| unit * multiple_of)
-        };
-        let end = if index + 1 == count { total } else { cut(index + 1) };
-        Ok(Self::of_sorted(self.slice(cut(index)..end)))
+        Ok(Self::of_sorted(self.slice(share_of(self.count(), index, count, multiple_of)?)))
     }
 
     /// The set that states of the form `start -> last consumed` tell: `[start, last]` each.
@@ -193,6 +179,24 @@ impl Intervals {
         });
         Self::new(ranges.collect::<Result<_>>()?)
     }
+}
+
+/// Which of `total` positions are slice `index` of `count`; see [`Intervals::share`].
+pub(crate) fn share_of(total: u64, index: u64, count: u64, multiple_of: u64) -> Result<Range<u64>> {
+    if index >= count {
+        return Err(Error::Argument(format!("slice index {index} is not below the count {count}")));
+    }
+    if multiple_of == 0 {
+        return Err(Error::Argument("multiple_of must be at least 1, found 0".into()));
+    }
+    let units = u128::from(total / multiple_of);
+    let cut = |index: u64| {
+        // Below `total`, since index < count.
+        let unit = units * u128::from(index) / u128::from(count);
+        u64::try_from(unit).map_or(total, |unit| unit * multiple_of)
+    };
+    let end = if index + 1 == count { total } else { cut(index + 1) };
+    Ok(cut(index)..end)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 
 pub mod error;
 pub mod intervals;
+pub mod pairs;
 mod thrift;
 pub mod source;
 mod shape;

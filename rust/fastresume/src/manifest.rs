@@ -363,11 +363,11 @@ fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<V
             if first >= listed.len() {
                 break;
             }
-            for index in first..listed.len().min(first + FILES_AT_A_TIME) {
+            for (index, listed) in listed.iter().enumerate().skip(first).take(FILES_AT_A_TIME) {
                 if stop.load(Ordering::Relaxed) || index > failed.load(Ordering::Relaxed) {
                     break 'work;
                 }
-                let found = find(&listed[index].path);
+                let found = find(&listed.path);
                 if found.is_err() {
                     failed.fetch_min(index, Ordering::Relaxed);
                 }

@@ -103,3 +103,55 @@ impl Status {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::metadata::{ColumnChunkMetaData, ColumnChunkMetaDataBuilder};
+    use parquet::schema::parser::parse_message_type;
+    use parquet::schema::types::SchemaDescriptor;
+
+    use super::*;
+
+    type Edit = fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder;
+
+    fn group(schema: &Arc<SchemaDescriptor>, rows: i64, edits: [Edit; 3]) -> RowGroupMetaData {
+        let chunks = edits
+            .into_iter()
+            .enumerate()
+            .map(|(leaf, edit)| edit(ColumnChunkMetaData::builder(schema.column(leaf))).build().unwrap());
+        let builder = RowGroupMetaData::builder(Arc::clone(schema)).set_num_rows(rows);
+        builder.set_column_metadata(chunks.collect()).build().unwrap()
+    }
+
+    #[test]
+    fn jagged_columns_are_as_long_as_footers_tell() {
+        let message = "message root {
+            required int64 a;
+            optional group b (LIST) { repeated group list { required int32 element; } }
+            optional binary c (STRING);
+        }";
+        let schema = Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(message).unwrap())));
+        let groups = [
+            group(
+                &schema,
+                3,
+                [
+                    |of| of,
+                    |of| of.set_num_values(10),
+                    |of| of.set_total_uncompressed_size(70).set_unencoded_byte_array_data_bytes(Some(500)),
+                ],
+            ),
+            group(&schema, 2, [|of| of, |of| of.set_num_values(2), |of| of.set_total_uncompressed_size(70)]),
+        ];
+        let columns = schema::columns(&schema);
+        let found = jagged_bytes(&columns, &groups);
+        assert_eq!(found, [(1, 4 * 12 + 8 * 5), (2, 570 + 8 * 5)]);
+
+        let lies = group(
+            &schema,
+            i64::MAX,
+            [|of| of, |of| of.set_num_values(i64::MAX), |of| of.set_total_uncompressed_size(-1)],
+        );
+        assert_eq!(jagged_bytes(&columns, &[lies]), [(1, u64::MAX), (2, u64::MAX)]);
+    }
+}

@@ -1,7 +1,7 @@
 //! Whose turn it is: how far the streams of one reader are, and which of them a batch needs next.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Range;
 
 use crate::lanes::Stream;
@@ -13,12 +13,16 @@ pub struct Turns {
     /// The next batch of each stream that is not used up, the least on top; with entries that are out of
     /// date, of streams that came along with another one.
     next: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Where each stream that is not used up stands, counted along what remains, and its number.
+    places: BTreeSet<(u64, usize)>,
 }
 
 impl Turns {
     pub fn new(streams: Vec<Stream>) -> Self {
         let next = streams.iter().enumerate().map(|(index, stream)| Reverse((stream.first_batch, index)));
-        Self { next: next.collect(), given: vec![0; streams.len()], streams }
+        let next = next.collect();
+        let places = streams.iter().enumerate().map(|(index, stream)| (stream.counted(0), index)).collect();
+        Self { next, places, given: vec![0; streams.len()], streams }
     }
 
     /// How many streams there are.
@@ -48,8 +52,11 @@ impl Turns {
         if self.next.peek().is_some_and(|Reverse((_, first))| *first == index) {
             self.next.pop();
         }
+        let (stream, before) = self.stream(index);
+        self.places.remove(&(stream.counted(before), index));
         self.given[index] = given;
         if given < self.streams[index].rows() {
+            self.places.insert((self.streams[index].counted(given), index));
             self.next.push(Reverse((self.streams[index].batch_of(given), index)));
         }
     }
@@ -57,14 +64,15 @@ impl Turns {
     /// Counts as given what lies in `counted` of all streams that are there now; gives these, by their
     /// numbers, and the rows of each.
     pub fn take_window(&mut self, counted: &Range<u64>) -> Vec<(usize, Range<u64>)> {
-        let mut taken = Vec::new();
-        for index in 0..self.streams.len() {
+        let there = self.places.range((counted.start, 0)..(counted.end, 0)).map(|&(_, index)| index);
+        let mut there: Vec<usize> = there.collect();
+        there.sort_unstable();
+        let mut taken = Vec::with_capacity(there.len());
+        for index in there {
             let (stream, given) = self.stream(index);
-            if given < stream.rows() && counted.contains(&stream.counted(given)) {
-                let end = stream.rows_before(counted.end);
-                taken.push((index, given..end));
-                self.take(index, end);
-            }
+            let end = stream.rows_before(counted.end);
+            taken.push((index, given..end));
+            self.take(index, end);
         }
         taken
     }

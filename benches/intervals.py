@@ -1,0 +1,174 @@
+"""The interval algebra beside the same logic in plain Python.
+
+Each operation of `fastresume.intervals` runs in turns with a twin of one loop over lists of tuples or dicts,
+as one would write it by hand. The twins start from what plain Python has (lists, dicts), ours from int64
+arrays, where it takes them; neither pays for the other's form. Results are compared before anything is timed.
+`make bench-intervals` prints the tables that stand in RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import fastresume as fr
+from fastresume import intervals
+
+Pairs = Sequence[tuple[int, int]]
+
+
+# ------------------------------------------------------------------------------------------- in plain Python
+
+
+def coalesced(pairs: Pairs) -> list[tuple[int, int]]:
+    """The pairs, sorted and joined where they touch."""
+    found: list[tuple[int, int]] = []
+    first, reached = 0, 0
+    for start, end in sorted(pairs):
+        if start < 0 or end < start:
+            raise ValueError(f"no interval: [{start}, {end})")
+        if start > reached:
+            if reached > first:
+                found.append((first, reached))
+            first, reached = start, end
+        elif end > reached:
+            reached = end
+    if reached > first:
+        found.append((first, reached))
+    return found
+
+
+def remaining(consumed: Pairs, total: int) -> list[tuple[int, int]]:
+    left = []
+    reached = 0
+    for start, end in coalesced(consumed):
+        if start > reached:
+            left.append((reached, start))
+        reached = end
+    if reached > total:
+        raise ValueError(f"an interval ends at {reached}, beyond {total}")
+    if reached < total:
+        left.append((reached, total))
+    return left
+
+
+def slice_intervals(pairs: Pairs, index: int, count: int, multiple_of: int = 1) -> list[tuple[int, int]]:
+    pairs = coalesced(pairs)
+    total = sum(end - start for start, end in pairs)
+    units = total // multiple_of
+    first = units * index // count * multiple_of
+    last = total if index + 1 == count else units * (index + 1) // count * multiple_of
+    found = []
+    counted = 0
+    for start, end in pairs:
+        if counted >= last:
+            break
+        after = counted + end - start
+        if after > first:
+            found.append((start + max(first - counted, 0), end - max(after - last, 0)))
+        counted = after
+    return found
+
+
+def max_of_lists(states: Sequence[Sequence[int]]) -> list[int]:
+    merged = list(states[0])
+    for state in states[1:]:
+        merged = [left if left > right else right for left, right in zip(merged, state, strict=True)]
+    return merged
+
+
+def max_of_mappings(states: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    merged: dict[str, int] = {}
+    for state in states:
+        for key, value in state.items():
+            if key not in merged or value > merged[key]:
+                merged[key] = value
+    return merged
+
+
+# -------------------------------------------------------------------------------------------------- measuring
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def compare(name: str, rounds: int, ours: Callable[[], Any], plain: Callable[[], Any]) -> None:
+    """Print one row: medians of both, and the median and range of the ratios of each round."""
+    found, expected = ours(), plain()
+    if isinstance(found, np.ndarray):
+        same = np.array_equal(found, np.array(expected, dtype=np.int64).reshape(found.shape))
+    else:
+        same = found == expected
+    if not same:
+        raise SystemExit(f"{name}: the results differ")
+    del found, expected
+    times = [(seconds(ours), seconds(plain)) for _ in range(rounds)]
+    ratios = sorted(slow / fast for fast, slow in times)
+    fast, slow = (statistics.median(column) * 1e3 for column in zip(*times, strict=True))
+    print(
+        f"| {name} | {fast:,.2f} | {slow:,.0f} | {statistics.median(ratios):,.0f} "
+        f"({ratios[0]:,.0f}-{ratios[-1]:,.0f}) |",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--intervals", type=int, default=1_000_000)
+    parser.add_argument("--states", type=int, default=1024)
+    parser.add_argument("--entries", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+    if not fr._core.IS_OPTIMIZED:
+        raise SystemExit("a build with checks on says nothing about speed: make bench-intervals builds the other")
+    count, rounds = arguments.intervals, arguments.rounds
+    random_numbers = random.Random(17)
+    pairs = [(100 * n + random_numbers.randrange(40), 100 * n + 60) for n in range(count)]
+    shuffled = random_numbers.sample(pairs, count)
+    total = 100 * count
+    array, shuffled_array = (np.array(given, dtype=np.int64) for given in (pairs, shuffled))
+
+    def row(name: str, ours: Callable[[], Any], plain: Callable[[], Any]) -> None:
+        compare(name, rounds, ours, plain)
+
+    print(f"| {count:,} intervals | ms | plain Python, ms | ratio |\n|---|---|---|---|")
+    row("`remaining`", lambda: intervals.remaining(array, total), lambda: remaining(pairs, total))
+    row(
+        "`remaining`, intervals in any order",
+        lambda: intervals.remaining(shuffled_array, total),
+        lambda: remaining(shuffled, total),
+    )
+    for index, of, multiple_of in ((0, 8, 1), (3, 8, 1), (7, 8, 4096), (500, 1024, 4096), (0, 1, 1)):
+        row(
+            f"`slice_intervals`, slice {index} of {of}, `multiple_of={multiple_of}`",
+            lambda index=index, of=of, multiple_of=multiple_of: intervals.slice_intervals(  # type: ignore[misc]
+                array, index, of, multiple_of
+            ),
+            lambda index=index, of=of, multiple_of=multiple_of: slice_intervals(  # type: ignore[misc]
+                pairs, index, of, multiple_of
+            ),
+        )
+    del pairs, shuffled, array, shuffled_array
+
+    keys = [f"data/*.parquet:{n}" for n in range(arguments.entries)]
+    offsets = np.random.default_rng(17).integers(0, 2**40, (arguments.states, arguments.entries))
+    states = list(offsets)
+    lists = [state.tolist() for state in states]
+    print(f"\n| {arguments.states} states of {arguments.entries:,} offsets | ms | plain Python, ms | ratio |\n|---|---|---|---|")
+    row("`max_merge`, arrays (lists)", lambda: intervals.max_merge(states), lambda: max_of_lists(lists))
+    mappings = [dict(zip(keys, state, strict=True)) for state in lists]
+    row("`max_merge`, mappings", lambda: intervals.max_merge(mappings), lambda: max_of_mappings(mappings))
+    row("`max_merge`, arrays (mappings)", lambda: intervals.max_merge(states), lambda: list(max_of_mappings(mappings).values()))
+
+
+if __name__ == "__main__":
+    main()
