@@ -1,4 +1,4 @@
-"""The command line: `fastresume audit DIR`."""
+"""The command line: `fastresume audit DIR` and `fastresume bench PATHS`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastresume._core import StateError
+from fastresume.bench import command as bench
 from fastresume.cursor import KEY, Cursor
 from fastresume.witness import Declared, Report, audit
 
@@ -16,16 +17,35 @@ PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command: 0 if all is proven, 1 if it is not, 2 if it can't be told."""
+    """The exit status of the command: 0 if all is well, 1 if it is not, 2 if it can't be told."""
     parser = argparse.ArgumentParser(prog="fastresume", description="Tools for fastresume.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser(
-        "audit",
-        help="prove from delivery logs that every row was delivered exactly once",
-        description="Reads the delivery logs of all runs and ranks of a job, which Loader(audit=DIR) wrote, "
-        "and proves that every row of every finished pass was delivered exactly once, or says which were "
-        "not. Exit status: 0 if it is proven, 1 if it is not, 2 if the logs can't be read.",
+    add_audit(
+        commands.add_parser(
+            "audit",
+            help="prove from delivery logs that every row was delivered exactly once",
+            description="Reads the delivery logs of all runs and ranks of a job, which Loader(audit=DIR) "
+            "wrote, and proves that every row of every finished pass was delivered exactly once, or says "
+            "which were not. Exit status: 0 if it is proven, 1 if it is not, 2 if the logs can't be read.",
+        )
     )
+    add_bench(
+        commands.add_parser(
+            "bench",
+            help="measure this reader beside what else is installed, on your own files",
+            description="Reads files by this reader and by what is installed of pyarrow, polars, DuckDB, HF "
+            "datasets, torch DataLoader and torchdata: each in processes of its own, in turns. Checks that "
+            "all deliver the same rows. Exit status: 0 if they do, 1 if one fails or does not, 2 if nothing "
+            "can be measured.",
+        )
+    )
+    given = parser.parse_args(arguments)
+    status: int = given.run(given)
+    return status
+
+
+def add_audit(command: argparse.ArgumentParser) -> None:
+    """Add what `fastresume audit` takes."""
     command.add_argument("directory", metavar="DIR", type=Path, help="where the logs are")
     command.add_argument(
         "--start",
@@ -42,7 +62,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=0,
         help="demand N finished passes of each dataset and order",
     )
-    given = parser.parse_args(arguments)
+    command.set_defaults(run=run_audit)
+
+
+def add_bench(command: argparse.ArgumentParser) -> None:
+    """Add what `fastresume bench` takes."""
+    bench.add_arguments(command)
+    command.set_defaults(run=bench.run)
+
+
+def run_audit(given: argparse.Namespace) -> int:
+    """The exit status: 0 if all is proven, 1 if it is not, 2 if it can't be told."""
     try:
         report = audit(given.directory, [declared(text) for text in given.start])
     except (OSError, StateError) as cause:

@@ -1,0 +1,180 @@
+"""What one process does for one contender: a check, passes, states, or resumes."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import multiprocessing
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fastresume.bench.checksum import Checksum
+from fastresume.bench.contenders import named
+from fastresume.bench.delivered import cells_by_name, num_rows
+from fastresume.bench.reading import STATE, Contender, Reading
+from fastresume.bench.rivals import skipped
+from fastresume.bench.task import Task
+
+WARM_SECONDS = 1.0
+"""For so long a contender reads before it is measured: code is loaded, threads are made, memory is got."""
+
+
+def work(request: Mapping[str, Any]) -> object:
+    """What the request asks for, as JSON can hold it."""
+    warnings.simplefilter("ignore")  # Arrow's memory is read only, of which torch warns
+    torch.set_num_threads(1)
+    task, contender = Task.from_json(request["task"]), named(request["contender"])
+    for module in (*contender.needs, *contender.imports):
+        if importlib.util.find_spec(module.partition(".")[0]) is not None:
+            importlib.import_module(module)
+    match request["what"]:
+        case "check":
+            return check(task, contender)
+        case "pass":
+            return passes(task, contender, request["seconds"])
+        case "states":
+            return keep_states(task, contender, request["places"], request["path"])
+        case _:
+            return resumes(task, contender, request["places"], request["path"])
+
+
+def check(task: Task, contender: Contender) -> object:
+    """The checksum of all that is delivered."""
+    found = Checksum(task.names)
+    for batch in contender.open(task, None).batches:
+        found.add(num_rows(batch), cells_by_name(batch, task))
+    return found.to_json()
+
+
+def passes(task: Task, contender: Contender, seconds: float) -> object:
+    """Rows, wall clock and CPU of whole passes for at least so many seconds; memory over all of it."""
+    gc.collect()
+    resident = _resident_bytes()
+    _reset_peak()
+    worker_bytes = _warm_up(contender.open(task, None))
+    gc.collect()
+    rows = number = 0
+    cpu, began = _cpu_seconds(), time.perf_counter()
+    while number == 0 or time.perf_counter() - began < seconds:
+        rows += _read(contender.open(task, None))
+        number += 1
+    elapsed, cpu = time.perf_counter() - began, _cpu_seconds() - cpu
+    peak = _peak_bytes()
+    return {
+        "passes": number,
+        "rows": rows,
+        "seconds": elapsed,
+        "cpu_seconds": cpu,
+        "peak_bytes": peak + worker_bytes,
+        "peak_bytes_above_imports": peak - resident + worker_bytes,
+    }
+
+
+def _warm_up(reading: Reading) -> int:
+    """Read for a while; return what worker processes took for themselves at most."""
+    most, began = 0, time.perf_counter()
+    for _ in reading.batches:
+        most = max(most, sum(_private_bytes(worker.pid) for worker in multiprocessing.active_children()))
+        if time.perf_counter() - began > WARM_SECONDS:
+            break
+    return most
+
+
+def _read(reading: Reading) -> int:
+    """Read to the end; return the rows. Worker processes end with it."""
+    return sum(map(num_rows, reading.batches))
+
+
+def keep_states(task: Task, contender: Contender, places: list[int], path: str) -> object:
+    """Save the state at each place (percents of the rows); return after how many rows they were taken."""
+    reading = contender.open(task, None)
+    states: dict[int, tuple[int, object]] = {}
+    rows, latest = 0, None
+    for batch in reading.batches:
+        rows += num_rows(batch)
+        due = [place for place in places if place not in states and 0 < place * task.num_rows <= rows * 100]
+        # There is a batch after each place.
+        if due and rows < task.num_rows and reading.state is not None:
+            latest = reading.state()
+        states |= dict.fromkeys(due, (rows, latest))
+    kept = {place: states.get(place, (0, None)) for place in places}
+    torch.save({place: state for place, (_, state) in kept.items()}, path)
+    return {place: rows for place, (rows, _) in kept.items()}
+
+
+def resumes(task: Task, contender: Contender, places: list[int], path: str) -> object:
+    """The seconds from nothing to the first batch at each place, after a trial that does not count."""
+    states = torch.load(path, weights_only=True) if contender.resumes == STATE else {}
+    seconds = {}
+    for place in [places[0], *places]:
+        began = time.perf_counter()
+        reading = contender.open(task, states.get(place))
+        if contender.resumes != STATE:
+            reading = skipped(reading, min(place * task.num_rows // 100, task.num_rows - 1))
+        batch = next(reading.batches)
+        seconds[str(place)] = time.perf_counter() - began
+        if num_rows(batch) == 0:
+            raise ValueError("the first batch after a resume has no rows")
+        _end(reading)
+        del reading, batch
+        gc.collect()
+    return seconds
+
+
+def _end(reading: Reading) -> None:
+    if close := getattr(reading.batches, "close", None):
+        close()
+
+
+def _cpu_seconds() -> float:
+    """Of all threads of this process, and of its worker processes that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
+_STATUS = Path("/proc/self/status")
+
+
+def _resident_bytes() -> int:
+    return _status("VmRSS")
+
+
+def _peak_bytes() -> int:
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    """A size that Linux tells; elsewhere the highest resident size so far.
+
+    What getrusage tells begins with the memory of the process that started this one.
+    """
+    if not _STATUS.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_BYTES
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
+
+
+def _private_bytes(process: int | None) -> int:
+    """What a process shares with no other; 0 where that can't be told."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it may have ended, too
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+
+
+def _reset_peak() -> None:
+    """Let the peak begin with what is there now; imports may have needed more."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return

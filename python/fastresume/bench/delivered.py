@@ -1,0 +1,77 @@
+"""What contenders deliver, of whatever library: how many rows, and the cells of its columns."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from fastresume.bench.arrow import Array, Cells, cells_of
+from fastresume.bench.task import Task
+
+
+def num_rows(batch: Any) -> int:
+    """How many rows a batch has: of tensors by name, of Arrow, or of polars."""
+    for name in ("num_rows", "height"):
+        if hasattr(batch, name):
+            return int(getattr(batch, name))
+    first = next(iter(batch.values()))
+    return len(first) if isinstance(first, Tensor) else len(first.offsets) - 1
+
+
+def cells_by_name(batch: Any, task: Task) -> dict[str, Cells]:
+    """The cells of every column of the task.
+
+    Raises:
+        ValueError: if a column is missing.
+    """
+    if isinstance(batch, Mapping):
+        return {name: _of_tensors(batch, name, task.stacks) for name in task.names}
+    table = batch.to_arrow() if hasattr(batch, "to_arrow") else batch
+    if missing := set(task.names) - set(table.schema.names):
+        raise ValueError(f"the column {min(missing)!r} was not delivered")
+    types = _types(task.files[0])
+    # Some libraries deliver other types with the same values: wider offsets, other units of time.
+    columns = {name: table.column(name) for name in task.names}
+    return {
+        name: cells_of(column if column.type == types[name] else column.cast(types[name]))
+        for name, column in columns.items()
+    }
+
+
+@functools.cache
+def _types(file: str) -> dict[str, Any]:
+    schema = importlib.import_module("pyarrow.parquet").read_schema(file)
+    types = importlib.import_module("pyarrow").types
+    return {
+        field.name: field.type.value_type if types.is_dictionary(field.type) else field.type
+        for field in schema
+    }
+
+
+def _of_tensors(batch: Mapping[str, Any], name: str, stacks: Mapping[str, list[str]]) -> Cells:
+    if name in batch:
+        value = batch[name]
+        if isinstance(value, Tensor):
+            return Cells(_array(value), None, _mask(batch.get(f"{name}_valid")))
+        return Cells(_array(value.values), _array(value.offsets), _mask(value.valid))
+    for stack, members in stacks.items():
+        if name in members and stack in batch:
+            place = members.index(name)
+            valid = batch.get(f"{stack}_valid")
+            return Cells(
+                _array(batch[stack][:, place]), None, None if valid is None else _mask(valid[:, place])
+            )
+    raise ValueError(f"the column {name!r} was not delivered")
+
+
+def _mask(valid: Tensor | None) -> Array | None:
+    return None if valid is None else _array(valid)
+
+
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.contiguous().numpy()
+    return array

@@ -1,0 +1,77 @@
+"""Medians and ranges of what the rounds found."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fastresume.bench.turns import Answer, Measured
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Measurements of one thing, one from each round."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return statistics.median(self.values)
+
+    def over(self, other: Figure) -> Figure:
+        """The ratio within each round."""
+        return Figure(tuple(one / two for one, two in zip(self.values, other.values, strict=False)))
+
+    def spell(self, form: str = ".2f") -> str:
+        """The median, and the range if there is one."""
+        if len(self.values) < 2:
+            return f"{self.median:{form}}"
+        return f"{self.median:{form}} ({min(self.values):{form}}-{max(self.values):{form}})"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one contender's passes come to.
+
+    Args:
+        measured: what the rounds found.
+        row_bytes: bytes of values in a row, on average: the same for every contender.
+    """
+
+    measured: Measured
+    row_bytes: float
+
+    @property
+    def rows_per_second(self) -> Figure:
+        """Of the wall clock."""
+        return self._of(lambda turn: turn["rows"] / turn["seconds"])
+
+    @property
+    def gigabytes_per_second(self) -> Figure:
+        """Of the wall clock."""
+        return self._of(lambda turn: turn["rows"] * self.row_bytes / turn["seconds"] / 1e9)
+
+    @property
+    def gigabytes_per_cpu_second(self) -> Figure:
+        """Of all threads and worker processes, user and system time."""
+        return self._of(lambda turn: turn["rows"] * self.row_bytes / max(turn["cpu_seconds"], 1e-6) / 1e9)
+
+    @property
+    def peak_mebibytes(self) -> Figure:
+        """What the process had in memory at most."""
+        return self._of(lambda turn: turn["peak_bytes"] / 2**20)
+
+    @property
+    def peak_mebibytes_above_imports(self) -> Figure:
+        """The same, without what it had when all was imported."""
+        return self._of(lambda turn: turn["peak_bytes_above_imports"] / 2**20)
+
+    def _of(self, value: Callable[[Answer], float]) -> Figure:
+        return Figure(tuple(value(turn) for turn in self.measured.passes))
+
+
+def places_of(measured: Measured, places: Sequence[int]) -> list[Figure]:
+    """Milliseconds to the first batch at each place."""
+    return [Figure(tuple(1000 * turn[str(place)] for turn in measured.resumes)) for place in places]

@@ -1,0 +1,76 @@
+"""This project's contenders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastresume.batch import Batch
+from fastresume.bench.reading import STATE, Contender, Reading
+from fastresume.bench.task import Task
+from fastresume.dataset import ParquetDataset
+from fastresume.loader import Loader
+
+
+def dataset_of(task: Task, is_stacked: bool = False, shuffle: bool = False) -> ParquetDataset:
+    """The dataset, with all rows: the last batch may be short."""
+    options: dict[str, Any] = {}
+    stacks = task.stacks if is_stacked else {}
+    place = {name: stack for stack, members in stacks.items() for name in members}
+    if masked := {place.get(column.name, column.name) for column in task.columns if column.may_be_null}:
+        options["nulls"] = dict.fromkeys(sorted(masked), "mask")
+    return ParquetDataset(
+        task.files,
+        batch_size=task.batch_size,
+        columns=task.names,
+        stack=stacks or None,
+        shuffle=shuffle,
+        tail="short",
+        rank=0,
+        world_size=1,
+        **options,
+    )
+
+
+def one_thread(task: Task, state: Any) -> Reading:
+    """One tensor per column, decoded in the caller's thread."""
+    return _reading(dataset_of(task), state)
+
+
+def stacked(task: Task, state: Any) -> Reading:
+    """One matrix per type."""
+    return _reading(dataset_of(task, is_stacked=True), state)
+
+
+def shuffled(task: Task, state: Any) -> Reading:
+    """One matrix per type, in a shuffled order."""
+    return _reading(dataset_of(task, is_stacked=True, shuffle=True), state)
+
+
+def threads(task: Task, state: Any) -> Reading:
+    """One matrix per type, decoded ahead by threads."""
+    return _reading(dataset_of(task, is_stacked=True), state, task.threads)
+
+
+def thread_ahead(task: Task, state: Any) -> Reading:
+    """The same with a single thread."""
+    return _reading(dataset_of(task, is_stacked=True), state, 1)
+
+
+def _reading(dataset: ParquetDataset, state: Any, ahead: int | None = None) -> Reading:
+    if state is not None:
+        dataset.load_state_dict(state)
+
+    def batches() -> Iterator[Batch]:
+        yield from dataset if ahead is None else Loader(dataset, threads=ahead)
+
+    return Reading(batches(), dataset.state_dict)
+
+
+OWN = (
+    Contender("fastresume", "fastresume, one tensor per column", one_thread, resumes=STATE),
+    Contender("fastresume-stacked", "fastresume, one matrix per type", stacked, resumes=STATE),
+    Contender("fastresume-shuffled", "the same, shuffled", shuffled, resumes=STATE),
+    Contender("fastresume-threads", "fastresume Loader, one matrix per type", threads, resumes=STATE),
+    Contender("fastresume-thread", "the same, one thread", thread_ahead, resumes=STATE, is_default=False),
+)

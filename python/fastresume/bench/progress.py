@@ -1,0 +1,33 @@
+"""Says how far the measuring is, to whoever watches a terminal."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from typing import Any
+
+
+class Progress:
+    """A bar if tqdm is installed, otherwise lines; nothing where no terminal is."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps, self._done = steps, 0
+        self._bar: Any = None
+        self._is_watched = sys.stderr.isatty()
+        if self._is_watched and importlib.util.find_spec("tqdm") is not None:
+            self._bar = importlib.import_module("tqdm").tqdm(total=steps, leave=False, unit="step")
+
+    def __call__(self, doing: str) -> None:
+        """Begin a step, which ends the one before it."""
+        if self._bar is not None:
+            self._bar.update(1 if self._done else 0)
+            self._bar.set_description(doing)
+        elif self._is_watched:
+            sys.stderr.write(f"{self._done + 1}/{self._steps} {doing}\n")
+        self._done += 1
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()

@@ -1,0 +1,170 @@
+"""What was measured, as tables that a person reads and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fastresume.bench import machine
+from fastresume.bench.contenders import REFERENCE
+from fastresume.bench.figures import Figures, places_of
+from fastresume.bench.reading import SKIPPING
+from fastresume.bench.survey import Survey
+from fastresume.bench.task import Task
+from fastresume.bench.turns import Measured
+
+FORMAT = 1
+"""The number of the JSON's form."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that was found.
+
+    Args:
+        survey, task: what was read.
+        measured: by whom.
+        rival: whom all are compared with.
+        rounds, places: how it was measured.
+    """
+
+    survey: Survey
+    task: Task
+    measured: Sequence[Measured]
+    rival: str | None
+    rounds: int
+    places: Sequence[int]
+
+    @property
+    def faults(self) -> list[Measured]:
+        """Who failed, or delivered other rows."""
+        return [one for one in self.measured if one.problem and not one.is_missing]
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Bytes of the values of all rows, without offsets and masks."""
+        return next((one.checksum["bytes"] for one in self.measured if one.checksum and one.is_fit), 0)
+
+    @property
+    def figures(self) -> dict[str, Figures]:
+        """By the names of those that were measured to the end."""
+        row_bytes = self.decoded_bytes / self.task.num_rows
+        return {
+            one.contender.name: Figures(one, row_bytes) for one in self.measured if one.passes and one.is_fit
+        }
+
+    def lines(self) -> list[str]:
+        """All of it, for people."""
+        lines = [*self._head(), "", *self.pass_table()]
+        if self.places and any(one.resumes for one in self.measured):
+            lines += ["", *self.resume_table()]
+        return [*lines, "", *self._verdict()]
+
+    def pass_table(self) -> list[str]:
+        """A line for each contender's passes."""
+        figures = self.figures
+        against = figures.get(self.rival) if self.rival else None
+        heads = ["a pass", "million rows/s", "GB/s", "GB per CPU second"]
+        heads += [f"against {self.rival}"] if against else []
+        rows = []
+        for one in figures.values():
+            cost = one.gigabytes_per_cpu_second
+            cells = [
+                one.measured.contender.title,
+                f"{one.rows_per_second.median / 1e6:.2f}",
+                one.gigabytes_per_second.spell(),
+                cost.spell(),
+            ]
+            cells += [cost.over(against.gigabytes_per_cpu_second).spell()] if against else []
+            peaks = (one.peak_mebibytes, one.peak_mebibytes_above_imports)
+            rows.append([*cells, *(f"{peak.median:.0f}" for peak in peaks)])
+        return table([*heads, "peak MiB", "less imports"], rows)
+
+    def resume_table(self) -> list[str]:
+        """A line for each contender's resumes."""
+        rows = []
+        for one in self.measured:
+            if one.resumes and one.is_fit:
+                reads_up = ", reading up to the place" if one.contender.resumes == SKIPPING else ""
+                spelled = (figure.spell(".1f") for figure in places_of(one, self.places))
+                rows.append([one.contender.title + reads_up, *spelled])
+        return table(["ms to the first batch after a resume", *(f"at {n} %" for n in self.places)], rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        contenders = {
+            one.contender.name: {
+                "title": one.contender.title,
+                "problem": one.problem,
+                "is_missing": one.is_missing,
+                "checksum": one.checksum,
+                "passes": one.passes,
+                "resumes": one.resumes,
+            }
+            for one in self.measured
+        }
+        return {
+            "format": FORMAT,
+            **machine.facts(),
+            "files": list(self.survey.files),
+            "columns": [asdict(column) for column in self.survey.columns],
+            "left_out": self.survey.left_out,
+            "rows": self.survey.num_rows,
+            "row_groups": self.survey.row_groups,
+            "stored_bytes": self.survey.stored_bytes,
+            "decoded_bytes": self.decoded_bytes,
+            "batch_size": self.task.batch_size,
+            "threads": self.task.threads,
+            "rounds": self.rounds,
+            "places": list(self.places),
+            "rival": self.rival,
+            "same_rows": not any("OTHER ROWS" in (one.problem or "") for one in self.measured),
+            "contenders": contenders,
+        }
+
+    def _head(self) -> list[str]:
+        survey, rows = self.survey, self.task.num_rows
+        counts = (
+            f"{rows} rows, {plural(len(survey.columns), 'column')}, "
+            f"{plural(len(survey.files), 'file')}, {plural(survey.row_groups, 'row group')}"
+        )
+        sizes = (
+            f"{self.decoded_bytes / rows:.0f} bytes a row decoded, {survey.stored_bytes / rows:.0f} as stored"
+        )
+        lines = [f"{name}: {fact}" for name, fact in machine.facts().items()]
+        lines += [f"data: {counts}; {sizes}"]
+        lines += [f"left out: {name}: {reason}" for name, reason in survey.left_out.items()]
+        batches = f"batches of {self.task.batch_size}, up to {plural(self.task.threads, 'thread')}"
+        return [*lines, f"measured: {batches}; medians and ranges of {plural(self.rounds, 'round')}"]
+
+    def _verdict(self) -> list[str]:
+        absent = [f"{one.contender.name}: {one.problem}" for one in self.measured if one.is_missing]
+        if self.faults:
+            return [*absent, *(f"!!! {one.contender.name}: {one.problem}" for one in self.faults)]
+        checked = sum(one.checksum is not None for one in self.measured)
+        told = f"all {checked} delivered" if checked > 1 else "it delivered"
+        return [
+            *absent,
+            f"same rows: {told} what {REFERENCE} reads, every value of all {self.task.num_rows} rows",
+        ]
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines that read well as they are and as Markdown."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    lines = [heads, ["-" * width for width in widths], *rows]
+    return [
+        "| "
+        + " | ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        + " |"
+        for line in lines
+    ]
+
+
+def plural(number: int, noun: str) -> str:
+    """The number and the noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,218 @@
+"""What a user would take instead, each in the way that costs it least."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from fastresume.bench.arrow import Ragged, cells_of, stacked_tensors_of, tensors_of
+from fastresume.bench.delivered import num_rows
+from fastresume.bench.reading import SKIPPING, STATE, Contender, Reading
+from fastresume.bench.task import Task
+
+
+def row_groups(task: Task, _: object) -> Reading:
+    """Arrow tables of a row group each."""
+    return Reading(_row_groups(task))
+
+
+def row_group_tensors(task: Task, _: object) -> Reading:
+    """The same, cut into batches of tensors."""
+    return Reading(tensors_of(batch) for batch in _batches(task, 0, 1))
+
+
+def _row_groups(task: Task, part: int = 0, parts: int = 1) -> Iterator[Any]:
+    parquet = importlib.import_module("pyarrow.parquet")
+    number = 0
+    for path in task.files:
+        with parquet.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                if number % parts == part:
+                    yield file.read_row_group(group, columns=task.names, use_threads=False)
+                number += 1
+
+
+def _batches(task: Task, part: int, parts: int) -> Iterator[Any]:
+    for table in _row_groups(task, part, parts):
+        yield from table.to_batches(max_chunksize=task.batch_size)
+
+
+def arrow_dataset(task: Task, _: object) -> Reading:
+    """The threads of pyarrow.dataset, and tensors over its batches."""
+    importlib.import_module("pyarrow").set_cpu_count(task.threads)
+    dataset = importlib.import_module("pyarrow.dataset").dataset(list(task.files), format="parquet")
+    batches = dataset.to_batches(columns=task.names, batch_size=task.batch_size)
+    return Reading(tensors_of(batch) for batch in batches if batch.num_rows)
+
+
+def polars(task: Task, _: object) -> Reading:
+    """Data frames of a file each: of polars' ways the one that costs it least on one thread."""
+    scan = importlib.import_module("polars").scan_parquet
+    frames = (
+        scan(path, parallel="none").select(task.names).collect(engine="in-memory") for path in task.files
+    )
+    return Reading(frames)
+
+
+def duckdb(task: Task, _: object) -> Reading:
+    """Arrow batches, which is how DuckDB hands over columns."""
+    connection = importlib.import_module("duckdb").connect(":memory:", config={"threads": 1})
+    columns = ", ".join('"' + name.replace('"', '""') + '"' for name in task.names)
+    files = ", ".join("'" + path.replace("'", "''") + "'" for path in task.files)
+    found = connection.sql(f"SELECT {columns} FROM read_parquet([{files}])")  # noqa: S608  (quoted above)
+    # Since version 2 by the other name.
+    begin = getattr(found, "to_arrow_reader", None) or found.fetch_record_batch
+    return Reading(begin(1 << 17))
+
+
+def hugging_face(task: Task, state: Any) -> Reading:
+    """A streaming dataset; its torch format would change types, so tensors are made of its Arrow tables."""
+    load = importlib.import_module("datasets").load_dataset
+    dataset = load("parquet", data_files=list(task.files), columns=task.names, split="train", streaming=True)
+    dataset = dataset.with_format("arrow")
+    if state is not None:
+        dataset.load_state_dict(state)
+    batches = dataset.iter(batch_size=task.batch_size)
+    return Reading((tensors_of(table) for table in batches), dataset.state_dict)
+
+
+class RowGroups(IterableDataset[Any]):
+    """What one writes for a DataLoader: each worker reads the row groups of its turn by pyarrow.
+
+    One matrix per type: to send a tensor to another process costs more than to make it.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.task = task
+
+    def __iter__(self) -> Iterator[Any]:
+        """Batches of tensors."""
+        worker = get_worker_info()
+        place = (worker.id, worker.num_workers) if worker else (0, 1)
+        for batch in _batches(self.task, *place):
+            yield stacked_tensors_of(batch, self.task.stacks)
+
+
+def data_loader(task: Task, _: object) -> Reading:
+    """Workers of torch, which are processes."""
+    return Reading(iter(DataLoader(RowGroups(task), batch_size=None, num_workers=task.threads)))
+
+
+def stateful_data_loader(task: Task, state: Any) -> Reading:
+    """The same with a state: the rows before it are read again, for the dataset keeps none of its own."""
+    module = importlib.import_module("torchdata.stateful_dataloader")
+    loader = module.StatefulDataLoader(RowGroups(task), batch_size=None, num_workers=task.threads)
+    if state is not None:
+        loader.load_state_dict(state)
+    return Reading(iter(loader), loader.state_dict)
+
+
+def numpy_floor(task: Task, _: object) -> Reading:
+    """No decoding at all: slices of columns that are in memory, copied into new tensors."""
+    parquet = importlib.import_module("pyarrow.parquet")
+    cells = {
+        name: cells_of(column)
+        for name in task.names
+        for column in parquet.read_table(list(task.files), columns=[name]).columns
+    }
+
+    def batches() -> Iterator[Any]:
+        for start in range(0, task.num_rows, task.batch_size):
+            end = min(start + task.batch_size, task.num_rows)
+            batch: dict[str, Any] = {}
+            for name, (values, offsets, valid) in cells.items():
+                mask = None if valid is None else torch.from_numpy(valid[start:end].copy())
+                if offsets is not None:
+                    inside = torch.from_numpy(values[offsets[start] : offsets[end]].copy())
+                    batch[name] = Ragged(
+                        inside, torch.from_numpy(offsets[start : end + 1] - offsets[start]), mask
+                    )
+                    continue
+                batch[name] = torch.from_numpy(np.array(values[start:end]))
+                if mask is not None:
+                    batch[f"{name}_valid"] = mask
+            yield batch
+
+    return Reading(batches())
+
+
+ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+ARROW = ("pyarrow",)
+# pyarrow imports pandas with the first array that it makes, and torch's workers numpy.random: every worker anew,
+# and pandas for a second, if they are not there yet.
+FILES = ("pyarrow.parquet", "pyarrow.compute", "pandas", "numpy.random")
+
+RIVALS = (
+    Contender("pyarrow", "pyarrow row groups, one thread, decode only", row_groups, ARROW, FILES),
+    Contender(
+        "pyarrow-tensors",
+        "the same, to tensors",
+        row_group_tensors,
+        ARROW,
+        FILES,
+        resumes=SKIPPING,
+    ),
+    Contender(
+        "pyarrow-dataset",
+        "pyarrow.dataset, its threads, to tensors",
+        arrow_dataset,
+        ARROW,
+        (*FILES, "pyarrow.dataset"),
+        resumes=SKIPPING,
+    ),
+    Contender("polars", "polars, one thread, decode only", polars, ("polars",), environment=ONE_THREAD),
+    Contender("duckdb", "DuckDB, one thread, to Arrow", duckdb, ("duckdb", "pyarrow"), FILES),
+    Contender(
+        "datasets",
+        "HF datasets, streaming, to tensors",
+        hugging_face,
+        ("datasets", "pyarrow"),
+        FILES,
+        resumes=STATE,
+        environment=OFFLINE,
+    ),
+    Contender(
+        "dataloader",
+        "torch DataLoader over pyarrow, one matrix per type",
+        data_loader,
+        ARROW,
+        FILES,
+        resumes=SKIPPING,
+    ),
+    Contender(
+        "torchdata",
+        "the same by torchdata's StatefulDataLoader",
+        stateful_data_loader,
+        ("torchdata", "pyarrow"),
+        (*FILES, "torchdata.stateful_dataloader"),
+        resumes=STATE,
+    ),
+    Contender(
+        "numpy",
+        "numpy, copies of decoded columns",
+        numpy_floor,
+        ARROW,
+        FILES,
+        is_default=False,
+    ),
+)
+
+
+def skipped(reading: Reading, rows: int) -> Reading:
+    """The same after so many rows, which are read and thrown away."""
+
+    def batches() -> Iterator[object]:
+        passed = 0
+        for batch in reading.batches:
+            passed += num_rows(batch)
+            if passed > rows:
+                yield batch
+
+    return Reading(batches())

@@ -1,0 +1,126 @@
+"""What is in the user's files, and which columns of them all contenders can deliver."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastresume import _core
+from fastresume.arguments import path_list
+from fastresume.bench.task import Column
+from fastresume.dataset import ParquetDataset
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The files.
+
+    Args:
+        files: absolute paths, in the order of their rows.
+        columns: those that are read.
+        left_out: the others, and why.
+        num_rows, row_groups: of all files.
+        stored_bytes: of the columns that are read.
+    """
+
+    files: tuple[str, ...]
+    columns: tuple[Column, ...]
+    left_out: dict[str, str]
+    num_rows: int
+    row_groups: int
+    stored_bytes: int
+
+
+def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
+    """What there is to read.
+
+    Args:
+        paths: as `ParquetDataset` takes them.
+        patterns: names or glob patterns of the columns; all that can be delivered if None.
+
+    Raises:
+        FastresumeError: if a file can't be read.
+        ValueError: if there are no rows, or no such columns.
+    """
+    files = tuple(_core.Manifest.open(path_list(paths)).files)
+    parquet = importlib.import_module("pyarrow.parquet")
+    footers = [parquet.read_metadata(path) for path in files]
+    num_rows = sum(footer.num_rows for footer in footers)
+    if num_rows == 0:
+        raise ValueError(f"{files[0]}: the files have no rows")
+    filled = next(path for path, footer in zip(files, footers, strict=True) if footer.num_rows)
+    fields = {field.name: field for field in parquet.read_schema(filled)}
+    left_out = {}
+    for name in list(fields) if patterns is None else _matching(fields, patterns):
+        try:
+            ParquetDataset(filled, batch_size=1, columns=[name], tail="short", rank=0, world_size=1)
+        except _core.DataError as cause:
+            left_out[name] = str(cause)
+    if patterns is not None and left_out:
+        raise ValueError(next(iter(left_out.values())))
+    wanted = list(fields) if patterns is None else _matching(fields, patterns)
+    names = [name for name in wanted if name not in left_out]
+    if not names:
+        raise ValueError(f"{filled}: no column can be delivered; {next(iter(left_out.values()))}")
+    nulls, stored = _chunks(footers)
+    columns = []
+    for name in names:
+        type_ = fields[name].type
+        is_jagged = _is_jagged(type_)
+        may_be_null = fields[name].nullable if is_jagged else name in nulls
+        columns.append(Column(name, str(type_), is_jagged, may_be_null))
+    return Survey(
+        files,
+        tuple(columns),
+        left_out,
+        num_rows,
+        sum(footer.num_row_groups for footer in footers),
+        sum(stored[name] for name in names),
+    )
+
+
+def warm(files: Iterable[str]) -> None:
+    """Read all bytes once, so that no contender waits for the disk longer than another."""
+    for path in files:
+        with Path(path).open("rb") as file:
+            while file.read(1 << 24):
+                pass
+
+
+def _matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    there = list(names)
+    for pattern in patterns:
+        if pattern not in there and not fnmatch.filter(there, pattern):
+            raise ValueError(f"no column matches {pattern!r}; there are {', '.join(there)}")
+    return [name for name in there if any(name == p or fnmatch.fnmatchcase(name, p) for p in patterns)]
+
+
+def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:
+    """Which flat columns may have nulls, and how many bytes each column takes in the files."""
+    nulls: set[str] = set()
+    stored: dict[str, int] = {}
+    for footer in footers:
+        for group in range(footer.num_row_groups):
+            for number in range(footer.num_columns):
+                chunk = footer.row_group(group).column(number)
+                name, _, _ = chunk.path_in_schema.partition(".")
+                # A name may have a dot itself.
+                name = chunk.path_in_schema if chunk.path_in_schema in footer.schema.names else name
+                stored[name] = stored.get(name, 0) + chunk.total_compressed_size
+                statistics = chunk.statistics
+                known = statistics is not None and statistics.has_null_count
+                may_be_null = footer.schema.column(number).max_definition_level > 0
+                if statistics.null_count > 0 if known else may_be_null:
+                    nulls.add(name)
+    return nulls, stored
+
+
+def _is_jagged(type_: Any) -> bool:
+    types = importlib.import_module("pyarrow").types
+    if types.is_dictionary(type_):
+        type_ = type_.value_type
+    return not (types.is_primitive(type_) or types.is_boolean(type_))

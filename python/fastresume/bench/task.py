@@ -1,0 +1,79 @@
+"""What all contenders read: the same files, columns and batch size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that every contender delivers.
+
+    Args:
+        name: as in the files.
+        type: as Arrow spells it.
+        is_jagged: whether a row has any number of values: lists, strings, binary.
+        may_be_null: whether the files have nulls in it, or don't say that they have none.
+    """
+
+    name: str
+    type: str
+    is_jagged: bool
+    may_be_null: bool
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is read and how; goes to other processes as JSON.
+
+    Args:
+        files: absolute paths, in the order of their rows.
+        columns: what is read of them.
+        batch_size: rows that a batch should have, where a contender lets one choose.
+        threads: of the contenders that take any number.
+        num_rows: of all files.
+    """
+
+    files: tuple[str, ...]
+    columns: tuple[Column, ...]
+    batch_size: int
+    threads: int
+    num_rows: int
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names, in their order."""
+        return [column.name for column in self.columns]
+
+    @property
+    def stacks(self) -> dict[str, list[str]]:
+        """Per matrix of the stacked contenders its columns: flat ones of one type, if there are several."""
+        groups: dict[str, list[str]] = {}
+        for column in self.columns:
+            if not column.is_jagged:
+                groups.setdefault(column.type, []).append(column.name)
+        taken = set(self.names)
+        stacks = {}
+        for type_, members in groups.items():
+            name = "all_" + "".join(letter if letter.isalnum() else "_" for letter in type_)
+            while name in taken:
+                name += "_"
+            if len(members) > 1:
+                stacks[name] = members
+                taken.add(name)
+        return stacks
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` takes."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Self:
+        """The task."""
+        columns = tuple(Column(**column) for column in found["columns"])
+        return cls(**{**found, "files": tuple(found["files"]), "columns": columns})
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_json())

@@ -1,0 +1,147 @@
+"""Who does what when: processes, one after another, in turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastresume.bench.checksum import difference
+from fastresume.bench.contenders import REFERENCE, missing, named
+from fastresume.bench.reading import STATE, Contender
+from fastresume.bench.task import Task
+
+Answer = dict[str, Any]
+Step = Callable[[str], None]
+
+
+class ContenderError(Exception):
+    """A contender's process ended with an error; the text is its last line."""
+
+
+@dataclass
+class Measured:
+    """All that was found about one contender.
+
+    Args:
+        contender: who.
+        problem: why it has no figures, or why they don't count.
+        is_missing: whether it is not installed, which is no fault.
+        checksum: of the rows that it delivered.
+        passes, resumes: what each round found.
+    """
+
+    contender: Contender
+    problem: str | None = None
+    is_missing: bool = False
+    checksum: Answer | None = None
+    passes: list[Answer] = field(default_factory=list)
+    resumes: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether it takes part."""
+        return self.problem is None
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What is measured, and how often.
+
+    Args:
+        task: what all read.
+        rounds: how often each contender has its turn.
+        seconds: passes follow each other for so long in one turn, at least.
+        places: percents of the pass after which to resume.
+    """
+
+    task: Task
+    rounds: int
+    seconds: float
+    places: Sequence[int]
+
+    def take(self, names: Sequence[str], step: Step) -> list[Measured]:
+        """Check and measure all of them; `step` is told of each step before it is taken."""
+        found = [Measured(named(name)) for name in names]
+        for one in found:
+            if absent := missing(one.contender):
+                one.problem, one.is_missing = f"not installed: {', '.join(absent)}", True
+        self._check(found, step)
+        for one in self._in_turns(found, "a pass of", step):
+            self._attempt(one, one.passes, what="pass", seconds=self.seconds)
+        if self.places:
+            self._resume([one for one in found if one.contender.resumes], step)
+        return found
+
+    def count_steps(self, names: Sequence[str]) -> int:
+        """About how many steps all of it takes, for a progress bar."""
+        present = [one for one in map(named, names) if not missing(one)]
+        resuming = sum(bool(one.resumes) for one in present) if self.places else 0
+        return 1 + len(present) * (1 + self.rounds) + resuming * (1 + self.rounds)
+
+    def _check(self, found: Sequence[Measured], step: Step) -> None:
+        step(f"what rows there are ({REFERENCE})")
+        expected = in_process(named(REFERENCE), what="check", task=self.task.to_json())
+        for one in found:
+            if not one.is_fit:
+                continue
+            step(f"the rows of {one.contender.name}")
+            try:
+                one.checksum = in_process(one.contender, what="check", task=self.task.to_json())
+            except ContenderError as cause:
+                one.problem = f"failed: {cause}"
+                continue
+            if told := difference(one.checksum, expected):
+                one.problem = f"OTHER ROWS: {told}"
+
+    def _resume(self, found: Sequence[Measured], step: Step) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            paths = {one.contender.name: str(Path(directory) / str(n)) for n, one in enumerate(found)}
+            for one in found:
+                if one.is_fit and one.contender.resumes == STATE:
+                    step(f"the states of {one.contender.name}")
+                    path = paths[one.contender.name]
+                    self._attempt(one, [], what="states", places=self.places, path=path)
+            for one in self._in_turns(found, "resumes of", step):
+                path = paths[one.contender.name]
+                self._attempt(one, one.resumes, what="resumes", places=self.places, path=path)
+
+    def _in_turns(self, found: Sequence[Measured], doing: str, step: Step) -> Iterator[Measured]:
+        for number in range(self.rounds):
+            first = number % max(1, len(found))  # nobody always follows the same one
+            for one in [*found[first:], *found[:first]]:
+                if one.is_fit:
+                    step(f"round {number + 1} of {self.rounds}: {doing} {one.contender.name}")
+                    yield one
+
+    def _attempt(self, one: Measured, answers: list[Answer], **request: object) -> None:
+        try:
+            answers.append(in_process(one.contender, task=self.task.to_json(), **request))
+        except ContenderError as cause:
+            one.problem = f"failed: {cause}"
+
+
+def in_process(contender: Contender, **request: object) -> Answer:
+    """The answer of a process of its own.
+
+    Raises:
+        ContenderError: if there is none.
+    """
+    text = json.dumps({**request, "contender": contender.name})
+    environment: Mapping[str, str] = {**os.environ, **contender.environment}
+    command = [sys.executable, "-P", "-m", "fastresume.bench"]  # -P: no module of the user's directory
+    ended = subprocess.run(  # noqa: S603  (this program itself)
+        command, input=text, capture_output=True, text=True, env=environment, check=False
+    )
+    if ended.returncode != 0:
+        said = [line for line in ended.stderr.splitlines() if line.strip()]
+        last = said[-1] if said else "it said nothing"
+        raise ContenderError(f"{last} (exit status {ended.returncode})")
+    answer: Answer = json.loads(ended.stdout)
+    return answer
