@@ -55,7 +55,7 @@ $(VENV)/.release: $(VENV)/.tools $(EXTENSION_SOURCES)
 	rm -f $(VENV)/.dev
 	touch $@
 
-# What only benches/shuffle.py needs.
+# What only the programs in benches need.
 $(VENV)/.bench: $(VENV)/.tools requirements/bench.lock
 	$(UV_INSTALL) -r requirements/bench.lock
 	touch $@
@@ -80,8 +80,8 @@ demo: develop ## Train on several ranks, kill them, resume on another number; DA
 	$(BIN)/python examples/demo.py $(if $(DATA),--data '$(DATA)')
 
 .PHONY: bench
-bench: $(VENV)/.release ## Measure beside what a user would pick instead; ARGS='...' goes to benches/bench.py
-	$(BIN)/python benches/bench.py $(ARGS)
+bench: $(VENV)/.release $(VENV)/.bench ## Measure beside what a user would pick instead; ARGS='...' goes to benches/results.py
+	$(BIN)/python benches/results.py $(ARGS)
 
 .PHONY: bench-shuffle
 bench-shuffle: $(VENV)/.release $(VENV)/.bench ## Measure how well a shuffled order mixes; ARGS='...' goes to benches/shuffle.py
@@ -134,5 +134,5 @@ lock: $(VENV)/.tools ## Take newer versions of the Python tools into requirement
 	cd requirements && for set in bootstrap dev bench; do \
 	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links --output-file $$set.lock \
-	    $$set.in $$([ $$set = bootstrap ] || echo ../pyproject.toml); \
+	    $$set.in $$([ $$set = bootstrap ] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench); \
 	done

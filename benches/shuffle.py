@@ -7,7 +7,7 @@ The dataset is the worst case, sorted by label and by file: label 0 in the first
 the second. It has so many files that no contender has all of them open at once. All deliver row numbers, and
 the figures are arithmetic on these. Every choice is seeded: the figures are the same on every machine.
 
-Smaller blocks mix better and cost more to decode. What they cost is timed on the dataset of `bench.py`,
+Smaller blocks mix better and cost more to decode. What they cost is timed on the click logs of `data.py`,
 unless the build has its checks on.
 """
 
@@ -33,9 +33,10 @@ import pyarrow.parquet as pq
 import torch
 from torch.utils.data import RandomSampler
 
-import bench
 import fastresume as fr
+from data import GROUP_ROWS, write
 from fastresume._core import IS_OPTIMIZED
+from fastresume.bench.figures import Figure
 
 GROUPS = 4
 """Row groups of a file."""
@@ -47,6 +48,7 @@ BATCH_SIZE = 1024
 """Rows of a global batch, on any number of ranks: so that all figures can be compared."""
 
 RANKS = 8
+STACK = {"counts": "i_*", "categories": "c_*"}
 SEED = 17
 
 Rows = npt.NDArray[np.int64]
@@ -403,7 +405,7 @@ for every row.
 PRICES = """
 ### What smaller blocks cost
 
-CPU time of a pass over the dataset of `bench.py` ({rows:,} rows, row groups of {group_rows:,}), with windows
+CPU time of a pass over click logs of `data.py` ({rows:,} rows, row groups of {group_rows:,}), with windows
 of {window_rows:,} rows, beside the sequential order in the same round. Medians of {rounds} rounds, with their
 range. These figures depend on the machine and on the data.
 
@@ -441,11 +443,11 @@ def price_report(directory: Path, num_rows: int = 2_000_000, rounds: int = 3) ->
     if not directory.exists():
         say(f"writing {num_rows} rows")
         unfinished = directory.with_name(f"{directory.name}-{os.getpid()}")
-        bench.write_dataset(unfinished, num_rows)
+        write("criteo", unfinished, num_rows)
         unfinished.rename(directory)
     torch.set_num_threads(1)
-    window_rows = 4 * bench.GROUP_ROWS
-    blocks = [bench.GROUP_ROWS >> halved for halved in (0, 1, 2, 3, 4, 5, 7)]
+    window_rows = 4 * GROUP_ROWS
+    blocks = [GROUP_ROWS >> halved for halved in (0, 1, 2, 3, 4, 5, 7)]
     orders = [{"shuffle": True, "window_rows": window_rows, "block_rows": block} for block in blocks]
     ratios: list[list[float]] = [[] for _ in blocks]
     for number in range(rounds):
@@ -455,12 +457,12 @@ def price_report(directory: Path, num_rows: int = 2_000_000, rounds: int = 3) ->
             found.append(cpu_seconds_of_pass(directory, order) / base)
     lines = ["| block | blocks per window | CPU time, as a ratio |", "|---:|---:|---:|"]
     lines += [
-        f"| {block:,} | {window_rows // block:,} | {bench.Figure(found).spell('.1f')} |"
+        f"| {block:,} | {window_rows // block:,} | {Figure(tuple(found)).spell('.1f')} |"
         for block, found in zip(blocks, ratios, strict=True)
     ]
     return PRICES.format(
         rows=num_rows,
-        group_rows=bench.GROUP_ROWS,
+        group_rows=GROUP_ROWS,
         window_rows=window_rows,
         rounds=rounds,
         table="\n".join(lines),
@@ -468,9 +470,7 @@ def price_report(directory: Path, num_rows: int = 2_000_000, rounds: int = 3) ->
 
 
 def cpu_seconds_of_pass(directory: Path, order: Mapping[str, Any]) -> float:
-    dataset = fr.ParquetDataset(
-        directory, batch_size=bench.BATCH_SIZE, stack=bench.STACK, rank=0, world_size=1, **order
-    )
+    dataset = fr.ParquetDataset(directory, batch_size=4096, stack=STACK, rank=0, world_size=1, **order)
     began = time.process_time()
     for _ in dataset:
         pass

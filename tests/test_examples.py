@@ -1,4 +1,4 @@
-"""What a new user runs first: the demo, the README's example, and what the benchmark measures."""
+"""What a new user runs first: the demo and the README's example."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-
-import fastresume as fr
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -174,38 +172,3 @@ def test_readme_code_resumes_to_the_model_of_a_job_that_was_never_interrupted(
     end = runpy.run_path(str(code))
     assert (end["batch"].epoch, end["batch"].step) == (2, 5)
     assert all(torch.equal(end["model"].state_dict()[name], value) for name, value in whole.items())
-
-
-# the benchmark
-
-
-@pytest.fixture(scope="module")
-def bench_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("bench") / "data"
-    program("benches/bench.py").write_dataset(directory, 3 * 4096 + 5)
-    return directory
-
-
-@pytest.mark.parametrize("stacked", [False, True])
-@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-def test_bench_measures_contenders_that_deliver_the_same(bench_files: Path, stacked: bool) -> None:
-    bench = program("benches/bench.py")
-    digests = {name: bench.digest_pass(name, bench_files, stacked) for name in bench.CONTENDERS}
-    assert len({str(digest) for digest in digests.values()}) == 1, digests
-    assert next(iter(digests.values()))["rows"] == 3 * 4096
-
-
-@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-def test_bench_measures_resumes_at_places_of_the_pass(bench_files: Path) -> None:
-    bench = program("benches/bench.py")
-    states = bench.states_at_places(bench_files)
-    assert [batches for batches, _ in states] == [0, 1, 2]
-    for contender in bench.RESUMING:
-        assert len(bench.measure_resume(contender, bench_files, states)) == 3
-
-
-@pytest.mark.skipif(fr._core.IS_OPTIMIZED, reason="is a release build, which may be measured")
-def test_bench_refuses_a_build_with_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["bench.py"])
-    with pytest.raises(SystemExit, match="measure a release build"):
-        program("benches/bench.py").main()

@@ -29,7 +29,31 @@ PYTHON_ORDER = [
     "placement",
     "lineage",
     "witness",
+    "bench",
     "cli",
+    "__init__",
+]
+
+
+BENCH_ORDER = [
+    "task",
+    "arrow",
+    "checksum",
+    "delivered",
+    "reading",
+    "own",
+    "rivals",
+    "contenders",
+    "child",
+    "__main__",
+    "turns",
+    "survey",
+    "machine",
+    "figures",
+    "report",
+    "plot",
+    "progress",
+    "command",
     "__init__",
 ]
 
@@ -45,24 +69,41 @@ def test_rust_modules_use_only_those_before_them() -> None:
 
 def test_python_modules_import_only_those_before_them() -> None:
     source = ROOT / "python/fastresume"
-    assert sorted(PYTHON_ORDER) == sorted({path.stem for path in source.glob("*.py*")} - {"py"} | {"_core"})
+    there = {path.stem for path in source.glob("*.py*")} - {"py"} | {"_core", "bench"}
+    assert sorted(PYTHON_ORDER) == sorted(there)
     for place, module in enumerate(PYTHON_ORDER[1:], start=1):
-        tree = ast.parse((source / f"{module}.py").read_text())
-        # What is imported for annotations alone never runs.
-        for block in [node for node in ast.walk(tree) if isinstance(node, ast.If)]:
-            if isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
-                block.body = []
-        used = {name for node in ast.walk(tree) for name in imported(node)}
         allowed = {*PYTHON_ORDER[:place], "__version__"}
-        assert used <= allowed, f"{module} imports {sorted(used - allowed)}"
+        for path in (
+            [source / f"{module}.py"] if module != "bench" else sorted((source / module).glob("*.py"))
+        ):
+            used = imports_of(path, "fastresume") - ({"bench"} if module == "bench" else set())
+            assert used <= allowed, f"{path.name} imports {sorted(used - allowed)}"
 
 
-def imported(node: ast.AST) -> set[str]:
+def test_modules_of_the_benchmark_import_only_those_before_them() -> None:
+    source = ROOT / "python/fastresume/bench"
+    assert sorted(BENCH_ORDER) == sorted(path.stem for path in source.glob("*.py"))
+    for place, module in enumerate(BENCH_ORDER):
+        used = imports_of(source / f"{module}.py", "fastresume.bench")
+        assert used <= set(BENCH_ORDER[:place]), f"{module} imports {sorted(used - set(BENCH_ORDER[:place]))}"
+
+
+def imports_of(path: Path, package: str) -> set[str]:
+    """Return the modules of the package that a file imports when it runs."""
+    tree = ast.parse(path.read_text())
+    # What is imported for annotations alone never runs.
+    for block in [node for node in ast.walk(tree) if isinstance(node, ast.If)]:
+        if isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
+            block.body = []
+    return {name for node in ast.walk(tree) for name in imported(node, package)}
+
+
+def imported(node: ast.AST, package: str) -> set[str]:
     """Return the modules of the package that an import names."""
-    if isinstance(node, ast.ImportFrom) and node.module == "fastresume":
+    if isinstance(node, ast.ImportFrom) and node.module == package:
         return {alias.name for alias in node.names}
-    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fastresume."):
-        return {(node.module or "").split(".")[1]}
+    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
+        return {(node.module or "").removeprefix(f"{package}.").split(".")[0]}
     return set()
 
 

@@ -68,9 +68,15 @@ def _reading(dataset: ParquetDataset, state: Any, ahead: int | None = None) -> R
 
 
 OWN = (
-    Contender("fastresume", "fastresume, one tensor per column", one_thread, resumes=STATE),
-    Contender("fastresume-stacked", "fastresume, one matrix per type", stacked, resumes=STATE),
-    Contender("fastresume-shuffled", "the same, shuffled", shuffled, resumes=STATE),
-    Contender("fastresume-threads", "fastresume Loader, one matrix per type", threads, resumes=STATE),
-    Contender("fastresume-thread", "the same, one thread", thread_ahead, resumes=STATE, is_default=False),
+    Contender("fastresume", "fastresume, a tensor per column", one_thread, resumes=STATE),
+    Contender("fastresume-stacked", "fastresume, stacked", stacked, resumes=STATE),
+    Contender("fastresume-shuffled", "fastresume, stacked, shuffled", shuffled, resumes=STATE),
+    Contender("fastresume-threads", "fastresume, stacked, Loader with threads", threads, resumes=STATE),
+    Contender(
+        "fastresume-thread",
+        "fastresume, stacked, Loader with one thread",
+        thread_ahead,
+        resumes=STATE,
+        is_default=False,
+    ),
 )

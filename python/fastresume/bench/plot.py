@@ -47,14 +47,8 @@ def _bars(axis: Any, figures: dict[str, Figure]) -> None:
         [figure.median - min(figure.values) for figure in figures.values()],
         [max(figure.values) - figure.median for figure in figures.values()],
     ]
-    # Its other layouts say "the same, ...", so the order tells whose they are: those before the first rival.
-    first_rival = next((n for n, title in enumerate(titles) if not _is_ours(title)), len(titles))
-    colors = [OURS if number < first_rival else THEIRS for number in range(len(titles))]
+    colors = [OURS if title.startswith("fastresume") else THEIRS for title in titles]
     axis.barh(titles, middle, xerr=ranges, color=colors, ecolor="#555555")
     axis.invert_yaxis()
     axis.set_title("decoded GB per CPU second", loc="left", fontsize=10)
     axis.spines[["top", "right"]].set_visible(False)
-
-
-def _is_ours(title: str) -> bool:
-    return title.startswith(("fastresume", "the same"))

@@ -145,15 +145,15 @@ def numpy_floor(task: Task, _: object) -> Reading:
 ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
 ARROW = ("pyarrow",)
-# pyarrow imports pandas with the first array that it makes, and torch's workers numpy.random: every worker anew,
-# and pandas for a second, if they are not there yet.
+# pyarrow imports pandas with the first array that it makes, and torch's workers numpy.random: what is not
+# there yet, every worker imports anew, and pandas takes a second.
 FILES = ("pyarrow.parquet", "pyarrow.compute", "pandas", "numpy.random")
 
 RIVALS = (
     Contender("pyarrow", "pyarrow row groups, one thread, decode only", row_groups, ARROW, FILES),
     Contender(
         "pyarrow-tensors",
-        "the same, to tensors",
+        "pyarrow row groups, one thread, to tensors",
         row_group_tensors,
         ARROW,
         FILES,
@@ -161,7 +161,7 @@ RIVALS = (
     ),
     Contender(
         "pyarrow-dataset",
-        "pyarrow.dataset, its threads, to tensors",
+        "pyarrow.dataset, threads, to tensors",
         arrow_dataset,
         ARROW,
         (*FILES, "pyarrow.dataset"),
@@ -180,7 +180,7 @@ RIVALS = (
     ),
     Contender(
         "dataloader",
-        "torch DataLoader over pyarrow, one matrix per type",
+        "DataLoader over pyarrow, stacked",
         data_loader,
         ARROW,
         FILES,
@@ -188,7 +188,7 @@ RIVALS = (
     ),
     Contender(
         "torchdata",
-        "the same by torchdata's StatefulDataLoader",
+        "StatefulDataLoader over pyarrow, stacked",
         stateful_data_loader,
         ("torchdata", "pyarrow"),
         (*FILES, "torchdata.stateful_dataloader"),
