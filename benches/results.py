@@ -69,7 +69,7 @@ def measure(name: str, directory: Path, options: argparse.Namespace) -> Report:
         arguments += ["--no-resume"]
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    return command.measured(parser.parse_args(arguments))
+    return command.measure(parser.parse_args(arguments))
 
 
 def section(name: str, report: Report) -> str:

@@ -57,7 +57,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """The exit status: 0 if all delivered the same rows, 1 if not, 2 if nothing can be measured."""
     try:
-        report = measured(given)
+        report = measure(given)
     except (FastresumeError, ContenderError, OSError, ValueError) as cause:
         sys.stderr.write(f"fastresume bench: {cause}\n")
         return UNUSABLE
@@ -69,7 +69,7 @@ def run(given: argparse.Namespace) -> int:
     return NOT_FINE if report.faults else FINE
 
 
-def measured(given: argparse.Namespace) -> Report:
+def measure(given: argparse.Namespace) -> Report:
     """Read the files by all contenders.
 
     Raises:
@@ -98,10 +98,10 @@ def measured(given: argparse.Namespace) -> Report:
     turns = Turns(task, rounds, 0.0 if given.quick else 1.0, places)
     progress = Progress(turns.count_steps(names))
     try:
-        all_measured = turns.take(names, progress)
+        expected, all_measured = turns.take(names, progress)
     finally:
         progress.close()
-    return Report(found, task, all_measured, given.against or rival_of(present), rounds, places)
+    return Report(found, task, expected, all_measured, given.against or rival_of(present), rounds, places)
 
 
 def _require(package: str, purpose: str) -> None:

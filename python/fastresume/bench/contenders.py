@@ -41,7 +41,8 @@ def named(name: str) -> Contender:
 
 def missing(contender: Contender) -> list[str]:
     """What the contender needs and is not installed."""
-    return [package for package in contender.needs if importlib.util.find_spec(package) is None]
+    packages = [module.partition(".")[0] for module in contender.needs]
+    return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
 def rival_of(names: list[str]) -> str | None:

@@ -38,7 +38,8 @@ def versions() -> dict[str, str]:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found | {"Python": platform.python_version(), platform.system(): platform.release()}
+    system = {platform.system(): platform.release().partition("-")[0]}
+    return found | {"Python": platform.python_version()} | system
 
 
 def _processor() -> str:

@@ -12,7 +12,7 @@ from fastresume.bench.figures import Figures, places_of
 from fastresume.bench.reading import SKIPPING
 from fastresume.bench.survey import Survey
 from fastresume.bench.task import Task
-from fastresume.bench.turns import Measured
+from fastresume.bench.turns import Answer, Measured
 
 FORMAT = 1
 """The number of the JSON's form."""
@@ -24,6 +24,7 @@ class Report:
 
     Args:
         survey, task: what was read.
+        expected: the checksum of the rows that are right.
         measured: by whom.
         rival: whom all are compared with.
         rounds, places: how it was measured.
@@ -31,6 +32,7 @@ class Report:
 
     survey: Survey
     task: Task
+    expected: Answer
     measured: Sequence[Measured]
     rival: str | None
     rounds: int
@@ -43,8 +45,8 @@ class Report:
 
     @property
     def decoded_bytes(self) -> int:
-        """Bytes of the values of all rows, without offsets and masks."""
-        return next((one.checksum["bytes"] for one in self.measured if one.checksum and one.is_fit), 0)
+        """Bytes of the values of all rows as Arrow has them, without offsets and masks."""
+        return int(self.expected["bytes"])
 
     @property
     def figures(self) -> dict[str, Figures]:

@@ -105,6 +105,8 @@ def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:
     stored: dict[str, int] = {}
     for footer in footers:
         for group in range(footer.num_row_groups):
+            if footer.row_group(group).num_rows == 0:
+                continue
             for number in range(footer.num_columns):
                 chunk = footer.row_group(group).column(number)
                 name, _, _ = chunk.path_in_schema.partition(".")
