@@ -80,7 +80,7 @@ demo: develop ## Train on several ranks, kill them, resume on another number; DA
 	$(BIN)/python examples/demo.py $(if $(DATA),--data '$(DATA)')
 
 .PHONY: bench
-bench: $(VENV)/.release $(VENV)/.bench ## Measure beside what a user would pick instead; ARGS='...' goes to benches/results.py
+bench: $(VENV)/.release $(VENV)/.bench ## Measure beside what a user would pick instead; ARGS goes to benches/results.py
 	$(BIN)/python benches/results.py $(ARGS)
 
 .PHONY: bench-shuffle
