@@ -106,7 +106,7 @@ def measure(given: argparse.Namespace) -> Report:
 
 def _require(package: str, purpose: str) -> None:
     if importlib.util.find_spec(package) is None:
-        raise ValueError(f"{package} is needed {purpose}: pip install 'fastresume[bench]'")
+        raise ValueError(f"{package} is needed {purpose}: pip install {package}")
 
 
 def _list(text: str) -> list[str]:

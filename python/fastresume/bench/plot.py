@@ -20,7 +20,7 @@ def draw(report: Report, path: Path) -> None:
     resumed = [one for one in report.measured if one.resumes and one.is_fit]
     height = 1.6 + 0.42 * len(report.figures)
     figure, axes = pyplot.subplots(
-        1, 1 + bool(resumed), figsize=(7 + 6 * bool(resumed), height), squeeze=False
+        1, 1 + bool(resumed), figsize=(7 + 7 * bool(resumed), height), squeeze=False
     )
     _bars(
         axes[0][0],
@@ -30,11 +30,16 @@ def draw(report: Report, path: Path) -> None:
         axis = axes[0][1]
         for one in resumed:
             middle = [place.median for place in places_of(one, report.places)]
-            axis.plot(report.places, middle, marker="o", label=one.contender.title)
+            style = "-" if one.contender.title.startswith("fastresume") else "--"
+            axis.plot(report.places, middle, style, marker="o", label=one.contender.title)
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("")
+        axis.set_ylim(bottom=1)
+        axis.spines[["top", "right"]].set_visible(False)
         axis.set_xlabel("% of the pass")
         axis.set_title("ms to the first batch after a resume", loc="left", fontsize=10)
-        axis.legend(fontsize=7, frameon=False)
+        axis.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
