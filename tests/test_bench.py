@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from fastresume.bench.contenders import CONTENDERS, missing, named
 from fastresume.bench.delivered import cells_by_name, num_rows
 from fastresume.bench.figures import Figure
 from fastresume.bench.plot import draw
+from fastresume.bench.reading import Contender, Reading
 from fastresume.bench.report import Report
 from fastresume.bench.survey import survey
 from fastresume.bench.task import Column, Task
@@ -233,16 +235,33 @@ def test_resumes_are_of_states_at_the_places_that_they_are_measured_at(
     task: Task, tmp_path: Path, name: str
 ) -> None:
     path = str(tmp_path / "states")
-    kept = child.keep_states(task, CONTENDERS[name], [0, 50, 90], path)
-    assert kept == {0: 0, 50: 512, 90: 960}
-    assert list(child.resumes(task, CONTENDERS[name], [0, 50, 90], path)) == ["0", "50", "90"]
+    kept = child.keep_states(task, CONTENDERS[name], [0, 50, 90, 99], path)
+    assert kept == {0: 0, 50: 512, 90: 960, 99: 960}
+    for place, state in torch.load(path, weights_only=True).items():
+        left = CONTENDERS[name].open(task, state).batches
+        assert sum(map(num_rows, left)) == ROWS - kept[place]
+
+
+def test_resumes_are_timed_from_the_states_after_one_that_does_not_count(task: Task, tmp_path: Path) -> None:
+    states = []
+
+    def begin(_: Task, state: object) -> Reading:
+        states.append(state)
+        return Reading(iter([pa.table(flat_columns())]))
+
+    path = tmp_path / "states"
+    torch.save({0: None, 90: {"row": 900}}, path)
+    contender = Contender("theirs", "theirs", begin, resumes="state")
+    assert list(child.resumes(task, contender, [0, 90], str(path))) == ["0", "90"]
+    assert states == [None, None, {"row": 900}]
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_those_that_keep_no_state_read_up_to_the_place(task: Task) -> None:
-    for rows in (0, 63, 500, 999):
+    for rows in (0, 63, 64, 500, 999):
         left = child.skipped(CONTENDERS["pyarrow-tensors"].open(task, None), rows)
-        assert 0 <= ROWS - rows - sum(map(num_rows, left.batches)) + 64 <= 64 + rows
+        # The first batch has the row at the place.
+        assert 0 <= sum(map(num_rows, left.batches)) - (ROWS - rows) < 64
 
 
 def test_checks_see_rows_that_are_mixed_up_and_columns_that_are_missing(task: Task, readers: None) -> None:
@@ -312,6 +331,23 @@ def test_checksum_tells_an_order_within_a_list_and_where_a_list_ends() -> None:
         for lists in ([[1, 2], [3]], [[2, 1], [3]], [[1], [2, 3]], [[1, 2, 3], []], [[1, 2], [3, 0]])
     }
     assert len(set(sums.values())) == len(sums)
+
+
+def test_checksum_tells_columns_apart_that_have_the_same_values() -> None:
+    table = pa.table({"a": [1, 2, 3], "b": [2, 3, 1]})
+    swapped = table.rename_columns(["b", "a"]).select(["a", "b"])
+    assert (
+        difference(sums_of(swapped), sums_of(table))
+        == "the columns have the right values, but not in the same rows"
+    )
+
+
+def test_checksum_does_not_depend_on_what_lies_under_a_null() -> None:
+    buffers = [pa.py_buffer(b"\x02"), pa.py_buffer(np.array([0, 2, 3], np.int32)), pa.py_buffer(b"xyz")]
+    odd = pa.Array.from_buffers(pa.string(), 2, buffers)
+    assert odd.to_pylist() == [None, "z"]
+    plain = pa.table({"a": pa.array([None, "z"])})
+    assert sums_of(pa.table({"a": odd})) == sums_of(plain)
 
 
 def test_checksum_of_long_lists_does_not_depend_on_how_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:

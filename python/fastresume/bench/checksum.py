@@ -93,7 +93,7 @@ def _hashes_of_lists(values: Array, offsets: Array) -> Words:
     ends = np.zeros(len(elements) + 1, np.uint64)
     np.cumsum(elements, out=ends[1:])
     sums = ends[offsets[1:] - first] - ends[offsets[:-1] - first]
-    return mixed(sums ^ mixed(lengths.astype(np.uint64)))
+    return mixed(sums)
 
 
 def bits_of(values: Array) -> Words:

@@ -97,14 +97,14 @@ def keep_states(task: Task, contender: Contender, places: list[int], path: str) 
     """Save the state at each place (percents of the rows); return after how many rows they were taken."""
     reading = contender.open(task, None)
     states: dict[int, tuple[int, object]] = {}
-    rows, latest = 0, None
+    rows, latest = 0, (0, None)
     for batch in reading.batches:
         rows += num_rows(batch)
         due = [place for place in places if place not in states and 0 < place * task.num_rows <= rows * 100]
         # There is a batch after each place.
         if due and rows < task.num_rows and reading.state is not None:
-            latest = reading.state()
-        states |= dict.fromkeys(due, (rows, latest))
+            latest = (rows, reading.state())
+        states |= dict.fromkeys(due, latest)
     kept = {place: states.get(place, (0, None)) for place in places}
     torch.save({place: state for place, (_, state) in kept.items()}, path)
     return {place: rows for place, (rows, _) in kept.items()}
