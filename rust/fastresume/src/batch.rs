@@ -118,6 +118,16 @@ impl Slots {
         self.runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
     }
 
+    /// Bytes of all fields.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let of_slot = |slot: &Slot| match slot {
+            Slot::Scalar(values, valid) => values.len() + valid.len(),
+            Slot::Jagged(slot) => slot.bytes(),
+        };
+        self.fields.iter().map(of_slot).sum::<usize>() as u64
+    }
+
     /// The memory of each field in turn (values and mask of a scalar one; values, offsets and mask of a jagged
     /// one; no mask where none is asked for), and the row numbers that were noted, in the batch's order, as
     /// runs.

@@ -20,6 +20,10 @@ use crate::transpose::{Columns, Rows, scatter_rows};
 /// Files that stay open between segments.
 const OPEN_FILES: usize = 8;
 
+/// Jagged rows of a segment are decoded until they have so many bytes: dictionaries let few bytes in a file
+/// state many.
+const DIVIDED_BYTES: usize = 64 << 20;
+
 /// A batch that several threads write to.
 pub type SharedSlots = Arc<Mutex<Slots>>;
 
@@ -45,6 +49,14 @@ pub struct Filler {
     scratch: Mutex<Vec<Scratch>>,
 }
 
+/// What became of a segment.
+pub struct Filled {
+    /// The rows that each batch got.
+    pub rows: Vec<(u64, u64)>,
+    /// What of it is left.
+    pub left: Option<Segment>,
+}
+
 /// What one thread reuses from segment to segment.
 #[derive(Default)]
 struct Scratch {
@@ -54,7 +66,8 @@ struct Scratch {
     valid: Memory,
     /// Some rows of them.
     by_row: Memory,
-    jagged: JaggedRows,
+    /// Of each jagged field the rows as decoded.
+    jagged: Vec<JaggedRows>,
 }
 
 /// What of a row group goes where: the same for all fields.
@@ -96,7 +109,8 @@ impl Filler {
     }
 
     /// Decodes a segment into the slots that `slots_of` gives per batch, and gives the rows that each batch
-    /// got. Where a batch has no slots, its rows go nowhere.
+    /// got, and what of the segment is left, where it expands to more than is decoded at once. Where a batch
+    /// has no slots, its rows go nowhere.
     ///
     /// # Errors
     /// `Data` or `Source`, naming file, row group and column; `Interrupted` once `stop` is set.
@@ -105,12 +119,15 @@ impl Filler {
         segment: &Segment,
         slots_of: impl Fn(u64) -> Option<&'a SharedSlots>,
         stop: &AtomicBool,
-    ) -> Result<Vec<(u64, u64)>> {
+    ) -> Result<Filled> {
         let group_start = self.manifest.group_rows(segment.group).start;
         match &segment.places {
             Places::Pieces(pieces) => {
                 let slots: Vec<_> = pieces.iter().map(|piece| slots_of(piece.batch)).collect();
-                self.decode(segment.group, &runs(pieces, &slots)?, stop)?;
+                let mut shares = runs(pieces, &slots)?;
+                self.decode(segment.group, &mut shares, true, stop)?;
+                let done = shares.shares.len();
+                let (pieces, later) = pieces.split_at(done);
                 let noted = pieces.iter().zip(slots).map(|(piece, slots)| {
                     let rows = group_start + piece.rows.start..group_start + piece.rows.end;
                     let count = rows.end - rows.start;
@@ -119,7 +136,9 @@ impl Filler {
                     }
                     (piece.batch, count)
                 });
-                Ok(noted.collect())
+                let group = segment.group;
+                let left = Segment { group, places: Places::Pieces(later.to_vec()) };
+                Ok(Filled { rows: noted.collect(), left: (!later.is_empty()).then_some(left) })
             }
             Places::Scattered { part, stretches } => {
                 let scatter = part.scatter(stretches);
@@ -130,9 +149,9 @@ impl Filler {
                 let shares = scatter.batches.iter();
                 let shares = shares
                     .map(|(batch, places)| (slots_of(*batch), Rows::Each(&scatter.rows[places.clone()])));
-                let shares = Shares { spans, shares: shares.collect() };
+                let mut shares = Shares { spans, shares: shares.collect() };
                 if !shares.shares.is_empty() {
-                    self.decode(segment.group, &shares, stop)?;
+                    self.decode(segment.group, &mut shares, false, stop)?;
                 }
                 let numbers: Vec<u64> = stretches.iter().flat_map(|of| of.rows.clone()).collect();
                 let noted = scatter.batches.iter().map(|(batch, places)| {
@@ -141,40 +160,63 @@ impl Filler {
                     }
                     (*batch, places.len() as u64)
                 });
-                Ok(noted.collect())
+                Ok(Filled { rows: noted.collect(), left: None })
             }
         }
     }
 
-    /// Field by field and column by column over a row group, so that one dictionary at a time is live.
-    fn decode(&self, group: usize, shares: &Shares<'_>, stop: &AtomicBool) -> Result<()> {
+    /// Field by field and column by column over a row group, so that one dictionary at a time is live. If that
+    /// expands to too much and `can_divide`, only the first shares are served, and the others left out.
+    fn decode(
+        &self,
+        group: usize,
+        shares: &mut Shares<'_>,
+        can_divide: bool,
+        stop: &AtomicBool,
+    ) -> Result<()> {
         let place = self.manifest.place_of(group);
+        let in_group =
+            |error: Error| error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path);
         let file = self.open(place.file)?;
         let schema = self.manifest.schema_of(place.file);
         let of_schema = self.manifest.columns(schema);
-        let mut scratch = locked(&self.scratch).pop().unwrap_or_default();
         let mut columns = self.layout.columns(schema).iter().map(|&place| &of_schema[place]);
-        for (index, field) in self.layout.fields().iter().enumerate() {
-            let source = Source {
-                file: &file,
-                row_group: place.index,
-                columns: columns.by_ref().take(field.columns.len()).collect(),
-                index,
-                field,
-            };
-            let filled = if field.kind.is_jagged() {
-                source.fill_jagged(shares, &mut scratch)
-            } else if field.columns.len() == 1 && shares.are_runs() {
+        let fields = self.layout.fields().iter().enumerate().map(|(index, field)| Source {
+            file: &file,
+            row_group: place.index,
+            columns: columns.by_ref().take(field.columns.len()).collect(),
+            index,
+            field,
+        });
+        let fields: Vec<Source<'_>> = fields.collect();
+        let mut scratch = locked(&self.scratch).pop().unwrap_or_default();
+        let jagged = || fields.iter().filter(|source| source.field.kind.is_jagged());
+        scratch.jagged.resize_with(jagged().count(), JaggedRows::default);
+        // The first fields leave room for the others.
+        let most = if can_divide { DIVIDED_BYTES / scratch.jagged.len().max(1) } else { usize::MAX };
+        for (source, output) in jagged().zip(&mut scratch.jagged) {
+            check(stop)?;
+            let done = source.read_jagged(shares, &mut scratch.buffers, output, most).map_err(in_group)?;
+            shares.spans.truncate(done);
+            if can_divide {
+                shares.shares.truncate(done);
+            }
+        }
+        for (source, decoded) in jagged().zip(&scratch.jagged) {
+            for (slots, rows) in &shares.shares {
+                if let Some(slots) = slots {
+                    locked(slots).put_jagged(source.index, *rows, decoded);
+                }
+            }
+        }
+        for source in fields.iter().filter(|source| !source.field.kind.is_jagged()) {
+            check(stop)?;
+            let filled = if source.columns.len() == 1 && shares.are_runs() {
                 source.fill_runs(shares, &mut scratch)
             } else {
                 source.fill_scalars(shares, &mut scratch, stop)
             };
-            filled.map_err(|error| {
-                error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path)
-            })?;
-            if stop.load(Ordering::Relaxed) {
-                return Err(Error::Interrupted);
-            }
+            filled.map_err(in_group)?;
         }
         locked(&self.scratch).push(scratch);
         Ok(())
@@ -222,9 +264,7 @@ impl Source<'_> {
         values.resize(rows * count * width);
         valid.resize(rows * count * mask_width);
         for (number, column) in self.columns.iter().enumerate() {
-            if stop.load(Ordering::Relaxed) {
-                return Err(Error::Interrupted);
-            }
+            check(stop)?;
             let mut decode = || {
                 let nulls = self.field.nulls[number];
                 let mut decoder = self.file.scalars(self.row_group, column, nulls, buffers)?;
@@ -270,40 +310,45 @@ impl Source<'_> {
         }
     }
 
-    fn fill_jagged(&self, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
+    /// Decodes the spans of the only column, until these have `most` bytes; gives how many they were.
+    fn read_jagged(
+        &self,
+        shares: &Shares<'_>,
+        buffers: &mut Buffers,
+        output: &mut JaggedRows,
+        most: usize,
+    ) -> Result<usize> {
         let column = self.columns[0];
-        let output = &mut scratch.jagged;
         output.clear();
         let mut decode = || {
-            let mut decoder =
-                self.file.jagged(self.row_group, column, self.field.nulls[0], &mut scratch.buffers)?;
-            let mut row = 0;
+            let mut decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], buffers)?;
+            let (mut row, mut done) = (0, 0);
             for span in &shares.spans {
+                if output.values.len() >= most {
+                    break;
+                }
                 decoder.skip(span.start - row)?;
                 decoder.read(span.len(), output)?;
-                row = span.end;
+                (row, done) = (span.end, done + 1);
             }
-            Ok(())
+            Ok(done)
         };
-        decode().map_err(|error: Error| error.in_column(&column.name))?;
-        for (slots, rows) in &shares.shares {
-            if let Some(slots) = slots {
-                locked(slots).put_jagged(self.index, *rows, output);
-            }
-        }
-        Ok(())
+        decode().map_err(|error: Error| error.in_column(&column.name))
     }
 }
 
-/// The pieces that go to slots, as runs of what is decoded.
+fn check(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+/// Pieces as runs of what is decoded.
 fn runs<'a>(pieces: &[Piece], slots: &[Option<&'a SharedSlots>]) -> Result<Shares<'a>> {
     let mut shares = Shares { spans: Vec::new(), shares: Vec::new() };
     let mut from = 0;
     for (piece, slots) in pieces.iter().zip(slots) {
-        let Some(slots) = slots else { continue };
         let span = to_usize(piece.rows.start)?..to_usize(piece.rows.end)?;
         let count = span.len();
-        shares.shares.push((Some(slots), Rows::Run { from, to: to_usize(piece.slot_row)?, count }));
+        shares.shares.push((*slots, Rows::Run { from, to: to_usize(piece.slot_row)?, count }));
         shares.spans.push(span);
         from += count;
     }

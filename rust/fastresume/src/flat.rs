@@ -47,9 +47,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> FlatDecoder<'a, P, V, F> {
     fn open_data(&mut self, page: &PageStart) -> Result<()> {
         let bytes = self.pages.page();
         let count = page.num_values;
-        if let Some(rows) = page.indexed_rows.filter(|&rows| rows != count as u64) {
-            return Err(Error::data(format!("a page has {count} rows, the page index states {rows}")));
-        }
+        page.check_rows(count)?;
         let (mut start, stated) = match page.level_bytes {
             Some((repetition, definition)) => (repetition, Some(definition)),
             None => (0, None),

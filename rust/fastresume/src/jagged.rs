@@ -120,6 +120,11 @@ impl JaggedSlot {
         }
     }
 
+    /// Bytes of values, offsets and mask.
+    pub fn bytes(&self) -> usize {
+        self.values.len() + self.offsets.len() + self.valid.len()
+    }
+
     /// Values, offsets and mask; this is empty where none is asked for.
     pub fn into_parts(self) -> (Memory, Memory, Memory) {
         (self.values, self.offsets, self.valid)

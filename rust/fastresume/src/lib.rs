@@ -38,6 +38,8 @@ mod page;
 mod vector;
 mod hybrid;
 mod levels;
+mod deltas;
+mod texts;
 mod values;
 mod numbers;
 mod flat;

@@ -8,6 +8,7 @@ use bytemuck::Pod;
 
 use crate::column::{JaggedDecoder, JaggedRows, Nulls};
 use crate::error::{Error, Result};
+use crate::hybrid::MAX_VALUES;
 use crate::levels::Levels;
 use crate::numbers::{Numbers, narrowed};
 use crate::page::{Opened, PageStart, Pages};
@@ -74,18 +75,24 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
 
     fn open_data(&mut self, page: &PageStart) -> Result<()> {
         let (bytes, count) = (self.pages.page(), page.num_values);
+        if count > MAX_VALUES {
+            return Err(Error::data(format!("a page has {count} values, at most {MAX_VALUES} are read")));
+        }
         let (repetition, definition) = page.level_bytes.unzip();
         let start = self.repetition.read(bytes, 0, count, 1, (page.repetition_encoding, repetition))?;
         let how = (page.definition_encoding, definition);
         let start = self.definition.read(bytes, start, count, self.meaning.value, how)?;
         let levels = self.repetition.each(count);
-        if let Some(stated) = page.indexed_rows {
-            let rows = starts(levels);
-            if rows as u64 != stated || levels.first() == Some(&1) {
-                return Err(Error::data(format!(
-                    "a page holds the starts of {rows} rows, the page index states {stated}"
-                )));
-            }
+        let rows = starts(levels);
+        if page.rows.is_some() && levels.first() == Some(&1) {
+            return Err(Error::data("a page begins within a row"));
+        }
+        page.check_rows(rows)?;
+        if (self.row + rows) as u64 > self.pages.group_rows() {
+            return Err(Error::data(format!(
+                "the pages hold more than the {} rows of the row group",
+                self.pages.group_rows()
+            )));
         }
         let value = self.meaning.value;
         let present = bytecount::count(self.definition.each(count), value);

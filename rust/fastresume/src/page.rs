@@ -77,8 +77,20 @@ pub struct PageStart {
     pub definition_encoding: Encoding,
     /// Bytes of repetition and of definition levels, if they are stated apart from them.
     pub level_bytes: Option<(usize, usize)>,
-    /// Its rows, if the index of the pages led to it.
-    pub indexed_rows: Option<u64>,
+    /// Its rows, if the header states them, or the index of the pages led to it.
+    pub rows: Option<u64>,
+}
+
+impl PageStart {
+    /// Refuses a page that has other rows than were stated.
+    pub fn check_rows(&self, found: usize) -> Result<()> {
+        match self.rows {
+            Some(stated) if stated != found as u64 => Err(Error::data(format!(
+                "a page holds {found} rows, its header or the page index states {stated}"
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl<'a> Pages<'a> {
@@ -314,17 +326,26 @@ impl<'a> Pages<'a> {
             let indexed_rows = self.indexed_rows.take();
             let Some((offset, header)) = self.pass() else { return Ok(None) };
             self.expand(offset, &header)?;
-            let level_bytes = (header.kind == DATA_PAGE_V2).then(|| {
+            let is_v2 = header.kind == DATA_PAGE_V2;
+            let level_bytes = is_v2.then(|| {
                 let bytes = |count: i32| count.unsigned_abs() as usize;
                 (bytes(header.repetition_bytes), bytes(header.definition_bytes))
             });
+            let stated_rows = is_v2.then(|| u64::from(header.num_rows.unsigned_abs()));
+            if let (Some(indexed), Some(stated)) = (indexed_rows, stated_rows)
+                && indexed != stated
+            {
+                return Err(Error::data(format!(
+                    "a page's header states {stated} rows, the page index {indexed}"
+                )));
+            }
             return Ok(Some(Opened::Data(PageStart {
                 num_values: header.num_values.unsigned_abs() as usize,
                 encoding,
                 repetition_encoding: self::encoding(header.repetition_encoding)?,
                 definition_encoding: self::encoding(header.definition_encoding)?,
                 level_bytes,
-                indexed_rows,
+                rows: stated_rows.or(indexed_rows),
             })));
         }
     }
@@ -344,6 +365,11 @@ impl<'a> Pages<'a> {
             )));
         }
         Ok(Opened::Dictionary(count))
+    }
+
+    /// Rows of the row group.
+    pub fn group_rows(&self) -> u64 {
+        self.chunk.rows
     }
 
     /// The bytes of the page that was opened last.

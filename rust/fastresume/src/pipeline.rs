@@ -80,6 +80,8 @@ struct Work {
 /// A batch whose rows are still coming in.
 struct Filling {
     slots: SharedSlots,
+    /// Its bytes as far as they are known, at least those that are expected.
+    bytes: u64,
     missing_rows: u64,
     /// Whether it was brought into the form that is delivered.
     is_ready: bool,
@@ -89,6 +91,8 @@ struct State {
     schedule: Schedule,
     /// A segment that waits for room.
     waiting: Option<Segment>,
+    /// Later parts of segments that were too large to be decoded at once.
+    divided: Vec<Task>,
     /// The window that was opened last, and the memory of its batches, which all its segments share.
     window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
     filling: BTreeMap<u64, Filling>,
@@ -140,6 +144,7 @@ impl Pipeline {
         let state = State {
             schedule,
             waiting: None,
+            divided: Vec::new(),
             window: None,
             filling: BTreeMap::new(),
             front: pass.done() + reader.worker,
@@ -291,13 +296,14 @@ impl Work {
         if state.failed.is_some() {
             return None;
         }
+        let is_full = Self::held_bytes(state) >= self.budget_bytes;
+        if let Some(at) =
+            state.divided.iter().position(|task| !is_full || task.segment.first_batch() <= state.front)
+        {
+            return Some(state.divided.remove(at));
+        }
         let segment = state.waiting.take().or_else(|| state.schedule.next_segment())?;
-        let number_bytes = if state.schedule.is_shuffled() { size_of::<u64>() } else { 0 };
-        let row_bytes = (self.filler.layout().row_bytes() + number_bytes) as u64;
-        let batch_bytes =
-            self.pass.rank_rows().saturating_mul(row_bytes).saturating_add(BATCH_OVERHEAD_BYTES);
-        let held = (state.filling.len() as u64).saturating_mul(batch_bytes);
-        if held >= self.budget_bytes && segment.first_batch() > state.front {
+        if is_full && segment.first_batch() > state.front {
             state.waiting = Some(segment);
             return None;
         }
@@ -309,6 +315,18 @@ impl Work {
                 None
             }
         }
+    }
+
+    /// Bytes of the batches that are being made, or wait for the consumer.
+    fn held_bytes(state: &State) -> u64 {
+        state.filling.values().map(|filling| filling.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// What a batch is expected to take.
+    fn expected_bytes(&self, rows: u64, is_shuffled: bool) -> u64 {
+        let number_bytes = if is_shuffled { size_of::<u64>() } else { 0 };
+        let row_bytes = (self.filler.layout().row_bytes() + number_bytes) as u64;
+        rows.saturating_mul(row_bytes).saturating_add(BATCH_OVERHEAD_BYTES)
     }
 
     /// The memory of each batch that a segment goes to, new for batches that are new.
@@ -345,6 +363,7 @@ impl Work {
                             to_usize(shape.rows)?,
                             &self.pool,
                         )?)),
+                        bytes: self.expected_bytes(shape.rows, state.schedule.is_shuffled()),
                         missing_rows: shape.distinct,
                         is_ready: false,
                     })
@@ -355,8 +374,9 @@ impl Work {
         Ok(slots)
     }
 
-    /// Counts the rows that batches got, and ends those that have all; gives these.
-    fn finish(&self, filled: &[(u64, u64)]) -> Result<Vec<u64>> {
+    /// Counts the rows that batches got, and ends those that have all; gives these, and their
+    /// bytes.
+    fn finish(&self, filled: &[(u64, u64)]) -> Result<Vec<(u64, u64)>> {
         let mut state = locked(&self.state);
         let mut complete = Vec::new();
         for &(batch, rows) in filled {
@@ -372,7 +392,7 @@ impl Work {
         for (batch, slots) in complete {
             let shape = self.pass.shape(batch, self.reader.rank);
             locked(&slots).finish(to_usize(shape.distinct)?, to_usize(shape.rows)?);
-            finished.push(batch);
+            finished.push((batch, locked(&slots).bytes()));
         }
         Ok(finished)
     }
@@ -381,17 +401,22 @@ impl Work {
     fn perform(&self, task: Task) {
         // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
         let filled = caught(|| {
-            let filled = self.filler.fill(&task.segment, |batch| task.slots.get(&batch), &self.stop)?;
-            self.finish(&filled)
+            let (filled, left) =
+                self.filler.fill(&task.segment, |batch| task.slots.get(&batch), &self.stop)?;
+            Ok((self.finish(&filled)?, left))
         });
         let first = task.segment.first_batch();
-        drop(task);
         let mut state = locked(&self.state);
         match filled {
-            Ok(finished) => {
-                for batch in finished {
+            Ok((finished, left)) => {
+                if let Some(segment) = left {
+                    state.divided.insert(0, Task { segment, slots: task.slots });
+                    self.room.notify_all();
+                }
+                for (batch, bytes) in finished {
                     if let Some(filling) = state.filling.get_mut(&batch) {
                         filling.is_ready = true;
+                        filling.bytes = filling.bytes.max(bytes);
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! Any rows of the dataset, by their numbers.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -32,10 +33,10 @@ pub fn read(
     }
     let rows = to_usize(runs.iter().map(|run| run.end - run.start).sum())?;
     let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, rows, &Pool::new(0))?));
-    let segments = segments(&manifest, runs);
+    let mut segments = VecDeque::from(segments(&manifest, runs));
     let filler = Filler::new(manifest, layout);
-    for segment in segments {
-        filler.fill(&segment, |_| Some(&slots), stop)?;
+    while let Some(segment) = segments.pop_front() {
+        segments.extend(filler.fill(&segment, |_| Some(&slots), stop)?.left);
     }
     let mut slots = locked(&slots).taken();
     slots.finish(rows, rows);

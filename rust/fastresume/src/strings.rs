@@ -9,10 +9,7 @@ use crate::error::{Error, Result};
 use crate::hybrid::{CHUNK, Hybrid, Next};
 use crate::levels::Levels;
 use crate::page::{Opened, PageStart, Pages};
-use crate::values::deltas;
-
-/// What expands to more at once is taken for damaged: a dictionary lets few bytes state many.
-const MAX_EXPANDED_BYTES: usize = 1 << 31;
+use crate::texts::{MAX_EXPANDED_BYTES, Texts, behind_lengths, behind_prefixes, ends, plain, too_long};
 
 /// A column of text or bytes.
 pub struct StringDecoder<'a> {
@@ -27,20 +24,6 @@ pub struct StringDecoder<'a> {
     at: usize,
     /// Rows of the row group that were read or skipped.
     row: usize,
-}
-
-/// Texts one after another, and where each ends.
-#[derive(Debug, Default)]
-struct Texts {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Texts {
-    fn get(&self, index: usize) -> Option<&[u8]> {
-        let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? };
-        self.bytes.get(start..*self.ends.get(index)?)
-    }
 }
 
 /// How the values of the present page are held, as far as they were read.
@@ -97,9 +80,7 @@ impl<'a> StringDecoder<'a> {
 
     fn open_data(&mut self, page: &PageStart) -> Result<()> {
         let (bytes, count) = (self.pages.page(), page.num_values);
-        if let Some(rows) = page.indexed_rows.filter(|&rows| rows != count as u64) {
-            return Err(Error::data(format!("a page has {count} rows, the page index states {rows}")));
-        }
+        page.check_rows(count)?;
         let (repetition, definition) = page.level_bytes.unzip();
         let mut start = repetition.unwrap_or(0);
         self.levels.set(1);
@@ -214,9 +195,11 @@ impl JaggedDecoder for StringDecoder<'_> {
             let some = rows.min(self.in_page - self.at);
             let first = output.ends.len();
             let (values, ends) = (&mut output.values, &mut output.ends);
+            let before = values.len();
+            let can_expand = matches!(self.form, Form::Dictionary(_));
             let mut is_too_long = false;
             let mut add = |text: &[u8]| {
-                is_too_long |= values.len() + text.len() > MAX_EXPANDED_BYTES;
+                is_too_long |= can_expand && values.len() + text.len() - before > MAX_EXPANDED_BYTES;
                 values.extend(if is_too_long { &[] } else { text });
                 ends.push(values.len());
             };
@@ -264,64 +247,4 @@ fn spread(valid: &[u8], last: usize, ends: &mut Vec<usize>, first: usize) {
         let of = if valid == 1 { Some(value) } else { value.checked_sub(1) };
         ends[first + row] = of.map_or(0, |value| ends[value]);
     }
-}
-
-/// The text behind its length at `position`, which moves past it.
-fn plain<'a>(bytes: &'a [u8], position: &mut usize) -> Result<&'a [u8]> {
-    let rest = bytes.get(*position..).unwrap_or_default();
-    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(ends)?;
-    let length = u32::from_le_bytes(*length) as usize;
-    let text = rest.get(..length).ok_or_else(|| {
-        Error::data(format!("a text claims {length} bytes, the page has {} left", rest.len()))
-    })?;
-    *position += 4 + length;
-    Ok(text)
-}
-
-/// Texts behind all their lengths.
-fn behind_lengths(bytes: &[u8], count: usize) -> Result<Texts> {
-    let mut lengths = Vec::with_capacity(count);
-    let start = deltas(bytes, count, |length| lengths.push(length))?;
-    let mut texts = Texts { bytes: bytes.get(start..).unwrap_or_default().to_vec(), ends: Vec::new() };
-    let mut end = 0_usize;
-    for length in lengths {
-        end = usize::try_from(length).ok().and_then(|length| end.checked_add(length)).ok_or_else(ends)?;
-        if end > texts.bytes.len() {
-            return Err(ends());
-        }
-        texts.ends.push(end);
-    }
-    Ok(texts)
-}
-
-/// Texts that begin with so many bytes of the one before; the other bytes are behind their lengths.
-fn behind_prefixes(bytes: &[u8], count: usize) -> Result<Texts> {
-    let mut prefixes = Vec::with_capacity(count);
-    let start = deltas(bytes, count, |length| prefixes.push(length))?;
-    let suffixes = behind_lengths(bytes.get(start..).unwrap_or_default(), count)?;
-    let mut texts = Texts::default();
-    let mut before = 0..0;
-    for (index, prefix) in prefixes.into_iter().enumerate() {
-        let length = usize::try_from(prefix).ok().filter(|length| *length <= before.len());
-        let length = length.ok_or_else(|| {
-            Error::data(format!("a text begins with {prefix} bytes of one that has {}", before.len()))
-        })?;
-        let begin = texts.bytes.len();
-        texts.bytes.extend_from_within(before.start..before.start + length);
-        texts.bytes.extend_from_slice(suffixes.get(index).ok_or_else(ends)?);
-        if texts.bytes.len() > MAX_EXPANDED_BYTES {
-            return Err(too_long());
-        }
-        before = begin..texts.bytes.len();
-        texts.ends.push(before.end);
-    }
-    Ok(texts)
-}
-
-fn too_long() -> Error {
-    Error::data(format!("texts expand to more than {MAX_EXPANDED_BYTES} bytes at once"))
-}
-
-fn ends() -> Error {
-    Error::data("a page ends before its values do")
 }

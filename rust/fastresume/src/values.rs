@@ -5,8 +5,10 @@
 use bytemuck::Pod;
 use parquet::basic::Encoding;
 
+use crate::deltas::deltas;
 use crate::error::{Error, Result};
-use crate::hybrid::{CHUNK, Hybrid, MAX_VALUES, Next, single, unpack, varint};
+use crate::hybrid::{CHUNK, Hybrid, Next};
+use crate::texts::behind_prefixes;
 use crate::vector;
 
 /// A number as a page holds it: its bits, whatever they mean.
@@ -120,6 +122,16 @@ impl<P: Word> Values<P> {
                 })?;
                 Form::Decoded(0)
             }
+            // Half-precision numbers are texts of two bytes, to the specification.
+            Encoding::DELTA_BYTE_ARRAY if width == 2 => {
+                let texts = behind_prefixes(bytes.get(start..).unwrap_or_default(), count)?;
+                if (0..count).any(|index| texts.get(index).is_none_or(|text| text.len() != width)) {
+                    return Err(Error::data(format!("a page holds values that have not {width} bytes")));
+                }
+                self.decoded.clear();
+                self.decoded.extend(texts.bytes.chunks_exact(width).map(bytemuck::pod_read_unaligned::<P>));
+                Form::Decoded(0)
+            }
             _ => {
                 return Err(Error::data(format!("the encoding {encoding} is not one for the column's type")));
             }
@@ -210,82 +222,4 @@ fn look_up<P: Copy>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output:
         }
     }
     Ok(())
-}
-
-/// Gives `count` delta-encoded integers to `push`, and the bytes that they take.
-///
-/// # Errors
-/// `Data` if there are fewer, or they contradict their header.
-pub fn deltas(bytes: &[u8], count: usize, mut push: impl FnMut(i64)) -> Result<usize> {
-    let damaged = |what: &str| Error::data(format!("a delta-encoded page {what}"));
-    if count == 0 {
-        return Ok(0);
-    }
-    if count > MAX_VALUES {
-        return Err(damaged(&format!("has {count} values, at most {MAX_VALUES} are read")));
-    }
-    let mut position = 0;
-    let block_values = varint(bytes, &mut position)?;
-    let blocks = varint(bytes, &mut position)?;
-    let stated = varint(bytes, &mut position)?;
-    let mut value = zigzag(varint(bytes, &mut position)?);
-    let block = usize::try_from(block_values).ok().filter(|values| *values <= 1 << 20);
-    let parts = usize::try_from(blocks).ok().filter(|&parts| (1..=1 << 10).contains(&parts));
-    let (Some(block), Some(parts)) = (block, parts) else {
-        return Err(damaged(&format!("claims blocks of {block_values} values in {blocks} parts")));
-    };
-    let each = block / parts;
-    if each == 0 || each % 8 != 0 || each * parts != block || stated != count as u64 {
-        return Err(damaged(&format!(
-            "claims {stated} values (its header {count}), in blocks of {block} in {parts} parts"
-        )));
-    }
-    let mut packed = [0; CHUNK];
-    let mut given = 1;
-    push(value);
-    while given < count {
-        let least = zigzag(varint(bytes, &mut position)?);
-        let widths = bytes.get(position..position + parts).ok_or_else(|| damaged("ends early"))?;
-        position += parts;
-        for &width in widths {
-            if given == count {
-                break;
-            }
-            let width = usize::from(width);
-            if width > 64 {
-                return Err(damaged(&format!("packs differences of {width} bits")));
-            }
-            // What fills up the last part may be left out.
-            let wanted = each.min(count - given);
-            let source = bytes.get(position..).unwrap_or_default();
-            if (wanted * width).div_ceil(8) > source.len() {
-                return Err(damaged("ends early"));
-            }
-            let mut index = 0;
-            while index < wanted {
-                let some = CHUNK.min(wanted - index);
-                if width <= 32 {
-                    unpack(source, width, index, &mut packed[..some]);
-                    for &delta in &packed[..some] {
-                        value = value.wrapping_add(least).wrapping_add(i64::from(delta));
-                        push(value);
-                    }
-                } else {
-                    for place in index..index + some {
-                        let delta = single(source, width, place).cast_signed();
-                        value = value.wrapping_add(least).wrapping_add(delta);
-                        push(value);
-                    }
-                }
-                index += some;
-            }
-            given += wanted;
-            position += each * width / 8;
-        }
-    }
-    Ok(position)
-}
-
-fn zigzag(word: u64) -> i64 {
-    (word >> 1).cast_signed() ^ -(word & 1).cast_signed()
 }
