@@ -401,16 +401,15 @@ impl Work {
     fn perform(&self, task: Task) {
         // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
         let filled = caught(|| {
-            let (filled, left) =
-                self.filler.fill(&task.segment, |batch| task.slots.get(&batch), &self.stop)?;
-            Ok((self.finish(&filled)?, left))
+            let filled = self.filler.fill(&task.segment, |batch| task.slots.get(&batch), &self.stop)?;
+            Ok((self.finish(&filled.rows)?, filled.left))
         });
         let first = task.segment.first_batch();
         let mut state = locked(&self.state);
         match filled {
             Ok((finished, left)) => {
                 if let Some(segment) = left {
-                    state.divided.insert(0, Task { segment, slots: task.slots });
+                    state.divided.push(Task { segment, slots: task.slots });
                     self.room.notify_all();
                 }
                 for (batch, bytes) in finished {

@@ -208,9 +208,9 @@ mod tests {
                                 .map(|reader| rows_decoded_by(&pass, &order, reader, &go).unwrap_or(0))
                                 .sum();
                             let all = rows_decoded(&pass, &order, world_size, workers, &go);
-                            if all.is_ok() {
+                            if let Ok(all) = all {
                                 compared += 1;
-                                assert_eq!(all.unwrap(), each);
+                                assert_eq!(all, each);
                             }
                         }
                     }
