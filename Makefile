@@ -34,7 +34,7 @@ MATURIN_DEVELOP := $(BIN)/maturin develop --uv $(LOCKED)
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##### Build
 
@@ -90,6 +90,14 @@ bench-shuffle: $(VENV)/.release $(VENV)/.bench ## Measure how well a shuffled or
 .PHONY: bench-scale
 bench-scale: $(VENV)/.tools ## Measure what planning takes for 10^12 rows on 16,384 ranks; reads no data
 	cargo bench -p fastresume-laws --bench scale $(LOCKED)
+
+.PHONY: bench-intervals
+bench-intervals: $(VENV)/.release ## Measure the interval algebra beside plain Python; ARGS='...' goes to benches/intervals.py
+	$(BIN)/python benches/intervals.py $(ARGS)
+
+.PHONY: bench-manifest
+bench-manifest: $(VENV)/.release ## Measure opening 100,000 files, with a cache and without; ARGS='...' goes to benches/manifest.py
+	$(BIN)/python benches/manifest.py $(ARGS)
 
 ##### Check
 

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and fails by panicking")]
 
 use std::hint::black_box;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use fastresume::cursor::{Cursor, Identity};
+use fastresume::intervals::Intervals;
 use fastresume::lanes::{Cut, Reader};
 use fastresume::merge::merge;
 use fastresume::order::{Order, OrderChoice};
@@ -16,6 +18,9 @@ use fastresume::tail::Tail;
 
 const RANKS: u64 = 16_384;
 const RANK_ROWS: u64 = 4096;
+
+/// Nobody stops a benchmark.
+static GO: AtomicBool = AtomicBool::new(false);
 
 /// A job on paper.
 struct Job {
@@ -67,7 +72,73 @@ fn print(what: &str, duration: Duration, kib: Option<i64>) {
     println!("  {what:<58} {:>10.3} ms {memory}", duration.as_secs_f64() * 1e3);
 }
 
+/// A resume from a state that holds intervals, as merged and imported ones do: one rank of eight, 10^6 row groups.
+fn resume_from_intervals() {
+    const RANKS: u64 = 8;
+    let starts = Job { files: 100_000, groups_per_file: 10, group_rows: 100_050 }.group_starts();
+    let num_rows = starts[starts.len() - 1];
+    println!("{num_rows} rows, 100000 files, {} row groups, {RANKS} ranks", starts.len() - 1);
+    let choice = OrderChoice::Shuffled { seed: Some(17), block_rows: None, window_rows: None };
+    let kind = choice.resolve(num_rows, 256, 100_050).unwrap();
+    let (order, made, kib) = measured(5, || Order::new(&kind, 0, &starts).unwrap());
+    print("the shuffled order of a pass", made, Some(kib));
+    let fingerprint = "0123456789abcdef0123456789abcdef".to_owned();
+    let identity = Identity { fingerprint, num_rows, order: kind };
+    let cut = Cut::new(RANKS * 4, 4, RANK_ROWS).unwrap();
+    for count in [0, 10_000, 100_000, 1_000_000] {
+        let each = num_rows / (count + 1);
+        let ranges = (0..count).map(|index| index * each..index * each + each / 2 + index % 7);
+        let consumed = Intervals::new(ranges.collect()).unwrap();
+        let cursor = Cursor::from_consumed(identity.clone(), 0, consumed).unwrap();
+        println!(" a state of {count} intervals");
+        let (text, made, _) = measured(3, || cursor.to_json());
+        print(&format!("writing it ({} bytes)", text.len()), made, None);
+        let (read, made, _) = measured(3, || Cursor::parse(&text).unwrap());
+        print("reading it", made, None);
+        let (pass, made, kib) = measured(3, || Pass::new(&read, cut, Tail::Drop, RANKS).unwrap());
+        print("cutting what remains", made, Some(kib));
+        let mut batch = 0;
+        let (_, made, _) = measured(101, || {
+            batch = (batch * 48_271 + 11) % pass.batches();
+            let positions = pass.positions(batch, batch % RANKS).unwrap();
+            black_box(order.rows(positions[0].start..positions[0].end).next())
+        });
+        print("the first row of any batch of any rank", made, None);
+        let (_, made, _) = measured(101, || pass.cursor_after(batch));
+        print("the cursor after it", made, None);
+    }
+    println!();
+}
+
+/// `plan()` of jobs of many lanes, and of time order.
+fn plans() {
+    let starts = Job { files: 100_000, groups_per_file: 10, group_rows: 100_050 }.group_starts();
+    let num_rows = starts[starts.len() - 1];
+    println!("plan(): rows that all readers decode, {num_rows} rows");
+    let choice = OrderChoice::Shuffled { seed: Some(17), block_rows: None, window_rows: None };
+    let kind = choice.resolve(num_rows, 256, 100_050).unwrap();
+    let order = Order::new(&kind, 0, &starts).unwrap();
+    let fingerprint = "0123456789abcdef0123456789abcdef".to_owned();
+    let start = Cursor::start(Identity { fingerprint, num_rows, order: kind });
+    for (lanes, groups, world_size, workers) in
+        [(64, 1, 8, 1), (131_072, 1, 1, 1), (131_072, 8, 16_384, 8), (1 << 20, 1, 8, 1), (1, 1, 16_384, 8)]
+    {
+        let rows = if lanes == 1 { world_size * RANK_ROWS } else { 8 };
+        let pass =
+            Pass::new(&start, Cut::new(lanes, groups, rows).unwrap(), Tail::Short, world_size).unwrap();
+        let (_, made, _) = measured(3, || rows_decoded(&pass, &order, world_size, workers, &GO).unwrap());
+        print(
+            &format!("{lanes} lanes in {groups} groups, {world_size} ranks of {workers} workers"),
+            made,
+            None,
+        );
+    }
+    println!();
+}
+
 fn main() {
+    resume_from_intervals();
+    plans();
     let jobs = [
         Job { files: 1_000_000, groups_per_file: 1, group_rows: 1_000_500 },
         Job { files: 1_000_000, groups_per_file: 10, group_rows: 100_050 },

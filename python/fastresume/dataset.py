@@ -177,7 +177,7 @@ class ParquetDataset(IterableDataset[Batch]):
     @property
     def files(self) -> tuple[str, ...]:
         """The absolute paths of the files, in the order in which their rows are numbered."""
-        return tuple(self._manifest.files)
+        return self._manifest.files
 
     @property
     def fingerprint(self) -> str:

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fastresume::cache::Cache;
-use fastresume::error::Error;
+use fastresume::error::{Error, Result};
 use fastresume::manifest::Manifest as CoreManifest;
 use fastresume::rows;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::buffer::Buffer;
@@ -22,11 +23,19 @@ use crate::layout::Layout;
 pub struct Manifest {
     pub inner: Arc<CoreManifest>,
     not_cached: Option<String>,
+    files: PyOnceLock<Py<PyTuple>>,
 }
 
 #[allow(clippy::disallowed_methods, reason = "it decides what is cached, and no result")]
 fn now() -> SystemTime {
     SystemTime::now()
+}
+
+impl Manifest {
+    fn of(inner: CoreManifest, cached: Result<()>) -> Self {
+        let not_cached = cached.err().map(|cause| cause.to_string());
+        Self { inner: Arc::new(inner), not_cached, files: PyOnceLock::new() }
+    }
 }
 
 #[pymethods]
@@ -40,7 +49,7 @@ impl Manifest {
                 Some(cache) => CoreManifest::open_cached(&paths, &cache, stop)?,
                 None => (CoreManifest::open(&paths, stop)?, Ok(())),
             };
-            Ok(Self { inner: Arc::new(inner), not_cached: cached.err().map(|cause| cause.to_string()) })
+            Ok(Self::of(inner, cached))
         })
     }
 
@@ -55,7 +64,7 @@ impl Manifest {
         gate::run(py, || {
             let inner = postcard::from_bytes(data)
                 .map_err(|cause| Error::State(format!("a pickled dataset is damaged: {cause}")))?;
-            Ok(Self { inner: Arc::new(inner), not_cached: None })
+            Ok(Self::of(inner, Ok(())))
         })
     }
 
@@ -103,9 +112,12 @@ impl Manifest {
         self.inner.fingerprint()
     }
 
+    /// The paths, made once: a hundred thousand of them take milliseconds.
     #[getter]
-    fn files(&self) -> Vec<String> {
-        self.inner.files().iter().map(|file| file.path.to_string_lossy().into_owned()).collect()
+    fn files(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
+        let paths = || self.inner.files().iter().map(|file| file.path.to_string_lossy());
+        let made = self.files.get_or_try_init(py, || Ok::<_, PyErr>(PyTuple::new(py, paths())?.unbind()))?;
+        Ok(made.clone_ref(py))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {

@@ -238,3 +238,18 @@ fn common_root(paths: &[PathBuf]) -> PathBuf {
     }
     root
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_can_be_stopped() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let (go, stop) = (AtomicBool::new(false), AtomicBool::new(true));
+        for (named, files) in [(source.join("src/*.rs"), true), (source.to_owned(), false)] {
+            assert_eq!(list(std::slice::from_ref(&named), &go).is_ok(), files);
+            assert_eq!(list(&[named], &stop), Err(Error::Interrupted));
+        }
+    }
+}

@@ -207,8 +207,7 @@ mod tests {
                             let each: u64 = places
                                 .map(|reader| rows_decoded_by(&pass, &order, reader, &go).unwrap_or(0))
                                 .sum();
-                            let all = rows_decoded(&pass, &order, world_size, workers, &go);
-                            if let Ok(all) = all {
+                            if let Ok(all) = rows_decoded(&pass, &order, world_size, workers, &go) {
                                 compared += 1;
                                 assert_eq!(all, each);
                             }
