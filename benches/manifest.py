@@ -88,11 +88,8 @@ def main() -> None:
             row(f"{on}: without a cache", arguments.rounds, lambda: opened(cached=False))
             row(f"{on}: the cache is made", arguments.rounds, lambda: opened(cached=True, fresh=True))
             row(f"{on}: the cache is there", arguments.rounds, lambda: opened(cached=True))
-        row(
-            "pickled and read again, as for a worker",
-            arguments.rounds,
-            lambda: pickle.loads(pickle.dumps(manifest)),
-        )
+        read = pickle.loads
+        row("pickled and read again, as for a worker", arguments.rounds, lambda: read(pickle.dumps(manifest)))
         row("the rows of one of its files", arguments.rounds, lambda: manifest.rows_of(manifest.files[-1]))
 
 
