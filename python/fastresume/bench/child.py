@@ -97,7 +97,8 @@ def keep_states(task: Task, contender: Contender, places: list[int], path: str) 
     """Save the state at each place (percents of the rows); return after how many rows they were taken."""
     reading = contender.open(task, None)
     states: dict[int, tuple[int, object]] = {}
-    rows, latest = 0, (0, None)
+    rows = 0
+    latest: tuple[int, object] = (0, None)
     for batch in reading.batches:
         rows += num_rows(batch)
         due = [place for place in places if place not in states and 0 < place * task.num_rows <= rows * 100]
