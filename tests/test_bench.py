@@ -117,8 +117,8 @@ def test_command_measures_those_that_deliver_the_same_and_lists_who_is_not_insta
 ) -> None:
     told = tmp_path / "out.json"
     names = "fastresume,pyarrow,dataloader,their_readers:backwards,not_there:read"
-    arguments = ["bench", str(files), "--contenders", names, "--json", str(told), "--quick", "--threads", "1"]
-    assert cli.main([*arguments, "--batch-size", "64"]) == 0
+    arguments = ["bench", str(files), "--contenders", names, "--json", str(told), "--quick", "--no-resume"]
+    assert cli.main([*arguments, "--threads", "1", "--batch-size", "64"]) == 0
     said = capsys.readouterr().out
     assert "same rows: all 4 delivered what pyarrow reads, every value of all 1000 rows" in said
     assert "not_there:read: not installed: not_there" in said
@@ -132,13 +132,32 @@ def test_command_measures_those_that_deliver_the_same_and_lists_who_is_not_insta
     for name, one in found["contenders"].items():
         assert one["is_missing"] == (name == "not_there:read")
         assert len(one["passes"]) == (not one["is_missing"])
+        assert one["resumes"] == []
         for turn in one["passes"]:
             assert turn["rows"] == 1000 * turn["passes"]
             assert turn["peak_bytes"] > turn["peak_bytes_above_imports"] >= 0
             assert min(turn["seconds"], turn["cpu_seconds"]) > 0
-    resumed = {name for name, one in found["contenders"].items() if one["resumes"]}
-    assert resumed == {"fastresume", "dataloader"}
-    assert all(list(found["contenders"][name]["resumes"][0]) == ["0", "90"] for name in resumed)
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_command_measures_resumes_of_those_that_can(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = tmp_path / "out.json"
+    arguments = [
+        "bench",
+        str(files),
+        "--columns",
+        "id",
+        "--contenders",
+        "fastresume-shuffled,pyarrow,pyarrow-tensors",
+    ]
+    assert cli.main([*arguments, "--json", str(told), "--quick", "--batch-size", "64"]) == 0
+    assert "ms to the first batch after a resume" in capsys.readouterr().out
+    contenders = json.loads(told.read_text())["contenders"]
+    places = {name: [list(turn) for turn in one["resumes"]] for name, one in contenders.items()}
+    assert places == {"fastresume-shuffled": [["0", "90"]], "pyarrow": [], "pyarrow-tensors": [["0", "90"]]}
 
 
 @pytest.mark.processes
