@@ -248,6 +248,23 @@ def test_contenders_deliver_every_type_alike(task: Task, name: str) -> None:
     assert difference(rows_of(CONTENDERS[name].open(task, None).batches, task), expected) is None
 
 
+@pytest.mark.parametrize("name", IN_PROCESS)
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_contenders_deliver_lists_strings_and_nulls_alike(tmp_path: Path, name: str) -> None:
+    columns = {
+        **JAGGED,
+        "whole": np.arange(20, dtype=np.int16),
+        "text": pa.array(["a", None, "zoë", "", "b"] * 4),
+    }
+    table = pa.table({key: pa.array(column) for key, column in columns.items()})
+    for number in range(2):
+        pq.write_table(table.slice(10 * number, 10), tmp_path / f"{number}.parquet", row_group_size=7)
+    found = survey([str(tmp_path)], None)
+    assert [column.name for column in found.columns] == list(columns)
+    task = Task(found.files, found.columns, 6, 1, found.num_rows)
+    assert difference(rows_of(CONTENDERS[name].open(task, None).batches, task), sums_of(table)) is None
+
+
 @pytest.mark.parametrize("name", [name for name in IN_PROCESS if CONTENDERS[name].resumes == "state"])
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_resumes_are_of_states_at_the_places_that_they_are_measured_at(
