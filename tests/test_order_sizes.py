@@ -193,7 +193,7 @@ def sizes_of(dataset: fr.ParquetDataset) -> tuple[int, int]:
 def test_the_default_sizes_follow_from_the_files(
     tmp_path: Path, groups: list[int], text_bytes: int, expected: tuple[int | None, int | None]
 ) -> None:
-    """A column of text is not delivered: it counts with 16 bytes, and with what it takes in the files."""
+    """A column of text counts with its bytes and 8 of an offset, and with what it takes in the files."""
     second = ("text", pa.string()) if text_bytes else ("number", pa.int64())
     schema = pa.schema([("row", pa.int64()), second])
     path = tmp_path / "a.parquet"
@@ -204,7 +204,7 @@ def test_the_default_sizes_follow_from_the_files(
             writer.write_table(table, row_group_size=rows)
     metadata = pq.read_metadata(path)
     held = sum(metadata.row_group(i).total_byte_size for i in range(len(groups))) // sum(groups)
-    sizes = default_sizes(max(held, 8 + (16 if text_bytes else 8)), max(groups))
+    sizes = default_sizes(max(held, 8 + (text_bytes or 0) + 8), max(groups))
     for size, wanted in zip(sizes, expected, strict=True):
         assert wanted in (None, size)
     dataset = fr.ParquetDataset(tmp_path, batch_size=1, columns="row", shuffle=True, **parallel())
@@ -216,7 +216,7 @@ def test_small_values_count_with_the_bytes_of_their_type(write_dataset: Write) -
     path = write_dataset(plain_spec([1])).directory / "part-000.parquet"
     pq.write_table(pa.table({"a": [7] * 100_000, "b": [True] * 100_000, "c": ["x"] * 100_000}), path)
     dataset = fr.ParquetDataset(path, batch_size=1, columns="a", shuffle=True, **parallel())
-    assert sizes_of(dataset) == default_sizes(8 + 1 + 16, 100_000)
+    assert sizes_of(dataset) == default_sizes(8 + 1 + (1 + 8), 100_000)
 
 
 def test_a_named_size_moves_the_other_ones_default(small_dataset: Dataset) -> None:
