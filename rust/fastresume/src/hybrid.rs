@@ -140,7 +140,16 @@ impl Hybrid {
 ///
 /// # Errors
 /// `Data` if the bytes end before it does, or it has more than 64 bits.
+#[inline]
 pub fn varint(bytes: &[u8], position: &mut usize) -> Result<u64> {
+    if let Some(&byte) = bytes.get(*position).filter(|byte| **byte < 0x80) {
+        *position += 1;
+        return Ok(u64::from(byte));
+    }
+    long_varint(bytes, position)
+}
+
+fn long_varint(bytes: &[u8], position: &mut usize) -> Result<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let byte = *bytes.get(*position).ok_or_else(ends)?;

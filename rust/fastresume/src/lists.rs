@@ -155,28 +155,22 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
         let end_of = |elements: usize| before + elements * size_of::<V>();
         output.ends.resize(first + some, 0);
         output.valid.resize(first + some, 1);
-        let (mut elements, mut row, mut has_nulls) = (0, first, false);
-        for (repetition, definition) in repetition.chunks(BLOCK).zip(definition.chunks(BLOCK)) {
-            if repetition.iter().all(|&level| level == 1) && definition.iter().all(|&level| level == value) {
-                elements += repetition.len();
-                continue;
-            }
-            for (&repetition, &definition) in repetition.iter().zip(definition) {
-                if repetition == 0 {
-                    // Where the row before it ends.
-                    if let Some(end) = row.checked_sub(1).and_then(|row| output.ends.get_mut(row)) {
-                        *end = end_of(elements);
-                    }
-                    output.valid[row] = u8::from(definition >= empty);
-                    row += 1;
-                }
-                elements += usize::from(definition > empty);
-                has_nulls |= definition > empty && definition < value;
-            }
-        }
-        if let Some(end) = output.ends.last_mut() {
+        let next_row =
+            |from: usize| memchr::memchr(0, &repetition[from..]).map_or(repetition.len(), |at| from + at);
+        // What comes before the first row is the rest of the row before it.
+        let mut start = next_row(0);
+        let mut elements = start;
+        if let Some(end) = first.checked_sub(1).and_then(|row| output.ends.get_mut(row)) {
             *end = end_of(elements);
         }
+        for row in first..first + some {
+            let end = next_row(start + 1);
+            elements += if definition[start] > empty { end - start } else { 0 };
+            output.valid[row] = u8::from(definition[start] >= empty);
+            output.ends[row] = end_of(elements);
+            start = end;
+        }
+        let has_nulls = value - empty > 1 && memchr::memchr(value - 1, definition).is_some();
         if let Some(null) = output.valid[first..].iter().position(|&valid| valid == 0) {
             self.nulls.bits(self.row + null)?;
         }
@@ -196,6 +190,9 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
         self.there.clear();
         let of_elements = definition.iter().filter(|&&level| level > empty);
         self.there.extend(of_elements.map(|&level| u8::from(level == value)));
+        if self.there.len() != elements {
+            return Err(Error::data("the levels of a page contradict each other"));
+        }
         let null = self.there.iter().position(|&there| there == 0).unwrap_or(0);
         let bits = match self.nulls {
             Nulls::Filled(bits) => bits,
@@ -211,9 +208,10 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
     }
 }
 
-/// How many rows begin at levels.
+/// How many rows begin at levels, each 0 or 1.
 fn starts(repetition: &[u8]) -> usize {
-    bytecount::count(repetition, 0)
+    // Sums of 255 fit a byte: vector instructions add them side by side.
+    repetition.len() - repetition.chunks(255).map(|some| usize::from(some.iter().sum::<u8>())).sum::<usize>()
 }
 
 impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> JaggedDecoder for ListDecoder<'_, P, V, F> {

@@ -140,6 +140,20 @@ impl Memory {
     /// Adds bytes at the end.
     pub fn extend(&mut self, bytes: &[u8]) {
         let start = self.length;
+        if start == 0 {
+            // What is empty takes whole words, which are not cleared before they are written.
+            self.words.clear();
+            let (whole, rest) = bytes.as_chunks::<8>();
+            match bytemuck::try_cast_slice(whole.as_flattened()) {
+                Ok(words) => self.words.extend_from_slice(words),
+                Err(_) => self.words.extend(whole.iter().map(|word| u64::from_ne_bytes(*word))),
+            }
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.words.extend((!rest.is_empty()).then_some(u64::from_ne_bytes(last)));
+            self.length = bytes.len();
+            return;
+        }
         self.resize(start + bytes.len());
         self.bytes_mut()[start..].copy_from_slice(bytes);
     }
