@@ -139,9 +139,10 @@ class Outcome:
 class Reader:
     """Another process that reads files; a new one whenever a file has killed it."""
 
-    def __init__(self, seconds: float) -> None:
-        """`seconds` is how long one file may take."""
+    def __init__(self, seconds: float, address_space: int = 8 << 30) -> None:
+        """`seconds` is how long one file may take, `address_space` how much memory."""
         self._seconds = seconds
+        self._address_space = address_space
         self._child: Child | None = None
 
     def read(
@@ -149,7 +150,7 @@ class Reader:
     ) -> Outcome:
         """Read all of a file."""
         # Where memory is limited, a request for far too much ends a process, even if it would never be used.
-        self._child = self._child or Child(address_space=8 << 30)
+        self._child = self._child or Child(self._address_space)
         child, self._child = self._child, None
         try:
             found = child.call(read_whole, str(path), batch_size, threads, nulls, seconds=self._seconds)

@@ -214,3 +214,41 @@ BAD_NULLS: dict[str, Callable[[], bytes]] = {
 def test_bad_levels_of_a_flat_column_are_refused(path: Path, reader: Reader, what: str, nulls: Any) -> None:
     OneColumn([BAD_NULLS[what]()], 10, element=OPTIONAL).write(path)
     reader.read(path, 10, nulls=nulls).assert_refused(path)
+
+
+# -------------------------------------------------------------------------------------------- few bytes, much
+
+ELEMENTS = 1 << 20
+
+
+def long_row() -> bytes:
+    """A page of one list of 8 MiB, in a few bytes: runs of levels, and one run of an index."""
+    many = tw.varint(ELEMENTS << 1)
+    repetition = tw.varint(1 << 1) + b"\0" + tw.varint((ELEMENTS - 1) << 1) + b"\1"
+    levels = sized(repetition) + sized(many + b"\3")
+    return data_page(levels + b"\1" + many + b"\0", ELEMENTS, encoding=tw.RLE_DICTIONARY)
+
+
+@pytest.mark.parametrize("is_honest", [True, False], ids=["as stated", "more than stated"])
+@pytest.mark.parametrize("threads", [0, 2])
+def test_lists_of_few_bytes_that_become_many_take_the_memory_of_a_few_rows(
+    path: Path, reader: Reader, is_honest: bool, threads: int
+) -> None:
+    """Gigabytes of elements out of 5 KiB: to hold all of them at once would be our fault."""
+    rows = 200
+    pages = [tw.dictionary_page(int64s(1), 1), *[long_row() for _ in range(rows)]]
+    list_file(*pages, rows=rows, values=rows * ELEMENTS if is_honest else rows).write(path)
+    outcome = reader.read(path, 1, threads)
+    assert outcome.kind == ("NoneType" if is_honest else outcome.kind), outcome
+    assert outcome.kind in ("NoneType", "DataError"), outcome
+    assert outcome.grown < 500 * MIB, f"{outcome.grown / MIB:.0f} MiB"
+
+
+def test_lists_that_no_memory_holds_are_an_error_and_not_the_end(path: Path) -> None:
+    rows = 200
+    pages = [tw.dictionary_page(int64s(1), 1), *[long_row() for _ in range(rows)]]
+    list_file(*pages, rows=rows, values=rows * ELEMENTS).write(path)
+    reader = Reader(SECONDS, address_space=1 << 30)
+    outcome = reader.read(path, rows)
+    reader.close()
+    assert outcome.kind in ("DataError", "ValueError"), outcome

@@ -368,6 +368,7 @@ def fuzz(directory: str, first_seed: int, seconds: float) -> dict[str, int]:
     for spec in all_kinds():
         with written(spec) as dataset:
             originals.append(dataset.files[0].read_bytes())
+        say(len(originals))
     path = Path(directory) / "a.parquet"
     counts: dict[str, int] = {}
     end = time.monotonic() + seconds
