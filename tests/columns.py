@@ -176,7 +176,7 @@ def read_cells(paths: str | Path | Sequence[Path]) -> dict[str, Cells]:
 def written_cells(spec: DatasetSpec) -> dict[str, Cells]:
     """Every column as it was given to the writer.
 
-    pyarrow 26 reads no rows of a column whose one page, of version 2, holds empty lists of booleans alone.
+    pyarrow 26 reads no rows of a column that it wrote in small pages, and that holds empty lists alone.
     """
     groups = [
         rows for file in sorted(spec.files, key=lambda file: file.path.encode()) for rows in file.groups

@@ -246,6 +246,16 @@ def test_lists_in_every_form_cut_into_any_pages(tmp_path_factory: Any, name: str
     check()
 
 
+@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+def test_a_null_element_is_named_by_the_row_that_its_page_goes_on_with(tmp_path: Path, cut: int) -> None:
+    form, rows = FORMS["three levels"], [[1], [2, 3, None, 4], [5]]
+    triples = lw.shred(rows, form)
+    pages = [lw.page(triples[:cut], form), lw.page(triples[cut:], form)]
+    path = lw.of_rows(rows, form, pages).write(tmp_path / "x.parquet")
+    with pytest.raises(fr.DataError, match=r"row 1 .*null"):
+        list(fr.ParquetDataset(path, batch_size=3, nulls="mask"))
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_the_forms_are_those_that_pyarrow_reads(tmp_path: Path, name: str) -> None:
     """The test's own writer writes what it means to."""

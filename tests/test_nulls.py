@@ -27,9 +27,10 @@ Write = Callable[[DatasetSpec], Dataset]
 SHUFFLE = Shuffle(17, 20, 45).arguments
 
 
-def write_columns(path: Path, row_group_size: int = 10, version: str = "1.0", **columns: pa.Array) -> Path:
-    """Write a file of these columns."""
-    pq.write_table(pa.table(columns), path, row_group_size=row_group_size, data_page_version=version)
+def write_columns(path: Path, version: str = "1.0", page_rows: int = 1000, **columns: pa.Array) -> Path:
+    """Write a file of these columns, in row groups of 10 rows."""
+    how = {"data_page_version": version, "max_rows_per_page": page_rows}
+    pq.write_table(pa.table(columns), path, row_group_size=10, **how)
     return path
 
 
@@ -161,10 +162,11 @@ NULLS = {
 @pytest.mark.parametrize("what", NULLS)
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("how", [{}, SHUFFLE, {"threads": 2}], ids=["sequential", "shuffled", "threads"])
+@pytest.mark.parametrize("page_rows", [2, 1000])
 def test_a_null_is_named_by_column_row_row_group_and_file(
-    path: Path, what: str, version: str, how: dict[str, Any]
+    path: Path, what: str, version: str, how: dict[str, Any], page_rows: int
 ) -> None:
-    write_columns(path, version=version, row=pa.array(range(30)), odd=NULLS[what])
+    write_columns(path, version, page_rows, row=pa.array(range(30)), odd=NULLS[what])
     threads = {"threads": how["threads"]} if "threads" in how else None
     order = {} if threads else how
     dataset = open_dataset(path, **order)
