@@ -83,9 +83,13 @@ impl Slots {
     }
 
     /// Copies rows of a jagged field.
-    pub fn put_jagged(&mut self, index: usize, rows: Rows<'_>, source: &JaggedRows) {
-        if let Slot::Jagged(slot) = &mut self.fields[index] {
-            slot.put(rows, source);
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn put_jagged(&mut self, index: usize, rows: Rows<'_>, source: &JaggedRows) -> Result<()> {
+        match &mut self.fields[index] {
+            Slot::Jagged(slot) => slot.put(rows, source),
+            Slot::Scalar(..) => Ok(()),
         }
     }
 
@@ -105,17 +109,21 @@ impl Slots {
 
     /// Ends the batch, of which `distinct` rows were written: fills it up to `rows` rows with copies of these,
     /// in turn, and brings the rows of jagged fields into their order.
-    pub fn finish(&mut self, distinct: usize, rows: usize) {
+    ///
+    /// # Errors
+    /// As for `put_jagged`.
+    pub fn finish(&mut self, distinct: usize, rows: usize) -> Result<()> {
         for slot in &mut self.fields {
             match slot {
                 Slot::Scalar(values, valid) => {
                     repeat(values.bytes_mut(), distinct, rows);
                     repeat(valid.bytes_mut(), distinct, rows);
                 }
-                Slot::Jagged(slot) => slot.finish(distinct, rows),
+                Slot::Jagged(slot) => slot.finish(distinct, rows)?,
             }
         }
         self.runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
+        Ok(())
     }
 
     /// Bytes of all fields.

@@ -71,7 +71,7 @@ pub struct JaggedRows {
 impl JaggedRows {
     /// Forgets the rows, and keeps their memory.
     pub fn clear(&mut self) {
-        self.values.resize(0);
+        self.values.clear();
         self.ends.clear();
         self.valid.clear();
     }

@@ -205,7 +205,7 @@ impl Filler {
         for (source, decoded) in jagged().zip(&scratch.jagged) {
             for (slots, rows) in &shares.shares {
                 if let Some(slots) = slots {
-                    locked(slots).put_jagged(source.index, *rows, decoded);
+                    locked(slots).put_jagged(source.index, *rows, decoded)?;
                 }
             }
         }
@@ -261,8 +261,8 @@ impl Source<'_> {
         let (rows, count, width) = (shares.rows(), self.columns.len(), self.field.dtype.width());
         let mask_width = usize::from(self.field.is_masked());
         let Scratch { buffers, values, valid, by_row, .. } = scratch;
-        values.resize(rows * count * width);
-        valid.resize(rows * count * mask_width);
+        values.resize(rows * count * width)?;
+        valid.resize(rows * count * mask_width)?;
         for (number, column) in self.columns.iter().enumerate() {
             check(stop)?;
             let mut decode = || {
@@ -283,31 +283,38 @@ impl Source<'_> {
             decode().map_err(|error: Error| error.in_column(&column.name))?;
         }
         let values = Columns { bytes: values.bytes(), width, count, rows };
-        self.hand_out(shares, false, values, by_row);
+        self.hand_out(shares, false, values, by_row)?;
         if self.field.is_masked() {
             let valid = Columns { bytes: valid.bytes(), width: 1, count, rows };
-            self.hand_out(shares, true, valid, by_row);
+            self.hand_out(shares, true, valid, by_row)?;
         }
         Ok(())
     }
 
-    fn hand_out(&self, shares: &Shares<'_>, is_mask: bool, columns: Columns<'_>, by_row: &mut Memory) {
+    fn hand_out(
+        &self,
+        shares: &Shares<'_>,
+        is_mask: bool,
+        columns: Columns<'_>,
+        by_row: &mut Memory,
+    ) -> Result<()> {
         if columns.count == 1 || shares.are_runs() {
             for (slots, rows) in &shares.shares {
                 if let Some(slots) = slots {
                     locked(slots).put(self.index, is_mask, *rows, columns);
                 }
             }
-            return;
+            return Ok(());
         }
         let row_bytes = columns.count * columns.width;
-        by_row.resize(columns.rows * row_bytes);
+        by_row.resize(columns.rows * row_bytes)?;
         columns.interleave(0, by_row.bytes_mut());
         for (slots, rows) in &shares.shares {
             if let (Some(slots), Rows::Each(places)) = (slots, rows) {
                 scatter_rows(by_row.bytes(), row_bytes, places, locked(slots).scalar(self.index, is_mask));
             }
         }
+        Ok(())
     }
 
     /// Decodes the spans of the only column, until these have `most` bytes; gives how many they were.

@@ -1,6 +1,7 @@
 //! A jagged field of a batch: rows of any length, which come in any order.
 
 use crate::column::JaggedRows;
+use crate::error::Result;
 use crate::memory::Memory;
 use crate::transpose::Rows;
 
@@ -48,7 +49,10 @@ impl JaggedSlot {
     }
 
     /// Copies rows.
-    pub fn put(&mut self, rows: Rows<'_>, source: &JaggedRows) {
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn put(&mut self, rows: Rows<'_>, source: &JaggedRows) -> Result<()> {
         let mut part = JaggedRows::default();
         let places = match rows {
             Rows::Run { from, to, count } => {
@@ -56,14 +60,14 @@ impl JaggedSlot {
                 part.ends.extend(source.ends[from..from + count].iter().map(|end| end - start));
                 part.valid.extend_from_slice(&source.valid[from..from + count]);
                 let end = part.ends.last().copied().unwrap_or(0);
-                part.values.extend(&source.values.bytes()[start..start + end]);
+                part.values.extend(&source.values.bytes()[start..start + end])?;
                 Places::From(to)
             }
             Rows::Each(places) => {
                 let row = |&(from, _): &(u32, u32)| source.start(from as usize)..source.ends[from as usize];
-                part.values.reserve(places.iter().map(|place| row(place).len()).sum());
+                part.values.reserve(places.iter().map(|place| row(place).len()).sum())?;
                 for place in places {
-                    part.values.extend(&source.values.bytes()[row(place)]);
+                    part.values.extend(&source.values.bytes()[row(place)])?;
                     part.ends.push(part.values.len());
                     part.valid.push(source.valid[place.0 as usize]);
                 }
@@ -71,10 +75,14 @@ impl JaggedSlot {
             }
         };
         self.parts.push(Part { rows: part, places });
+        Ok(())
     }
 
     /// Puts the rows of all parts, `distinct` in all, in their order, and repeats them up to `rows` rows.
-    pub fn finish(&mut self, distinct: usize, rows: usize) {
+    ///
+    /// # Errors
+    /// As for `put`.
+    pub fn finish(&mut self, distinct: usize, rows: usize) -> Result<()> {
         let mut parts = std::mem::take(&mut self.parts);
         // The part and its row that each row of the batch is.
         let mut origin = vec![(0_u32, 0_u32); distinct];
@@ -97,7 +105,7 @@ impl JaggedSlot {
         }
         if self.is_masked {
             let valid = turns.clone().map(|&(part, row)| parts[part as usize].rows.valid[row as usize]);
-            self.valid.extend(&valid.collect::<Vec<u8>>());
+            self.valid.extend(&valid.collect::<Vec<u8>>())?;
         }
         self.offsets = Memory::from(offsets);
         if let [part] = parts.as_mut_slice()
@@ -105,9 +113,9 @@ impl JaggedSlot {
             && distinct == rows
         {
             self.values = std::mem::take(&mut part.rows.values);
-            return;
+            return Ok(());
         }
-        self.values.reserve(end);
+        self.values.reserve(end)?;
         let mut turns = turns.copied().peekable();
         while let Some((part, first)) = turns.next() {
             // Rows that lay side by side are copied together.
@@ -116,8 +124,9 @@ impl JaggedSlot {
                 last += 1;
             }
             let rows = &parts[part as usize].rows;
-            self.values.extend(&rows.values.bytes()[rows.start(first as usize)..rows.ends[last as usize]]);
+            self.values.extend(&rows.values.bytes()[rows.start(first as usize)..rows.ends[last as usize]])?;
         }
+        Ok(())
     }
 
     /// Bytes of values, offsets and mask.

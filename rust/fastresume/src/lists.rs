@@ -174,7 +174,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
         if let Some(null) = output.valid[first..].iter().position(|&valid| valid == 0) {
             self.nulls.bits(self.row + null)?;
         }
-        output.values.resize(end_of(elements));
+        output.values.resize(end_of(elements))?;
         let places: &mut [V] = bytemuck::try_cast_slice_mut(&mut output.values.bytes_mut()[before..])
             .map_err(|cause| Error::Argument(format!("a slot does not fit its type: {cause}")))?;
         // Values before the first row that begins here are of the row before it.

@@ -91,9 +91,7 @@ impl Memory {
         let words = length.div_ceil(8);
         // A refused allocation would end the process, so a large one is tried before.
         if length > TRIED_BYTES && Vec::<u64>::new().try_reserve_exact(words).is_err() {
-            return Err(Error::Argument(format!(
-                "no memory for a tensor of {length} bytes: batches are too large"
-            )));
+            return Err(no_memory(length));
         }
         Ok(Self { words: vec![0; words], length, pool: None })
     }
@@ -121,42 +119,66 @@ impl Memory {
         self.length == 0
     }
 
+    /// Forgets the bytes, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+
     /// Makes it so many bytes; new ones hold anything that was there before, or zeros.
-    pub fn resize(&mut self, length: usize) {
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn resize(&mut self, length: usize) -> Result<()> {
         let words = length.div_ceil(8);
         if words > self.words.len() {
             // What grows bit by bit is not copied each time.
-            self.words.resize(words.max(2 * self.words.len()), 0);
+            let words = words.max(2 * self.words.len());
+            self.reserve(words * 8 - self.length)?;
+            self.words.resize(words, 0);
         }
         self.length = length;
+        Ok(())
     }
 
     /// Makes room for so many bytes behind those there are.
-    pub fn reserve(&mut self, bytes: usize) {
+    ///
+    /// # Errors
+    /// As for `resize`.
+    pub fn reserve(&mut self, bytes: usize) -> Result<()> {
         let words = (self.length + bytes).div_ceil(8);
-        self.words.reserve(words.saturating_sub(self.words.len()));
+        let more = words.saturating_sub(self.words.len());
+        self.words.try_reserve_exact(more).map_err(|_| no_memory(words.saturating_mul(8)))
     }
 
     /// Adds bytes at the end.
-    pub fn extend(&mut self, bytes: &[u8]) {
+    ///
+    /// # Errors
+    /// As for `resize`.
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<()> {
         let start = self.length;
-        if start == 0 {
-            // What is empty takes whole words, which are not cleared before they are written.
-            self.words.clear();
-            let (whole, rest) = bytes.as_chunks::<8>();
-            match bytemuck::try_cast_slice(whole.as_flattened()) {
-                Ok(words) => self.words.extend_from_slice(words),
-                Err(_) => self.words.extend(whole.iter().map(|word| u64::from_ne_bytes(*word))),
-            }
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            self.words.extend((!rest.is_empty()).then_some(u64::from_ne_bytes(last)));
-            self.length = bytes.len();
-            return;
+        if start > 0 {
+            self.resize(start + bytes.len())?;
+            self.bytes_mut()[start..].copy_from_slice(bytes);
+            return Ok(());
         }
-        self.resize(start + bytes.len());
-        self.bytes_mut()[start..].copy_from_slice(bytes);
+        // What is empty takes whole words, which are not cleared before they are written.
+        self.words.clear();
+        self.reserve(bytes.len())?;
+        let (whole, rest) = bytes.as_chunks::<8>();
+        match bytemuck::try_cast_slice(whole.as_flattened()) {
+            Ok(words) => self.words.extend_from_slice(words),
+            Err(_) => self.words.extend(whole.iter().map(|word| u64::from_ne_bytes(*word))),
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.words.extend((!rest.is_empty()).then_some(u64::from_ne_bytes(last)));
+        self.length = bytes.len();
+        Ok(())
     }
+}
+
+fn no_memory(bytes: usize) -> Error {
+    Error::Argument(format!("no memory for a tensor of {bytes} bytes: batches are too large"))
 }
 
 impl From<Vec<u64>> for Memory {

@@ -391,7 +391,7 @@ impl Work {
         let mut finished = Vec::with_capacity(complete.len());
         for (batch, slots) in complete {
             let shape = self.pass.shape(batch, self.reader.rank);
-            locked(&slots).finish(to_usize(shape.distinct)?, to_usize(shape.rows)?);
+            locked(&slots).finish(to_usize(shape.distinct)?, to_usize(shape.rows)?)?;
             finished.push((batch, locked(&slots).bytes()));
         }
         Ok(finished)

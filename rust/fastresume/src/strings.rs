@@ -197,10 +197,14 @@ impl JaggedDecoder for StringDecoder<'_> {
             let (values, ends) = (&mut output.values, &mut output.ends);
             let before = values.len();
             let can_expand = matches!(self.form, Form::Dictionary(_));
-            let mut is_too_long = false;
+            let mut added = Ok(());
             let mut add = |text: &[u8]| {
-                is_too_long |= can_expand && values.len() + text.len() - before > MAX_EXPANDED_BYTES;
-                values.extend(if is_too_long { &[] } else { text });
+                if can_expand && values.len() + text.len() - before > MAX_EXPANDED_BYTES {
+                    added = Err(too_long());
+                }
+                if added.is_ok() {
+                    added = values.extend(text);
+                }
                 ends.push(values.len());
             };
             match self.levels.same() {
@@ -224,9 +228,7 @@ impl JaggedDecoder for StringDecoder<'_> {
                     spread(&output.valid[first..], output.values.len(), &mut output.ends, first);
                 }
             }
-            if is_too_long {
-                return Err(too_long());
-            }
+            added?;
             self.at += some;
             self.row += some;
             rows -= some;
