@@ -54,7 +54,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-SLOW_FILES = 2500
+SLOW_FILES = 7500
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_ctrl_c_in_next_is_heard_within_a_second_and_loses_nothing(
 ) -> None:
     child.start(interrupted_next, str(slow), threads)
     assert child.heard() == "inside"
-    time.sleep(0.2)
+    time.sleep(0.05)
     pressed = time.monotonic()
     child.interrupt()
     found = child.result()
@@ -148,7 +148,7 @@ def interrupted_construction(directory: str) -> dict[str, Any]:
 def test_ctrl_c_while_footers_are_read_is_heard_within_a_second(child: Child, slow: Path) -> None:
     child.start(interrupted_construction, str(slow))
     assert child.heard() == "inside"
-    time.sleep(0.2)
+    time.sleep(0.05)
     pressed = time.monotonic()
     child.interrupt()
     found = child.result()

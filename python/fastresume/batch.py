@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -43,6 +44,11 @@ class Field:
     is_stacked: bool
     kind: Literal["scalar", "list", "string", "binary", "mask"] = "scalar"
     is_masked: bool = False
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it is a tensor `[B]`."""
+        return not self.is_stacked and not self.is_jagged
 
     @property
     def is_jagged(self) -> bool:
@@ -268,7 +274,13 @@ def of_delivered(fields: tuple[Field, ...], delivered: _core.Delivered, cursor: 
 def tensors_of(fields: Iterable[Field], memory: Iterable[_core.Buffer]) -> Tensors:
     """The tensors over the memory of all fields, in their order."""
     buffers = iter(memory)
-    return {field.name: field.of_buffers(buffers) for field in fields}
+    tensors: Tensors = {}
+    for field in fields:
+        if field.is_plain:  # at once: a batch may have hundreds of these
+            tensors[field.name] = _over(next(buffers), field.dtype)
+        else:
+            tensors[field.name] = field.of_buffers(buffers)
+    return tensors
 
 
 def _of_a_pass(value: Value | None) -> Value:
