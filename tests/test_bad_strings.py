@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -215,3 +216,26 @@ def test_strings_that_no_memory_holds_are_an_error_and_not_the_end(path: Path) -
     outcome = reader.read(path, rows)
     reader.close()
     assert outcome.kind in ("DataError", "ValueError"), outcome
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+def test_what_lies_before_a_damaged_row_group_is_delivered_though_it_is_decoded_in_parts(
+    path: Path, threads: int
+) -> None:
+    """The first row group expands to 100 MB and is divided; a thread may meet the damage before the rest."""
+    rows, batch_size = 100_000, 1000
+    schema = pa.schema([("text", pa.string()), ("number", pa.int64())])
+    with pq.ParquetWriter(path, schema, compression="none", write_page_checksum=True) as writer:
+        for count, word in ((rows, "x" * 1000), (batch_size, "b")):
+            writer.write_table(pa.table([[word] * count, range(count)], schema=schema), row_group_size=count)
+    chunk = pq.read_metadata(path).row_group(1).column(1)
+    content = bytearray(path.read_bytes())
+    content[chunk.dictionary_page_offset + 200] ^= 0xFF
+    path.write_bytes(content)
+    dataset = fr.ParquetDataset(path, batch_size=batch_size, rank=0, world_size=1)
+    with fr.Loader(dataset, threads=threads, prefetch_bytes=1 << 30) as loader:
+        batches = iter(loader)
+        delivered = list(itertools.islice(batches, rows // batch_size))
+        with pytest.raises(fr.DataError, match="checksum"):
+            next(batches)
+    assert [batch.rows()[0] for batch in delivered] == list(range(0, rows, batch_size))

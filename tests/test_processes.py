@@ -138,6 +138,26 @@ def test_killing_the_main_process_leaves_no_worker_behind(data: Dataset, tmp_pat
     assert [child for child in children if is_alive(child)] == []
 
 
+FORKED = """
+import os, signal, sys
+import fastresume as fr
+dataset = fr.ParquetDataset(sys.argv[1], batch_size=8, rank=0, world_size=1)
+first = next(iter(dataset)).rows().tolist()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(0 if next(iter(dataset)).rows().tolist() == [row + 8 for row in first] else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_goes_on_also_where_torch_has_threads(data: Dataset) -> None:
+    """The pool of threads that torch's kernels use does not survive a fork; other tests run without one."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", FORKED, str(data.directory)]
+    assert subprocess.run(command, env=environment, check=False, timeout=100).returncode == 0
+
+
 def is_alive(process: str) -> bool:
     status = Path(f"/proc/{process}/stat")
     try:

@@ -73,8 +73,9 @@ class ParquetDataset(IterableDataset[Batch]):
         nulls: what becomes of a null: "error" raises a DataError that names it, "mask" gives a bool tensor
             `name + "_valid"` beside the tensor `name` (False, and a value of 0, where there is a null) and
             the `valid` of a `Jagged`, and a number or bool stands in its place; a null list or string is then
-            empty. Or a mapping from names or patterns of columns or stacks to one of these; a name wins over
-            patterns, the first pattern over later ones, and columns without any have "error". Of a list, a
+            empty. Or a mapping from names or patterns of columns or stacks to one of these; a column's
+            name wins over its stack's, that over patterns, the first pattern over later ones, and columns
+            without any have "error". Of a list, a
             mask marks null rows; a null inside a list is an error but where a fill value is named. No
             tensor ever changes its type: a fill value that does not fit is refused.
         manifest_cache: a file in which to keep what the files' footers tell, so that a later start reads no

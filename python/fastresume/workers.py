@@ -83,8 +83,9 @@ class SharedCursor:
     def _begin(self, cursor: _core.Cursor, loads: int) -> None:
         self._owner = os.urandom(16).hex()
         self._process = os.getpid()
-        self._memory = torch.zeros(CAPACITY_BYTES, dtype=torch.uint8)
-        self._memory.share_memory_()  # type: ignore[no-untyped-call]  # torch has not typed it
+        # No kernel of torch runs here: a forked child whose parent ran one with threads would wait for ever.
+        storage = torch.UntypedStorage._new_shared(CAPACITY_BYTES)  # type: ignore[no-untyped-call]  # not typed yet
+        self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
         self._loads = loads
         self._version = 0
         self._seen: dict[int, tuple[int, int]] = {}

@@ -185,6 +185,9 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
         };
         let bytes = self.pages.page();
         if !has_nulls {
+            if bytecount::count(definition, value) != elements {
+                return Err(Error::data("the levels of a page contradict each other"));
+            }
             return self.numbers.read(bytes, places, row_of);
         }
         self.there.clear();
@@ -216,6 +219,9 @@ fn starts(repetition: &[u8]) -> usize {
 
 impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> JaggedDecoder for ListDecoder<'_, P, V, F> {
     fn skip(&mut self, rows: usize) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
         let mut left = rows;
         if self.at == self.in_page {
             let passed = self.pages.pass_rows(self.row, rows)?;

@@ -1,7 +1,7 @@
 //! Memory for the values of tensors, which comes back and is used again.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::error::{Error, Result};
 
@@ -13,8 +13,8 @@ const POOLED_BYTES: usize = 4 << 10;
 
 /// Memory that was let go of, for what needs as much again: fresh memory costs more than what is written to it.
 ///
-/// Copies are the same pool. What comes back is kept as long as a copy lives.
-#[derive(Debug, Clone)]
+/// What comes back is kept as long as the pool lives.
+#[derive(Debug)]
 pub struct Pool {
     kept: Arc<Mutex<Kept>>,
     limit_bytes: usize,
@@ -50,18 +50,18 @@ impl Pool {
             Some(words) => Memory { words, length, pool: None },
             None => Memory::zeroed(length)?,
         };
-        memory.pool = Some(self.clone());
+        memory.pool = Some(Home { kept: Arc::downgrade(&self.kept), limit_bytes: self.limit_bytes });
         Ok(memory)
     }
+}
 
-    fn keep(&self, words: Vec<u64>) {
-        // Nobody may ever unlock it again: this may be a child that was forked while another thread held it.
-        if let Ok(mut kept) = self.kept.try_lock()
-            && kept.bytes + words.len() * 8 <= self.limit_bytes
-        {
-            kept.bytes += words.len() * 8;
-            kept.by_words.entry(words.len()).or_default().push(words);
-        }
+fn keep(kept: &Mutex<Kept>, limit_bytes: usize, words: Vec<u64>) {
+    // Nobody may ever unlock it again: this may be a child that was forked while another thread held it.
+    if let Ok(mut kept) = kept.try_lock()
+        && kept.bytes + words.len() * 8 <= limit_bytes
+    {
+        kept.bytes += words.len() * 8;
+        kept.by_words.entry(words.len()).or_default().push(words);
     }
 }
 
@@ -70,14 +70,23 @@ impl Pool {
 pub struct Memory {
     words: Vec<u64>,
     length: usize,
-    /// Where the words go in the end.
-    pool: Option<Pool>,
+    /// Where the words go in the end, if that is still there.
+    pool: Option<Home>,
+}
+
+/// The way back to a pool, which does not keep it alive.
+#[derive(Debug)]
+struct Home {
+    kept: Weak<Mutex<Kept>>,
+    limit_bytes: usize,
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(pool) = self.pool.take() {
-            pool.keep(std::mem::take(&mut self.words));
+        if let Some(home) = self.pool.take()
+            && let Some(kept) = home.kept.upgrade()
+        {
+            keep(&kept, home.limit_bytes, std::mem::take(&mut self.words));
         }
     }
 }
@@ -131,8 +140,9 @@ impl Memory {
     pub fn resize(&mut self, length: usize) -> Result<()> {
         let words = length.div_ceil(8);
         if words > self.words.len() {
-            // What grows bit by bit is not copied each time.
-            let words = words.max(2 * self.words.len());
+            // What grows bit by bit is not copied each time; room that was made is enough.
+            let room = self.words.capacity();
+            let words = if words <= room { room } else { words.max(2 * self.words.len()) };
             self.reserve(words * 8 - self.length)?;
             self.words.resize(words, 0);
         }
@@ -184,5 +194,43 @@ fn no_memory(bytes: usize) -> Error {
 impl From<Vec<u64>> for Memory {
     fn from(words: Vec<u64>) -> Self {
         Self { length: 8 * words.len(), words, pool: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_added_as_a_vector_adds_them() {
+        for lengths in [[0, 1, 7, 8, 9, 100], [8, 8, 0, 3, 16, 1], [5, 0, 0, 200, 1, 64]] {
+            for reserved in [0, 50, 1000] {
+                let (mut memory, mut expected) = (Memory::default(), Vec::new());
+                for round in 0..2 {
+                    memory.clear();
+                    expected.clear();
+                    memory.reserve(reserved).unwrap();
+                    for (byte, length) in (round..).zip(lengths) {
+                        memory.extend(&vec![byte; length]).unwrap();
+                        expected.extend(vec![byte; length]);
+                        assert_eq!(memory.bytes(), expected);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn memory_comes_back_to_its_pool_up_to_the_limit() {
+        let pool = Pool::new(3 * POOLED_BYTES);
+        let mut one = pool.memory(2 * POOLED_BYTES).unwrap();
+        one.bytes_mut().fill(7);
+        let other = pool.memory(2 * POOLED_BYTES).unwrap();
+        assert_eq!(other.bytes()[0], 0, "two that live at once are not the same");
+        drop(one);
+        drop(other);
+        assert_eq!(pool.memory(2 * POOLED_BYTES).unwrap().bytes()[0], 7, "what came back is taken again");
+        assert_eq!(pool.memory(POOLED_BYTES).unwrap().bytes()[0], 0, "of another size it is not");
+        assert!(pool.kept.lock().unwrap().bytes <= 3 * POOLED_BYTES);
     }
 }

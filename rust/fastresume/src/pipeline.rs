@@ -102,6 +102,15 @@ struct State {
     failed: Option<(u64, Error)>,
 }
 
+impl State {
+    /// Notes why a batch and those behind it can't be had.
+    fn fail(&mut self, first: u64, error: Error) {
+        if self.failed.as_ref().is_none_or(|(batch, _)| first < *batch) {
+            self.failed = Some((first, error));
+        }
+    }
+}
+
 struct Task {
     segment: Segment,
     slots: Arc<BatchSlots>,
@@ -293,24 +302,27 @@ impl Work {
     ///
     /// What the front batch needs is taken whatever the budget says, so something always moves.
     fn take(&self, state: &mut State) -> Option<Task> {
-        if state.failed.is_some() {
-            return None;
-        }
+        // What batches before a failed one need is still decoded: these are delivered.
+        let end = state.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
+        let front = state.front;
         let is_full = Self::held_bytes(state) >= self.budget_bytes;
-        if let Some(at) =
-            state.divided.iter().position(|task| !is_full || task.segment.first_batch() <= state.front)
-        {
-            return Some(state.divided.remove(at));
+        let may_go = |segment: &Segment| {
+            let first = segment.first_batch();
+            first < end && (!is_full || first <= front)
+        };
+        let divided = state.divided.iter().enumerate().filter(|(_, task)| may_go(&task.segment));
+        if let Some((at, _)) = divided.min_by_key(|(_, task)| task.segment.first_batch()) {
+            return Some(state.divided.swap_remove(at));
         }
         let segment = state.waiting.take().or_else(|| state.schedule.next_segment())?;
-        if is_full && segment.first_batch() > state.front {
+        if !may_go(&segment) {
             state.waiting = Some(segment);
             return None;
         }
         match self.slots_for(&segment, state) {
             Ok(slots) => Some(Task { segment, slots }),
             Err(error) => {
-                state.failed = Some((segment.first_batch(), error));
+                state.fail(segment.first_batch(), error);
                 self.ready.notify_all();
                 None
             }
@@ -419,11 +431,7 @@ impl Work {
                     }
                 }
             }
-            Err(error) => {
-                if state.failed.as_ref().is_none_or(|(batch, _)| first < *batch) {
-                    state.failed = Some((first, error));
-                }
-            }
+            Err(error) => state.fail(first, error),
         }
         drop(state);
         self.ready.notify_all();

@@ -50,19 +50,26 @@ pub struct Subject<'a> {
     pub kind: Kind,
 }
 
-/// What becomes of the nulls of each column. A name wins over a pattern, the first pattern that fits over
-/// others; where nothing fits, nulls are refused.
+/// What wins where several policies fit: the last of these; among equals, the first that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Pattern,
+    Stack,
+    Name,
+}
+
+/// What becomes of the nulls of each column. A column's name wins over its stack's, that over a pattern, the
+/// first pattern that fits over others; where nothing fits, nulls are refused.
 ///
 /// # Errors
 /// `Data` if a name or pattern fits no column; `Argument` if a pattern can't be read, or a fill value does
 /// not fit a column's type.
 pub fn resolve(policies: &[NullPolicy], columns: &[Subject<'_>]) -> Result<Vec<Nulls>> {
-    let mut found: Vec<Option<(bool, Policy)>> = vec![None; columns.len()];
+    let mut found: Vec<Option<(Rank, Policy)>> = vec![None; columns.len()];
     for (key, policy) in policies {
-        let is_name = |subject: &Subject<'_>| {
-            key.as_deref().is_some_and(|key| key == subject.name || Some(key) == subject.stack)
-        };
-        let is_named = columns.iter().any(is_name);
+        let is_name = |subject: &Subject<'_>| key.as_deref().is_some_and(|key| key == subject.name);
+        let is_stack = |subject: &Subject<'_>| key.is_some() && key.as_deref() == subject.stack;
+        let is_named = columns.iter().any(|subject| is_name(subject) || is_stack(subject));
         let pattern = match key.as_deref() {
             Some(key) if !is_named => Some(glob::Pattern::new(key).map_err(|cause| {
                 Error::Argument(format!("the pattern '{key}' of nulls can't be read: {cause}"))
@@ -71,14 +78,16 @@ pub fn resolve(policies: &[NullPolicy], columns: &[Subject<'_>]) -> Result<Vec<N
         };
         let mut is_used = false;
         for (subject, found) in columns.iter().zip(&mut found) {
-            let fits = if is_named {
-                is_name(subject)
-            } else {
-                pattern.as_ref().is_none_or(|pattern| pattern.matches(subject.name))
+            let rank = match &pattern {
+                _ if is_name(subject) => Rank::Name,
+                _ if is_stack(subject) => Rank::Stack,
+                Some(pattern) if pattern.matches(subject.name) => Rank::Pattern,
+                None if key.is_none() => Rank::Pattern,
+                _ => continue,
             };
-            is_used |= fits;
-            if fits && found.is_none_or(|(was_named, _)| is_named && !was_named) {
-                *found = Some((is_named, *policy));
+            is_used = true;
+            if found.is_none_or(|(other, _)| rank > other) {
+                *found = Some((rank, *policy));
             }
         }
         if let Some(key) = key.as_deref().filter(|_| !is_used) {

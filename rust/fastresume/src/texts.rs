@@ -76,7 +76,10 @@ pub fn behind_prefixes(bytes: &[u8], count: usize) -> Result<Texts> {
 }
 
 pub fn too_long() -> Error {
-    Error::data(format!("texts expand to more than {MAX_EXPANDED_BYTES} bytes at once"))
+    Error::data(format!(
+        "texts expand to more than {MAX_EXPANDED_BYTES} bytes at once; fewer rows at a time may do: a smaller \
+         block_rows in a shuffled order, a smaller batch_size in the other"
+    ))
 }
 
 pub fn ends() -> Error {

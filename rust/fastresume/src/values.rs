@@ -102,7 +102,8 @@ impl<P: Word> Values<P> {
                 enough(count.saturating_mul(width))?;
                 Form::Plain(start)
             }
-            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
+            // A dictionary of truth values makes no sense, and could hold others.
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !is_truth => {
                 // A page of no values may leave out the width.
                 let bits = bytes.get(start).copied().unwrap_or(0);
                 Form::Dictionary(Hybrid::new(start + 1, usize::from(bits))?)
