@@ -25,6 +25,9 @@ from typing import Any, Self
 _REPLIES = 3  # a file descriptor
 MIB = 1 << 20
 
+SECONDS = 10
+"""What "within seconds" means for a damaged file; most errors take milliseconds."""
+
 
 class Child:
     """The process; a context manager that ends it."""

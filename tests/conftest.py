@@ -29,12 +29,13 @@ for _name in (
 ):
     os.environ.pop(_name, None)
 
-from collections.abc import Callable  # noqa: E402  (the environment comes first)
+from collections.abc import Callable, Iterator  # noqa: E402  (the environment comes first)
 from pathlib import Path  # noqa: E402
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from child import SECONDS, Reader  # noqa: E402
 from columns import Kind  # noqa: E402
 from strategies import ColumnSpec, Dataset, DatasetSpec, plain_spec  # noqa: E402
 
@@ -101,3 +102,17 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         Kind("weight", "float32", nulls=0.2, seed=3),
     ]
     return plain_spec([40, 0, 13], [50], columns=columns).write(tmp_path_factory.mktemp("lists"))
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    """A process that reads damaged files."""
+    found = Reader(SECONDS)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the one file of a test lies."""
+    return tmp_path / "x.parquet"

@@ -35,13 +35,11 @@ from torch.utils.data import DataLoader
 import fastresume as fr
 import oracle
 import thrift_writer as tw
-from child import MIB, Child, Reader, read_whole
+from child import MIB, SECONDS, Child, Reader, read_whole
 from thrift_writer import OneColumn, Wire, binary, data_page, data_page_v2, dictionary_page, i32, i64, int64s
 
 pytestmark = pytest.mark.law(11)
 
-SECONDS = 10
-"""What "within seconds" means here; most errors take milliseconds."""
 
 # ------------------------------------------------------------------------------------------- what is asserted
 
@@ -69,13 +67,6 @@ def assert_message(message: str, *words: object) -> None:
     assert not missing, f"not in the message: {missing}; the message: {message}"
 
 
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    found = Reader(SECONDS)
-    yield found
-    found.close()
-
-
 def assert_refused(reader: Reader, path: Path, *words: object) -> None:
     """Assert that to read the file is a DataError, in time and in little memory."""
     outcome = reader.read(path)
@@ -93,12 +84,6 @@ def write(path: Path, rows: int = 30, start: int = 0, group: int = 10, **how: An
     table = pa.table({"row": numbers, "half": (numbers / 2).astype(np.float32)})
     pq.write_table(table, path, row_group_size=group, **how)
     return path
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the one file of a test lies."""
-    return tmp_path / "x.parquet"
 
 
 def open_dataset(paths: Any, **arguments: Any) -> fr.ParquetDataset:

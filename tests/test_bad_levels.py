@@ -7,7 +7,7 @@ all memory fails one test.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +16,11 @@ import pytest
 
 import fastresume as fr
 import thrift_writer as tw
-from child import MIB, Reader
+from child import MIB, SECONDS, Reader
 from list_writer import FORMS, ListColumn, page_v2, runs, shred, sized, values_of
 from thrift_writer import OneColumn, data_page, i32, int64s
 
 pytestmark = pytest.mark.law(11)
-
-SECONDS = 10
-
-
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    found = Reader(SECONDS)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the one file of a test lies."""
-    return tmp_path / "x.parquet"
 
 
 # ----------------------------------------------------------------------------------------------------- levels

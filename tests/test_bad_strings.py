@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,27 +17,13 @@ import pytest
 
 import fastresume as fr
 import thrift_writer as tw
-from child import MIB, Reader
+from child import MIB, SECONDS, Reader
 from list_writer import sized
 from thrift_writer import OneColumn, data_page, dictionary_page, i32
 
 pytestmark = pytest.mark.law(11)
 
-SECONDS = 10
 GROWTH = 500 * MIB
-
-
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    found = Reader(SECONDS)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the one file of a test lies."""
-    return tmp_path / "x.parquet"
 
 
 # ---------------------------------------------------------------------------------------------------- strings
