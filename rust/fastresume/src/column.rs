@@ -3,6 +3,8 @@
 //! [`ScalarDecoder`] and [`JaggedDecoder`] are the seam: what decodes behind them may change, what they are
 //! asked may not.
 
+use parquet::basic::Encoding;
+
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 
@@ -31,6 +33,27 @@ impl Nulls {
             Self::Filled(bits) => Ok(bits),
         }
     }
+}
+
+/// The values of the pages of a column chunk, as far as they were read. A page's bytes are the caller's.
+pub trait PageValues {
+    /// Takes over a dictionary of `count` values.
+    ///
+    /// # Errors
+    /// `Data` if it has fewer.
+    fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()>;
+
+    /// Goes to the `count` values that begin at byte `start` of a page.
+    ///
+    /// # Errors
+    /// `Data` if the page is too short, contradicts itself, or has an encoding that is not one for them.
+    fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()>;
+
+    /// Passes over `count` values.
+    ///
+    /// # Errors
+    /// `Data` if there are fewer.
+    fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()>;
 }
 
 /// Where values of a scalar column go.

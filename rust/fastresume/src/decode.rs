@@ -10,6 +10,7 @@ use crate::chunk::Chunk;
 use crate::column::{JaggedDecoder, Nulls, ScalarDecoder};
 use crate::error::{Error, Result};
 use crate::flat::FlatDecoder;
+use crate::flatpages::FlatPages;
 use crate::footer::Footer;
 use crate::lists::{ListDecoder, ListLevels};
 use crate::manifest::DataFile;
@@ -20,26 +21,34 @@ use crate::source::{LocalFile, Source};
 use crate::strings::StringDecoder;
 use crate::values::Values;
 
-/// Makes a decoder of numbers: from the bits in the pages and those delivered, whether they are integers, and
-/// what becomes of the ones that are delivered in another width.
-macro_rules! by_type {
-    ($make:ident, $dtype:expr, $leaf:expr) => {
-        match $dtype {
-            Dtype::Bool => $make!(u8, u8, false, |_| None),
-            Dtype::Float16 => $make!(u16, u16, false, |_| None),
-            Dtype::Int8 => $make!(u32, i8, true, |bits: u32| bits.cast_signed().try_into().ok()),
-            Dtype::Int16 => $make!(u32, i16, true, |bits: u32| bits.cast_signed().try_into().ok()),
-            Dtype::Uint8 => $make!(u32, u8, true, |bits: u32| bits.try_into().ok()),
-            Dtype::Uint16 => $make!(u32, u16, true, |bits: u32| bits.try_into().ok()),
-            Dtype::Int32 | Dtype::Uint32 => $make!(u32, u32, true, |_| None),
-            Dtype::Int64 if $leaf.physical_type() == Physical::INT32 => {
-                $make!(u32, i64, true, |bits: u32| Some(i64::from(bits.cast_signed())))
-            }
-            Dtype::Int64 | Dtype::Uint64 => $make!(u64, u64, true, |_| None),
-            Dtype::Float32 => $make!(u32, u32, false, |_| None),
-            Dtype::Float64 => $make!(u64, u64, false, |_| None),
+/// Makes a decoder of `$numbers`, which are delivered as a type.
+macro_rules! of_numbers {
+    ($dtype:expr, $leaf:expr, |$numbers:ident| $decoder:expr) => {{
+        // From the bits in the pages and those delivered, whether they are integers, and what becomes of the
+        // ones that are delivered in another width.
+        macro_rules! of {
+            ($bits:ty, $delivered:ty, $is_integer:expr, $convert:expr) => {{
+                let $numbers: Numbers<$bits, $delivered, _> =
+                    Numbers::new(Values::new($is_integer), $convert);
+                Ok(Box::new($decoder))
+            }};
         }
-    };
+        match $dtype {
+            Dtype::Bool => of!(u8, u8, false, |_| None),
+            Dtype::Float16 => of!(u16, u16, false, |_| None),
+            Dtype::Int8 => of!(u32, i8, true, |bits: u32| bits.cast_signed().try_into().ok()),
+            Dtype::Int16 => of!(u32, i16, true, |bits: u32| bits.cast_signed().try_into().ok()),
+            Dtype::Uint8 => of!(u32, u8, true, |bits: u32| bits.try_into().ok()),
+            Dtype::Uint16 => of!(u32, u16, true, |bits: u32| bits.try_into().ok()),
+            Dtype::Int32 | Dtype::Uint32 => of!(u32, u32, true, |_| None),
+            Dtype::Int64 if $leaf.physical_type() == Physical::INT32 => {
+                of!(u32, i64, true, |bits: u32| Some(i64::from(bits.cast_signed())))
+            }
+            Dtype::Int64 | Dtype::Uint64 => of!(u64, u64, true, |_| None),
+            Dtype::Float32 => of!(u32, u32, false, |_| None),
+            Dtype::Float64 => of!(u64, u64, false, |_| None),
+        }
+    }};
 }
 
 /// A file of the dataset, opened for decoding.
@@ -81,14 +90,8 @@ impl OpenFile {
         buffers: &'a mut Buffers,
     ) -> Result<Box<dyn ScalarDecoder + 'a>> {
         let (pages, leaf, dtype) = self.pages(row_group, column, buffers)?;
-        let is_optional = leaf.max_def_level() > 0;
-        macro_rules! make {
-            ($bits:ty, $delivered:ty, $is_integer:expr, $convert:expr) => {{
-                let numbers: Numbers<$bits, $delivered, _> = Numbers::new(Values::new($is_integer), $convert);
-                Ok(Box::new(FlatDecoder::new(pages, is_optional, nulls, numbers)))
-            }};
-        }
-        by_type!(make, dtype, leaf)
+        let pages = FlatPages::new(pages, leaf.max_def_level() > 0, nulls);
+        of_numbers!(dtype, leaf, |numbers| FlatDecoder::new(pages, numbers))
     }
 
     /// A decoder of one jagged column of one row group.
@@ -104,19 +107,14 @@ impl OpenFile {
     ) -> Result<Box<dyn JaggedDecoder + 'a>> {
         let (pages, leaf, dtype) = self.pages(row_group, column, buffers)?;
         if column.kind != Kind::List {
-            return Ok(Box::new(StringDecoder::new(pages, leaf.max_def_level() > 0, nulls)));
+            let pages = FlatPages::new(pages, leaf.max_def_level() > 0, nulls);
+            return Ok(Box::new(StringDecoder::new(pages)));
         }
         let root = self.metadata.file_metadata().schema_descr().get_column_root(column.leaf);
         let empty = u8::from(root.get_basic_info().repetition() == Repetition::OPTIONAL);
         let value = u8::try_from(leaf.max_def_level()).unwrap_or(u8::MAX);
         let levels = ListLevels { empty, value };
-        macro_rules! make {
-            ($bits:ty, $delivered:ty, $is_integer:expr, $convert:expr) => {{
-                let numbers: Numbers<$bits, $delivered, _> = Numbers::new(Values::new($is_integer), $convert);
-                Ok(Box::new(ListDecoder::new(pages, levels, nulls, numbers)))
-            }};
-        }
-        by_type!(make, dtype, leaf)
+        of_numbers!(dtype, leaf, |numbers| ListDecoder::new(pages, levels, nulls, numbers))
     }
 
     fn pages<'a>(

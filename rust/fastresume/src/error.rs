@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::path::Path;
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What went wrong, and whose fault it is.
 ///
@@ -96,6 +97,14 @@ impl Error {
 
 /// A result of the core.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Ends work that the caller asked to stop.
+///
+/// # Errors
+/// `Interrupted` once `stop` is set.
+pub fn check(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+}
 
 thread_local! {
     static IS_CATCHING: Cell<bool> = const { Cell::new(false) };

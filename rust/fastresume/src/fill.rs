@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::batch::Slots;
 use crate::column::{JaggedRows, Target};
 use crate::decode::OpenFile;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check};
 use crate::layout::{Field, Layout};
 use crate::manifest::Manifest;
 use crate::memory::Memory;
@@ -64,7 +64,7 @@ struct Scratch {
     /// The columns of a field as decoded, and their masks.
     values: Memory,
     valid: Memory,
-    /// Some rows of them.
+    /// The same row by row.
     by_row: Memory,
     /// Of each jagged field the rows as decoded.
     jagged: Vec<JaggedRows>,
@@ -342,10 +342,6 @@ impl Source<'_> {
         };
         decode().map_err(|error: Error| error.in_column(&column.name))
     }
-}
-
-fn check(stop: &AtomicBool) -> Result<()> {
-    if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 /// Pieces as runs of what is decoded.

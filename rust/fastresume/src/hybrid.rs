@@ -55,6 +55,16 @@ impl Hybrid {
         Ok(Self { width, position, run: Run::Repeated { value: 0, left: 0 } })
     }
 
+    /// Indices to a dictionary, behind the byte that states their width.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn indices(bytes: &[u8], start: usize) -> Result<Self> {
+        // A page of no values may leave out the width.
+        let width = bytes.get(start).copied().unwrap_or(0);
+        Self::new(start + 1, usize::from(width))
+    }
+
     /// At most `most` (and not 0) of the next integers; unpacked ones go to the front of `buffer`.
     ///
     /// # Errors
@@ -136,6 +146,11 @@ impl Hybrid {
     }
 }
 
+/// What is said of an index that a dictionary of `count` values has not.
+pub fn not_in_dictionary(index: u32, count: usize) -> Error {
+    Error::data(format!("a page names value {index} of a dictionary that has {count}"))
+}
+
 /// An unsigned integer of 7 bits per byte; `position` moves past it.
 ///
 /// # Errors
@@ -162,7 +177,8 @@ fn long_varint(bytes: &[u8], position: &mut usize) -> Result<u64> {
     Err(Error::data("an integer in a page has more than 64 bits"))
 }
 
-fn ends() -> Error {
+/// What is said of a page that is too short.
+pub fn ends() -> Error {
     Error::data("a page ends before its values do")
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
+use std::ops::Range;
+
 use parquet::basic::Encoding;
 
 use crate::error::{Error, Result};
@@ -33,6 +35,14 @@ impl Levels {
             self.each.resize(count, level);
         }
         &self.each
+    }
+
+    /// How many values of a part of the page have this level.
+    pub fn count(&self, part: Range<usize>, level: u8) -> usize {
+        match self.same {
+            Some(same) => part.len() * usize::from(same == level),
+            None => bytecount::count(&self.each[part], level),
+        }
     }
 
     /// Reads `count` levels of at most `largest` (and not 0), which begin at byte `start` of a page; gives

@@ -42,6 +42,7 @@ mod deltas;
 mod texts;
 mod values;
 mod numbers;
+mod flatpages;
 mod flat;
 mod lists;
 mod strings;

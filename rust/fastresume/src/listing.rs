@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check};
 
 /// A file of the dataset, before it is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,10 +107,6 @@ fn expand(entry: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     }
 }
 
-fn check_stop(stop: &AtomicBool) -> Result<()> {
-    if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
-}
-
 fn is_pattern(path: &Path) -> bool {
     path.as_os_str().as_bytes().iter().any(|byte| b"*?[".contains(byte))
 }
@@ -122,7 +118,7 @@ fn below(directory: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     while let Some(directory) = open.pop() {
         let failed = |cause| Error::source("can't list", &directory, cause);
         for entry in std::fs::read_dir(&directory).map_err(failed)? {
-            check_stop(stop)?;
+            check(stop)?;
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
             if is_left_out(&name) {
@@ -190,7 +186,7 @@ fn meet(base: &Path, parts: &[&OsStr], met: &mut Vec<PathBuf>, stop: &AtomicBool
         .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))?;
     let failed = |cause| Error::source("can't list", base, cause);
     for entry in std::fs::read_dir(base).map_err(failed)? {
-        check_stop(stop)?;
+        check(stop)?;
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
         // A part that spells the first character out means such names.

@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use crate::column::{JaggedDecoder, JaggedRows, Nulls};
+use crate::column::{JaggedDecoder, JaggedRows, Nulls, PageValues};
 use crate::error::{Error, Result};
 use crate::hybrid::MAX_VALUES;
 use crate::levels::Levels;
-use crate::numbers::{Numbers, narrowed};
-use crate::page::{Opened, PageStart, Pages};
+use crate::numbers::{Numbers, as_numbers, narrowed};
+use crate::page::{PageStart, Pages};
 use crate::values::Word;
 
 /// Levels that are looked at together.
@@ -62,13 +62,8 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
     /// Opens pages until one has levels; false at the end of the chunk.
     fn open_page(&mut self) -> Result<bool> {
         while self.at == self.in_page {
-            match self.pages.open()? {
-                Some(Opened::Dictionary(count)) => {
-                    self.numbers.values.open_dictionary(self.pages.page(), count)?;
-                }
-                Some(Opened::Data(page)) => self.open_data(&page)?,
-                None => return Ok(false),
-            }
+            let Some(page) = self.pages.open(&mut self.numbers.values)? else { return Ok(false) };
+            self.open_data(&page)?;
         }
         Ok(true)
     }
@@ -94,8 +89,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
                 self.pages.group_rows()
             )));
         }
-        let value = self.meaning.value;
-        let present = bytecount::count(self.definition.each(count), value);
+        let present = self.definition.count(0..count, self.meaning.value);
         self.numbers.values.open(page.encoding, bytes, start, present)?;
         (self.in_page, self.at) = (count, 0);
         Ok(())
@@ -175,8 +169,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
             self.nulls.bits(self.row + null)?;
         }
         output.values.resize(end_of(elements))?;
-        let places: &mut [V] = bytemuck::try_cast_slice_mut(&mut output.values.bytes_mut()[before..])
-            .map_err(|cause| Error::Argument(format!("a slot does not fit its type: {cause}")))?;
+        let places: &mut [V] = as_numbers(&mut output.values.bytes_mut()[before..])?;
         // Values before the first row that begins here are of the row before it.
         let (ends, reached) = (&output.ends[first..], self.row);
         let row_of = |element| {
@@ -229,9 +222,7 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> JaggedDecoder for ListDecoder<'_, P
             left -= passed;
         }
         self.walk(left, |decoder, stretch, _| {
-            let value = decoder.meaning.value;
-            let levels = &decoder.definition.each(decoder.in_page)[stretch];
-            let present = bytecount::count(levels, value);
+            let present = decoder.definition.count(stretch, decoder.meaning.value);
             decoder.numbers.values.skip(decoder.pages.page(), present)
         })
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{Cache, Known};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check};
 use crate::footer::HASH_BYTES;
 use crate::listing::{self, Listed};
 use crate::schema::Column;
@@ -385,9 +385,7 @@ fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<V
         }
         work();
     });
-    if stop.load(Ordering::Relaxed) {
-        return Err(Error::Interrupted);
-    }
+    check(stop)?;
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_unstable_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, found)| found).collect()

@@ -73,6 +73,15 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> Numbers<P, V, F> {
     }
 }
 
+/// The memory of numbers as these.
+///
+/// # Errors
+/// `Argument` if it is none of theirs.
+pub fn as_numbers<V: Pod>(memory: &mut [u8]) -> Result<&mut [V]> {
+    bytemuck::try_cast_slice_mut(memory)
+        .map_err(|cause| Error::Argument(format!("a slot does not fit its type: {cause}")))
+}
+
 /// The value of the lowest bits.
 pub fn narrowed<V: Pod>(bits: u64) -> V {
     bytemuck::pod_read_unaligned(&bits.to_le_bytes()[..size_of::<V>()])

@@ -8,6 +8,7 @@ use parquet::basic::{Compression, Encoding};
 
 use crate::chunk::{Chunk, PagePlace, read_index};
 use crate::codec::Codec;
+use crate::column::PageValues;
 use crate::error::{Error, Result};
 use crate::header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header};
 use crate::source::Source;
@@ -60,15 +61,7 @@ pub struct Pages<'a> {
     page: Range<usize>,
 }
 
-/// A page that was opened; its bytes are [`Pages::page`].
-pub enum Opened {
-    /// The dictionary of the pages that follow, and how many values it has.
-    Dictionary(usize),
-    /// A page of values.
-    Data(PageStart),
-}
-
-/// What a decoder has to know of a data page.
+/// What a decoder has to know of a data page; its bytes are [`Pages::page`].
 pub struct PageStart {
     /// Values: rows in a flat column, of which some may be null; else one for each pair of levels.
     pub num_values: usize,
@@ -296,8 +289,8 @@ impl<'a> Pages<'a> {
         Ok(page.first_row - row)
     }
 
-    /// Opens the next data page, or before it the dictionary that it needs; none at the end.
-    pub fn open(&mut self) -> Result<Option<Opened>> {
+    /// Opens the next data page, none at the end; `values` takes over the dictionary that it needs.
+    pub fn open(&mut self, values: &mut impl PageValues) -> Result<Option<PageStart>> {
         self.is_skipping = false;
         loop {
             let Some(header) = self.header()?.cloned() else { return Ok(None) };
@@ -308,7 +301,8 @@ impl<'a> Pages<'a> {
             let encoding = encoding(header.encoding)?;
             if let Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY = encoding {
                 if let Some((offset, header)) = self.deferred.take() {
-                    return self.open_dictionary(offset, &header).map(Some);
+                    let count = self.open_dictionary(offset, &header)?;
+                    values.open_dictionary(self.page(), count)?;
                 }
                 if !self.has_dictionary {
                     return Err(Error::data(
@@ -339,18 +333,19 @@ impl<'a> Pages<'a> {
                     "a page's header states {stated} rows, the page index {indexed}"
                 )));
             }
-            return Ok(Some(Opened::Data(PageStart {
+            return Ok(Some(PageStart {
                 num_values: header.num_values.unsigned_abs() as usize,
                 encoding,
                 repetition_encoding: self::encoding(header.repetition_encoding)?,
                 definition_encoding: self::encoding(header.definition_encoding)?,
                 level_bytes,
                 rows: stated_rows.or(indexed_rows),
-            })));
+            }));
         }
     }
 
-    fn open_dictionary(&mut self, offset: u64, header: &Header) -> Result<Opened> {
+    /// Makes a dictionary the present page; gives how many values it has.
+    fn open_dictionary(&mut self, offset: u64, header: &Header) -> Result<usize> {
         match encoding(header.encoding)? {
             Encoding::PLAIN | Encoding::PLAIN_DICTIONARY => {}
             other => return Err(Error::data(format!("a dictionary is encoded as {other}, expected PLAIN"))),
@@ -364,7 +359,7 @@ impl<'a> Pages<'a> {
                 self.page.len()
             )));
         }
-        Ok(Opened::Dictionary(count))
+        Ok(count)
     }
 
     /// Rows of the row group.

@@ -1,9 +1,9 @@
 //! What reading a pass will take, told before it is read.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, check};
 use crate::lanes::Reader;
 use crate::order::Order;
 use crate::pass::Pass;
@@ -49,10 +49,6 @@ pub fn rows_decoded_by(pass: &Pass, order: &Order, reader: Reader, stop: &Atomic
         return Ok(streams.iter().map(|of| of.counted(of.rows() - 1) + 1 - of.counted(0)).sum());
     }
     rows_opened(pass, order, Turns::new(streams), stop)
-}
-
-fn check(stop: &AtomicBool) -> Result<()> {
-    if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 /// The rows of all windows that the streams of a reader open.
@@ -173,6 +169,7 @@ mod tests {
     use super::*;
     use crate::blocks::tests::starts;
     use crate::cursor::{Cursor, Identity};
+    use crate::error::Error;
     use crate::lanes::Cut;
     use crate::order::OrderKind;
     use crate::tail::Tail;

@@ -4,26 +4,22 @@
 
 use parquet::basic::Encoding;
 
-use crate::column::{JaggedDecoder, JaggedRows, Nulls};
+use crate::column::{JaggedDecoder, JaggedRows, PageValues};
 use crate::error::{Error, Result};
-use crate::hybrid::{CHUNK, Hybrid, Next};
-use crate::levels::Levels;
-use crate::page::{Opened, PageStart, Pages};
-use crate::texts::{MAX_EXPANDED_BYTES, Texts, behind_lengths, behind_prefixes, ends, plain, too_long};
+use crate::flatpages::{FlatPages, Presence};
+use crate::hybrid::{CHUNK, Hybrid, Next, ends, not_in_dictionary};
+use crate::texts::{MAX_EXPANDED_BYTES, Texts, behind_lengths, behind_prefixes, plain, too_long};
 
 /// A column of text or bytes.
 pub struct StringDecoder<'a> {
-    pages: Pages<'a>,
-    is_optional: bool,
-    nulls: Nulls,
-    levels: Levels,
+    pages: FlatPages<'a>,
+    values: TextValues,
+}
+
+/// The texts of pages.
+struct TextValues {
     dictionary: Texts,
     form: Form,
-    /// Rows of the present page, and how many of them were read or skipped.
-    in_page: usize,
-    at: usize,
-    /// Rows of the row group that were read or skipped.
-    row: usize,
 }
 
 /// How the values of the present page are held, as far as they were read.
@@ -37,84 +33,9 @@ enum Form {
     Decoded(Texts, usize),
 }
 
-impl<'a> StringDecoder<'a> {
-    pub fn new(pages: Pages<'a>, is_optional: bool, nulls: Nulls) -> Self {
-        Self {
-            pages,
-            is_optional,
-            nulls,
-            levels: Levels::default(),
-            dictionary: Texts::default(),
-            form: Form::Plain(0),
-            in_page: 0,
-            at: 0,
-            row: 0,
-        }
-    }
-
-    /// Opens pages until one has rows.
-    fn open_page(&mut self) -> Result<()> {
-        while self.at == self.in_page {
-            match self.pages.open()? {
-                Some(Opened::Dictionary(count)) => self.open_dictionary(count)?,
-                Some(Opened::Data(page)) => self.open_data(&page)?,
-                None => {
-                    return Err(Error::data(format!("the column chunk ends after {} rows", self.row)));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn open_dictionary(&mut self, count: usize) -> Result<()> {
-        let bytes = self.pages.page();
-        let mut texts = Texts::default();
-        let mut position = 0;
-        for _ in 0..count {
-            texts.bytes.extend_from_slice(plain(bytes, &mut position)?);
-            texts.ends.push(texts.bytes.len());
-        }
-        self.dictionary = texts;
-        Ok(())
-    }
-
-    fn open_data(&mut self, page: &PageStart) -> Result<()> {
-        let (bytes, count) = (self.pages.page(), page.num_values);
-        page.check_rows(count)?;
-        let (repetition, definition) = page.level_bytes.unzip();
-        let mut start = repetition.unwrap_or(0);
-        self.levels.set(1);
-        if self.is_optional {
-            let how = (page.definition_encoding, definition);
-            start = self.levels.read(bytes, start, count, 1, how)?;
-        } else {
-            start += definition.unwrap_or(0);
-        }
-        let present = match self.levels.same() {
-            Some(level) => count * usize::from(level),
-            None => bytecount::count(self.levels.each(count), 1),
-        };
-        let from = bytes.get(start..).unwrap_or_default();
-        self.form = match page.encoding {
-            Encoding::PLAIN => Form::Plain(start),
-            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
-                // A page of no values may leave out the width.
-                let bits = bytes.get(start).copied().unwrap_or(0);
-                Form::Dictionary(Hybrid::new(start + 1, usize::from(bits))?)
-            }
-            Encoding::DELTA_LENGTH_BYTE_ARRAY => Form::Decoded(behind_lengths(from, present)?, 0),
-            Encoding::DELTA_BYTE_ARRAY => Form::Decoded(behind_prefixes(from, present)?, 0),
-            other => {
-                return Err(Error::data(format!("the encoding {other} is not one for the column's type")));
-            }
-        };
-        (self.in_page, self.at) = (count, 0);
-        Ok(())
-    }
-
+impl TextValues {
     /// Calls `take` for each of the next `count` values of the page.
-    fn values(&mut self, count: usize, mut take: impl FnMut(&[u8])) -> Result<()> {
-        let bytes = self.pages.page();
+    fn each(&mut self, bytes: &[u8], count: usize, mut take: impl FnMut(&[u8])) -> Result<()> {
         match &mut self.form {
             Form::Plain(position) => {
                 for _ in 0..count {
@@ -123,14 +44,8 @@ impl<'a> StringDecoder<'a> {
             }
             Form::Dictionary(hybrid) => {
                 let dictionary = &self.dictionary;
-                let text = |index: u32| {
-                    dictionary.get(index as usize).ok_or_else(|| {
-                        Error::data(format!(
-                            "a page names value {index} of a dictionary that has {}",
-                            dictionary.ends.len()
-                        ))
-                    })
-                };
+                let missing = |index| not_in_dictionary(index, dictionary.ends.len());
+                let text = |index: u32| dictionary.get(index as usize).ok_or_else(|| missing(index));
                 let mut indices = [0; CHUNK];
                 let mut done = 0;
                 while done < count {
@@ -160,43 +75,65 @@ impl<'a> StringDecoder<'a> {
     }
 }
 
-impl JaggedDecoder for StringDecoder<'_> {
-    fn skip(&mut self, mut rows: usize) -> Result<()> {
-        while rows > 0 {
-            if self.at == self.in_page {
-                let passed = self.pages.pass_rows(self.row, rows)?;
-                self.row += passed;
-                rows -= passed;
-                if rows == 0 {
-                    break;
-                }
-                self.open_page()?;
-            }
-            let some = rows.min(self.in_page - self.at);
-            let present = match self.levels.same() {
-                Some(level) => some * usize::from(level),
-                None => bytecount::count(&self.levels.each(self.in_page)[self.at..self.at + some], 1),
-            };
-            match &mut self.form {
-                Form::Dictionary(hybrid) => hybrid.skip(self.pages.page(), present)?,
-                Form::Decoded(_, read) => *read += present,
-                Form::Plain(_) => self.values(present, |_| ())?,
-            }
-            self.at += some;
-            self.row += some;
-            rows -= some;
+impl PageValues for TextValues {
+    fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        let mut texts = Texts::default();
+        let mut position = 0;
+        for _ in 0..count {
+            texts.bytes.extend_from_slice(plain(bytes, &mut position)?);
+            texts.ends.push(texts.bytes.len());
         }
+        self.dictionary = texts;
         Ok(())
+    }
+
+    fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
+        let from = bytes.get(start..).unwrap_or_default();
+        self.form = match encoding {
+            Encoding::PLAIN => Form::Plain(start),
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
+                Form::Dictionary(Hybrid::indices(bytes, start)?)
+            }
+            Encoding::DELTA_LENGTH_BYTE_ARRAY => Form::Decoded(behind_lengths(from, count)?, 0),
+            Encoding::DELTA_BYTE_ARRAY => Form::Decoded(behind_prefixes(from, count)?, 0),
+            other => {
+                return Err(Error::data(format!("the encoding {other} is not one for the column's type")));
+            }
+        };
+        Ok(())
+    }
+
+    fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        match &mut self.form {
+            Form::Dictionary(hybrid) => hybrid.skip(bytes, count),
+            Form::Decoded(_, read) => {
+                *read += count;
+                Ok(())
+            }
+            Form::Plain(_) => self.each(bytes, count, |_| ()),
+        }
+    }
+}
+
+impl<'a> StringDecoder<'a> {
+    pub fn new(pages: FlatPages<'a>) -> Self {
+        Self { pages, values: TextValues { dictionary: Texts::default(), form: Form::Plain(0) } }
+    }
+}
+
+impl JaggedDecoder for StringDecoder<'_> {
+    fn skip(&mut self, rows: usize) -> Result<()> {
+        self.pages.skip(&mut self.values, rows)
     }
 
     fn read(&mut self, mut rows: usize, output: &mut JaggedRows) -> Result<()> {
         while rows > 0 {
-            self.open_page()?;
-            let some = rows.min(self.in_page - self.at);
+            let part = self.pages.next(&mut self.values, rows)?;
+            let some = part.rows.len();
             let first = output.ends.len();
             let (values, ends) = (&mut output.values, &mut output.ends);
             let before = values.len();
-            let can_expand = matches!(self.form, Form::Dictionary(_));
+            let can_expand = matches!(self.values.form, Form::Dictionary(_));
             let mut added = Ok(());
             let mut add = |text: &[u8]| {
                 if can_expand && values.len() + text.len() - before > MAX_EXPANDED_BYTES {
@@ -207,30 +144,22 @@ impl JaggedDecoder for StringDecoder<'_> {
                 }
                 ends.push(values.len());
             };
-            match self.levels.same() {
-                Some(1) => {
-                    self.values(some, &mut add)?;
+            match part.presence {
+                Presence::All => {
+                    self.values.each(part.bytes, some, &mut add)?;
                     output.valid.resize(first + some, 1);
                 }
-                Some(_) => {
-                    self.nulls.bits(self.row)?;
+                Presence::None => {
                     (0..some).for_each(|_| add(&[]));
                     output.valid.resize(first + some, 0);
                 }
-                None => {
-                    let levels = &self.levels.each(self.in_page)[self.at..self.at + some];
-                    if let Some(null) = levels.iter().position(|&level| level == 0) {
-                        self.nulls.bits(self.row + null)?;
-                    }
-                    output.valid.extend_from_slice(levels);
-                    let present = bytecount::count(levels, 1);
-                    self.values(present, &mut add)?;
-                    spread(&output.valid[first..], output.values.len(), &mut output.ends, first);
+                Presence::Marked(there) => {
+                    self.values.each(part.bytes, bytecount::count(there, 1), &mut add)?;
+                    output.valid.extend_from_slice(there);
+                    spread(there, output.values.len(), &mut output.ends, first);
                 }
             }
             added?;
-            self.at += some;
-            self.row += some;
             rows -= some;
         }
         Ok(())

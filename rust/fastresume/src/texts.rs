@@ -4,6 +4,7 @@
 
 use crate::deltas::deltas;
 use crate::error::{Error, Result};
+use crate::hybrid::ends;
 
 /// What expands to more at once is taken for damaged: prefixes and dictionaries let few bytes state many.
 pub const MAX_EXPANDED_BYTES: usize = 1 << 27;
@@ -80,8 +81,4 @@ pub fn too_long() -> Error {
         "texts expand to more than {MAX_EXPANDED_BYTES} bytes at once; fewer rows at a time may do: a smaller \
          block_rows in a shuffled order, a smaller batch_size in the other"
     ))
-}
-
-pub fn ends() -> Error {
-    Error::data("a page ends before its values do")
 }

@@ -5,9 +5,10 @@
 use bytemuck::Pod;
 use parquet::basic::Encoding;
 
+use crate::column::PageValues;
 use crate::deltas::deltas;
 use crate::error::{Error, Result};
-use crate::hybrid::{CHUNK, Hybrid, Next};
+use crate::hybrid::{CHUNK, Hybrid, Next, ends, not_in_dictionary};
 use crate::texts::behind_prefixes;
 use crate::vector;
 
@@ -63,102 +64,11 @@ impl<P: Word> Values<P> {
         Self { is_integer, dictionary: Vec::new(), decoded: Vec::new(), form: Form::Plain(0) }
     }
 
-    /// Takes over a dictionary of `count` values.
-    ///
-    /// # Errors
-    /// `Data` if it has fewer.
-    pub fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
-        self.dictionary.clear();
-        let source = bytes.get(..count.saturating_mul(size_of::<P>())).ok_or_else(|| {
-            Error::data(format!("the dictionary claims {count} values and has {} bytes", bytes.len()))
-        })?;
-        self.dictionary.resize(count, P::default());
-        bytemuck::cast_slice_mut(&mut self.dictionary).copy_from_slice(source);
-        Ok(())
-    }
-
-    /// Goes to the `count` values that begin at byte `start` of a page.
-    ///
-    /// # Errors
-    /// `Data` if the page is too short, contradicts itself, or has an encoding that is not one for them.
-    pub fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
-        let width = size_of::<P>();
-        let is_truth = width == 1;
-        let there = bytes.len().saturating_sub(start);
-        let enough = |needed: usize| {
-            if there < needed {
-                return Err(Error::data(format!(
-                    "a page of {count} values has {there} bytes for them, {needed} are needed"
-                )));
-            }
-            Ok(())
-        };
-        self.form = match encoding {
-            Encoding::PLAIN if is_truth => {
-                enough(count.div_ceil(8))?;
-                Form::Bits(start * 8)
-            }
-            Encoding::PLAIN => {
-                enough(count.saturating_mul(width))?;
-                Form::Plain(start)
-            }
-            // A dictionary of truth values makes no sense, and could hold others.
-            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !is_truth => {
-                // A page of no values may leave out the width.
-                let bits = bytes.get(start).copied().unwrap_or(0);
-                Form::Dictionary(Hybrid::new(start + 1, usize::from(bits))?)
-            }
-            Encoding::RLE if is_truth => {
-                enough(4)?;
-                Form::Runs(Hybrid::new(start + 4, 1)?)
-            }
-            Encoding::BYTE_STREAM_SPLIT if !is_truth => {
-                enough(count.saturating_mul(width))?;
-                Form::Split(start, there / width, 0)
-            }
-            Encoding::DELTA_BINARY_PACKED if self.is_integer => {
-                self.decoded.clear();
-                deltas(bytes.get(start..).unwrap_or_default(), count, |value| {
-                    self.decoded.push(P::lowest(value.cast_unsigned()));
-                })?;
-                Form::Decoded(0)
-            }
-            // Half-precision numbers are texts of two bytes, to the specification.
-            Encoding::DELTA_BYTE_ARRAY if width == 2 => {
-                let texts = behind_prefixes(bytes.get(start..).unwrap_or_default(), count)?;
-                if (0..count).any(|index| texts.get(index).is_none_or(|text| text.len() != width)) {
-                    return Err(Error::data(format!("a page holds values that have not {width} bytes")));
-                }
-                self.decoded.clear();
-                self.decoded.extend(texts.bytes.chunks_exact(width).map(bytemuck::pod_read_unaligned::<P>));
-                Form::Decoded(0)
-            }
-            _ => {
-                return Err(Error::data(format!("the encoding {encoding} is not one for the column's type")));
-            }
-        };
-        Ok(())
-    }
-
-    /// Passes over `count` values.
-    ///
-    /// # Errors
-    /// `Data` if there are fewer.
-    pub fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
-        match &mut self.form {
-            Form::Plain(start) => *start += count * size_of::<P>(),
-            Form::Bits(read) | Form::Split(_, _, read) | Form::Decoded(read) => *read += count,
-            Form::Dictionary(hybrid) | Form::Runs(hybrid) => hybrid.skip(bytes, count)?,
-        }
-        Ok(())
-    }
-
     /// The next `output.len()` values.
     ///
     /// # Errors
     /// `Data` if there are fewer, or the dictionary is too small.
     pub fn read(&mut self, bytes: &[u8], output: &mut [P]) -> Result<()> {
-        let ends = || Error::data("a page ends before its values do");
         match &mut self.form {
             Form::Plain(start) => {
                 let length = size_of_val(output);
@@ -200,13 +110,89 @@ impl<P: Word> Values<P> {
     }
 }
 
+impl<P: Word> PageValues for Values<P> {
+    fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        self.dictionary.clear();
+        let source = bytes.get(..count.saturating_mul(size_of::<P>())).ok_or_else(|| {
+            Error::data(format!("the dictionary claims {count} values and has {} bytes", bytes.len()))
+        })?;
+        self.dictionary.resize(count, P::default());
+        bytemuck::cast_slice_mut(&mut self.dictionary).copy_from_slice(source);
+        Ok(())
+    }
+
+    fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
+        let width = size_of::<P>();
+        let is_truth = width == 1;
+        let there = bytes.len().saturating_sub(start);
+        let enough = |needed: usize| {
+            if there < needed {
+                return Err(Error::data(format!(
+                    "a page of {count} values has {there} bytes for them, {needed} are needed"
+                )));
+            }
+            Ok(())
+        };
+        self.form = match encoding {
+            Encoding::PLAIN if is_truth => {
+                enough(count.div_ceil(8))?;
+                Form::Bits(start * 8)
+            }
+            Encoding::PLAIN => {
+                enough(count.saturating_mul(width))?;
+                Form::Plain(start)
+            }
+            // A dictionary of truth values makes no sense, and could hold others.
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !is_truth => {
+                Form::Dictionary(Hybrid::indices(bytes, start)?)
+            }
+            Encoding::RLE if is_truth => {
+                enough(4)?;
+                Form::Runs(Hybrid::new(start + 4, 1)?)
+            }
+            Encoding::BYTE_STREAM_SPLIT if !is_truth => {
+                enough(count.saturating_mul(width))?;
+                Form::Split(start, there / width, 0)
+            }
+            Encoding::DELTA_BINARY_PACKED if self.is_integer => {
+                self.decoded.clear();
+                deltas(bytes.get(start..).unwrap_or_default(), count, |value| {
+                    self.decoded.push(P::lowest(value.cast_unsigned()));
+                })?;
+                Form::Decoded(0)
+            }
+            // Half-precision numbers are texts of two bytes, to the specification.
+            Encoding::DELTA_BYTE_ARRAY if width == 2 => {
+                let texts = behind_prefixes(bytes.get(start..).unwrap_or_default(), count)?;
+                if (0..count).any(|index| texts.get(index).is_none_or(|text| text.len() != width)) {
+                    return Err(Error::data(format!("a page holds values that have not {width} bytes")));
+                }
+                self.decoded.clear();
+                self.decoded.extend(texts.bytes.chunks_exact(width).map(bytemuck::pod_read_unaligned::<P>));
+                Form::Decoded(0)
+            }
+            _ => {
+                return Err(Error::data(format!("the encoding {encoding} is not one for the column's type")));
+            }
+        };
+        Ok(())
+    }
+
+    fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        match &mut self.form {
+            Form::Plain(start) => *start += count * size_of::<P>(),
+            Form::Bits(read) | Form::Split(_, _, read) | Form::Decoded(read) => *read += count,
+            Form::Dictionary(hybrid) | Form::Runs(hybrid) => hybrid.skip(bytes, count)?,
+        }
+        Ok(())
+    }
+}
+
 /// The values of the dictionary that the next indices of a hybrid name.
 fn look_up<P: Copy>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
     let mut indices = [0; CHUNK];
     let mut done = 0;
-    let missing = |index: u32| {
-        Error::data(format!("a page names value {index} of a dictionary that has {}", dictionary.len()))
-    };
+    let missing = |index| not_in_dictionary(index, dictionary.len());
     while done < output.len() {
         match hybrid.next(bytes, output.len() - done, &mut indices)? {
             Next::Repeated(index, count) => {

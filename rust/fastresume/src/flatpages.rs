@@ -1,0 +1,120 @@
+//! The pages of a column that has one value, or a null, in each row.
+
+use std::ops::Range;
+
+use crate::column::{Nulls, PageValues};
+use crate::error::{Error, Result};
+use crate::levels::Levels;
+use crate::page::{PageStart, Pages};
+
+/// Goes over the rows of a column chunk, page by page.
+pub struct FlatPages<'a> {
+    pages: Pages<'a>,
+    is_optional: bool,
+    nulls: Nulls,
+    levels: Levels,
+    /// Rows of the present page, and how many of them were passed.
+    in_page: usize,
+    at: usize,
+    /// Rows of the row group that were passed.
+    row: usize,
+}
+
+/// Rows of one page, to be decoded.
+pub struct Part<'p> {
+    /// The bytes of the page.
+    pub bytes: &'p [u8],
+    /// The rows, counted within the row group.
+    pub rows: Range<usize>,
+    /// Which of them have a value.
+    pub presence: Presence<'p>,
+    /// The bits that stand for those that have none.
+    pub null_bits: u64,
+}
+
+/// Which rows have a value.
+pub enum Presence<'p> {
+    All,
+    None,
+    /// Those that are marked with 1, not with 0.
+    Marked(&'p [u8]),
+}
+
+impl<'a> FlatPages<'a> {
+    pub fn new(pages: Pages<'a>, is_optional: bool, nulls: Nulls) -> Self {
+        Self { pages, is_optional, nulls, levels: Levels::default(), in_page: 0, at: 0, row: 0 }
+    }
+
+    /// The next rows, at most `most` (and not 0), which count as passed; `values` is where their values begin.
+    ///
+    /// # Errors
+    /// `Data` if there is none, a page is damaged, or a null is refused; `Source` if it can't be read.
+    pub fn next(&mut self, values: &mut impl PageValues, most: usize) -> Result<Part<'_>> {
+        self.open_page(values)?;
+        let count = most.min(self.in_page - self.at);
+        let (place, rows) = (self.at..self.at + count, self.row..self.row + count);
+        (self.at, self.row) = (place.end, rows.end);
+        let (presence, null) = match self.levels.same() {
+            Some(1) => (Presence::All, None),
+            Some(_) => (Presence::None, Some(0)),
+            None => {
+                let marks = &self.levels.each(self.in_page)[place];
+                (Presence::Marked(marks), marks.iter().position(|&mark| mark == 0))
+            }
+        };
+        let null_bits = null.map_or(Ok(0), |null| self.nulls.bits(rows.start + null))?;
+        Ok(Part { bytes: self.pages.page(), rows, presence, null_bits })
+    }
+
+    /// Passes over `rows` rows, whole pages of them by their headers.
+    ///
+    /// # Errors
+    /// As for `next`, but for nulls.
+    pub fn skip(&mut self, values: &mut impl PageValues, mut rows: usize) -> Result<()> {
+        while rows > 0 {
+            if self.at == self.in_page {
+                let passed = self.pages.pass_rows(self.row, rows)?;
+                self.row += passed;
+                rows -= passed;
+                if rows == 0 {
+                    break;
+                }
+                self.open_page(values)?;
+            }
+            let some = rows.min(self.in_page - self.at);
+            values.skip(self.pages.page(), self.levels.count(self.at..self.at + some, 1))?;
+            self.at += some;
+            self.row += some;
+            rows -= some;
+        }
+        Ok(())
+    }
+
+    /// Opens pages until one has rows.
+    fn open_page(&mut self, values: &mut impl PageValues) -> Result<()> {
+        while self.at == self.in_page {
+            let Some(page) = self.pages.open(values)? else {
+                return Err(Error::data(format!("the column chunk ends after {} rows", self.row)));
+            };
+            self.open_data(&page, values)?;
+        }
+        Ok(())
+    }
+
+    fn open_data(&mut self, page: &PageStart, values: &mut impl PageValues) -> Result<()> {
+        let (bytes, count) = (self.pages.page(), page.num_values);
+        page.check_rows(count)?;
+        let (repetition, definition) = page.level_bytes.unzip();
+        let mut start = repetition.unwrap_or(0);
+        if self.is_optional {
+            let how = (page.definition_encoding, definition);
+            start = self.levels.read(bytes, start, count, 1, how)?;
+        } else {
+            self.levels.set(1);
+            start += definition.unwrap_or(0);
+        }
+        values.open(page.encoding, bytes, start, self.levels.count(0..count, 1))?;
+        (self.in_page, self.at) = (count, 0);
+        Ok(())
+    }
+}
