@@ -35,9 +35,18 @@ impl Nulls {
     }
 }
 
+/// The page that is decoded.
+#[derive(Debug, Clone, Copy)]
+pub struct Page<'p> {
+    /// Its bytes.
+    pub bytes: &'p [u8],
+    /// Those of the dictionary that was opened last, aligned to 8.
+    pub dictionary: &'p [u8],
+}
+
 /// The values of the pages of a column chunk, as far as they were read. A page's bytes are the caller's.
 pub trait PageValues {
-    /// Takes over a dictionary of `count` values.
+    /// Notes a dictionary of `count` values, whose bytes come with each page.
     ///
     /// # Errors
     /// `Data` if it has fewer.

@@ -36,7 +36,7 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> ScalarDecoder for FlatDecoder<'_, P
             match part.presence {
                 Presence::All => {
                     marks.fill(1);
-                    self.numbers.read(part.bytes, places, row_of)?;
+                    self.numbers.read(part.page, places, row_of)?;
                 }
                 Presence::None => {
                     marks.fill(0);
@@ -46,7 +46,7 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> ScalarDecoder for FlatDecoder<'_, P
                     if !marks.is_empty() {
                         marks.copy_from_slice(there);
                     }
-                    self.numbers.read_spread(part.bytes, there, narrowed(part.null_bits), places, row_of)?;
+                    self.numbers.read_spread(part.page, there, narrowed(part.null_bits), places, row_of)?;
                 }
             }
             (output, valid) = (rest, unmarked);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::column::{Nulls, PageValues};
+use crate::column::{Nulls, Page, PageValues};
 use crate::error::{Error, Result};
 use crate::levels::Levels;
 use crate::page::{PageStart, Pages};
@@ -22,8 +22,7 @@ pub struct FlatPages<'a> {
 
 /// Rows of one page, to be decoded.
 pub struct Part<'p> {
-    /// The bytes of the page.
-    pub bytes: &'p [u8],
+    pub page: Page<'p>,
     /// The rows, counted within the row group.
     pub rows: Range<usize>,
     /// Which of them have a value.
@@ -63,7 +62,7 @@ impl<'a> FlatPages<'a> {
             }
         };
         let null_bits = null.map_or(Ok(0), |null| self.nulls.bits(rows.start + null))?;
-        Ok(Part { bytes: self.pages.page(), rows, presence, null_bits })
+        Ok(Part { page: self.pages.page(), rows, presence, null_bits })
     }
 
     /// Passes over `rows` rows, whole pages of them by their headers.
@@ -82,7 +81,7 @@ impl<'a> FlatPages<'a> {
                 self.open_page(values)?;
             }
             let some = rows.min(self.in_page - self.at);
-            values.skip(self.pages.page(), self.levels.count(self.at..self.at + some, 1))?;
+            values.skip(self.pages.page().bytes, self.levels.count(self.at..self.at + some, 1))?;
             self.at += some;
             self.row += some;
             rows -= some;
@@ -102,7 +101,7 @@ impl<'a> FlatPages<'a> {
     }
 
     fn open_data(&mut self, page: &PageStart, values: &mut impl PageValues) -> Result<()> {
-        let (bytes, count) = (self.pages.page(), page.num_values);
+        let (bytes, count) = (self.pages.page().bytes, page.num_values);
         page.check_rows(count)?;
         let (repetition, definition) = page.level_bytes.unzip();
         let mut start = repetition.unwrap_or(0);

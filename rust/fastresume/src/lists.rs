@@ -69,7 +69,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
     }
 
     fn open_data(&mut self, page: &PageStart) -> Result<()> {
-        let (bytes, count) = (self.pages.page(), page.num_values);
+        let (bytes, count) = (self.pages.page().bytes, page.num_values);
         if count > MAX_VALUES {
             return Err(Error::data(format!("a page has {count} values, at most {MAX_VALUES} are read")));
         }
@@ -176,12 +176,12 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
             let row = ends.partition_point(|&end| end <= end_of(element));
             (reached + row).saturating_sub(usize::from(repetition.first() == Some(&1)))
         };
-        let bytes = self.pages.page();
+        let page = self.pages.page();
         if !has_nulls {
             if bytecount::count(definition, value) != elements {
                 return Err(Error::data("the levels of a page contradict each other"));
             }
-            return self.numbers.read(bytes, places, row_of);
+            return self.numbers.read(page, places, row_of);
         }
         self.there.clear();
         let of_elements = definition.iter().filter(|&&level| level > empty);
@@ -200,7 +200,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
                 )));
             }
         };
-        self.numbers.read_spread(bytes, &self.there, narrowed(bits), places, row_of)
+        self.numbers.read_spread(page, &self.there, narrowed(bits), places, row_of)
     }
 }
 
@@ -223,7 +223,7 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> JaggedDecoder for ListDecoder<'_, P
         }
         self.walk(left, |decoder, stretch, _| {
             let present = decoder.definition.count(stretch, decoder.meaning.value);
-            decoder.numbers.values.skip(decoder.pages.page(), present)
+            decoder.numbers.values.skip(decoder.pages.page().bytes, present)
         })
     }
 

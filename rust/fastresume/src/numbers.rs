@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
+use crate::column::Page;
 use crate::error::{Error, Result};
 use crate::values::{Values, Word};
 
@@ -28,13 +29,13 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> Numbers<P, V, F> {
     ///
     /// # Errors
     /// `Data` if there are fewer, or one does not fit its type.
-    pub fn read(&mut self, bytes: &[u8], output: &mut [V], row_of: impl Fn(usize) -> usize) -> Result<()> {
+    pub fn read(&mut self, page: Page<'_>, output: &mut [V], row_of: impl Fn(usize) -> usize) -> Result<()> {
         if size_of::<P>() == size_of::<V>() {
-            return self.values.read(bytes, bytemuck::cast_slice_mut(output));
+            return self.values.read(page, bytemuck::cast_slice_mut(output));
         }
         for (step, places) in output.chunks_mut(STEP).enumerate() {
             let scratch = &mut self.scratch[..places.len()];
-            self.values.read(bytes, scratch)?;
+            self.values.read(page, scratch)?;
             for (index, (place, &bits)) in places.iter_mut().zip(scratch.iter()).enumerate() {
                 *place = (self.convert)(bits).ok_or_else(|| misfit(row_of(step * STEP + index), bits))?;
             }
@@ -48,14 +49,14 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> Numbers<P, V, F> {
     /// As for `read`.
     pub fn read_spread(
         &mut self,
-        bytes: &[u8],
+        page: Page<'_>,
         there: &[u8],
         null: V,
         output: &mut [V],
         row_of: impl Fn(usize) -> usize,
     ) -> Result<()> {
         for (step, (places, there)) in output.chunks_mut(STEP).zip(there.chunks(STEP)).enumerate() {
-            self.values.read(bytes, &mut self.scratch[..bytecount::count(there, 1)])?;
+            self.values.read(page, &mut self.scratch[..bytecount::count(there, 1)])?;
             let mut next = 0;
             for (index, (place, &is_there)) in places.iter_mut().zip(there).enumerate() {
                 let bits = self.scratch[next % STEP];

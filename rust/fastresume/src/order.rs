@@ -321,6 +321,7 @@ impl Window {
 
     /// The position of row `row` of block `block` of the window.
     #[must_use]
+    #[inline]
     pub fn position(&self, block: usize, row: u64) -> u64 {
         let laid = self.laid[block] + (row - self.blocks[block].start);
         self.positions.start + self.permutation.inverse(laid)

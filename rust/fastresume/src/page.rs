@@ -8,9 +8,10 @@ use parquet::basic::{Compression, Encoding};
 
 use crate::chunk::{Chunk, PagePlace, read_index};
 use crate::codec::Codec;
-use crate::column::PageValues;
+use crate::column::{Page, PageValues};
 use crate::error::{Error, Result};
 use crate::header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header};
+use crate::memory::Memory;
 use crate::source::Source;
 
 /// A page that states more than this, compressed or not, is taken for damaged.
@@ -34,6 +35,8 @@ pub struct Buffers {
     ahead: Vec<u8>,
     /// The bytes of the present page, if they were compressed.
     expanded: Vec<u8>,
+    /// The bytes of the dictionary.
+    dictionary: Memory,
     codec: Option<(Compression, Codec)>,
 }
 
@@ -302,7 +305,7 @@ impl<'a> Pages<'a> {
             if let Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY = encoding {
                 if let Some((offset, header)) = self.deferred.take() {
                     let count = self.open_dictionary(offset, &header)?;
-                    values.open_dictionary(self.page(), count)?;
+                    values.open_dictionary(self.buffers.dictionary.bytes(), count)?;
                 }
                 if !self.has_dictionary {
                     return Err(Error::data(
@@ -344,7 +347,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Makes a dictionary the present page; gives how many values it has.
+    /// Reads a dictionary; gives how many values it has.
     fn open_dictionary(&mut self, offset: u64, header: &Header) -> Result<usize> {
         match encoding(header.encoding)? {
             Encoding::PLAIN | Encoding::PLAIN_DICTIONARY => {}
@@ -353,10 +356,10 @@ impl<'a> Pages<'a> {
         self.expand(offset, header)?;
         let count = header.num_values.unsigned_abs() as usize;
         let needed = count.saturating_mul(self.chunk.value_bytes.unwrap_or(4));
-        if needed > self.page.len() {
+        if needed > self.buffers.dictionary.len() {
             return Err(Error::data(format!(
                 "the dictionary claims {count} values, which take {needed} bytes, and has {}",
-                self.page.len()
+                self.buffers.dictionary.len()
             )));
         }
         Ok(count)
@@ -367,13 +370,17 @@ impl<'a> Pages<'a> {
         self.chunk.rows
     }
 
-    /// The bytes of the page that was opened last.
-    pub fn page(&self) -> &[u8] {
+    /// The page that was opened last.
+    pub fn page(&self) -> Page<'_> {
         let held = if self.is_expanded { &self.buffers.expanded } else { &self.buffers.ahead };
-        held.get(self.page.clone()).unwrap_or_default()
+        Page {
+            bytes: held.get(self.page.clone()).unwrap_or_default(),
+            dictionary: self.buffers.dictionary.bytes(),
+        }
     }
 
-    /// Makes a page the present one: checks its checksum, and decompresses it if it is compressed.
+    /// Makes a page the present one, or the dictionary: checks its checksum, and decompresses it if it is
+    /// compressed.
     fn expand(&mut self, offset: u64, header: &Header) -> Result<()> {
         let place = self.bytes(offset, u64::from(header.compressed.unsigned_abs()))?;
         let bytes = &self.buffers.ahead[place.clone()];
@@ -386,7 +393,7 @@ impl<'a> Pages<'a> {
                 )));
             }
         }
-        let is_v2 = header.kind == DATA_PAGE_V2;
+        let (is_v2, is_dictionary) = (header.kind == DATA_PAGE_V2, header.kind == DICTIONARY_PAGE);
         let levels = if is_v2 {
             u64::from(header.definition_bytes.unsigned_abs())
                 + u64::from(header.repetition_bytes.unsigned_abs())
@@ -403,22 +410,32 @@ impl<'a> Pages<'a> {
         }
         let codec = self.buffers.codec.as_mut().map(|(_, codec)| codec);
         let Some(codec) = codec.filter(|codec| !codec.is_none() && (!is_v2 || header.is_compressed)) else {
-            self.is_expanded = false;
-            self.page = place;
+            if is_dictionary {
+                self.buffers.dictionary.resize(bytes.len())?;
+                self.buffers.dictionary.bytes_mut().copy_from_slice(bytes);
+            } else {
+                self.is_expanded = false;
+                self.page = place;
+            }
             return Ok(());
         };
-        if self.buffers.expanded.len() < stated {
-            self.buffers.expanded.resize(stated, 0);
-        }
-        let output = &mut self.buffers.expanded[..stated];
+        let output = if is_dictionary {
+            self.buffers.dictionary.resize(stated)?;
+            self.buffers.dictionary.bytes_mut()
+        } else {
+            self.is_expanded = true;
+            self.page = 0..stated;
+            if self.buffers.expanded.len() < stated {
+                self.buffers.expanded.resize(stated, 0);
+            }
+            &mut self.buffers.expanded[..stated]
+        };
         // The levels in front of a page of version 2 never are compressed.
         output[..levels].copy_from_slice(&bytes[..levels]);
         // A page of nulls alone may hold no values, not even an empty compressed block.
         if stated > levels {
             codec.decompress(&bytes[levels..], &mut output[levels..])?;
         }
-        self.is_expanded = true;
-        self.page = 0..stated;
         Ok(())
     }
 }

@@ -54,27 +54,31 @@ impl Permutation {
 
     /// Where `index` goes. An index that is not below n gives 0.
     #[must_use]
+    #[inline]
     pub fn at(&self, index: u64) -> u64 {
-        self.walk(index, Self::forward)
+        self.walk(index, |value| self.forward(value))
     }
 
     /// What goes to `value`: the inverse of [`Permutation::at`].
     #[must_use]
+    #[inline]
     pub fn inverse(&self, value: u64) -> u64 {
-        self.walk(value, Self::backward)
+        self.walk(value, |value| self.backward(value))
     }
 
-    fn walk(&self, from: u64, step: impl Fn(&Self, u64) -> u64) -> u64 {
+    #[inline]
+    fn walk(&self, from: u64, step: impl Fn(u64) -> u64) -> u64 {
         if from >= self.n {
             return 0;
         }
-        let mut value = step(self, from);
+        let mut value = step(from);
         while value >= self.n {
-            value = step(self, value);
+            value = step(value);
         }
         value
     }
 
+    #[inline]
     fn split(&self, value: u64) -> (u64, u64) {
         match (u32::try_from(value), u32::try_from(self.right)) {
             // A division of 32 bits is twice as fast.
@@ -83,6 +87,7 @@ impl Permutation {
         }
     }
 
+    #[inline]
     fn forward(&self, value: u64) -> u64 {
         let (mut left, mut right) = self.split(value);
         for keys in self.keys.chunks_exact(2) {
@@ -94,6 +99,7 @@ impl Permutation {
         left * self.right + right
     }
 
+    #[inline]
     fn backward(&self, value: u64) -> u64 {
         let (mut left, mut right) = self.split(value);
         for keys in self.keys.rchunks_exact(2) {
@@ -107,6 +113,7 @@ impl Permutation {
 }
 
 /// A hash of a word, scaled to `[0, end)`.
+#[inline]
 fn below(word: u64, end: u64) -> u64 {
     let hash = word.wrapping_mul(FIRST);
     let hash = (hash ^ (hash >> 32)).wrapping_mul(SECOND);

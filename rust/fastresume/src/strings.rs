@@ -146,7 +146,7 @@ impl JaggedDecoder for StringDecoder<'_> {
             };
             match part.presence {
                 Presence::All => {
-                    self.values.each(part.bytes, some, &mut add)?;
+                    self.values.each(part.page.bytes, some, &mut add)?;
                     output.valid.resize(first + some, 1);
                 }
                 Presence::None => {
@@ -154,7 +154,7 @@ impl JaggedDecoder for StringDecoder<'_> {
                     output.valid.resize(first + some, 0);
                 }
                 Presence::Marked(there) => {
-                    self.values.each(part.bytes, bytecount::count(there, 1), &mut add)?;
+                    self.values.each(part.page.bytes, bytecount::count(there, 1), &mut add)?;
                     output.valid.extend_from_slice(there);
                     spread(there, output.values.len(), &mut output.ends, first);
                 }

@@ -2,11 +2,10 @@
 
 use bytemuck::Pod;
 
+use crate::vector::{self, SIDE};
+
 /// Rows that are written together, so that they stay in the nearest cache.
 const TILE: usize = 64;
-
-/// Rows and columns of what is turned in registers.
-const SIDE: usize = 4;
 
 /// Which rows of what was decoded go to which rows of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +65,30 @@ impl Columns<'_> {
     }
 }
 
-fn interleave<W: Pod>(columns: &Columns<'_>, first: usize, output: &mut [u8]) {
+/// A number that is turned in registers where the processor can.
+trait Number: Pod {
+    /// As `vector::turn_plain`.
+    fn turn(columns: [&[Self]; SIDE], count: usize, column: usize, rows: &mut [Self]) -> usize;
+}
+
+macro_rules! numbers {
+    ($($number:ty: $turn:path,)*) => {
+        $(impl Number for $number {
+            fn turn(columns: [&[Self]; SIDE], count: usize, column: usize, rows: &mut [Self]) -> usize {
+                $turn(columns, count, column, rows)
+            }
+        })*
+    };
+}
+
+numbers! {
+    u8: vector::turn_plain,
+    u16: vector::turn_plain,
+    u32: vector::turn_4_bytes,
+    u64: vector::turn_8_bytes,
+}
+
+fn interleave<W: Number>(columns: &Columns<'_>, first: usize, output: &mut [u8]) {
     let source: &[W] = bytemuck::cast_slice(columns.bytes);
     let output: &mut [W] = bytemuck::cast_slice_mut(output);
     let count = columns.count;
@@ -74,36 +96,29 @@ fn interleave<W: Pod>(columns: &Columns<'_>, first: usize, output: &mut [u8]) {
     for tile in output.chunks_mut(TILE * count) {
         let rows = tile.len() / count;
         let of = |column: usize| &source[column * columns.rows + row..][..rows];
-        let blocks = count / SIDE * SIDE;
-        for column in (0..blocks).step_by(SIDE) {
-            interleave_block(std::array::from_fn(|side| of(column + side)), count, column, tile);
-        }
-        for column in blocks..count {
-            for (place, &value) in tile.chunks_exact_mut(count).zip(of(column)) {
-                place[column] = value;
+        let mut column = 0;
+        while column < count {
+            if count < SIDE {
+                place_column(of(column), count, column, 0, tile);
+                column += 1;
+                continue;
             }
+            // The last ones overlap with those before them.
+            let from = column.min(count - SIDE);
+            let done = W::turn(std::array::from_fn(|side| of(from + side)), count, from, tile);
+            for side in from..from + SIDE {
+                place_column(of(side), count, side, done, tile);
+            }
+            column += SIDE;
         }
         row += rows;
     }
 }
 
-/// Writes a few columns to rows of `count` numbers, from number `column` of each on.
-fn interleave_block<W: Pod>(source: [&[W]; SIDE], count: usize, column: usize, tile: &mut [W]) {
-    let mut rows = 0;
-    for (square, lines) in tile.chunks_exact_mut(SIDE * count).enumerate() {
-        let first = square * SIDE;
-        // Loaded and stored as squares, which the compiler turns in registers.
-        let loaded: [[W; SIDE]; SIDE] =
-            source.map(|of| std::array::from_fn(|row| of[first..first + SIDE][row]));
-        for (row, line) in lines.chunks_exact_mut(count).enumerate() {
-            line[column..column + SIDE].copy_from_slice(&loaded.map(|of| of[row]));
-        }
-        rows = first + SIDE;
-    }
-    for (row, line) in tile.chunks_exact_mut(count).enumerate().skip(rows) {
-        for (place, of) in line[column..].iter_mut().zip(source) {
-            *place = of[row];
-        }
+/// Writes a column to number `column` of rows of `count` numbers, from row `first` on.
+fn place_column<W: Pod>(source: &[W], count: usize, column: usize, first: usize, rows: &mut [W]) {
+    for (line, &value) in rows.chunks_exact_mut(count).zip(source).skip(first) {
+        line[column] = value;
     }
 }
 

@@ -5,7 +5,7 @@
 use bytemuck::Pod;
 use parquet::basic::Encoding;
 
-use crate::column::PageValues;
+use crate::column::{Page, PageValues};
 use crate::deltas::deltas;
 use crate::error::{Error, Result};
 use crate::hybrid::{CHUNK, Hybrid, Next, ends, not_in_dictionary};
@@ -31,11 +31,12 @@ macro_rules! words {
 
 words!(u8 u16 u32 u64);
 
-/// The values of the pages of a column chunk, as far as they were read. A page's bytes are the caller's.
+/// The values of the pages of a column chunk, as far as they were read. Pages are the caller's.
 #[derive(Debug)]
 pub struct Values<P> {
     is_integer: bool,
-    dictionary: Vec<P>,
+    /// How many values the dictionary has.
+    dictionary: usize,
     /// The values of the present page, where they are decoded all at once.
     decoded: Vec<P>,
     form: Form,
@@ -61,14 +62,15 @@ enum Form {
 impl<P: Word> Values<P> {
     /// The values of a chunk whose pages were not opened yet; `is_integer` allows delta encoding.
     pub fn new(is_integer: bool) -> Self {
-        Self { is_integer, dictionary: Vec::new(), decoded: Vec::new(), form: Form::Plain(0) }
+        Self { is_integer, dictionary: 0, decoded: Vec::new(), form: Form::Plain(0) }
     }
 
     /// The next `output.len()` values.
     ///
     /// # Errors
     /// `Data` if there are fewer, or the dictionary is too small.
-    pub fn read(&mut self, bytes: &[u8], output: &mut [P]) -> Result<()> {
+    pub fn read(&mut self, page: Page<'_>, output: &mut [P]) -> Result<()> {
+        let Page { bytes, dictionary } = page;
         match &mut self.form {
             Form::Plain(start) => {
                 let length = size_of_val(output);
@@ -84,7 +86,10 @@ impl<P: Word> Values<P> {
                     *bit += 1;
                 }
             }
-            Form::Dictionary(hybrid) => look_up(hybrid, bytes, &self.dictionary, output)?,
+            Form::Dictionary(hybrid) => {
+                let dictionary = &dictionary[..self.dictionary * size_of::<P>()];
+                look_up(hybrid, bytes, bytemuck::cast_slice(dictionary), output)?;
+            }
             Form::Runs(hybrid) => look_up(hybrid, bytes, bytemuck::cast_slice(&[0_u8, 1]), output)?,
             Form::Split(start, stride, read) => {
                 let width = size_of::<P>();
@@ -112,12 +117,13 @@ impl<P: Word> Values<P> {
 
 impl<P: Word> PageValues for Values<P> {
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
-        self.dictionary.clear();
-        let source = bytes.get(..count.saturating_mul(size_of::<P>())).ok_or_else(|| {
-            Error::data(format!("the dictionary claims {count} values and has {} bytes", bytes.len()))
-        })?;
-        self.dictionary.resize(count, P::default());
-        bytemuck::cast_slice_mut(&mut self.dictionary).copy_from_slice(source);
+        if count.saturating_mul(size_of::<P>()) > bytes.len() {
+            return Err(Error::data(format!(
+                "the dictionary claims {count} values and has {} bytes",
+                bytes.len()
+            )));
+        }
+        self.dictionary = count;
         Ok(())
     }
 

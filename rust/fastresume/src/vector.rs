@@ -2,12 +2,17 @@
 //! made at run time.
 //!
 //! This is the one module with unsafe code: the call of what was compiled for AVX2, and a lookup whose indices
-//! were compared with the table's length all at once. What is compiled for any processor is the same source.
+//! were compared with the table's length all at once. What is compiled for any processor is the same source,
+//! but for squares of numbers, which the compiler does not turn in registers by itself.
 #![allow(clippy::inline_always, reason = "what is not inlined is not compiled for AVX2")]
+
+/// Rows and columns of what is turned in registers.
+pub const SIDE: usize = 4;
 
 /// Makes of a loop that is always inlined a function that chooses between its two compilations.
 macro_rules! chosen {
-    ($(#[$note:meta])* pub fn $name:ident $(<$kind:ident: $bound:ident>)? ($($argument:ident: $type:ty),*) -> $result:ty = $inner:ident) => {
+    ($(#[$note:meta])* pub fn $name:ident $(<$kind:ident: $bound:ident>)? ($($argument:ident: $type:ty),*) -> $result:ty
+        = $inner:ident, for AVX2 $wide:ident) => {
         $(#[$note])*
         #[inline]
         pub fn $name $(<$kind: $bound>)? ($($argument: $type),*) -> $result {
@@ -15,7 +20,7 @@ macro_rules! chosen {
             {
                 #[target_feature(enable = "avx2,bmi1,bmi2")]
                 fn wide $(<$kind: $bound>)? ($($argument: $type),*) -> $result {
-                    $inner($($argument),*)
+                    $wide($($argument),*)
                 }
                 if is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("bmi1")
@@ -34,12 +39,109 @@ macro_rules! chosen {
 chosen! {
     /// Unpacks integers of `width` bits, whole groups of eight as far as eight bytes lie behind them; gives how
     /// many integers.
-    pub fn unpack_groups(bytes: &[u8], width: usize, output: &mut [u32]) -> usize = unpack_inline
+    pub fn unpack_groups(bytes: &[u8], width: usize, output: &mut [u32]) -> usize
+        = unpack_inline, for AVX2 unpack_inline
 }
 
 chosen! {
     /// Writes `table[index]` for each index; false, and anything, if one is not below the table's length.
-    pub fn gather<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> bool = gather_inline
+    pub fn gather<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> bool
+        = gather_inline, for AVX2 gather_inline
+}
+
+chosen! {
+    /// Writes four columns to rows of `count` numbers, from number `column` of each on, in whole squares; gives
+    /// how many rows.
+    pub fn turn_4_bytes(columns: [&[u32]; SIDE], count: usize, column: usize, rows: &mut [u32]) -> usize
+        = turn_plain, for AVX2 turn_4_bytes_wide
+}
+
+chosen! {
+    /// As `turn_4_bytes`, of numbers of 8 bytes.
+    pub fn turn_8_bytes(columns: [&[u64]; SIDE], count: usize, column: usize, rows: &mut [u64]) -> usize
+        = turn_plain, for AVX2 turn_8_bytes_wide
+}
+
+/// As `turn_4_bytes`, of any numbers, for any processor.
+pub fn turn_plain<W: Copy>(columns: [&[W]; SIDE], count: usize, column: usize, rows: &mut [W]) -> usize {
+    turn_squares(columns, count, column, rows, |square| {
+        std::array::from_fn(|row| std::array::from_fn(|side| square[side][row]))
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turn_4_bytes_wide(columns: [&[u32]; SIDE], count: usize, column: usize, rows: &mut [u32]) -> usize {
+    use std::arch::x86_64::{
+        __m128i, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi32, _mm_unpacklo_epi64,
+    };
+    turn_squares(
+        columns,
+        count,
+        column,
+        rows,
+        #[inline]
+        |square| {
+            let [a, b, c, d] = square.map(bytemuck::cast::<_, __m128i>);
+            let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+            let (ab_end, cd_end) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+            [
+                _mm_unpacklo_epi64(ab, cd),
+                _mm_unpackhi_epi64(ab, cd),
+                _mm_unpacklo_epi64(ab_end, cd_end),
+                _mm_unpackhi_epi64(ab_end, cd_end),
+            ]
+            .map(bytemuck::cast)
+        },
+    )
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turn_8_bytes_wide(columns: [&[u64]; SIDE], count: usize, column: usize, rows: &mut [u64]) -> usize {
+    use std::arch::x86_64::{
+        __m256i, _mm256_permute2x128_si256, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64,
+    };
+    turn_squares(
+        columns,
+        count,
+        column,
+        rows,
+        #[inline]
+        |square| {
+            let [a, b, c, d] = square.map(bytemuck::cast::<_, __m256i>);
+            let (ab, cd) = (_mm256_unpacklo_epi64(a, b), _mm256_unpacklo_epi64(c, d));
+            let (ab_odd, cd_odd) = (_mm256_unpackhi_epi64(a, b), _mm256_unpackhi_epi64(c, d));
+            [
+                _mm256_permute2x128_si256::<0x20>(ab, cd),
+                _mm256_permute2x128_si256::<0x20>(ab_odd, cd_odd),
+                _mm256_permute2x128_si256::<0x31>(ab, cd),
+                _mm256_permute2x128_si256::<0x31>(ab_odd, cd_odd),
+            ]
+            .map(bytemuck::cast)
+        },
+    )
+}
+
+#[inline(always)]
+fn turn_squares<W: Copy>(
+    columns: [&[W]; SIDE],
+    count: usize,
+    column: usize,
+    rows: &mut [W],
+    turned: impl Fn([[W; SIDE]; SIDE]) -> [[W; SIDE]; SIDE],
+) -> usize {
+    let [a, b, c, d] = columns.map(|of| of.as_chunks::<SIDE>().0.iter());
+    let mut done = 0;
+    for (lines, (((a, b), c), d)) in rows.chunks_exact_mut(SIDE * count).zip(a.zip(b).zip(c).zip(d)) {
+        for (line, row) in lines.chunks_exact_mut(count).zip(turned([*a, *b, *c, *d])) {
+            line[column..column + SIDE].copy_from_slice(&row);
+        }
+        done += SIDE;
+    }
+    done
 }
 
 #[inline(always)]
@@ -94,6 +196,38 @@ fn groups_of<const WIDTH: usize>(bytes: &[u8], output: &mut [u32]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn squares_are_turned_as_rows_are_made_of_columns() {
+        fn check<W: Copy + Default + PartialEq + std::fmt::Debug>(
+            turn: impl Fn([&[W]; SIDE], usize, usize, &mut [W]) -> usize,
+            number: impl Fn(usize) -> W,
+        ) {
+            for rows in 0..20 {
+                for (count, column) in [(4, 0), (5, 1), (9, 0), (9, 5)] {
+                    let columns: Vec<Vec<W>> = (0..SIDE)
+                        .map(|side| (0..rows).map(|row| number(100 * side + row)).collect())
+                        .collect();
+                    let mut found = vec![number(7777); rows * count];
+                    let done =
+                        turn(std::array::from_fn(|side| &columns[side][..]), count, column, &mut found);
+                    assert_eq!(done, rows / SIDE * SIDE);
+                    for (place, value) in found.iter().enumerate() {
+                        let (row, at) = (place / count, place % count);
+                        let is_turned = row < done && (column..column + SIDE).contains(&at);
+                        let expected =
+                            if is_turned { number(100 * (at - column) + row) } else { number(7777) };
+                        assert_eq!(*value, expected, "row {row}, number {at} of {count}");
+                    }
+                }
+            }
+        }
+        let word = |number: usize| u32::try_from(number).unwrap();
+        check(turn_4_bytes, word);
+        check(turn_plain, word);
+        check(turn_8_bytes, |number| number as u64 | 1 << 40);
+        check(turn_plain, |number| number as u64);
+    }
 
     #[test]
     fn a_lookup_gives_what_indexing_does_and_refuses_what_that_would() {
