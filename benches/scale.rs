@@ -14,6 +14,7 @@ use fastresume::merge::merge;
 use fastresume::order::{Order, OrderChoice};
 use fastresume::pass::Pass;
 use fastresume::plan::{rows_decoded, rows_decoded_by};
+use fastresume::selection::Selection;
 use fastresume::tail::Tail;
 
 const RANKS: u64 = 16_384;
@@ -80,10 +81,10 @@ fn resume_from_intervals() {
     println!("{num_rows} rows, 100000 files, {} row groups, {RANKS} ranks", starts.len() - 1);
     let choice = OrderChoice::Shuffled { seed: Some(17), block_rows: None, window_rows: None };
     let kind = choice.resolve(num_rows, 256, 100_050).unwrap();
-    let (order, made, kib) = measured(5, || Order::new(&kind, 0, &starts).unwrap());
+    let (order, made, kib) = measured(5, || Order::new(&kind, 0, Selection::everything(&starts)).unwrap());
     print("the shuffled order of a pass", made, Some(kib));
     let fingerprint = "0123456789abcdef0123456789abcdef".to_owned();
-    let identity = Identity { fingerprint, num_rows, order: kind };
+    let identity = Identity { fingerprint, num_rows, selection: None, order: kind };
     let cut = Cut::new(RANKS * 4, 4, RANK_ROWS).unwrap();
     for count in [0, 10_000, 100_000, 1_000_000] {
         let each = num_rows / (count + 1);
@@ -117,9 +118,9 @@ fn plans() {
     println!("plan(): rows that all readers decode, {num_rows} rows");
     let choice = OrderChoice::Shuffled { seed: Some(17), block_rows: None, window_rows: None };
     let kind = choice.resolve(num_rows, 256, 100_050).unwrap();
-    let order = Order::new(&kind, 0, &starts).unwrap();
+    let order = Order::new(&kind, 0, Selection::everything(&starts)).unwrap();
     let fingerprint = "0123456789abcdef0123456789abcdef".to_owned();
-    let start = Cursor::start(Identity { fingerprint, num_rows, order: kind });
+    let start = Cursor::start(Identity { fingerprint, num_rows, selection: None, order: kind });
     for (lanes, groups, world_size, workers) in
         [(64, 1, 8, 1), (131_072, 1, 1, 1), (131_072, 8, 16_384, 8), (1 << 20, 1, 8, 1), (1, 1, 16_384, 8)]
     {
@@ -151,12 +152,13 @@ fn main() {
         print("the table of row groups (a manifest has it)", made, Some(kib));
         let choice = OrderChoice::Shuffled { seed: Some(17), block_rows: None, window_rows: None };
         let order_kind = choice.resolve(num_rows, 256, job.group_rows).unwrap();
-        let (order, made, kib) = measured(5, || Order::new(&order_kind, 0, &starts).unwrap());
+        let (order, made, kib) =
+            measured(5, || Order::new(&order_kind, 0, Selection::everything(&starts)).unwrap());
         let (blocks, windows) = order.sizes().unwrap();
         print(&format!("the shuffled order of a pass: {blocks} blocks, {windows} windows"), made, Some(kib));
 
         let fingerprint = "0123456789abcdef0123456789abcdef".to_owned();
-        let start = Cursor::start(Identity { fingerprint, num_rows, order: order_kind });
+        let start = Cursor::start(Identity { fingerprint, num_rows, selection: None, order: order_kind });
         let cut = Cut::new(RANKS * 4, 4, RANK_ROWS).unwrap();
         let pass_of = |cursor: &Cursor, cut| Pass::new(cursor, cut, Tail::Drop, RANKS).unwrap();
         let (pass, made, kib) = measured(5, || pass_of(&start, cut));
@@ -207,7 +209,8 @@ fn main() {
         let (_, made, kib) = measured(1, || merge(&states).unwrap());
         print(&format!("merging {RANKS} states that are out of step"), made, Some(kib));
         let (_, made, _) = measured(3, || {
-            let order = Order::new(&read.identity().order, read.epoch(), &starts).unwrap();
+            let order =
+                Order::new(&read.identity().order, read.epoch(), Selection::everything(&starts)).unwrap();
             let read = Cursor::parse(&pass.cursor_after(123_456 % pass.batches()).to_json()).unwrap();
             let pass = pass_of(&read, cut);
             let positions = pass.positions(pass.done(), 12_345).unwrap();

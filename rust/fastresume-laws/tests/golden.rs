@@ -1,8 +1,11 @@
 //! The golden vectors of `tests/golden/orders.json`, which `tests/oracle.py` wrote.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use fastresume::intervals::Intervals;
 use fastresume::order::{Order, OrderKind};
 use fastresume::permutation::{Permutation, key};
+use fastresume::selection::Selection;
+use fastresume::split::is_in_split;
 use serde_json::Value;
 
 fn golden() -> Value {
@@ -50,6 +53,28 @@ fn keys_and_permutations_are_those_of_the_oracle() {
 }
 
 #[test]
+fn splits_and_hashes_of_selections_are_those_of_the_oracle() {
+    let golden: Value = serde_json::from_str(include_str!("../../../tests/golden/selections.json")).unwrap();
+    let intervals = |value: &Value| {
+        let pairs = list(value).iter().map(|pair| number(&pair[0])..number(&pair[1]));
+        Intervals::new(pairs.collect()).unwrap()
+    };
+    for entry in list(&golden["splits"]) {
+        let (first, parts) =
+            (number(&entry["first"]), number(&entry["parts"][0])..number(&entry["parts"][1]));
+        let seed = number(&entry["seed"]);
+        let found =
+            (first..first + 200).filter(|&row| is_in_split(row, &parts, seed)).map(|row| row..row + 1);
+        assert_eq!(Intervals::new(found.collect()).unwrap(), intervals(&entry["rows"]), "{entry}");
+    }
+    for entry in list(&golden["hashes"]) {
+        let selection = Selection::new(&[0, (1 << 53) - 1], intervals(&entry["rows"])).unwrap();
+        assert_eq!(selection.hash(), entry["hash"].as_str(), "{entry}");
+    }
+    assert!(list(&golden["splits"]).len() > 10 && list(&golden["hashes"]).len() > 5);
+}
+
+#[test]
 fn orders_are_those_of_the_oracle() {
     let golden = golden();
     for entry in list(&golden["orders"]) {
@@ -63,8 +88,12 @@ fn orders_are_those_of_the_oracle() {
         let [seed, epoch, block_rows, window_rows, rows] =
             ["seed", "epoch", "block_rows", "window_rows", "rows"].map(|field| number(&entry[field]));
         assert_eq!(starts[starts.len() - 1], rows, "{name}");
-        let order =
-            Order::new(&OrderKind::Shuffled { seed, block_rows, window_rows }, epoch, &starts).unwrap();
+        let order = Order::new(
+            &OrderKind::Shuffled { seed, block_rows, window_rows },
+            epoch,
+            Selection::everything(&starts),
+        )
+        .unwrap();
         let (blocks, windows) = order.sizes().unwrap();
         assert_eq!(
             (blocks as u64, windows as u64),

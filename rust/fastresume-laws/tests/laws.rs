@@ -10,6 +10,7 @@ use fastresume::lanes::{Cut, Reader};
 use fastresume::merge::merge;
 use fastresume::order::{Order, OrderKind};
 use fastresume::pass::Pass;
+use fastresume::selection::Selection;
 use fastresume::tail::Tail;
 use proptest::prelude::*;
 
@@ -71,7 +72,7 @@ fn topologies() -> impl Strategy<Value = Topology> {
 
 fn start(num_rows: u64) -> Cursor {
     let fingerprint = "0123456789abcdef0123456789abcdef".to_owned();
-    Cursor::start(Identity { fingerprint, num_rows, order: OrderKind::Sequential })
+    Cursor::start(Identity { fingerprint, num_rows, selection: None, order: OrderKind::Sequential })
 }
 
 /// The positions of every batch that one reader delivers, with the batch's number; only the valid rows.
@@ -311,25 +312,37 @@ proptest! {
         prop_assert_eq!(Cursor::parse(&merged.to_json()).unwrap(), merged);
     }
 
-    /// Law 1 of the order: every row at one position, in windows that keep their bounds; the inverse holds.
+    /// Law 1 of the order: every selected row at one position, in windows that keep their bounds; the inverse
+    /// holds.
     #[test]
     fn a_shuffled_order_is_a_bijection(
         groups in prop::collection::vec(prop_oneof![Just(0), Just(1), 0..90_u64], 0..40), seed in any::<u64>(),
         epoch in 0..5_u64, block_rows in 1..60_u64, blocks in 1..9_u64, extra in 0..50_u64,
+        chosen in prop::option::of(prop::collection::vec((0..2000_u64, 0..90_u64), 0..60)),
     ) {
         let starts: Vec<u64> = std::iter::once(0).chain(groups.iter().scan(0, |sum, rows| { *sum += rows; Some(*sum) })).collect();
         let num_rows = starts[starts.len() - 1];
+        let chosen = chosen.map_or(Intervals::full(num_rows), |ranges| {
+            let ranges = ranges.into_iter().map(|(start, rows)| start.min(num_rows)..(start + rows).min(num_rows));
+            Intervals::new(ranges.collect()).unwrap()
+        });
+        let selection = Selection::new(&starts, chosen.clone()).unwrap();
+        let num_rows = selection.count();
         let window_rows = block_rows * blocks + extra % block_rows;
         let kind = OrderKind::Shuffled { seed: seed >> 11, block_rows, window_rows };
-        let order = Order::new(&kind, epoch, &starts).unwrap();
-        let rows: Vec<u64> = order.rows(0..num_rows).flatten().collect();
-        prop_assert_eq!(sorted(rows.clone()), (0..num_rows).collect::<Vec<_>>());
+        let order = Order::new(&kind, epoch, selection.clone()).unwrap();
+        let rows: Vec<u64> = order.rows(0..num_rows + 9).flatten().collect();
+        prop_assert_eq!(sorted(rows.clone()), positions(&chosen));
+        let in_files = Order::new(&OrderKind::Sequential, epoch, selection.clone()).unwrap();
+        prop_assert_eq!(in_files.rows(0..num_rows + 9).flatten().collect::<Vec<_>>(), positions(&chosen));
         for (position, &row) in (0..).zip(&rows) {
             let window = order.window_at(position).unwrap();
             prop_assert!(window.positions.end - window.positions.start <= window_rows);
             prop_assert!(window.blocks.iter().all(|rows| rows.end - rows.start <= block_rows));
-            let block = window.blocks.iter().position(|rows| rows.contains(&row)).unwrap();
-            prop_assert_eq!(window.position(block, row), position);
+            let ordinal = selection.ordinals(row..row + 1).start;
+            let block = window.blocks.iter().position(|ordinals| ordinals.contains(&ordinal)).unwrap();
+            prop_assert_eq!(window.position(block, ordinal), position);
+            prop_assert_eq!(order.rows_of_ordinals(ordinal..ordinal + 1).next(), Some(row..row + 1));
         }
         let some = Intervals::new(vec![num_rows / 5..num_rows / 2, num_rows / 3 * 2..num_rows]).unwrap();
         let expected = positions(&some).into_iter().map(|position| rows[usize::try_from(position).unwrap()]);
@@ -343,7 +356,7 @@ fn a_state_stays_small_through_many_steps_and_changes() {
     let num_rows = 1_000_000_000_000_u64;
     let order = OrderKind::Shuffled { seed: (1 << 53) - 1, block_rows: 131_072, window_rows: 524_288 };
     let fingerprint = "0123456789abcdef0123456789abcdef".to_owned();
-    let mut cursor = Cursor::start(Identity { fingerprint, num_rows, order });
+    let mut cursor = Cursor::start(Identity { fingerprint, num_rows, selection: None, order });
     let pass = Pass::new(&cursor, Cut::new(16_384, 1, 32).unwrap(), Tail::Drop, 16_384).unwrap();
     assert!(pass.batches() > 1_000_000);
     assert!(pass.cursor_after(1_000_000).to_json().len() < 1024);

@@ -24,7 +24,8 @@ pub struct Cursor {
 fn identity(manifest: &Manifest, order: OrderKind) -> Identity {
     Identity {
         fingerprint: manifest.inner.fingerprint().to_owned(),
-        num_rows: manifest.inner.num_rows(),
+        num_rows: manifest.selection.count(),
+        selection: manifest.selection.hash().map(str::to_owned),
         order,
     }
 }
@@ -42,9 +43,9 @@ impl Cursor {
     #[pyo3(signature = (manifest, choice))]
     fn start(py: Python<'_>, manifest: &Manifest, choice: ChoiceNumbers) -> PyResult<Self> {
         gate::run(py, || {
-            let inner = &manifest.inner;
-            let order =
-                to_choice(choice).resolve(inner.num_rows(), inner.row_bytes(), inner.largest_group())?;
+            let selection = &manifest.selection;
+            let row_bytes = manifest.inner.row_bytes();
+            let order = to_choice(choice).resolve(selection.count(), row_bytes, selection.largest_group())?;
             Ok(CoreCursor::start(identity(manifest, order)).into())
         })
     }
@@ -54,7 +55,7 @@ impl Cursor {
         gate::run(py, || CoreCursor::parse(text).map(Self::from))
     }
 
-    /// From `(start, last)` row offsets per slice, after `epoch` whole passes.
+    /// From `(start, last)` offsets per slice, counted over all rows of the files, after `epoch` whole passes.
     #[staticmethod]
     fn from_offsets(
         py: Python<'_>,
@@ -75,7 +76,7 @@ impl Cursor {
                         "key '{key}': offset {last} is out of range for a dataset of {num_rows} rows"
                     )));
                 }
-                ranges.extend_from_slice(set.ranges());
+                ranges.extend(set.ranges().iter().map(|rows| manifest.selection.ordinals(rows.clone())));
             }
             let consumed = Intervals::new(ranges)?;
             CoreCursor::from_consumed(identity(manifest, OrderKind::Sequential), epoch, consumed)
@@ -126,11 +127,11 @@ impl Cursor {
         gate::run(py, || fastresume::merge::merge(&states).map(Self::from))
     }
 
-    /// Refuses a cursor of another dataset, or of an order that contradicts the choice.
+    /// Refuses a cursor of another dataset or selection, or of an order that contradicts the choice.
     #[pyo3(signature = (manifest, choice))]
     fn check_dataset(&self, py: Python<'_>, manifest: &Manifest, choice: ChoiceNumbers) -> PyResult<()> {
-        let inner = &manifest.inner;
-        gate::run(py, || self.inner.check_identity(inner.fingerprint(), inner.num_rows(), &to_choice(choice)))
+        let own = identity(manifest, OrderKind::Sequential);
+        gate::run(py, || self.inner.check_identity(&own, &to_choice(choice)))
     }
 
     fn at_epoch(&self, epoch: u64) -> Self {

@@ -6,17 +6,22 @@ use std::ops::Range;
 use fastresume::error::Result;
 use fastresume::intervals::Intervals;
 use fastresume::pairs;
+use fastresume::split::split;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::error::to_python;
+use crate::gate;
 
 /// Adds the functions to the module.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remaining, module)?)?;
-    module.add_function(wrap_pyfunction!(slice_intervals, module)?)
+    module.add_function(wrap_pyfunction!(slice_intervals, module)?)?;
+    module.add_function(wrap_pyfunction!(intersection, module)?)?;
+    module.add_function(wrap_pyfunction!(marked, module)?)?;
+    module.add_function(wrap_pyfunction!(split_rows, module)?)
 }
 
 /// The intervals in a C-contiguous int64 array of shape `[n, 2]`.
@@ -65,4 +70,27 @@ fn slice_intervals(
 ) -> PyResult<Buffer> {
     let pairs = numbers(py, &intervals)?.as_chunks().0;
     to_buffer(py, pairs::share(pairs.len(), at(pairs), index, count, multiple_of))
+}
+
+/// The numbers that both arrays hold.
+#[pyfunction]
+fn intersection(py: Python<'_>, left: PyBuffer<i64>, right: PyBuffer<i64>) -> PyResult<Buffer> {
+    let (left, right) = (read(py, &left)?, read(py, &right)?);
+    gate::run(py, || Ok(Buffer::of_ranges(set(&left)?.intersection(&set(&right)?).ranges().iter().cloned())))
+}
+
+/// The places where a C-contiguous uint8 array is not 0.
+#[pyfunction]
+fn marked(py: Python<'_>, marks: PyBuffer<u8>) -> PyResult<Buffer> {
+    let marks = marks.to_vec(py)?;
+    gate::run(py, || Ok(Buffer::of_ranges(Intervals::marked(&marks).ranges().iter().cloned())))
+}
+
+/// The rows of `[0, num_rows)` whose hash, counted in parts of 2^53, lies in `[start, stop)`.
+#[pyfunction]
+fn split_rows(py: Python<'_>, num_rows: u64, start: u64, stop: u64, seed: u64) -> PyResult<Buffer> {
+    gate::run_stoppable(py, |asked| {
+        let found = split(num_rows, &(start..stop), seed, asked)?;
+        Ok(Buffer::of_ranges(found.ranges().iter().cloned()))
+    })
 }

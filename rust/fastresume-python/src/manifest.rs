@@ -1,13 +1,16 @@
-//! The manifest, and the layout of a batch of its rows.
+//! The manifest, and which of its rows are selected.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use fastresume::cache::Cache;
 use fastresume::error::{Error, Result};
+use fastresume::intervals::Intervals;
 use fastresume::manifest::Manifest as CoreManifest;
 use fastresume::rows;
+use fastresume::selection::Selection;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -18,10 +21,11 @@ use crate::gate;
 use crate::intervals;
 use crate::layout::Layout;
 
-/// The immutable table of a dataset's files.
+/// The immutable table of a dataset's files, and which of their rows the dataset consists of.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Manifest {
     pub inner: Arc<CoreManifest>,
+    pub selection: Arc<Selection>,
     not_cached: Option<String>,
     files: PyOnceLock<Py<PyTuple>>,
 }
@@ -34,7 +38,14 @@ fn now() -> SystemTime {
 impl Manifest {
     fn of(inner: CoreManifest, cached: Result<()>) -> Self {
         let not_cached = cached.err().map(|cause| cause.to_string());
-        Self { inner: Arc::new(inner), not_cached, files: PyOnceLock::new() }
+        let selection = Arc::new(Selection::everything(inner.group_starts()));
+        Self { inner: Arc::new(inner), selection, not_cached, files: PyOnceLock::new() }
+    }
+
+    fn selecting(&self, rows: Intervals) -> Result<Self> {
+        let selection = Arc::new(Selection::new(self.inner.group_starts(), rows)?);
+        let (inner, not_cached) = (Arc::clone(&self.inner), self.not_cached.clone());
+        Ok(Self { inner, selection, not_cached, files: PyOnceLock::new() })
     }
 }
 
@@ -62,10 +73,38 @@ impl Manifest {
     #[staticmethod]
     fn from_bytes(py: Python<'_>, data: &[u8]) -> PyResult<Self> {
         gate::run(py, || {
-            let inner = postcard::from_bytes(data)
+            let (inner, rows): (_, Option<Vec<Range<u64>>>) = postcard::from_bytes(data)
                 .map_err(|cause| Error::State(format!("a pickled dataset is damaged: {cause}")))?;
-            Ok(Self::of(inner, Ok(())))
+            let everything = Self::of(inner, Ok(()));
+            match rows {
+                Some(rows) => everything.selecting(Intervals::new(rows)?),
+                None => Ok(everything),
+            }
         })
+    }
+
+    /// The same files, of which these rows alone are selected.
+    fn select(&self, py: Python<'_>, rows: PyBuffer<i64>) -> PyResult<Self> {
+        let rows = intervals::read(py, &rows)?;
+        gate::run(py, || self.selecting(intervals::set(&rows)?))
+    }
+
+    /// The number of selected rows.
+    #[getter]
+    fn num_selected(&self) -> u64 {
+        self.selection.count()
+    }
+
+    /// The hash of the selection; none if all rows are selected.
+    #[getter]
+    fn selection(&self) -> Option<&str> {
+        self.selection.hash()
+    }
+
+    /// The selected rows; none if all are.
+    #[getter]
+    fn selected(&self) -> Option<Buffer> {
+        Some(Buffer::of_ranges(self.selection.intervals()?.ranges().iter().cloned()))
     }
 
     #[getter]
@@ -122,9 +161,9 @@ impl Manifest {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let py = slf.py();
-        let inner = &slf.get().inner;
+        let Self { inner, selection, .. } = slf.get();
         let bytes = gate::run(py, || {
-            postcard::to_allocvec(inner.as_ref())
+            postcard::to_allocvec(&(inner.as_ref(), selection.intervals().map(Intervals::ranges)))
                 .map_err(|cause| Error::Argument(format!("the dataset can't be pickled: {cause}")))
         })?;
         let class: Bound<'py, PyType> = slf.get_type();

@@ -1,5 +1,7 @@
 //! The order of one pass.
 
+use std::sync::Arc;
+
 use fastresume::error::Result;
 use fastresume::order::{Order as CoreOrder, OrderChoice};
 use pyo3::buffer::PyBuffer;
@@ -29,7 +31,8 @@ pub struct Order {
 }
 
 pub fn of_cursor(cursor: &Cursor, manifest: &Manifest) -> Result<CoreOrder> {
-    CoreOrder::new(&cursor.inner.identity().order, cursor.inner.epoch(), manifest.inner.group_starts())
+    let selection = Arc::clone(&manifest.selection);
+    CoreOrder::new(&cursor.inner.identity().order, cursor.inner.epoch(), selection)
 }
 
 #[pymethods]

@@ -18,8 +18,10 @@ pub const FORMAT: u64 = 1;
 pub struct Identity {
     /// The manifest's fingerprint.
     pub fingerprint: String,
-    /// The number of rows.
+    /// The number of selected rows.
     pub num_rows: u64,
+    /// The hash of the selection; none of all rows.
+    pub selection: Option<String>,
     /// The order.
     pub order: OrderKind,
 }
@@ -27,6 +29,13 @@ pub struct Identity {
 impl Identity {
     fn name(&self) -> String {
         format!("{} with {} rows", self.fingerprint, self.num_rows)
+    }
+
+    fn selection_name(&self) -> String {
+        match &self.selection {
+            Some(hash) => format!("{hash} with {} rows", self.num_rows),
+            None => format!("all {} rows", self.num_rows),
+        }
     }
 }
 
@@ -57,7 +66,7 @@ struct Text {
     fastresume: u64,
     first_epoch: u64,
     order: serde_json::Value,
-    selection: (),
+    selection: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -164,7 +173,8 @@ impl Cursor {
                 text.epoch, text.first_epoch
             )));
         }
-        let identity = Identity { fingerprint: text.dataset.fingerprint, num_rows: text.dataset.rows, order };
+        let DatasetText { fingerprint, rows: num_rows } = text.dataset;
+        let identity = Identity { fingerprint, num_rows, selection: text.selection, order };
         let ranges = text.consumed.iter().map(|&(start, end)| start..end).collect();
         let consumed = Intervals::new(ranges).map_err(damaged)?;
         let as_stated = consumed.ranges().iter().map(|range| (range.start, range.end));
@@ -196,7 +206,7 @@ impl Cursor {
     /// The canonical JSON text: sorted keys, no spaces, ASCII, with its checksum.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let Identity { fingerprint, num_rows, order } = self.identity.as_ref();
+        let Identity { fingerprint, num_rows, selection, order } = self.identity.as_ref();
         let mut text = Text {
             check: None,
             consumed: self.consumed.ranges().iter().map(|range| (range.start, range.end)).collect(),
@@ -210,7 +220,7 @@ impl Cursor {
             fastresume: FORMAT,
             first_epoch: self.first_epoch,
             order: serde_json::to_value(order).unwrap_or_default(),
-            selection: (),
+            selection: selection.clone(),
         };
         text.check = Some(text.checksum());
         text.write()
@@ -240,22 +250,27 @@ impl Cursor {
         self.cuts.iter().map(|(_, done)| done).sum()
     }
 
-    /// Refuses a cursor of another dataset, or of an order that contradicts the chosen one.
+    /// Refuses a cursor of another dataset or selection than `own`, or of an order that contradicts the chosen
+    /// one (the order of `own` is not looked at).
     ///
     /// # Errors
     /// `State`, naming both values.
-    pub fn check_identity(&self, fingerprint: &str, num_rows: u64, choice: &OrderChoice) -> Result<()> {
+    pub fn check_identity(&self, own: &Identity, choice: &OrderChoice) -> Result<()> {
         let found = self.identity.as_ref();
-        if (found.fingerprint.as_str(), found.num_rows) != (fingerprint, num_rows) {
-            return Err(Error::State(format!(
-                "the state is of another dataset: {}, this one is {fingerprint} with {num_rows} rows",
-                found.name()
-            )));
+        let foreign = |what: &str, found: String, own: String| {
+            Err(Error::State(format!("the state is of another {what}: {found}, this one is {own}")))
+        };
+        if found.fingerprint != own.fingerprint {
+            return foreign("dataset", found.name(), own.name());
+        }
+        if found.selection != own.selection {
+            return foreign("selection of rows", found.selection_name(), own.selection_name());
+        }
+        if found.num_rows != own.num_rows {
+            return foreign("dataset", found.name(), own.name());
         }
         match choice.contradiction(&found.order) {
-            Some((what, found, chosen)) => {
-                Err(Error::State(format!("the state is of another {what}: {found}, this one is {chosen}")))
-            }
+            Some((what, found, chosen)) => foreign(what, found, chosen),
             None => Ok(()),
         }
     }
@@ -329,7 +344,8 @@ impl Cursor {
         let (mine, theirs) = (self.identity.as_ref(), other.identity.as_ref());
         let order = |of: &Identity| serde_json::to_string(&of.order).unwrap_or_default();
         let compared = [
-            ("dataset", mine.name(), theirs.name()),
+            ("dataset", mine.fingerprint.clone(), theirs.fingerprint.clone()),
+            ("selection of rows", mine.selection_name(), theirs.selection_name()),
             ("order", order(mine), order(theirs)),
             ("epoch", self.epoch.to_string(), other.epoch.to_string()),
             ("first_epoch", self.first_epoch.to_string(), other.first_epoch.to_string()),
@@ -380,7 +396,7 @@ mod tests {
 
     fn start(num_rows: u64) -> Cursor {
         let fingerprint = "00112233445566778899aabbccddeeff".to_owned();
-        Cursor::start(Identity { fingerprint, num_rows, order: OrderKind::Sequential })
+        Cursor::start(Identity { fingerprint, num_rows, selection: None, order: OrderKind::Sequential })
     }
 
     fn after(done: u64) -> Cursor {

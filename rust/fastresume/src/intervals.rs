@@ -39,6 +39,19 @@ impl Intervals {
         set
     }
 
+    /// The places of the marks that are not 0.
+    #[must_use]
+    pub fn marked(marks: &[u8]) -> Self {
+        let mut set = Self::default();
+        let mut next = 0;
+        while let Some(skipped) = marks[next..].iter().position(|&mark| mark != 0) {
+            let start = next + skipped;
+            next = marks[start..].iter().position(|&mark| mark == 0).map_or(marks.len(), |run| start + run);
+            set.push(start as u64..next as u64);
+        }
+        set
+    }
+
     /// The set of ranges that come sorted by their starts.
     pub(crate) fn of_sorted(ranges: impl Iterator<Item = Range<u64>>) -> Self {
         let mut set = Self::default();
@@ -105,6 +118,22 @@ impl Intervals {
             let next = if take_left { left.next() } else { right.next() };
             set.push(next.cloned().unwrap_or_default());
         }
+    }
+
+    /// The positions that are in both sets.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let (mut left, mut right) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
+        let mut set = Self::default();
+        while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+            set.push(a.start.max(b.start)..a.end.min(b.end));
+            if a.end <= b.end {
+                left.next();
+            } else {
+                right.next();
+            }
+        }
+        set
     }
 
     /// The positions of `[0, total)` that are not in the set.

@@ -22,6 +22,8 @@ mod summary;
 pub mod cache;
 pub mod manifest;
 pub mod permutation;
+pub mod selection;
+pub mod split;
 mod blocks;
 pub mod order;
 pub mod tail;

@@ -3,6 +3,7 @@
 //! This arithmetic is a part of the cursor's format: a change to it raises the format's number.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::intervals::Intervals;
 use crate::manifest::MAX_ROWS;
 use crate::permutation::{Permutation, key};
+use crate::selection::Selection;
 
 /// The memory that a window of the default size decodes to.
 const WINDOW_BYTES: u64 = 256 << 20;
@@ -137,13 +139,14 @@ impl OrderKind {
     }
 }
 
-/// A bijection from the positions `[0, num_rows)` of one pass to the row numbers `[0, num_rows)`.
+/// A bijection from the positions of one pass to the selected rows, of which there are as many.
 ///
 /// It knows nothing of ranks, workers, threads or batch sizes. Callers think in positions and ask
-/// here for rows; nobody else may take a position for a row.
+/// here for rows; nobody else may take a position for a row. (Within, a position has an ordinal, and the
+/// selection tells the row of that.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    num_rows: u64,
+    selection: Arc<Selection>,
     shuffle: Option<Shuffle>,
 }
 
@@ -158,42 +161,50 @@ struct Shuffle {
     window_starts: Vec<u64>,
 }
 
-/// Positions whose rows are permuted among themselves.
+/// Positions whose rows are permuted among themselves. Its rows are told by their ordinals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// The positions.
     pub positions: Range<u64>,
-    /// The rows of each block, in the order in which they are laid one after another.
+    /// The ordinals of each block, in the order in which they are laid one after another.
     pub blocks: Vec<Range<u64>>,
-    /// Where each block begins among the laid rows.
+    /// Where each block begins among the laid ordinals.
     laid: Vec<u64>,
     permutation: Permutation,
 }
 
 impl Order {
-    /// The order of one pass over the row groups that begin at `group_starts` (one entry more than there
-    /// are row groups, from 0 to the number of rows).
+    /// The order of one pass over the selected rows.
     ///
     /// # Errors
     /// `Argument` if the blocks are too many for memory.
-    pub fn new(kind: &OrderKind, epoch: u64, group_starts: &[u64]) -> Result<Self> {
-        let num_rows = group_starts.last().copied().unwrap_or(0);
+    pub fn new(kind: &OrderKind, epoch: u64, selection: impl Into<Arc<Selection>>) -> Result<Self> {
+        let selection = selection.into();
         let shuffle = match *kind {
             OrderKind::Sequential => None,
             OrderKind::Shuffled { seed, block_rows, window_rows } => {
                 kind.check().map_err(Error::State)?;
-                Some(Shuffle::new(seed, epoch, block_rows, window_rows, group_starts)?)
+                Some(Shuffle::new(seed, epoch, block_rows, window_rows, selection.group_starts())?)
             }
         };
-        Ok(Self { num_rows, shuffle })
+        Ok(Self { selection, shuffle })
+    }
+
+    /// The rows of ordinals, in order, as runs of consecutive row numbers.
+    pub fn rows_of_ordinals(&self, ordinals: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.selection.rows(ordinals)
     }
 
     /// The rows at `positions`, in order, as runs of consecutive row numbers.
     ///
     /// Positions beyond the end give nothing.
     pub fn rows(&self, positions: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.ordinals(positions).flat_map(|ordinals| self.selection.rows(ordinals))
+    }
+
+    fn ordinals(&self, positions: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut next = positions.start;
-        let end = positions.end.min(self.num_rows);
+        let end = positions.end.min(self.selection.count());
         let mut window: Option<Window> = None;
         std::iter::from_fn(move || {
             if next >= end {
@@ -208,31 +219,35 @@ impl Order {
                 window = Some(shuffle.window(shuffle.window_at(first)));
             }
             next += 1;
-            let row = window.as_ref()?.row(first);
-            Some(row..row + 1)
+            let ordinal = window.as_ref()?.ordinal(first);
+            Some(ordinal..ordinal + 1)
         })
     }
 
     /// The rows at a set of positions, as a set: whole windows cost their blocks, others their rows.
     #[must_use]
     pub fn row_set(&self, positions: &Intervals) -> Intervals {
-        let Some(shuffle) = &self.shuffle else { return positions.clone() };
-        let mut rows = Vec::new();
+        let rows_of = |ordinals: &[Range<u64>]| {
+            Intervals::of_sorted(ordinals.iter().flat_map(|of| self.selection.rows(of.clone())))
+        };
+        let Some(shuffle) = &self.shuffle else { return rows_of(positions.ranges()) };
+        let mut ordinals = Vec::new();
         for range in positions.ranges() {
             let mut next = range.start;
-            while next < range.end.min(self.num_rows) {
+            while next < range.end.min(self.selection.count()) {
                 let window = shuffle.window(shuffle.window_at(next));
                 let end = window.positions.end.min(range.end);
                 if (next..end) == window.positions {
-                    rows.extend(window.blocks);
+                    ordinals.extend(window.blocks);
                 } else {
-                    rows.extend((next..end).map(|position| window.row(position)).map(|row| row..row + 1));
+                    let each = (next..end).map(|position| window.ordinal(position));
+                    ordinals.extend(each.map(|ordinal| ordinal..ordinal + 1));
                 }
                 next = end;
             }
         }
-        rows.sort_unstable_by_key(|rows: &Range<u64>| rows.start);
-        Intervals::of_sorted(rows.into_iter())
+        ordinals.sort_unstable_by_key(|ordinals: &Range<u64>| ordinals.start);
+        rows_of(&ordinals)
     }
 
     /// The rows of the largest window; 0 of a sequential order.
@@ -252,7 +267,7 @@ impl Order {
     /// The window that holds a position below the number of rows; none in a sequential order.
     #[must_use]
     pub fn window_at(&self, position: u64) -> Option<Window> {
-        let shuffle = self.shuffle.as_ref().filter(|_| position < self.num_rows)?;
+        let shuffle = self.shuffle.as_ref().filter(|_| position < self.selection.count())?;
         Some(shuffle.window(shuffle.window_at(position)))
     }
 
@@ -260,7 +275,9 @@ impl Order {
     #[must_use]
     pub fn window_positions(&self, position: u64) -> Range<u64> {
         match &self.shuffle {
-            Some(shuffle) if position < self.num_rows => shuffle.positions(shuffle.window_at(position)),
+            Some(shuffle) if position < self.selection.count() => {
+                shuffle.positions(shuffle.window_at(position))
+            }
             _ => position..position + 1,
         }
     }
@@ -311,19 +328,19 @@ impl Shuffle {
 }
 
 impl Window {
-    /// The row at a position of the window.
+    /// The ordinal at a position of the window.
     #[must_use]
-    pub fn row(&self, position: u64) -> u64 {
+    pub fn ordinal(&self, position: u64) -> u64 {
         let laid = self.permutation.at(position - self.positions.start);
         let block = self.laid.partition_point(|&start| start <= laid) - 1;
         self.blocks[block].start + (laid - self.laid[block])
     }
 
-    /// The position of row `row` of block `block` of the window.
+    /// The position of an ordinal of block `block` of the window.
     #[must_use]
     #[inline]
-    pub fn position(&self, block: usize, row: u64) -> u64 {
-        let laid = self.laid[block] + (row - self.blocks[block].start);
+    pub fn position(&self, block: usize, ordinal: u64) -> u64 {
+        let laid = self.laid[block] + (ordinal - self.blocks[block].start);
         self.positions.start + self.permutation.inverse(laid)
     }
 }
@@ -360,8 +377,12 @@ mod tests {
         for groups in layouts {
             for (block_rows, window_rows) in [(1, 1), (1, 7), (8, 8), (8, 30), (1000, 1000)] {
                 for epoch in 0..2 {
-                    let order =
-                        Order::new(&shuffled(block_rows, window_rows), epoch, &starts(groups)).unwrap();
+                    let order = Order::new(
+                        &shuffled(block_rows, window_rows),
+                        epoch,
+                        Selection::everything(&starts(groups)),
+                    )
+                    .unwrap();
                     let num_rows = groups.iter().sum::<u64>();
                     let mut rows: Vec<u64> = order.rows(0..num_rows + 9).map(|run| run.start).collect();
                     for (position, &row) in rows.iter().enumerate() {

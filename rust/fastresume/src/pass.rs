@@ -198,7 +198,8 @@ mod tests {
 
     fn pass(num_rows: u64, tail: Tail, world_size: u64) -> Pass {
         let fingerprint = "00112233445566778899aabbccddeeff".to_owned();
-        let start = Cursor::start(Identity { fingerprint, num_rows, order: OrderKind::Sequential });
+        let start =
+            Cursor::start(Identity { fingerprint, num_rows, selection: None, order: OrderKind::Sequential });
         Pass::new(&start, Cut::new(world_size, 1, 5).unwrap(), tail, world_size).unwrap()
     }
 

@@ -172,6 +172,7 @@ mod tests {
     use crate::error::Error;
     use crate::lanes::Cut;
     use crate::order::OrderKind;
+    use crate::selection::Selection;
     use crate::tail::Tail;
 
     #[test]
@@ -181,9 +182,9 @@ mod tests {
         let mut compared = 0;
         for (block_rows, window_rows) in [(1, 1), (1, 3), (4, 12), (13, 26), (40, 40)] {
             let kind = OrderKind::Shuffled { seed: 3, block_rows, window_rows };
-            let order = Order::new(&kind, 0, &groups).unwrap();
+            let order = Order::new(&kind, 0, Selection::everything(&groups)).unwrap();
             let fingerprint = "00112233445566778899aabbccddeeff".to_owned();
-            let start = Cursor::start(Identity { fingerprint, num_rows: 40, order: kind });
+            let start = Cursor::start(Identity { fingerprint, num_rows: 40, selection: None, order: kind });
             for (world_size, workers, rows) in [(1, 1, 3), (2, 3, 2), (3, 2, 9), (3, 1, 39), (1, 4, 41)] {
                 for tail in [Tail::Drop, Tail::Short, Tail::Pad] {
                     let cut = Cut::new(1, 1, rows).unwrap();
@@ -219,8 +220,13 @@ mod tests {
     #[test]
     fn a_plan_can_be_stopped() {
         let kind = OrderKind::Shuffled { seed: 3, block_rows: 1, window_rows: 1 };
-        let order = Order::new(&kind, 0, &starts(&[10])).unwrap();
-        let start = Cursor::start(Identity { fingerprint: String::new(), num_rows: 10, order: kind });
+        let order = Order::new(&kind, 0, Selection::everything(&starts(&[10]))).unwrap();
+        let start = Cursor::start(Identity {
+            fingerprint: String::new(),
+            num_rows: 10,
+            selection: None,
+            order: kind,
+        });
         for lanes in [1, 2] {
             let pass = Pass::new(&start, Cut::new(lanes, 1, 1).unwrap(), Tail::Drop, 1).unwrap();
             let stopped = rows_decoded(&pass, &order, 1, 1, &AtomicBool::new(true));

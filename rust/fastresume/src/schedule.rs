@@ -89,13 +89,13 @@ impl Schedule {
         let part = Arc::new(WindowPart::new(window, remaining, streams.collect()));
         // Blocks of one part of a row group are decoded in one go: its dictionaries are read once.
         let mut reached = 0;
-        for (block, rows) in part.blocks() {
-            let mut row = rows.start;
-            while row < rows.end {
-                let group = self.manifest.group_of(row);
-                let decoded = part_of(&self.manifest.group_rows(group), row, self.row_bytes);
-                let stretch = Stretch { block, rows: row..decoded.end.min(rows.end) };
-                row = stretch.rows.end;
+        for (block, mut ordinals) in part.blocks() {
+            while let Some(rows) = self.order.rows_of_ordinals(ordinals.clone()).next() {
+                let group = self.manifest.group_of(rows.start);
+                let decoded = part_of(&self.manifest.group_rows(group), rows.start, self.row_bytes);
+                let rows = rows.start..decoded.end.min(rows.end);
+                let stretch = Stretch { block, ordinal: ordinals.start, rows: rows.clone() };
+                ordinals.start += rows.end - rows.start;
                 match self.open.back_mut() {
                     Some(Segment { places: Places::Scattered { stretches, .. }, .. })
                         if decoded.start < reached =>

@@ -35,8 +35,10 @@ pub struct Segment {
 pub struct Stretch {
     /// The number of the block in its window.
     pub block: usize,
-    /// Row numbers.
+    /// Row numbers, all of them selected.
     pub rows: Range<u64>,
+    /// The ordinal of the first row.
+    pub ordinal: u64,
 }
 
 /// Where the rows of a segment go.
@@ -124,20 +126,22 @@ impl WindowPart {
         &self.batches
     }
 
-    /// The rows of each block, in the order of the files.
+    /// The ordinals of each block, in the order of the files.
     pub fn blocks(&self) -> Vec<(usize, Range<u64>)> {
         let mut blocks: Vec<_> = self.window.blocks.iter().cloned().enumerate().collect();
-        blocks.sort_unstable_by_key(|(_, rows)| rows.start);
+        blocks.sort_unstable_by_key(|(_, ordinals)| ordinals.start);
         blocks
     }
 
     /// Where the rows of stretches go, batch by batch, and the rows of each in their order in the stretches.
     pub fn scatter(&self, stretches: &[Stretch]) -> Scatter {
-        let rows = stretches.iter().flat_map(|of| of.rows.clone().map(|row| (of.block, row)));
+        let rows = stretches
+            .iter()
+            .flat_map(|of| (of.ordinal..).zip(of.rows.clone()).map(|(ordinal, _)| (of.block, ordinal)));
         // Of each row the batch, by its index, and its row there.
         let slots: Vec<Option<(u32, u32)>> = rows
-            .map(|(block, row)| {
-                let (batch, row) = self.slot_of(self.window.position(block, row))?;
+            .map(|(block, ordinal)| {
+                let (batch, row) = self.slot_of(self.window.position(block, ordinal))?;
                 let batch = self.index_of(batch)?;
                 // A batch has fewer rows than 2^32: memory for it was given.
                 Some((u32::try_from(batch).ok()?, u32::try_from(row).ok()?))
