@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 import oracle
-from strategies import Dataset, Shuffle, Topology
+from strategies import Chosen, Dataset, Shuffle, Topology
 
 REST = r"pass ends here: the {} rows? that (?:was|were) left"
 """The warning of a pass that ends without a batch: it counts the rest."""
@@ -133,6 +133,7 @@ def oracle_job(
     fingerprint: str,
     shuffle: Shuffle | None = None,
     group_rows: Sequence[int] | None = None,
+    chosen: Chosen | None = None,
 ) -> oracle.OracleJob:
     """The oracle's job of a topology; one row group of all rows unless `group_rows` says otherwise."""
     groups = (rows,) if group_rows is None else tuple(group_rows)
@@ -146,6 +147,7 @@ def oracle_job(
         fingerprint=fingerprint,
         tail=topology.tail,
         order=None if shuffle is None else {**vars(shuffle), "group_rows": groups},
+        selected=None if chosen is None else chosen.selected(rows),
     )
 
 
@@ -209,6 +211,7 @@ class Job:
         topology: Topology,
         *,
         shuffle: Shuffle | None = None,
+        chosen: Chosen | None = None,
         table: Mapping[str, np.ndarray] | None = None,
         state: Mapping[str, str] | None = None,
         threads: int | None = None,
@@ -217,6 +220,7 @@ class Job:
         self.topology = topology
         self.table = oracle.read_table(dataset.directory) if table is None else table
         order = {} if shuffle is None else shuffle.arguments
+        order |= {} if chosen is None else chosen.arguments
         self.ranks = [
             Rank(
                 fr.ParquetDataset(
@@ -233,6 +237,7 @@ class Job:
             self.ranks[0].dataset.fingerprint,
             shuffle,
             oracle.group_rows_of(dataset.directory),
+            chosen,
         )
         for rank in self.ranks:
             assert len(rank.dataset) == self.oracle.batches_left
@@ -300,8 +305,8 @@ class Job:
 class Ledger:
     """Which rows were trained on, per pass; a job that dies goes back to what was saved."""
 
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
+    def __init__(self, rows: int | Sequence[int]) -> None:
+        self.rows = range(rows) if isinstance(rows, int) else rows
         self.passes: dict[int, Counter[int]] = {}
         self._saved: dict[int, Counter[int]] = {}
 
@@ -319,7 +324,7 @@ class Ledger:
 
     def assert_exactly_once(self, epoch: int, dropped: Sequence[int]) -> None:
         """Law 3: each row of a finished pass once, but for those that the tail policy names."""
-        assert self.passes.get(epoch, Counter()) + Counter(dropped) == Counter(range(self.rows))
+        assert self.passes.get(epoch, Counter()) + Counter(dropped) == Counter(self.rows)
 
 
 def do_step(job: Job, ledger: Ledger) -> None:

@@ -4,7 +4,8 @@ Nothing here imports fastresume, and nothing here is clever. Rows go through pya
 integers in plain lists, walked batch by batch. docs/DESIGN.md is the text; the sections named below (§4, §5)
 are its sections.
 
-Positions are rows where the order is sequential; a shuffled order is the section of that name.
+Positions are rows where the order is sequential and all rows are selected; a shuffled order and a selection
+are the sections of these names.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import math
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -302,6 +304,36 @@ def group_rows_of(paths: PathLike | Sequence[PathLike]) -> tuple[int, ...]:
     return tuple(rows)
 
 
+# --------------------------------------------------------------------------------------------- selection (§4)
+
+SPLIT = 0x73706C69742031
+"""The letters of "split 1"."""
+
+
+def is_in_split(row: int, start: float, stop: float, seed: int) -> bool:
+    """Return whether the hash of a row number lies in [start, stop), as a fraction of 1."""
+    return Fraction(start) <= Fraction(key([SPLIT, seed, row]) >> 11, 2**53) < Fraction(stop)
+
+
+def selection_hash(rows: Iterable[int]) -> str:
+    """Return the hash of a set of row numbers."""
+    return hash_of_intervals(intervals_of(rows))
+
+
+def hash_of_intervals(intervals: Sequence[Interval]) -> str:
+    """Return the hash of the row numbers that sorted, disjoint, coalesced intervals hold."""
+    return "".join(f"{sum(key([half, *ends]) for ends in intervals) % WORD:016x}" for half in (0, 1))
+
+
+def selected_group_rows(group_rows: Iterable[int], rows: Sequence[int]) -> tuple[int, ...]:
+    """Return how many of the rows each row group has."""
+    found, start = [], 0
+    for count in group_rows:
+        found.append(sum(start <= row < start + count for row in rows))
+        start += count
+    return tuple(found)
+
+
 # ------------------------------------------------------------------------------------------------- lanes (§4)
 
 
@@ -518,7 +550,8 @@ class OracleJob:
 
     It counts. `step()` is one global batch on every rank, `state()` the cursor of the last one delivered,
     `load()` what a fresh job does with such a cursor. The order is sequential, or shuffled by
-    `order=dict(seed=, block_rows=, window_rows=, group_rows=)`.
+    `order=dict(seed=, block_rows=, window_rows=, group_rows=)`. With `selected`, row numbers that ascend,
+    these rows alone are read.
 
     Of each pass ended here, `dropped` holds the rows that no rank got, and `padded` how many rows of each
     rank's batches repeat others. `valid` says of each row of the last step whether it counts.
@@ -536,6 +569,7 @@ class OracleJob:
         fingerprint: str = "0" * 64,
         tail: str = "drop",
         order: Mapping[str, Any] | None = None,
+        selected: Sequence[int] | None = None,
     ) -> None:
         if min(world_size, batch_size) < 1:
             raise ValueError(f"world_size {world_size}, batch_size {batch_size}: both must be positive")
@@ -549,6 +583,11 @@ class OracleJob:
         check_divides("lanes", lanes, "batch_size * world_size * groups", batch_size * world_size * groups)
         if order is not None and sum(order["group_rows"]) != rows:
             raise ValueError(f"{rows} rows, and row groups of {sum(order['group_rows'])}")
+        self.selected = range(rows) if selected is None else selected
+        self.selection = None if len(self.selected) == rows else selection_hash(self.selected)
+        if order is not None:
+            order = {**order, "group_rows": selected_group_rows(order["group_rows"], self.selected)}
+        rows = len(self.selected)
         self.rows, self.world_size, self.batch_size = rows, world_size, batch_size
         self.fingerprint, self.tail, self.order = fingerprint, tail, order
         self.cut = [lanes, groups, batch_size * world_size * groups // lanes]
@@ -590,12 +629,12 @@ class OracleJob:
     def _rows_at(self, positions: Iterable[int]) -> list[int]:
         """Return the rows at some positions of the present pass."""
         if self.order is None:
-            return list(positions)
+            return [self.selected[position] for position in positions]
         order = self.order
         rows = order_rows(
             tuple(order["group_rows"]), order["seed"], self.epoch, order["block_rows"], order["window_rows"]
         )
-        return [rows[position] for position in positions]
+        return [self.selected[rows[position]] for position in positions]
 
     @property
     def batches_left(self) -> int:
@@ -683,7 +722,7 @@ class OracleJob:
                 "fastresume": 1,
                 "dataset": {"fingerprint": self.fingerprint, "rows": self.rows},
                 "order": order,
-                "selection": None,
+                "selection": self.selection,
                 "first_epoch": self.first_epoch,
                 "epoch": self.epoch,
                 "consumed": self.consumed,

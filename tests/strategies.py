@@ -19,6 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+import fastresume as fr
+import oracle
+
 # --------------------------------------------------------------------------------------------------- datasets
 
 ROW_NUMBERS = "row"
@@ -338,6 +341,63 @@ def shuffles(draw: st.DrawFn, rows: int) -> Shuffle:
 def orders(rows: int) -> st.SearchStrategy[Shuffle | None]:
     """Return a strategy for both orders; None is the sequential one."""
     return st.one_of(st.none(), shuffles(rows))
+
+
+# ------------------------------------------------------------------------------------------------- selections
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A selection of rows, as the arguments of a dataset name it: by a mask, by intervals or by a split."""
+
+    mask: tuple[bool, ...] | None = None
+    intervals: tuple[tuple[int, int], ...] | None = None
+    split: tuple[float, float, int] | None = None
+    skip: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a ParquetDataset."""
+        skip = {"skip": np.array(self.skip).reshape(-1, 2)} if self.skip else {}
+        if self.mask is not None:
+            return {"rows": np.array(self.mask, np.bool_), **skip}
+        if self.intervals is not None:
+            return {"rows": np.array(self.intervals, np.int64).reshape(-1, 2), **skip}
+        return {**skip} if self.split is None else {"rows": fr.Split(*self.split), **skip}
+
+    def selected(self, rows: int) -> list[int]:
+        """The row numbers, of so many rows."""
+        found = set(range(rows)) - set(oracle.positions_of(self.skip))
+        if self.mask is not None:
+            found &= {row for row in range(rows) if self.mask[row]}
+        if self.intervals is not None:
+            found &= set(oracle.positions_of(self.intervals))
+        if self.split is not None:
+            found = {row for row in found if oracle.is_in_split(row, *self.split)}
+        return sorted(found)
+
+
+def row_intervals(rows: int) -> st.SearchStrategy[tuple[tuple[int, int], ...]]:
+    """Return a strategy for some intervals of row numbers, in any order; they may overlap."""
+    bounds = st.tuples(st.integers(0, rows), st.integers(0, rows))
+    return st.lists(bounds.map(sorted).map(tuple), max_size=6).map(tuple)
+
+
+@st.composite
+def selections(draw: st.DrawFn, rows: int, least: int = 1) -> Chosen | None:
+    """Draw a selection of at least so many of the rows; None is that of all of them."""
+    kind = draw(st.sampled_from(("all", "all", "mask", "intervals", "split", "skip")))
+    skip = draw(st.one_of(st.just(()), row_intervals(rows)))
+    if kind == "mask":
+        found = Chosen(mask=tuple(draw(st.lists(st.booleans(), min_size=rows, max_size=rows))), skip=skip)
+    elif kind == "intervals":
+        found = Chosen(intervals=draw(row_intervals(rows)), skip=skip)
+    elif kind == "split":
+        share = sorted(draw(st.tuples(st.floats(0, 1), st.floats(0, 1))))
+        found = Chosen(split=(*share, draw(seeds())), skip=skip)
+    else:
+        found = Chosen(skip=skip) if kind == "skip" else None
+    return found if found is not None and len(found.selected(rows)) >= least else None
 
 
 # ------------------------------------------------------------------------------------------------- topologies

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import resource
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -194,18 +195,24 @@ def test_the_description_of_the_dataset(data: Path, logs: Path) -> None:
     assert [child for child in logs.iterdir() if child.name.startswith(".")] == []
 
 
+def all_rows_of(sizes: Sequence[int]) -> Described:
+    """Return a dataset of one file with row groups of these sizes, all of whose rows are selected."""
+    return Described(("a",), np.array([0, len(sizes)]), np.cumsum([0, *sizes]), np.array([[0, sum(sizes)]]))
+
+
 def test_the_witness_has_the_order_of_the_golden_vectors() -> None:
     golden = json.loads((Path(__file__).parent / "golden" / "orders.json").read_text())
     for entry in golden["orders"]:
         sizes = [rows for rows, times in entry["groups"] for _ in range(times)]
         order = {name: entry[name] for name in ("seed", "block_rows", "window_rows")}
-        found = Order({"kind": "shuffled", **order}, entry["epoch"], np.cumsum([0, *sizes]))
+        found = Order({"kind": "shuffled", **order}, entry["epoch"], all_rows_of(sizes))
         for position, row in entry["at"]:
             assert found.rows(np.array([[position, position + 1]])).tolist() == [row], entry["name"]
 
 
 def test_rows_are_named_by_file_and_row_group() -> None:
-    dataset = Described(("a", "b"), np.array([0, 3, 5]), np.array([0, 10, 10, 20, 25, 30]))
+    starts = np.array([0, 10, 10, 20, 25, 30])
+    dataset = Described(("a", "b"), np.array([0, 3, 5]), starts, np.array([[0, 30]]))
     rows = np.array([9, 10, 11, 8, 19, 20, 21, 29])
     assert list(dataset.name(rows)) == [
         "a: row group 0: rows 8-9",

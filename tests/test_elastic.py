@@ -18,6 +18,7 @@ from jobs import FEWER, WORKERS, Job, Ledger, data_loader, do_step, fields_of, m
 from strategies import (
     RANKS,
     TAILS,
+    Chosen,
     Dataset,
     DatasetSpec,
     Shuffle,
@@ -26,6 +27,7 @@ from strategies import (
     dataset_specs,
     orders,
     plain_spec,
+    selections,
     topologies,
     written,
 )
@@ -37,18 +39,23 @@ from strategies import (
 @FEWER
 @given(rows=st.integers(1, 90), data=st.data())
 def test_no_chain_of_topologies_loses_or_repeats_a_row(rows: int, data: st.DataObject) -> None:
-    shuffle = data.draw(orders(rows))
+    chosen = data.draw(selections(rows))
+    selected = range(rows) if chosen is None else chosen.selected(rows)
+    shuffle = data.draw(orders(len(selected)))
     small = data.draw(st.booleans())  # a job dies in mid pass only if its batches are small
-    legs = data.draw(chains(rows, max_steps=8, world_sizes=RANKS, workers=WORKERS, tails=TAILS, small=small))
+    legs = data.draw(
+        chains(len(selected), max_steps=8, world_sizes=RANKS, workers=WORKERS, tails=TAILS, small=small)
+    )
     threads = data.draw(st.sampled_from((None, None, None, 2)))
     spec = plain_spec([rows // 3, 0, rows // 5], [], [rows - rows // 3 - rows // 5])
-    ledger = Ledger(rows)
+    ledger = Ledger(selected)
     with written(spec) as dataset:
         table = oracle.read_table(dataset.directory)
         state = None
 
         def live(topology: Topology) -> Job:
-            return Job(dataset, topology, shuffle=shuffle, table=table, state=state, threads=threads)
+            how = {"shuffle": shuffle, "chosen": chosen, "threads": threads}
+            return Job(dataset, topology, table=table, state=state, **how)
 
         for leg in legs:
             job = live(leg.topology)
@@ -135,9 +142,11 @@ class JobThatDies(RuleBasedStateMachine):
     def start(self, spec: DatasetSpec, data: st.DataObject) -> None:
         self.dataset = spec.write(self.directory)
         self.table = oracle.read_table(self.directory)
-        self.ledger = Ledger(spec.num_rows)
+        self.chosen = data.draw(selections(spec.num_rows, least=4), label="selection")
+        self.selected = (self.chosen or Chosen()).selected(spec.num_rows)
+        self.ledger = Ledger(self.selected)
         self.saved: dict[str, str] | None = None
-        self.shuffle = data.draw(orders(spec.num_rows), label="order")
+        self.shuffle = data.draw(orders(len(self.selected)), label="order")
         self.live(data)
 
     def live(self, data: st.DataObject, reset_epochs: bool = False) -> None:
@@ -146,7 +155,7 @@ class JobThatDies(RuleBasedStateMachine):
             self.job.kill()
         small = data.draw(st.booleans(), label="small batches")
         drawn = topologies(
-            rows=self.dataset.num_rows, world_sizes=RANKS, workers=WORKERS, tails=TAILS, small=small
+            rows=len(self.selected), world_sizes=RANKS, workers=WORKERS, tails=TAILS, small=small
         )
         topology = data.draw(drawn, label="topology")
         threads = data.draw(st.sampled_from((None, 2)), label="threads")
@@ -154,6 +163,7 @@ class JobThatDies(RuleBasedStateMachine):
             self.dataset,
             topology,
             shuffle=self.shuffle,
+            chosen=self.chosen,
             table=self.table,
             state=self.saved,
             threads=threads,

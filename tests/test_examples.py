@@ -107,6 +107,22 @@ def test_demo_kills_in_mid_pass_and_between_checkpoints() -> None:
             assert killed_after % demo.CHECKPOINT_EVERY not in (0, demo.CHECKPOINT_EVERY - 1)
 
 
+# the code of the docs
+
+
+def test_the_example_of_choosing_rows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    for part in range(2):
+        rows = np.arange(200 * part, 200 * part + 200)
+        pq.write_table(pa.table({"x": rows}), tmp_path / "data" / f"{part}.parquet", row_group_size=70)
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs/ROWS.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "rows.py").write_text(code)
+    assert runpy.run_path("rows.py")["some"].num_rows == 130
+
+
 # the README's code
 
 

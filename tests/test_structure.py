@@ -13,6 +13,7 @@ PYTHON_ORDER = [
     "arguments",
     "world",
     "intervals",
+    "selection",
     "cursor",
     "jagged",
     "batch",

@@ -35,6 +35,7 @@ from strategies import (
     dataset_specs,
     orders,
     plain_spec,
+    selections,
     written,
 )
 
@@ -77,19 +78,22 @@ def test_every_batch_of_unbroken_passes_comes_again(small_dataset: Dataset, how:
 @given(rows=st.integers(1, 80), data=st.data())
 def test_the_passes_that_states_tell_are_the_oracles(rows: int, data: st.DataObject) -> None:
     """For every step of a pass that changed its ranks, workers, lanes, tails and batch sizes on its way."""
-    shuffle = data.draw(orders(rows))
+    chosen = data.draw(selections(rows))
+    count = rows if chosen is None else len(chosen.selected(rows))
+    shuffle = data.draw(orders(count))
     order = {} if shuffle is None else shuffle.arguments
+    order |= {} if chosen is None else chosen.arguments
     tail = data.draw(st.sampled_from(TAILS))
     with written(plain_spec([rows])) as files:
         alone = make(files, 1, tail=tail, **order)
         states = [text_of(alone.state_dict())]
-        for leg in data.draw(chains(rows, max_legs=4, tails=TAILS, small=True)):
-            job = oracle_job(rows, leg.topology, alone.fingerprint, shuffle, (rows,))
+        for leg in data.draw(chains(count, max_legs=4, tails=TAILS, small=True)):
+            job = oracle_job(rows, leg.topology, alone.fingerprint, shuffle, (rows,), chosen)
             job.load(states[-1])
             for _ in range(min(leg.kept, job.batches_left - 1)):
                 job.step()
                 states.append(job.state())
-        told = oracle_job(rows, Topology(1, 0, 1, tail=tail), alone.fingerprint, shuffle, (rows,))
+        told = oracle_job(rows, Topology(1, 0, 1, tail=tail), alone.fingerprint, shuffle, (rows,), chosen)
         steps = told.pass_of(states[-1])
         last = {"fastresume": states[-1]}
         for step, (expected,) in enumerate(steps):

@@ -16,6 +16,7 @@ from fastresume.iterator import Stats
 from fastresume.jagged import Jagged
 from fastresume.loader import Loader
 from fastresume.plan import Plan
+from fastresume.selection import Split
 from fastresume.world import World
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Plan",
     "Schema",
     "SourceError",
+    "Split",
     "StateError",
     "Stats",
     "World",

@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from fastresume.records import (
     dataset_file,
     digest,
     record,
+    selection_file,
     state_hash,
     varints,
 )
@@ -166,8 +167,10 @@ class DeliveryLog:
             )
 
     def _create(self) -> _File:
-        """A new file of this process, and beside it that of the dataset, if it is missing."""
-        self._describe_dataset()
+        """A new file of this process, and beside it those that describe what is read, if they are missing."""
+        self._describe(dataset_file(self._manifest.fingerprint), self._dataset_text)
+        if self._manifest.selection is not None:
+            self._describe(selection_file(self._manifest.selection), self._selection_bytes)
         rank, process = f"rank-{self._rank:05}-of-{self._world_size:05}", os.getpid()
         path = self._directory / f"{rank}-{process}-{os.urandom(4).hex()}.log"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
@@ -176,12 +179,19 @@ class DeliveryLog:
         except OSError as cause:
             raise _failure(path, cause) from None
 
-    def _describe_dataset(self) -> None:
-        path = self._directory / dataset_file(self._manifest.fingerprint)
+    def _dataset_text(self) -> bytes:
+        return json.dumps(describe(self._manifest)).encode()
+
+    def _selection_bytes(self) -> bytes:
+        selected = self._manifest.selected
+        return b"" if selected is None else of_buffer(selected).astype("<i8").tobytes()
+
+    def _describe(self, name: str, content: Callable[[], bytes]) -> None:
+        path = self._directory / name
         draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
         try:
             if not path.exists():
-                draft.write_text(json.dumps(describe(self._manifest)))
+                draft.write_bytes(content())
                 draft.replace(path)
         except OSError as cause:
             with contextlib.suppress(OSError):

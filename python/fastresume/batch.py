@@ -198,7 +198,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         return self.cursor.to_state()
 
     def rows(self) -> npt.NDArray[np.int64]:
-        """The row numbers, int64 `[B]`: rows are counted over the dataset's files in their order."""
+        """The row numbers, int64 `[B]`: all rows of the dataset's files are counted, in their order."""
         return of_runs(self._origin.runs)
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Self:

@@ -153,7 +153,7 @@ class Cursor:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the dataset."""
+        """Rows of the dataset: those that are selected."""
         return self._core.num_rows
 
     @property
@@ -184,7 +184,7 @@ class Cursor:
 
         Args:
             dataset: with it, rows by their files; without, positions in the order (which are row numbers
-                where the order is sequential).
+                where the order is sequential and all rows are selected).
 
         Returns:
             Positions: int64 `[n, 2]`, half open, sorted. Or a list of (path, row group, rows), the rows
@@ -192,7 +192,7 @@ class Cursor:
             not in it.
 
         Raises:
-            StateError: if the cursor is of another dataset or order.
+            StateError: if the cursor is of another dataset, selection or order.
         """
         if dataset is None:
             return intervals.of_buffer(self._core.remaining())
@@ -230,7 +230,7 @@ def _to_start(key: str, text: str) -> int:
 def _rows_of(path: str, dataset: ParquetDataset) -> tuple[int, int]:
     """The rows `[first, end)` of the files that a path names."""
     if path == ",".join(dataset.paths):
-        return 0, dataset.num_rows
+        return 0, dataset.num_file_rows
     try:
         return dataset._manifest.rows_of(path)
     except (ValueError, OSError) as cause:

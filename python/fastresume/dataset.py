@@ -26,10 +26,11 @@ from fastresume.arguments import (
 )
 from fastresume.batch import Batch, Schema, of_delivered
 from fastresume.cursor import Cursor
-from fastresume.intervals import Intervals
+from fastresume.intervals import Intervals, of_buffer
 from fastresume.iterator import BatchIterator, cursor_after, rest_warning
 from fastresume.lanes import Cut, cut_of
 from fastresume.plan import Plan, make_plan
+from fastresume.selection import Rows, select
 from fastresume.workers import Departing, SharedCursor, new_ticket
 from fastresume.world import World
 
@@ -54,6 +55,10 @@ class ParquetDataset(IterableDataset[Batch]):
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, in place of `batch_size`.
         columns: names or glob patterns of the columns to read; all of them if None.
+        rows: which rows the dataset consists of: a boolean mask (an array or tensor with one value for each
+            row of the files), intervals of row numbers (int64 `[n, 2]`, half open), or a `Split`, a share of
+            the rows by a hash of their numbers. All rows if None. A state belongs to one selection of rows.
+        skip: intervals of row numbers to leave out, int64 `[n, 2]`, half open: rows known to be bad, say.
         stack: per name of a matrix, the names or patterns of the columns (of one type) that it holds.
         shuffle: deliver the rows in a shuffled order, another one in each pass: blocks of rows are permuted
             over the whole dataset, and rows within windows of several blocks. The seed and the number of the
@@ -119,6 +124,8 @@ class ParquetDataset(IterableDataset[Batch]):
         batch_size: int | None = None,
         global_batch_size: int | None = None,
         columns: str | Sequence[str] | None = None,
+        rows: Rows | None = None,
+        skip: npt.ArrayLike | None = None,
         stack: Mapping[str, str | Sequence[str]] | None = None,
         shuffle: bool = False,
         seed: int | None = None,
@@ -153,13 +160,13 @@ class ParquetDataset(IterableDataset[Batch]):
         self._columns = names("columns", columns)
         self._stacks = stack_list(stack)
         self._nulls = null_list(nulls)
-        self._manifest = _open_manifest(self.paths, manifest_cache)
+        self._manifest = select(_open_manifest(self.paths, manifest_cache), rows, skip)
         self._lay_out()
         start = _core.Cursor.start(self._manifest, self._choice)
         self._length = self._pass(start, 1).batches
         if self._length == 0:
             raise ValueError(
-                f"no batch would come from {self.num_rows} rows: a global batch has {self.global_batch_size} "
+                f"no batch would come from {self._row_counts()}: a global batch has {self.global_batch_size} "
                 f"({self.batch_size} rows on each of {self.world.world_size} ranks), and tail is {tail!r}"
             )
         self._shared = SharedCursor(start)
@@ -172,8 +179,19 @@ class ParquetDataset(IterableDataset[Batch]):
 
     @property
     def num_rows(self) -> int:
-        """Rows of all files."""
+        """Rows that a pass has: those of all files, or those that `rows` and `skip` select."""
+        return self._manifest.num_selected
+
+    @property
+    def num_file_rows(self) -> int:
+        """Rows of all files: row numbers go from 0 to below it, whichever rows are selected."""
         return self._manifest.num_rows
+
+    @property
+    def selection(self) -> Intervals | None:
+        """The numbers of the selected rows: int64 `[n, 2]`, half open, sorted, coalesced; None if all are."""
+        selected = self._manifest.selected
+        return None if selected is None else of_buffer(selected)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -241,8 +259,8 @@ class ParquetDataset(IterableDataset[Batch]):
             reset_epochs: keep the position, and count the passes of this job from here.
 
         Raises:
-            StateError: if the state is empty, damaged, or of another version, dataset or order, or of another
-                seed or size than was named. The dataset stays as it was.
+            StateError: if the state is empty, damaged, or of another version, dataset, selection of rows or
+                order, or of another seed or size than was named. The dataset stays as it was.
         """
         cursor = Cursor.from_state(state)._core
         cursor.check_dataset(self._manifest, self._choice)
@@ -288,10 +306,10 @@ class ParquetDataset(IterableDataset[Batch]):
         The batch belongs to no pass: its `cursor`, `state_dict()`, `epoch` and `step` raise.
 
         Args:
-            row_numbers: as `batch.rows()` gives them, in `[0, num_rows)`.
+            row_numbers: as `batch.rows()` gives them, in `[0, num_file_rows)`, selected or not.
 
         Raises:
-            IndexError: if a row is not of the dataset.
+            IndexError: if a row is not of the files.
             DataError, SourceError: if a file can't be read, or is damaged.
 
         Example:
@@ -304,7 +322,7 @@ class ParquetDataset(IterableDataset[Batch]):
         """Where rows are: a list of (path, row group, row in the row group), in the given order.
 
         Raises:
-            IndexError: if a row is not of the dataset.
+            IndexError: if a row is not of the files.
 
         Example:
             >>> path, row_group, row = dataset.locate([53])[0]
@@ -315,6 +333,10 @@ class ParquetDataset(IterableDataset[Batch]):
 
     def _remaining_rows(self, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
         return travel.remaining_rows(self, cursor)
+
+    def _row_counts(self) -> str:
+        of_files = "" if self._manifest.selection is None else f" of {self.num_file_rows}"
+        return f"{self.num_rows}{of_files} rows"
 
     def _cut(self, workers: int) -> Cut:
         return cut_of(self.batch_size, self.world.world_size, workers, self._lanes, self._groups)
@@ -369,7 +391,7 @@ class ParquetDataset(IterableDataset[Batch]):
 
     def __repr__(self) -> str:
         return (
-            f"ParquetDataset({len(self.files)} files, {self.num_rows} rows, {len(self.schema)} tensors, "
+            f"ParquetDataset({len(self.files)} files, {self._row_counts()}, {len(self.schema)} tensors, "
             f"batch_size={self.batch_size}, rank {self.world.rank} of {self.world.world_size}, "
             f"epoch {self.epoch}, {self.batches_left} batches left)"
         )

@@ -37,7 +37,7 @@ def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
         >>> remaining([[0, 300], [500, 800]], 1000).tolist()
         [[300, 500], [800, 1000]]
     """
-    return of_buffer(_core.remaining(_to_array(consumed), _to_count("total", total)))
+    return of_buffer(_core.remaining(to_array(consumed), _to_count("total", total)))
 
 
 def slice_intervals(intervals: npt.ArrayLike, index: int, count: int, multiple_of: int = 1) -> Intervals:
@@ -63,7 +63,7 @@ def slice_intervals(intervals: npt.ArrayLike, index: int, count: int, multiple_o
         >>> slice_intervals([[0, 5], [10, 16]], index=1, count=2, multiple_of=4).tolist()
         [[4, 5], [10, 16]]
     """
-    array = _to_array(intervals)
+    array = to_array(intervals)
     numbers = (_to_count("index", index), _to_count("count", count), _to_count("multiple_of", multiple_of))
     return of_buffer(_core.slice_intervals(array, *numbers))
 
@@ -158,7 +158,8 @@ def _numbers(buffer: _core.Buffer) -> npt.NDArray[np.int64]:
     return np.frombuffer(exporter, dtype=np.int64)
 
 
-def _to_array(intervals: npt.ArrayLike) -> Intervals:
+def to_array(intervals: npt.ArrayLike) -> Intervals:
+    """The intervals as a C-contiguous int64 array `[n, 2]`, not checked but for shape and dtype."""
     array = np.asarray(intervals)
     if array.size == 0:
         return np.empty((0, 2), dtype=np.int64)

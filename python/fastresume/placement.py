@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastresume.intervals import Intervals, of_runs
-from fastresume.records import Integers, Words, dataset_file, mix
+from fastresume.records import Integers, Words, dataset_file, mix, selection_file
 
 GAMMA = 0x9E3779B97F4A7C15
 MASK = (1 << 64) - 1
@@ -31,25 +31,47 @@ class Dataset:
         files: their paths, as far as they differ.
         groups: the row groups of file i are `groups[i]` to `groups[i + 1]`.
         starts: the first row of each row group, and the number of rows.
+        selected: the selected rows.
     """
 
     files: tuple[str, ...]
     groups: Integers
     starts: Integers
+    selected: Intervals
 
     @classmethod
-    def load(cls, directory: Path, fingerprint: str, rows: int) -> Self | None:
-        """The dataset; None if its description is missing, damaged or that of another one."""
+    def load(cls, directory: Path, fingerprint: str, selection: str | None, rows: int) -> Self | None:
+        """The dataset; None if a description is missing, damaged or that of another one."""
         try:
             described = json.loads((directory / dataset_file(fingerprint)).read_text())
             names = tuple(str(name) for name, _ in described["files"])
             groups = np.cumsum([0, *(len(counts) for _, counts in described["files"])])
             starts = np.cumsum([0, *(count for _, counts in described["files"] for count in counts)])
+            selected = np.array([[0, starts[-1]]], np.int64)
+            if selection is not None:
+                selected = _selected(directory / selection_file(selection), selection)
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        if described["fingerprint"] != fingerprint or starts[-1] != rows or (starts[1:] < starts[:-1]).any():
+        if described["fingerprint"] != fingerprint or (starts[1:] < starts[:-1]).any():
             return None
-        return cls(names, groups.astype(np.int64), starts.astype(np.int64))
+        if selected.max(initial=0) > starts[-1] or (selected[:, 1] - selected[:, 0]).sum() != rows:
+            return None
+        return cls(names, groups.astype(np.int64), starts.astype(np.int64), selected)
+
+    def ordinals(self, rows: Integers) -> Integers:
+        """How many selected rows lie before each row."""
+        before = np.cumsum([0, *(self.selected[:, 1] - self.selected[:, 0])])
+        place = np.searchsorted(self.selected[:, 0], rows, "right") - 1
+        inside = np.minimum(rows, self.selected[place, 1]) - self.selected[place, 0]
+        ordinals: Integers = np.where(place < 0, 0, before[place] + inside)
+        return ordinals
+
+    def rows(self, ordinals: Integers) -> Integers:
+        """The selected rows with these numbers among the selected ones."""
+        before = np.cumsum([0, *(self.selected[:, 1] - self.selected[:, 0])])
+        place = np.searchsorted(before, ordinals, "right") - 1
+        rows: Integers = self.selected[place, 0] + ordinals - before[place]
+        return rows
 
     def name(self, rows: Integers) -> Iterator[str]:
         """Where the rows are, sorted: "file: row group 3: rows 100-131" for those that lie together."""
@@ -64,18 +86,37 @@ class Dataset:
             yield f"{self.files[file]}: row group {of_group - int(self.groups[file])}: {span}"
 
 
+def _selected(path: Path, selection: str) -> Intervals:
+    """The intervals in a file.
+
+    Raises:
+        ValueError: if they are not those of which `selection` is the hash.
+    """
+    selected = np.frombuffer(path.read_bytes(), "<i8").astype(np.int64).reshape(-1, 2)
+    halves = []
+    for half in range(2):
+        words = np.full(len(selected), _key(half), np.uint64)
+        for ends in selected.astype(np.uint64).T:
+            words = mix((words ^ ends) + np.uint64(GAMMA))
+        halves.append(int(words.sum(dtype=np.uint64)))
+    if f"{halves[0]:016x}{halves[1]:016x}" != selection:
+        raise ValueError(f"{path} does not hold what {selection} is the hash of")
+    return selected
+
+
 class Order:
     """The rows at the positions of one pass."""
 
-    def __init__(self, order: dict[str, Any], epoch: int, starts: Integers) -> None:
+    def __init__(self, order: dict[str, Any], epoch: int, dataset: Dataset) -> None:
+        self._dataset = dataset
         self._is_shuffled = order["kind"] == "shuffled"
         if not self._is_shuffled:
             return
         self._seed, self._epoch = order["seed"], epoch
-        blocks = _blocks(starts, order["block_rows"])
+        blocks = _blocks(dataset.ordinals(dataset.starts), order["block_rows"])
         count = len(blocks)
         blocks = blocks[_permute(np.arange(count), count, _key(self._seed, epoch, 0))]
-        self._first_rows, sizes = blocks[:, 0], blocks[:, 1] - blocks[:, 0]
+        self._first_of_block, sizes = blocks[:, 0], blocks[:, 1] - blocks[:, 0]
         self._block_at = np.concatenate([[0], np.cumsum(sizes)])
         windows = max(1, -(-count // (order["window_rows"] // order["block_rows"])))
         self._first_blocks = np.arange(windows + 1) * count // windows
@@ -85,19 +126,19 @@ class Order:
         """The rows at the positions, one by one, in no particular order."""
         places = of_runs(positions)
         if not self._is_shuffled:
-            return places
+            return self._dataset.rows(places)
         places = np.sort(places)
         window_of = np.searchsorted(self._window_at, places, "right") - 1
-        rows = [self._rows_in(int(window), places[first:end]) for window, first, end in _stretches(window_of)]
-        return np.concatenate([np.empty(0, np.int64), *rows])
+        parts = [self._ordinals_in(int(of), places[first:end]) for of, first, end in _stretches(window_of)]
+        return self._dataset.rows(np.concatenate([np.empty(0, np.int64), *parts]))
 
-    def _rows_in(self, window: int, places: Integers) -> Integers:
+    def _ordinals_in(self, window: int, places: Integers) -> Integers:
         start, end = int(self._window_at[window]), int(self._window_at[window + 1])
         key = _key(self._seed, self._epoch, window + 1)
         slots = start + _permute(places - start, end - start, key)
         block = np.searchsorted(self._block_at, slots, "right") - 1
-        rows: Integers = self._first_rows[block] + slots - self._block_at[block]
-        return rows
+        ordinals: Integers = self._first_of_block[block] + slots - self._block_at[block]
+        return ordinals
 
 
 def _stretches(values: Integers) -> Iterator[tuple[int, int, int]]:
@@ -109,7 +150,7 @@ def _stretches(values: Integers) -> Iterator[tuple[int, int, int]]:
 
 
 def _blocks(starts: Integers, block_rows: int) -> Intervals:
-    """The blocks as ranges of rows: large row groups divided evenly, small neighbours joined."""
+    """The blocks as ranges of selected rows: large row groups divided evenly, small neighbours joined."""
     ends: list[int] = [0]
     joined = 0  # rows of the last block, if more may be joined to it
     for start, size in zip(starts.tolist(), np.diff(starts).tolist(), strict=False):

@@ -39,6 +39,11 @@ def dataset_file(fingerprint: str) -> str:
     return f"dataset-{fingerprint[:16]}.json"
 
 
+def selection_file(selection: str) -> str:
+    """The name of the file that tells which rows are selected: their intervals, pairs of 8-byte integers."""
+    return f"selection-{selection[:16]}.bin"
+
+
 def state_hash(text: str) -> int:
     """64 bits that tell the places of states apart. `reset_epochs` does not change a place."""
     return int.from_bytes(blake2b(_NO_PLACE.sub("", text).encode(), digest_size=8).digest(), "little")

@@ -128,9 +128,10 @@ def _row_numbers(dataset: ParquetDataset, given: Sequence[int] | RowNumbers) -> 
         return np.empty(0, dtype=np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise TypeError(f"row numbers must be a list or an array [n] of integers, found {given!r}")
-    outside = numbers[(numbers < 0) | (numbers >= dataset.num_rows)]
+    total = dataset.num_file_rows
+    outside = numbers[(numbers < 0) | (numbers >= total)]
     if outside.size:
-        raise IndexError(f"row {outside[0]} is not in [0, {dataset.num_rows}), the rows of the dataset")
+        raise IndexError(f"row {outside[0]} is not in [0, {total}), the rows of the dataset's files")
     return numbers.astype(np.int64)
 
 

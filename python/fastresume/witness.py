@@ -112,12 +112,13 @@ class History:
         declared: Sequence[Declared],
         report: Report,
     ) -> None:
-        dataset, self._order, _ = json.loads(named)
+        dataset, self._order, self._selection = json.loads(named)
         self._num_rows: int = dataset["rows"]
-        self._dataset = Dataset.load(directory, dataset["fingerprint"], self._num_rows)
+        fingerprint: str = dataset["fingerprint"]
+        self._dataset = Dataset.load(directory, fingerprint, self._selection, self._num_rows)
         self._orders: dict[int, Order] = {}  # the last one that was asked for
         self._report = report
-        self._introduce(dataset["fingerprint"], len({starts[index].file for index in members}))
+        self._introduce(fingerprint, len({starts[index].file for index in members}))
         self._trusted = {state_hash(item.text): item for item in declared}
         self._lineage = Lineage(starts, members, records, self._trusted, report.problem)
         # Of each cause that something is not proven, a file that shows it.
@@ -137,13 +138,17 @@ class History:
         lines += passes  # causes come before what follows from them
 
     def _introduce(self, fingerprint: str, logs: int) -> None:
-        order, files = self._order, "" if self._dataset is None else f" in {len(self._dataset.files)} files"
+        order = self._order
+        of_files = "" if self._dataset is None else f" in {len(self._dataset.files)} files"
+        if self._selection is not None:
+            of_files += f", selection {self._selection[:16]}"
         how = f"shuffled with seed {order['seed']}" if order["kind"] == "shuffled" else order["kind"]
         self._report.lines.append(
-            f"dataset {fingerprint[:16]}: {self._num_rows} rows{files}, {how}; {logs} logs"
+            f"dataset {fingerprint[:16]}: {self._num_rows} rows{of_files}, {how}; {logs} logs"
         )
         if self._dataset is None:
-            self._report.problem("the description of the dataset is missing or damaged: rows have no names")
+            what = "dataset" if self._selection is None else "dataset or of its selection"
+            self._report.problem(f"the description of the {what} is missing or damaged: rows have no names")
 
     def _blame(self, state: int, file: str) -> None:
         if state not in self._lineage.proven:
@@ -208,9 +213,10 @@ class History:
             what = f"{_size(dropped)} rows were dropped, which tail={start.tail!r} does not do"
             self._report.problem(f"pass {end.epoch}: {what}", self._names(dropped, end.epoch))
         excluded = np.concatenate([dropped, passage.trusted])
-        if self._dataset is not None or len(excluded) == 0:
-            everything = self._digest(np.array([[0, self._num_rows]]), None)
-            self._check_digest(passage, everything - self._digest(excluded, end.epoch))
+        everything = self._everything()
+        if everything is not None and (self._dataset is not None or len(excluded) == 0):
+            expected = self._digest(everything, None) - self._digest(excluded, end.epoch)
+            self._check_digest(passage, expected)
         if self._report.problems > problems:
             return False
         said = f", {_size(dropped)} dropped by tail={start.tail!r}" if len(dropped) else ""
@@ -299,6 +305,12 @@ class History:
             what = "each position was delivered once, but the rows handed over are not those of the positions"
             self._report.problem(f"pass {epoch}: {what}", self._wrong_batches(passage, epoch))
 
+    def _everything(self) -> Intervals | None:
+        """The selected rows; None if they are not known."""
+        if self._dataset is not None:
+            return self._dataset.selected
+        return np.array([[0, self._num_rows]]) if self._selection is None else None
+
     def _wrong_batches(self, passage: Passage, epoch: int) -> Iterator[str]:
         """Names the batches whose rows are not those that the order has at their positions."""
         records = self._lineage.records
@@ -332,7 +344,7 @@ class History:
 
     def _order_of(self, epoch: int, dataset: Dataset) -> Order:
         if epoch not in self._orders:
-            self._orders = {epoch: Order(self._order, epoch, dataset.starts)}
+            self._orders = {epoch: Order(self._order, epoch, dataset)}
         return self._orders[epoch]
 
     def _digest(self, positions: Intervals, epoch: int | None) -> int:

@@ -1,0 +1,106 @@
+"""Which rows of the files a dataset consists of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from fastresume import _core, intervals
+from fastresume.arguments import at_least
+from fastresume.intervals import Intervals, of_buffer
+
+PARTS = 2**53
+"""Hashes of rows are counted in so many parts of the whole."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A share of the rows by a hash of their numbers: those whose hash lies in `[start, stop)`.
+
+    Every row number has a hash from 0 to below 1, which the seed alone chooses: the same on every machine, in
+    every release, whatever the order, the ranks and the number of rows. Splits of one seed that lie side by
+    side have no row in common, and those that cover `[0, 1)` have all rows.
+
+    Args:
+        start, stop: the share, from 0 to 1.
+        seed: another one, other rows.
+
+    Raises:
+        ValueError: if they are no share: `0 <= start <= stop <= 1`.
+
+    Example:
+        >>> train, validation = Split(0.0, 0.9, seed=1), Split(0.9, 1.0, seed=1)
+        >>> validation.rows(30).tolist()
+        [[0, 2], [17, 18], [20, 21]]
+    """
+
+    start: float
+    stop: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("start", "stop"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float, Fraction, np.floating)):
+                raise TypeError(f"{name} must be a number, found {value!r}")
+            if isinstance(value, np.floating):
+                object.__setattr__(self, name, float(value))
+        if not 0 <= self.start <= self.stop <= 1:
+            raise ValueError(f"a split is a share of [0, 1), found [{self.start!r}, {self.stop!r})")
+        object.__setattr__(self, "seed", at_least(0, "seed", self.seed))
+
+    def rows(self, num_rows: int) -> Intervals:
+        """The split's rows among so many, as intervals: int64 `[n, 2]`, half open, sorted, coalesced."""
+        # Exact: a float is a fraction, and a whole number of parts is at least it or not.
+        start, stop = (math.ceil(Fraction(bound) * PARTS) for bound in (self.start, self.stop))
+        return of_buffer(_core.split_rows(at_least(0, "num_rows", num_rows), start, stop, self.seed))
+
+
+Rows = Split | npt.ArrayLike
+"""A split, a boolean mask, or intervals."""
+
+
+def select(manifest: _core.Manifest, rows: Rows | None, skip: npt.ArrayLike | None) -> _core.Manifest:
+    """The manifest with its selection: what `rows` says (all of them if None), but for what `skip` says.
+
+    Raises:
+        ValueError: if a mask is not of all rows, or intervals go beyond them.
+        TypeError: if `rows` is something else.
+    """
+    if rows is None and skip is None:
+        return manifest
+    total = manifest.num_rows
+    selected = np.array([[0, total]]) if rows is None else _rows(rows, total)
+    if skip is not None:
+        kept = of_buffer(_core.remaining(_intervals("skip", skip, total), total))
+        selected = of_buffer(_core.intersection(selected, kept))
+    return manifest.select(selected)
+
+
+def _rows(rows: Rows, total: int) -> Intervals:
+    if isinstance(rows, Split):
+        return rows.rows(total)
+    array = np.asarray(rows)
+    if array.dtype != np.bool_:
+        return _intervals("rows", array, total)
+    if array.shape != (total,):
+        raise ValueError(
+            f"a mask of rows must have the shape [{total}], one value for each row of the files, found "
+            f"{list(array.shape)}"
+        )
+    return of_buffer(_core.marked(np.ascontiguousarray(array).view(np.uint8)))
+
+
+def _intervals(name: str, given: npt.ArrayLike, total: int) -> Intervals:
+    try:
+        array = intervals.to_array(given)
+    except (TypeError, ValueError) as cause:
+        also = ", a boolean mask or a Split" if name == "rows" else ""
+        raise ValueError(f"{name} must be intervals{also}: {cause}") from None
+    if array.max(initial=0) > total:
+        raise ValueError(f"{name} must lie in the {total} rows of the files, found one up to {array.max()}")
+    return array
