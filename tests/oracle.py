@@ -325,6 +325,38 @@ def hash_of_intervals(intervals: Sequence[Interval]) -> str:
     return "".join(f"{sum(key([half, *ends]) for ends in intervals) % WORD:016x}" for half in (0, 1))
 
 
+def truth(condition: Sequence[Any], row: Mapping[str, Any]) -> bool | None:
+    """Return whether a condition is true of a row; None where a null leaves it open.
+
+    A condition is (op, name, value) for the six comparisons, ("in", name, values), ("null", name),
+    ("not", c), ("and", c, d) or ("or", c, d). A null of the row is None.
+    """
+    op, *parts = condition
+    if op == "not":
+        inner = truth(parts[0], row)
+        return None if inner is None else not inner
+    if op in ("and", "or"):
+        found = {truth(part, row) for part in parts}
+        decides = op == "or"
+        return decides if decides in found else None if None in found else not decides
+    value = row[parts[0]]
+    if op == "null":
+        return value is None
+    if value is None:
+        return None
+    if op == "in":
+        return any(value == other for other in parts[1])
+    compared = {
+        "==": value == parts[1],
+        "!=": value != parts[1],
+        "<": value < parts[1],
+        "<=": value <= parts[1],
+        ">": value > parts[1],
+        ">=": value >= parts[1],
+    }
+    return bool(compared[op])
+
+
 def selected_group_rows(group_rows: Iterable[int], rows: Sequence[int]) -> tuple[int, ...]:
     """Return how many of the rows each row group has."""
     found, start = [], 0

@@ -114,13 +114,14 @@ def test_the_example_of_choosing_rows_runs(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "data").mkdir()
     for part in range(2):
         rows = np.arange(200 * part, 200 * part + 200)
-        pq.write_table(pa.table({"x": rows}), tmp_path / "data" / f"{part}.parquet", row_group_size=70)
+        columns = {"x": rows, "label": rows % 5, "weight": rows % 4 / 4}
+        pq.write_table(pa.table(columns), tmp_path / "data" / f"{part}.parquet", row_group_size=70)
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(
         r"^```python\n(.*?)^```$", (ROOT / "docs/ROWS.md").read_text(), re.MULTILINE | re.DOTALL
     )
     (tmp_path / "rows.py").write_text(code)
-    assert runpy.run_path("rows.py")["some"].num_rows == 130
+    assert runpy.run_path("rows.py")["positive"].num_rows == 20
 
 
 # the README's code

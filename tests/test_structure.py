@@ -17,6 +17,8 @@ PYTHON_ORDER = [
     "cursor",
     "jagged",
     "batch",
+    "expression",
+    "filter",
     "workers",
     "lanes",
     "records",

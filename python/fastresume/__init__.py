@@ -12,6 +12,7 @@ from fastresume._core import DataError, FastresumeError, SourceError, StateError
 from fastresume.batch import Batch, Field, Schema
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
+from fastresume.expression import Column, Expression, column
 from fastresume.iterator import Stats
 from fastresume.jagged import Jagged
 from fastresume.loader import Loader
@@ -21,8 +22,10 @@ from fastresume.world import World
 
 __all__ = [
     "Batch",
+    "Column",
     "Cursor",
     "DataError",
+    "Expression",
     "FastresumeError",
     "Field",
     "Jagged",
@@ -36,6 +39,7 @@ __all__ = [
     "Stats",
     "World",
     "__version__",
+    "column",
     "intervals",
     "testing",
 ]

@@ -26,6 +26,7 @@ from fastresume.arguments import (
 )
 from fastresume.batch import Batch, Schema, of_delivered
 from fastresume.cursor import Cursor
+from fastresume.filter import select_filtered
 from fastresume.intervals import Intervals, of_buffer
 from fastresume.iterator import BatchIterator, cursor_after, rest_warning
 from fastresume.lanes import Cut, cut_of
@@ -59,6 +60,11 @@ class ParquetDataset(IterableDataset[Batch]):
             row of the files), intervals of row numbers (int64 `[n, 2]`, half open), or a `Split`, a share of
             the rows by a hash of their numbers. All rows if None. A state belongs to one selection of rows.
         skip: intervals of row numbers to leave out, int64 `[n, 2]`, half open: rows known to be bad, say.
+        filter: keep the rows of which a condition is true: one on `column(name)`, terms as `pyarrow.parquet`
+            takes them (`[("a", ">", 3), ("b", "in", [1, 2])]`, lists of these for "or"), or an expression of
+            pyarrow. It is resolved once, here, into a selection of rows; its columns need not be among
+            `columns`. With `rows` and `skip`, of the rows that these leave.
+        filter_cache: a file in which to keep what a filter selects, for the same files, filter and rows.
         stack: per name of a matrix, the names or patterns of the columns (of one type) that it holds.
         shuffle: deliver the rows in a shuffled order, another one in each pass: blocks of rows are permuted
             over the whole dataset, and rows within windows of several blocks. The seed and the number of the
@@ -104,7 +110,7 @@ class ParquetDataset(IterableDataset[Batch]):
         TypeError: for arguments of another type.
 
     Warns:
-        UserWarning: if `manifest_cache` can't be written.
+        UserWarning: if `manifest_cache` or `filter_cache` can't be written.
 
     Threads and forks: share a dataset between threads only if one of them iterates. A forked child goes on
     from the cursor of the moment, on its own. Pickling takes the manifest along, so that no footer is read
@@ -126,6 +132,8 @@ class ParquetDataset(IterableDataset[Batch]):
         columns: str | Sequence[str] | None = None,
         rows: Rows | None = None,
         skip: npt.ArrayLike | None = None,
+        filter: object = None,  # noqa: A002  (what users call it)
+        filter_cache: Path | None = None,
         stack: Mapping[str, str | Sequence[str]] | None = None,
         shuffle: bool = False,
         seed: int | None = None,
@@ -160,7 +168,9 @@ class ParquetDataset(IterableDataset[Batch]):
         self._columns = names("columns", columns)
         self._stacks = stack_list(stack)
         self._nulls = null_list(nulls)
-        self._manifest = select(_open_manifest(self.paths, manifest_cache), rows, skip)
+        manifest = select(_open_manifest(self.paths, manifest_cache), rows, skip)
+        cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
+        self._manifest = manifest if filter is None else select_filtered(manifest, filter, cache)
         self._lay_out()
         start = _core.Cursor.start(self._manifest, self._choice)
         self._length = self._pass(start, 1).batches

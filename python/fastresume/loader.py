@@ -14,9 +14,9 @@ from fastresume.batch import Batch
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
 from fastresume.iterator import BatchIterator, Stats
+from fastresume.world import default_threads
 
 PREFETCH_BYTES = 256 << 20
-MAX_THREADS = 8
 
 
 class Loader:
@@ -63,7 +63,7 @@ class Loader:
         if not isinstance(dataset, ParquetDataset):
             raise TypeError(f"dataset must be a ParquetDataset, found {type(dataset).__name__}")
         self.dataset = dataset
-        self.threads = _default_threads() if threads is None else at_least(0, "threads", threads)
+        self.threads = default_threads() if threads is None else at_least(0, "threads", threads)
         self.prefetch_bytes = (
             PREFETCH_BYTES if prefetch_bytes is None else at_least(1, "prefetch_bytes", prefetch_bytes)
         )
@@ -151,9 +151,3 @@ class Loader:
 
     def __repr__(self) -> str:
         return f"Loader({self.dataset!r}, threads={self.threads}, prefetch_bytes={self.prefetch_bytes})"
-
-
-def _default_threads() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, min(MAX_THREADS, cores // (int(ranks) if ranks.isdecimal() and int(ranks) > 0 else 1)))

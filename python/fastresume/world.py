@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
+MAX_THREADS = 8
+
 
 @dataclass(frozen=True)
 class World:
@@ -96,6 +98,13 @@ class World:
             return cls(group.rank(), group.size())
         kind = type(group).__name__
         raise TypeError(f"world must be a World, a process group or a device mesh, found {kind}")
+
+
+def default_threads() -> int:
+    """The cores that this process may use, shared with the other ranks of the node, at most 8."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, min(MAX_THREADS, cores // (int(ranks) if ranks.isdecimal() and int(ranks) > 0 else 1)))
 
 
 def _from_environment(name: str) -> int | None:

@@ -11,6 +11,7 @@ use fastresume::intervals::Intervals;
 use fastresume::manifest::Manifest as CoreManifest;
 use fastresume::rows;
 use fastresume::selection::Selection;
+use fastresume::statistics::{self, Bound as CoreBound, Facts};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -29,6 +30,27 @@ pub struct Manifest {
     not_cached: Option<String>,
     files: PyOnceLock<Py<PyTuple>>,
 }
+
+/// A value of a column, in Python.
+#[derive(IntoPyObject)]
+pub enum Value {
+    Integer(i128),
+    Float(f64),
+    Bytes(Vec<u8>),
+}
+
+impl From<CoreBound> for Value {
+    fn from(bound: CoreBound) -> Self {
+        match bound {
+            CoreBound::Integer(value) => Self::Integer(value),
+            CoreBound::Float(value) => Self::Float(value),
+            CoreBound::Bytes(value) => Self::Bytes(value),
+        }
+    }
+}
+
+/// The least and greatest value of a column in a row group, and how many are null.
+type FactsParts = (Option<Value>, Option<Value>, Option<u64>);
 
 #[allow(clippy::disallowed_methods, reason = "it decides what is cached, and no result")]
 fn now() -> SystemTime {
@@ -133,6 +155,17 @@ impl Manifest {
     #[getter]
     fn file_groups(&self) -> Buffer {
         Buffer::of_words(self.inner.file_groups().map(|group| group as u64).collect())
+    }
+
+    /// What footers tell of columns: of each row group the least and greatest value, and how many are null, as
+    /// far as that is known.
+    fn statistics(&self, py: Python<'_>, columns: Vec<String>) -> PyResult<Vec<Vec<FactsParts>>> {
+        let found = gate::run_stoppable(py, |stop| statistics::read(&self.inner, &columns, stop))?;
+        let parts = |Facts { bounds, nulls }: Facts| {
+            let (low, high) = bounds.unzip();
+            (low.map(Value::from), high.map(Value::from), nulls)
+        };
+        Ok(found.into_iter().map(|groups| groups.into_iter().map(parts).collect()).collect())
     }
 
     /// The files' rows that runs of ascending row numbers name, as tensors' memory.

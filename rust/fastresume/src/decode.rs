@@ -78,6 +78,12 @@ impl OpenFile {
         Ok(Self { source: Arc::new(source), metadata: footer.metadata })
     }
 
+    /// What its footer says.
+    #[must_use]
+    pub fn metadata(&self) -> &ParquetMetaData {
+        &self.metadata
+    }
+
     /// A decoder of one scalar column of one row group.
     ///
     /// # Errors

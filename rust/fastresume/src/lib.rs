@@ -49,6 +49,7 @@ mod flat;
 mod lists;
 mod strings;
 pub mod decode;
+pub mod statistics;
 pub mod policy;
 pub mod layout;
 mod transpose;

@@ -1,0 +1,465 @@
+"""Conditions on the columns of a row: what a filter asks.
+
+Nulls are those of SQL: a comparison with a null is neither true nor false, and what depends on it may be
+neither, too; only `is_null` and `is_valid` always answer. A row is kept if the condition is true.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Marks = npt.NDArray[np.bool_]
+Bound = bool | int | float | bytes | None
+Literal = bool | int | float | str | bytes
+
+FEW = 16
+"""Text is compared with so many values one by one, with more of them row by row."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Of each row, whether a condition is true, and whether it is false; neither where a null decides it.
+
+    Of each row group, whether it may be true of a row, and false, and neither.
+    """
+
+    yes: Marks
+    no: Marks
+    null: Marks
+
+
+@dataclass(frozen=True)
+class Text:
+    """Strings or bytes: row i is `values[offsets[i] : offsets[i + 1]]`."""
+
+    values: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+
+    def equal(self, value: bytes) -> Marks:
+        """Which rows are this one."""
+        found: Marks = np.diff(self.offsets) == len(value)
+        rows = np.flatnonzero(found)
+        if value and len(rows):
+            places = self.offsets[rows][:, None] + np.arange(len(value))
+            found[rows] = (self.values[places] == np.frombuffer(value, np.uint8)).all(axis=1)
+        return found
+
+    def each(self) -> list[bytes]:
+        """The rows one by one."""
+        whole, bounds = self.values.tobytes(), self.offsets.tolist()
+        return [whole[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+@dataclass(frozen=True)
+class Values:
+    """A column of some rows, and which of them are not null."""
+
+    data: npt.NDArray[Any] | Text
+    valid: Marks
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What footers tell of a column, per row group: its rows, and as far as known bounds and nulls."""
+
+    bounds: list[tuple[Bound, Bound]]
+    nulls: list[int | None]
+    rows: list[int]
+    is_float: bool
+
+    def truth(self, judge: Callable[[Any, Any], tuple[bool, bool]], of_nan: tuple[bool, bool]) -> Truth:
+        """What a judge of bounds says of each row group: whether some value may pass, and some may not.
+
+        `of_nan` is the same of a NaN, which no bounds tell of.
+        """
+        found = []
+        for (low, high), nulls, rows in zip(self.bounds, self.nulls, self.rows, strict=True):
+            yes, no = (True, True) if low is None or high is None else judge(low, high)
+            if self.is_float:
+                yes, no = yes or of_nan[0], no or of_nan[1]
+            has_value = nulls is None or nulls < rows
+            found.append((yes and has_value, no and has_value, nulls != 0))
+        columns = np.array(found, np.bool_).reshape(-1, 3).T
+        return Truth(*columns)
+
+
+class Expression:
+    """A condition on the columns of a row, made from `column(name)`; `&`, `|` and `~` join conditions."""
+
+    def __and__(self, other: object) -> Expression:
+        return _joined("&", self, other)
+
+    def __or__(self, other: object) -> Expression:
+        return _joined("|", self, other)
+
+    def __invert__(self) -> Expression:
+        return Not(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a condition has no truth of its own: join conditions by &, | and ~, in parentheses")
+
+    @property
+    def columns(self) -> set[str]:
+        """The names of the columns that it asks for."""
+        raise NotImplementedError
+
+    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+        """Refuses values that a column can't be compared with; `types` are the dtype and kind of each column.
+
+        Raises:
+            TypeError: naming the column, its type and the value.
+        """
+        raise NotImplementedError
+
+    def of_rows(self, values: Mapping[str, Values]) -> Truth:
+        """Of each row, whether it is true."""
+        raise NotImplementedError
+
+    def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
+        """Of each row group, whether it may be true of a row."""
+        raise NotImplementedError
+
+
+class Condition(Expression):
+    """A condition on one column.
+
+    Args:
+        name: the column.
+    """
+
+    name: str
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that it asks for."""
+        return {self.name}
+
+
+@dataclass(frozen=True)
+class Comparison(Condition):
+    """`column(name) op value`."""
+
+    name: str
+    op: str
+    value: Literal
+
+    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+        """Refuses values that a column can't be compared with."""
+        _check_value(self.name, self.value, *types[self.name])
+
+    def of_rows(self, values: Mapping[str, Values]) -> Truth:
+        """Of each row, whether it is true."""
+        column = values[self.name]
+        if isinstance(column.data, Text):
+            found = _compare_text(column.data, self.op, _to_bytes(self.value))
+        else:
+            found = _compare(column.data, self.op, self.value)
+        return Truth(found & column.valid, ~found & column.valid, ~column.valid)
+
+    def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
+        """Of each row group, whether it may be true."""
+        op, value = self.op, _to_bytes(self.value)
+        of_nan = (op == "!=", op != "!=")
+
+        def judge(low: Any, high: Any) -> tuple[bool, bool]:
+            if _is_nan(value):
+                return of_nan
+            if op == "<":
+                return low < value, high >= value
+            if op == "<=":
+                return low <= value, high > value
+            if op == ">":
+                return high > value, low <= value
+            if op == ">=":
+                return high >= value, low < value
+            is_in, is_all = low <= value <= high, low == value == high
+            return (is_in, not is_all) if op == "==" else (not is_all, is_in)
+
+        return facts[self.name].truth(judge, of_nan)
+
+    def __repr__(self) -> str:
+        return f"(column({self.name!r}) {self.op} {self.value!r})"
+
+
+@dataclass(frozen=True)
+class Membership(Condition):
+    """`column(name).is_in(values)`."""
+
+    name: str
+    values: tuple[Literal, ...]
+
+    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+        """Refuses values that a column can't be compared with."""
+        for value in self.values:
+            _check_value(self.name, value, *types[self.name])
+
+    def of_rows(self, values: Mapping[str, Values]) -> Truth:
+        """Of each row, whether it is true."""
+        column = values[self.name]
+        found = np.zeros(len(column.valid), np.bool_)
+        if not isinstance(column.data, Text):
+            floors = [_floor(value, column.data.dtype) for value in self.values if not _is_nan(value)]
+            there = [floor for floor, is_exact in floors if is_exact]
+            found |= np.isin(column.data, np.array(there, column.data.dtype))
+        elif len(self.values) <= FEW:
+            for value in self.values:
+                found |= column.data.equal(_to_bytes(value))
+        else:
+            some = {_to_bytes(value) for value in self.values}
+            found |= np.fromiter((row in some for row in column.data.each()), np.bool_, len(found))
+        return Truth(found & column.valid, ~found & column.valid, ~column.valid)
+
+    def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
+        """Of each row group, whether it may be true."""
+        some = [_to_bytes(value) for value in self.values if not _is_nan(value)]
+
+        def judge(low: Any, high: Any) -> tuple[bool, bool]:
+            return any(low <= value <= high for value in some), not (low == high and low in some)
+
+        return facts[self.name].truth(judge, (False, True))
+
+    def __repr__(self) -> str:
+        return f"column({self.name!r}).is_in({list(self.values)!r})"
+
+
+@dataclass(frozen=True)
+class IsNull(Condition):
+    """`column(name).is_null()`."""
+
+    name: str
+
+    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+        """Every column may be asked for nulls."""
+
+    def of_rows(self, values: Mapping[str, Values]) -> Truth:
+        """Of each row, whether it is true."""
+        valid = values[self.name].valid
+        return Truth(~valid, valid, np.zeros_like(valid))
+
+    def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
+        """Of each row group, whether it may be true."""
+        told = list(zip(facts[self.name].nulls, facts[self.name].rows, strict=True))
+        yes = np.array([nulls != 0 for nulls, _ in told], np.bool_)
+        no = np.array([nulls is None or nulls < rows for nulls, rows in told], np.bool_)
+        return Truth(yes, no, np.zeros_like(yes))
+
+    def __repr__(self) -> str:
+        return f"column({self.name!r}).is_null()"
+
+
+@dataclass(frozen=True)
+class Not(Expression):
+    """`~inner`."""
+
+    inner: Expression
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that it asks for."""
+        return self.inner.columns
+
+    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+        """Refuses values that a column can't be compared with."""
+        self.inner.check(types)
+
+    def of_rows(self, values: Mapping[str, Values]) -> Truth:
+        """Of each row, whether it is true."""
+        return _negated(self.inner.of_rows(values))
+
+    def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
+        """Of each row group, whether it may be true."""
+        return _negated(self.inner.of_groups(facts))
+
+    def __repr__(self) -> str:
+        return f"~{self.inner!r}"
+
+
+@dataclass(frozen=True)
+class Both(Expression):
+    """`left & right` or `left | right`."""
+
+    op: str
+    left: Expression
+    right: Expression
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that it asks for."""
+        return self.left.columns | self.right.columns
+
+    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+        """Refuses values that a column can't be compared with."""
+        self.left.check(types)
+        self.right.check(types)
+
+    def of_rows(self, values: Mapping[str, Values]) -> Truth:
+        """Of each row, whether it is true."""
+        return self._of(self.left.of_rows(values), self.right.of_rows(values))
+
+    def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
+        """Of each row group, whether it may be true."""
+        return self._of(self.left.of_groups(facts), self.right.of_groups(facts))
+
+    def _of(self, left: Truth, right: Truth) -> Truth:
+        null = left.null | right.null
+        if self.op == "&":
+            return Truth(left.yes & right.yes, left.no | right.no, null)
+        return Truth(left.yes | right.yes, left.no & right.no, null)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} {self.op} {self.right!r})"
+
+
+class Column:
+    """A column by its name, to be compared with values."""
+
+    __hash__ = None  # type: ignore[assignment]  # equality makes a condition
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"a column is named by a string, found {name!r}")
+        self.name = name
+
+    def __eq__(self, value: object) -> Comparison:  # type: ignore[override]  # it makes a condition
+        return Comparison(self.name, "==", literal(value))
+
+    def __ne__(self, value: object) -> Comparison:  # type: ignore[override]  # it makes a condition
+        return Comparison(self.name, "!=", literal(value))
+
+    def __lt__(self, value: object) -> Comparison:
+        return Comparison(self.name, "<", literal(value))
+
+    def __le__(self, value: object) -> Comparison:
+        return Comparison(self.name, "<=", literal(value))
+
+    def __gt__(self, value: object) -> Comparison:
+        return Comparison(self.name, ">", literal(value))
+
+    def __ge__(self, value: object) -> Comparison:
+        return Comparison(self.name, ">=", literal(value))
+
+    def is_in(self, values: Iterable[object]) -> Membership:
+        """Whether the value is one of these."""
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+            raise TypeError(f"is_in takes a list of values, found {values!r}")
+        return Membership(self.name, tuple(literal(value) for value in values))
+
+    def is_null(self) -> Expression:
+        """Whether there is no value."""
+        return IsNull(self.name)
+
+    def is_valid(self) -> Expression:
+        """Whether there is a value."""
+        return Not(IsNull(self.name))
+
+    def __repr__(self) -> str:
+        return f"column({self.name!r})"
+
+
+def column(name: str) -> Column:
+    """A column for a filter: compare it with numbers, booleans, strings or bytes, and join what results.
+
+    Numbers are compared exactly, whatever the column's type. Dates and times are the integers that their
+    tensors hold.
+
+    Example:
+        >>> (column("label") == 1) & ~column("c_0").is_in([3, 5]) | column("i_0").is_null()
+        (((column('label') == 1) & ~column('c_0').is_in([3, 5])) | column('i_0').is_null())
+    """
+    return Column(name)
+
+
+def literal(value: object) -> Literal:
+    """The value as Python's own.
+
+    Raises:
+        TypeError: if no column can be compared with it.
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(value, (bool, int, float, str, bytes)):
+        hint = ": ask is_null()" if value is None else ""
+        raise TypeError(f"a column is compared with a number, bool, string or bytes, found {value!r}{hint}")
+    return value
+
+
+def _joined(op: str, left: Expression, right: object) -> Expression:
+    if not isinstance(right, Expression):
+        raise TypeError(f"{op} joins conditions, found {right!r}: comparisons need parentheses around them")
+    return Both(op, left, right)
+
+
+def _negated(truth: Truth) -> Truth:
+    return Truth(truth.no, truth.yes, truth.null)
+
+
+def _check_value(name: str, value: Literal, dtype: str, kind: str) -> None:
+    is_text = kind in ("string", "binary")
+    if kind == "list" or is_text != isinstance(value, (str, bytes)):
+        what = kind if kind != "scalar" else dtype
+        raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}")
+
+
+def _to_bytes(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _floor(value: Any, dtype: np.dtype[Any]) -> tuple[Any, bool]:
+    """The greatest number of the dtype that is not above the value, or None; and whether it is the value."""
+    if dtype.kind == "f":
+        if isinstance(value, float) and math.isinf(value):
+            return dtype.type(value), True
+        try:
+            with np.errstate(over="ignore"):
+                nearest = dtype.type(float(value))
+        except OverflowError:
+            nearest = dtype.type(math.inf if value > 0 else -math.inf)
+        if nearest == math.inf or (nearest != -math.inf and Fraction(float(nearest)) > Fraction(value)):
+            nearest = np.nextafter(nearest, dtype.type(-math.inf))
+        return nearest, nearest != -math.inf and Fraction(float(nearest)) == Fraction(value)
+    low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    if isinstance(value, float) and math.isinf(value):
+        return (high if value > 0 else None), False
+    whole = math.floor(value)
+    return (None if whole < low else min(whole, high)), low <= whole <= high and whole == value
+
+
+def _compare(data: npt.NDArray[Any], op: str, value: Any) -> Marks:
+    """The comparison of each number with the value, exact whatever the types."""
+    none = np.zeros(len(data), np.bool_)
+    if _is_nan(value):
+        return ~none if op == "!=" else none
+    floor, is_exact = _floor(value, data.dtype)
+    if floor is None:  # below all numbers of the type
+        return ~none if op in (">", ">=", "!=") else none
+    floor = data.dtype.type(floor)
+    if op in ("==", "!="):
+        if not is_exact:
+            return ~none if op == "!=" else none
+        found: Marks = data == floor if op == "==" else data != floor
+    elif op in ("<", "<="):
+        found = data < floor if op == "<" and is_exact else data <= floor
+    else:
+        found = data >= floor if op == ">=" and is_exact else data > floor
+    return found
+
+
+def _compare_text(text: Text, op: str, value: bytes) -> Marks:
+    if op in ("==", "!="):
+        found = text.equal(value)
+        return found if op == "==" else ~found
+    # A list compares as Python's bytes do: byte by byte, unsigned.
+    rows = np.array([*text.each(), None], object)[:-1]
+    marks = {"<": rows < value, "<=": rows <= value, ">": rows > value, ">=": rows >= value}[op]
+    return marks.astype(np.bool_)
