@@ -82,6 +82,12 @@ pub trait ScalarDecoder {
     /// `Data` if there are fewer, or their pages are damaged; `Source` if they can't be read.
     fn skip(&mut self, rows: usize) -> Result<()>;
 
+    /// How many of the next rows lie in one page, which is decompressed; at least one.
+    ///
+    /// # Errors
+    /// As for `skip`.
+    fn page_rows(&mut self) -> Result<usize>;
+
     /// Fills the target with the next values.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use crate::memory::Memory;
 use crate::page::Buffers;
 use crate::schema::Column;
 use crate::segment::{Piece, Places, Segment, Stretch};
+use crate::sieve::{Sieve, StepRows};
 use crate::transpose::{Columns, Rows, scatter_rows};
 
 /// Files that stay open between segments.
@@ -66,6 +67,7 @@ struct Scratch {
     valid: Memory,
     /// The same row by row.
     by_row: Memory,
+    step: StepRows,
     /// Of each jagged field the rows as decoded.
     jagged: Vec<JaggedRows>,
 }
@@ -78,15 +80,67 @@ struct Shares<'a> {
     shares: Vec<(Option<&'a SharedSlots>, Rows<'a>)>,
 }
 
-impl Shares<'_> {
-    fn rows(&self) -> usize {
-        self.spans.iter().map(ExactSizeIterator::len).sum()
+/// What of the rows that are kept of a row group goes to one batch.
+struct Part<'a> {
+    slots: Option<&'a SharedSlots>,
+    /// Counted over all rows that are kept.
+    rows: Rows<'a>,
+    /// The steps in which they are decoded; none where they come scattered.
+    steps: Range<usize>,
+}
+
+/// How scalar fields are decoded, and where their rows go.
+struct Parts<'a> {
+    each: Vec<Part<'a>>,
+    sieve: Sieve,
+    /// Rows that are kept.
+    rows: usize,
+}
+
+impl<'a> Shares<'a> {
+    /// The same for scalar fields: consecutive rows of a batch are decoded together.
+    fn parts(&self) -> Parts<'a> {
+        let mut sieve = Sieve::default();
+        let rows = self.spans.iter().map(ExactSizeIterator::len).sum();
+        if !self.are_runs() {
+            sieve.add(&self.spans);
+            let scattered = self.shares.iter().map(|&(slots, rows)| Part { slots, rows, steps: 0..0 });
+            return Parts { each: scattered.collect(), sieve, rows };
+        }
+        let shares: Vec<_> = self.shares.iter().zip(&self.spans).collect();
+        let runs = shares.chunk_by(|(before, _), (next, _)| is_followed(before, next));
+        let mut first = 0;
+        let parts = runs.filter_map(|run| {
+            let spans = &self.spans[first..first + run.len()];
+            first += run.len();
+            let (&(slots, Rows::Run { from, to, .. }), _) = *run.first()? else { return None };
+            let count = spans.iter().map(ExactSizeIterator::len).sum();
+            Some(Part { slots, rows: Rows::Run { from, to, count }, steps: sieve.add(spans) })
+        });
+        Parts { each: parts.collect(), sieve, rows }
     }
 
     /// Whether all rows of a batch come as runs.
     fn are_runs(&self) -> bool {
         self.shares.iter().all(|(_, rows)| matches!(rows, Rows::Run { .. }))
     }
+}
+
+/// Whether rows of a batch go on behind others.
+fn is_followed(
+    (slots, rows): &(Option<&SharedSlots>, Rows<'_>),
+    (next_slots, next): &(Option<&SharedSlots>, Rows<'_>),
+) -> bool {
+    let is_same = match (slots, next_slots) {
+        (Some(slots), Some(next)) => Arc::ptr_eq(slots, next),
+        (None, None) => true,
+        _ => false,
+    };
+    let goes_on = match (rows, next) {
+        (Rows::Run { to, count, .. }, Rows::Run { to: next, .. }) => slots.is_none() || to + count == *next,
+        _ => false,
+    };
+    is_same && goes_on
 }
 
 /// A field of one row group, open for reading.
@@ -209,12 +263,13 @@ impl Filler {
                 }
             }
         }
+        let parts = shares.parts();
         for source in fields.iter().filter(|source| !source.field.kind.is_jagged()) {
             check(stop)?;
             let filled = if source.columns.len() == 1 && shares.are_runs() {
-                source.fill_runs(shares, &mut scratch)
+                source.fill_runs(&parts, &mut scratch)
             } else {
-                source.fill_scalars(shares, &mut scratch, stop)
+                source.fill_scalars(&parts, &mut scratch, stop)
             };
             filled.map_err(in_group)?;
         }
@@ -236,19 +291,20 @@ impl Filler {
 
 impl Source<'_> {
     /// Decodes the only column straight into the slots.
-    fn fill_runs(&self, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
-        let column = self.columns[0];
+    fn fill_runs(&self, parts: &Parts<'_>, scratch: &mut Scratch) -> Result<()> {
+        let (column, nulls) = (self.columns[0], self.field.nulls[0]);
+        let sieve = &parts.sieve;
+        let Scratch { buffers, step, .. } = scratch;
         let mut decode = || {
-            let mut decoder =
-                self.file.scalars(self.row_group, column, self.field.nulls[0], &mut scratch.buffers)?;
-            let mut row = 0;
-            for ((slots, rows), span) in shares.shares.iter().zip(&shares.spans) {
-                let (Some(slots), Rows::Run { to, count, .. }) = (slots, rows) else { continue };
-                decoder.skip(span.start - row)?;
-                let mut slots = locked(slots);
-                let (values, valid) = slots.scalars((self.index, self.field), *to, *count);
-                decoder.read(Target { values, valid })?;
-                row = span.end;
+            let mut decoder = self.file.scalars(self.row_group, column, sieve.nulls(nulls), buffers)?;
+            for Part { slots, rows, steps } in &parts.each {
+                if let (Some(slots), Rows::Run { to, count, .. }) = (slots, rows) {
+                    let mut slots = locked(slots);
+                    let (values, valid) = slots.scalars((self.index, self.field), *to, *count);
+                    sieve.read(steps.clone(), decoder.as_mut(), nulls, Target { values, valid }, step)?;
+                } else {
+                    sieve.skip(steps.clone(), decoder.as_mut())?;
+                }
             }
             Ok(())
         };
@@ -257,61 +313,55 @@ impl Source<'_> {
 
     /// Decodes the columns side by side, and hands out rows with the last of them: one random access for all
     /// columns of a matrix.
-    fn fill_scalars(&self, shares: &Shares<'_>, scratch: &mut Scratch, stop: &AtomicBool) -> Result<()> {
-        let (rows, count, width) = (shares.rows(), self.columns.len(), self.field.dtype.width());
+    fn fill_scalars(&self, parts: &Parts<'_>, scratch: &mut Scratch, stop: &AtomicBool) -> Result<()> {
+        let (rows, count, width) = (parts.rows, self.columns.len(), self.field.dtype.width());
         let mask_width = usize::from(self.field.is_masked());
-        let Scratch { buffers, values, valid, by_row, .. } = scratch;
+        let sieve = &parts.sieve;
+        let Scratch { buffers, values, valid, by_row, step, .. } = scratch;
         values.resize(rows * count * width)?;
         valid.resize(rows * count * mask_width)?;
         for (number, column) in self.columns.iter().enumerate() {
             check(stop)?;
+            let part = |width: usize| number * rows * width..(number + 1) * rows * width;
+            let (values, valid) =
+                (&mut values.bytes_mut()[part(width)], &mut valid.bytes_mut()[part(mask_width)]);
+            let nulls = self.field.nulls[number];
             let mut decode = || {
-                let nulls = self.field.nulls[number];
-                let mut decoder = self.file.scalars(self.row_group, column, nulls, buffers)?;
-                let (mut row, mut first) = (0, number * rows);
-                for span in &shares.spans {
-                    decoder.skip(span.start - row)?;
-                    let part = |width: usize| first * width..(first + span.len()) * width;
-                    let values = &mut values.bytes_mut()[part(width)];
-                    let valid = &mut valid.bytes_mut()[part(mask_width)];
-                    decoder.read(Target { values, valid })?;
-                    row = span.end;
-                    first += span.len();
-                }
-                Ok(())
+                let mut decoder = self.file.scalars(self.row_group, column, sieve.nulls(nulls), buffers)?;
+                sieve.read(sieve.steps(), decoder.as_mut(), nulls, Target { values, valid }, step)
             };
             decode().map_err(|error: Error| error.in_column(&column.name))?;
         }
         let values = Columns { bytes: values.bytes(), width, count, rows };
-        self.hand_out(shares, false, values, by_row)?;
+        self.hand_out(&parts.each, false, values, by_row)?;
         if self.field.is_masked() {
             let valid = Columns { bytes: valid.bytes(), width: 1, count, rows };
-            self.hand_out(shares, true, valid, by_row)?;
+            self.hand_out(&parts.each, true, valid, by_row)?;
         }
         Ok(())
     }
 
     fn hand_out(
         &self,
-        shares: &Shares<'_>,
+        parts: &[Part<'_>],
         is_mask: bool,
         columns: Columns<'_>,
         by_row: &mut Memory,
     ) -> Result<()> {
-        if columns.count == 1 || shares.are_runs() {
-            for (slots, rows) in &shares.shares {
-                if let Some(slots) = slots {
-                    locked(slots).put(self.index, is_mask, *rows, columns);
-                }
-            }
-            return Ok(());
-        }
         let row_bytes = columns.count * columns.width;
-        by_row.resize(columns.rows * row_bytes)?;
-        columns.interleave(0, by_row.bytes_mut());
-        for (slots, rows) in &shares.shares {
-            if let (Some(slots), Rows::Each(places)) = (slots, rows) {
-                scatter_rows(by_row.bytes(), row_bytes, places, locked(slots).scalar(self.index, is_mask));
+        let is_by_row = columns.count > 1 && parts.iter().any(|part| matches!(part.rows, Rows::Each(_)));
+        if is_by_row {
+            by_row.resize(columns.rows * row_bytes)?;
+            columns.interleave(0, by_row.bytes_mut());
+        }
+        for Part { slots, rows, .. } in parts {
+            match (slots, rows) {
+                (Some(slots), Rows::Each(places)) if is_by_row => {
+                    let mut slots = locked(slots);
+                    scatter_rows(by_row.bytes(), row_bytes, places, slots.scalar(self.index, is_mask));
+                }
+                (Some(slots), rows) => locked(slots).put(self.index, is_mask, *rows, columns),
+                (None, _) => {}
             }
         }
         Ok(())

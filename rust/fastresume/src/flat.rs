@@ -25,6 +25,10 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> ScalarDecoder for FlatDecoder<'_, P
         self.pages.skip(&mut self.numbers.values, rows)
     }
 
+    fn page_rows(&mut self) -> Result<usize> {
+        self.pages.left_in_page(&mut self.numbers.values)
+    }
+
     fn read(&mut self, target: Target<'_>) -> Result<()> {
         let mut output: &mut [V] = as_numbers(target.values)?;
         let mut valid = target.valid;

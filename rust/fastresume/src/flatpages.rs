@@ -65,6 +65,15 @@ impl<'a> FlatPages<'a> {
         Ok(Part { page: self.pages.page(), rows, presence, null_bits })
     }
 
+    /// How many of the next rows lie in one page; at least one.
+    ///
+    /// # Errors
+    /// As for `next`, but for nulls.
+    pub fn left_in_page(&mut self, values: &mut impl PageValues) -> Result<usize> {
+        self.open_page(values)?;
+        Ok(self.in_page - self.at)
+    }
+
     /// Passes over `rows` rows, whole pages of them by their headers.
     ///
     /// # Errors

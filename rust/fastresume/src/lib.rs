@@ -44,6 +44,7 @@ mod deltas;
 mod texts;
 mod values;
 mod numbers;
+mod sieve;
 mod flatpages;
 mod flat;
 mod lists;

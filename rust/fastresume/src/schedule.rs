@@ -12,8 +12,11 @@ use crate::pass::Pass;
 use crate::segment::{Piece, Places, SEGMENT_BYTES, Segment, Stretch, WindowPart, part_of};
 use crate::turns::Turns;
 
-/// A segment ends after so many pieces, so that small batches don't pile up by the hundred thousand.
-const MAX_PIECES: usize = 4096;
+/// A segment ends after so many batches, so that small ones don't pile up by the hundred thousand.
+const MAX_BATCHES: usize = 4096;
+
+/// A segment ends after so many pieces: those of a selection may be a row each.
+const MAX_PIECES: usize = 1 << 16;
 
 /// Gives the segments of one reader in the order in which batches first need them.
 pub struct Schedule {
@@ -121,7 +124,7 @@ impl Schedule {
         let whole = self.manifest.group_rows(group);
         let part = part_of(&whole, runs.peek()?.start, self.row_bytes);
         let mut pieces: Vec<Piece> = Vec::new();
-        let (mut given, mut reached) = (given, part.start);
+        let (mut given, mut reached, mut batches) = (given, part.start, 0);
         for run in runs {
             // Decoders only go forward: a row before the last one opens a segment of its own.
             if run.start < reached || run.start >= part.end {
@@ -130,14 +133,17 @@ impl Schedule {
             let end = run.end.min(part.end);
             let mut row = run.start;
             while row < end && pieces.len() < MAX_PIECES {
+                let batch = stream.batch_of(given);
+                if pieces.last().is_none_or(|last| last.batch != batch) {
+                    if batches == MAX_BATCHES {
+                        break;
+                    }
+                    batches += 1;
+                }
                 let in_slice = given % stream.slice_rows;
                 let rows = (stream.slice_rows - in_slice).min(end - row);
                 let first = row - whole.start;
-                pieces.push(Piece {
-                    batch: stream.batch_of(given),
-                    rows: first..first + rows,
-                    slot_row: stream.slot_row + in_slice,
-                });
+                pieces.push(Piece { batch, rows: first..first + rows, slot_row: stream.slot_row + in_slice });
                 row += rows;
                 given += rows;
             }
