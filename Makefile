@@ -87,6 +87,11 @@ bench: $(VENV)/.release $(VENV)/.bench ## Measure beside what a user would pick 
 bench-shuffle: $(VENV)/.release $(VENV)/.bench ## Measure how well a shuffled order mixes; ARGS='...' goes to benches/shuffle.py
 	$(BIN)/python benches/shuffle.py $(ARGS)
 
+.PHONY: bench-floor
+bench-floor: $(VENV)/.release ## Measure one thread in Rust beside its floor and beside the parquet crate; compiles arrow
+	cargo build --release --manifest-path benches/floor/Cargo.toml --target-dir target/floor $(LOCKED)
+	$(BIN)/python benches/floor.py target/floor/release/fastresume-floor $(ARGS)
+
 .PHONY: bench-scale
 bench-scale: $(VENV)/.tools ## Measure what planning takes for 10^12 rows on 16,384 ranks; reads no data
 	cargo bench -p fastresume-laws --bench scale $(LOCKED)
@@ -120,6 +125,7 @@ soak: develop ## Look for rare failures, for as long as you like; ARGS='...' goe
 .PHONY: lint
 lint: develop ## Check formatting, lints and types; change nothing
 	cargo fmt --all --check
+	cargo fmt --manifest-path benches/floor/Cargo.toml --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -134,6 +140,7 @@ ci: lint test ## Run all that a change must pass: lint and test
 .PHONY: format
 format: $(VENV)/.tools ## Format the sources and apply the safe fixes
 	cargo fmt --all
+	cargo fmt --manifest-path benches/floor/Cargo.toml
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 

@@ -13,6 +13,8 @@ and strings of which some are null. As pyarrow writes by default, every column m
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +65,17 @@ def write(name: str, directory: Path, rows_of_criteo: int = ROWS) -> None:
             writer.write_table(table, row_group_size=kind.group_rows)
         if writer is not None:
             writer.close()
+
+
+def made(name: str, directory: Path, rows_of_criteo: int = ROWS) -> Path:
+    """Where the data set is; it is made if it is not there."""
+    path = directory / f"{name}-{rows_of_criteo}"
+    if not path.exists():
+        print(f"making {name}", file=sys.stderr, flush=True)
+        unfinished = path.with_name(f"{path.name}-{os.getpid()}")
+        write(name, unfinished, rows_of_criteo)
+        unfinished.rename(path)
+    return path
 
 
 # ---------------------------------------------------------------------------------------- fixed-width columns

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import data
+import page
 from fastresume._core import IS_OPTIMIZED, FastresumeError
 from fastresume.bench import command, machine
 from fastresume.bench.report import Report
@@ -56,12 +56,7 @@ decoded, {stored:.0f} as stored. Batches of {batch_size}, up to {threads} thread
 
 def measure(name: str, directory: Path, options: argparse.Namespace) -> Report:
     """Make the data set if it is not there; have all contenders read it."""
-    path = directory / f"{name}-{options.rows}"
-    if not path.exists():
-        print(f"making {name}", file=sys.stderr, flush=True)
-        unfinished = path.with_name(f"{path.name}-{os.getpid()}")
-        data.write(name, unfinished, options.rows)
-        unfinished.rename(path)
+    path = data.made(name, directory, options.rows)
     arguments = [str(path), "--rounds", str(options.rounds), "--threads", str(options.threads)]
     if options.contenders:
         arguments += ["--contenders", options.contenders]
@@ -89,13 +84,6 @@ def section(name: str, report: Report) -> str:
         threads=report.task.threads,
         tables="\n".join(tables),
     )
-
-
-def write_page(path: Path, text: str) -> None:
-    """Put the text before the sections that other programs write."""
-    older = path.read_text() if path.exists() else ""
-    _, title, others = older.partition("\n## Shuffle quality\n")
-    path.write_text(text + title + others)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,7 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = max(status, bool(reports[name].faults))
     if options.results != "-":
         head = PAGE.format(rounds=options.rounds, **machine.facts())
-        write_page(Path(options.results), head + "".join(section(name, one) for name, one in reports.items()))
+        sections = "".join(section(name, one) for name, one in reports.items())
+        page.put_head(Path(options.results), head + sections, data.KINDS)
     if options.json is not None:
         options.json.write_text(json.dumps({name: one.to_json() for name, one in reports.items()}, indent=1))
     return status

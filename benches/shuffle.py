@@ -37,6 +37,7 @@ import fastresume as fr
 from data import GROUP_ROWS, write
 from fastresume._core import IS_OPTIMIZED
 from fastresume.bench.figures import Figure
+from page import put_section
 
 GROUPS = 4
 """Row groups of a file."""
@@ -477,13 +478,6 @@ def cpu_seconds_of_pass(directory: Path, order: Mapping[str, Any]) -> float:
     return time.process_time() - began
 
 
-def write_section(path: Path, text: str) -> None:
-    """Put the section into a page, in place of an older one; other programs' sections stay."""
-    page, _, older = path.read_text().partition(f"\n{TITLE}\n") if path.exists() else ("# Results", "", "")
-    _, mark, others = older.partition("\n## ")
-    path.write_text(page.rstrip("\n") + "\n\n" + text + mark + others)
-
-
 # --------------------------------------------------------------------------------------------------- the plot
 
 INK, RANDOM, COLOURS = "#333333", "#888888", ("#9ecae1", "#2171b5", "#08306b")
@@ -614,7 +608,7 @@ def main() -> None:
         text += price_report(options.directory)
     print(text)
     if options.results != "-":
-        write_section(Path(options.results), text)
+        put_section(Path(options.results), text)
     if options.out != "-":
         plot(data, options.passes, compared, Path(options.out))
 

@@ -516,3 +516,19 @@ def test_made_data_is_the_same_every_time_and_can_be_measured(
         assert (first.num_rows, first.num_columns) == (rows, columns)
         assert first.equals(second)
         assert any(column.null_count for column in first.columns) == (name in ("criteo_nulls", "jagged"))
+
+
+def test_programs_that_write_the_page_of_results_leave_each_others_sections_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "benches")
+    page = importlib.import_module("page")
+    path = tmp_path / "RESULTS.md"
+    page.put_section(path, "## Third\n\n3\n")
+    page.put_head(path, "# Results\n\nold\n\n## first\n\n1\n\n## second\n\n2\n", ["first", "second"])
+    page.put_section(path, "## Fourth\n\n### of it\n\n4")
+    whole = "# Results\n\n{}## Third\n\n{}\n\n## Fourth\n\n### of it\n\n4\n"
+    assert path.read_text() == whole.format("old\n\n## first\n\n1\n\n## second\n\n2\n\n", 3)
+    page.put_head(path, "# Results\n\nnew\n\n## second\n\n2\n", ["first", "second"])
+    page.put_section(path, "## Third\n\nthree\n")
+    assert path.read_text() == whole.format("new\n\n## second\n\n2\n\n", "three"), "each in its place"
