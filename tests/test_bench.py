@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -273,7 +274,7 @@ def test_resumes_are_of_states_at_the_places_that_they_are_measured_at(
     path = str(tmp_path / "states")
     kept = child.keep_states(task, CONTENDERS[name], [0, 50, 90, 99], path)
     assert kept == {0: 0, 50: 512, 90: 960, 99: 960}
-    for place, state in torch.load(path, weights_only=True).items():
+    for place, (state, _) in torch.load(path, weights_only=True).items():
         left = CONTENDERS[name].open(task, state).batches
         assert sum(map(num_rows, left)) == ROWS - kept[place]
 
@@ -286,10 +287,26 @@ def test_resumes_are_timed_from_the_states_after_one_that_does_not_count(task: T
         return Reading(iter([pa.table(flat_columns())]))
 
     path = tmp_path / "states"
-    torch.save({0: None, 90: {"row": 900}}, path)
+    torch.save({0: (None, None), 90: ({"row": 900}, None)}, path)
     contender = Contender("theirs", "theirs", begin, resumes="state")
     assert list(child.resumes(task, contender, [0, 90], str(path))) == ["0", "90"]
     assert states == [None, None, {"row": 900}]
+
+
+def test_resumes_that_go_on_with_another_batch_do_not_count(task: Task, tmp_path: Path) -> None:
+    whole = pa.table(flat_columns())
+
+    def begin(_: Task, state: object) -> Reading:
+        first = 0 if state is None else 100  # forgets how far it had come
+        batches = [whole.slice(start, 100) for start in range(first, ROWS, 100)]
+        return Reading(iter(batches), lambda: {"row": 900})
+
+    path = str(tmp_path / "states")
+    contender = Contender("theirs", "theirs", begin, resumes="state")
+    assert child.keep_states(task, contender, [0, 10, 90], path) == {0: 0, 10: 100, 90: 900}
+    assert list(child.resumes(task, contender, [0, 10], path)) == ["0", "10"]
+    with pytest.raises(ValueError, match="at 90 % is not the one that followed: other values in 'id'"):
+        child.resumes(task, contender, [0, 90], path)
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
@@ -469,7 +486,11 @@ def test_report_compares_within_each_round(report: Report) -> None:
         "2.00 (1.00-4.00)",
     ]
     assert [cell.strip() for cell in said[2]][5:] == ["3", "1"]
-    assert "22.0 (20.0-24.0)" in report.resume_table()[2]
+    theirs = measured("torchdata", (), (0.020, 0.033, 0.060))
+    said = replace(report, measured=[*report.measured, theirs]).resume_table()
+    assert "at 90 %, over fastresume" in said[0]
+    assert "22.0 (20.0-24.0)" in said[2]
+    assert "3.0 (2.0-5.0)" in said[3], "the median and the range of each round's ratio"
     json.dumps(report.to_json())
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from fastresume.bench.checksum import Checksum
+from fastresume.bench.checksum import Checksum, difference
 from fastresume.bench.contenders import named
 from fastresume.bench.delivered import cells_by_name, num_rows
 from fastresume.bench.reading import STATE, Contender, Reading
@@ -94,40 +94,60 @@ def _read(reading: Reading) -> int:
 
 
 def keep_states(task: Task, contender: Contender, places: list[int], path: str) -> object:
-    """Save the state at each place (percents of the rows); return after how many rows they were taken."""
+    """Save the state at each place (percents of the rows), with the checksum of the batch that comes next.
+
+    Return after how many rows they were taken.
+    """
     reading = contender.open(task, None)
-    states: dict[int, tuple[int, object]] = {}
-    rows = 0
-    latest: tuple[int, object] = (0, None)
+    # Per place the rows before it, the state, and the checksum of the batch behind it.
+    kept: dict[int, tuple[int, object, object]] = {}
+    rows, state, due = 0, None, [place for place in places if place <= 0]
     for batch in reading.batches:
+        if due:
+            kept |= dict.fromkeys(due, (rows, state, _sum_of(batch, task)))
         rows += num_rows(batch)
-        due = [place for place in places if place not in states and 0 < place * task.num_rows <= rows * 100]
-        # There is a batch after each place.
-        if due and rows < task.num_rows and reading.state is not None:
-            latest = (rows, reading.state())
-        states |= dict.fromkeys(due, latest)
-    kept = {place: states.get(place, (0, None)) for place in places}
-    torch.save({place: state for place, (_, state) in kept.items()}, path)
-    return {place: rows for place, (rows, _) in kept.items()}
+        due = [place for place in places if place not in kept and place * task.num_rows <= rows * 100]
+        state = reading.state() if due and reading.state is not None else None
+    # Where no batch comes after the place, the last one that was kept is the one to go on with.
+    if missing := [place for place in places if place not in kept]:
+        latest = max(kept.values(), key=lambda one: one[0], default=(0, None, None))
+        kept |= dict.fromkeys(missing, latest)
+    torch.save({place: (state, following) for place, (_, state, following) in kept.items()}, path)
+    return {place: kept[place][0] for place in places}
 
 
 def resumes(task: Task, contender: Contender, places: list[int], path: str) -> object:
-    """The seconds from nothing to the first batch at each place, after a trial that does not count."""
-    states = torch.load(path, weights_only=True) if contender.resumes == STATE else {}
+    """The seconds from nothing to the first batch at each place, after a trial that does not count.
+
+    Raises:
+        ValueError: if a state leads to another batch than the one that followed it.
+    """
+    kept = torch.load(path, weights_only=True) if contender.resumes == STATE else {}
     seconds = {}
     for place in [places[0], *places]:
+        state, following = kept.get(place, (None, None))
         began = time.perf_counter()
-        reading = contender.open(task, states.get(place))
+        reading = contender.open(task, state)
         if contender.resumes != STATE:
             reading = skipped(reading, min(place * task.num_rows // 100, task.num_rows - 1))
         batch = next(reading.batches)
         seconds[str(place)] = time.perf_counter() - began
         if num_rows(batch) == 0:
             raise ValueError("the first batch after a resume has no rows")
+        if following is not None and (told := difference(_sum_of(batch, task), following)):
+            raise ValueError(
+                f"the first batch after a resume at {place} % is not the one that followed: {told}"
+            )
         _end(reading)
         del reading, batch
         gc.collect()
     return seconds
+
+
+def _sum_of(batch: object, task: Task) -> Mapping[str, Any]:
+    found = Checksum(task.names)
+    found.add(num_rows(batch), cells_by_name(batch, task))
+    return found.to_json()
 
 
 def _end(reading: Reading) -> None:

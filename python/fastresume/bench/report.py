@@ -17,6 +17,9 @@ from fastresume.bench.turns import Answer, Measured
 FORMAT = 1
 """The number of the JSON's form."""
 
+OWN, LATE = "fastresume", 90
+"""Of resumes all are compared with the first of ours, as late in the pass as this, in percent."""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -85,13 +88,21 @@ class Report:
 
     def resume_table(self) -> list[str]:
         """A line for each contender's resumes."""
+        resumed = [one for one in self.measured if one.resumes and one.is_fit]
+        own = next((one for one in resumed if one.contender.name.startswith(OWN)), None)
+        late = max((place for place in self.places if place <= LATE), default=0)
+        heads = ["ms to the first batch after a resume", *(f"at {place} %" for place in self.places)]
+        heads += [f"at {late} %, over {own.contender.name}"] if own else []
         rows = []
-        for one in self.measured:
-            if one.resumes and one.is_fit:
-                reads_up = ", reading up to the place" if one.contender.resumes == SKIPPING else ""
-                spelled = (figure.spell(".1f") for figure in places_of(one, self.places))
-                rows.append([one.contender.title + reads_up, *spelled])
-        return table(["ms to the first batch after a resume", *(f"at {n} %" for n in self.places)], rows)
+        for one in resumed:
+            reads_up = ", reading up to the place" if one.contender.resumes == SKIPPING else ""
+            figures = places_of(one, self.places)
+            cells = [one.contender.title + reads_up, *(figure.spell(".1f") for figure in figures)]
+            if own:
+                at = self.places.index(late)
+                cells.append(figures[at].over(places_of(own, self.places)[at]).spell(".1f"))
+            rows.append(cells)
+        return table(heads, rows)
 
     def to_json(self) -> dict[str, Any]:
         """All of it, for programs."""
