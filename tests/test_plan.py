@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
@@ -57,10 +60,40 @@ def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Da
     batch = 4 * one.row_bytes
     window = one.window_rows * (one.row_bytes + 8)  # with the number of each row
     assert one.bytes_per_rank == window + batch
+    arguments |= {"block_rows": 4, "window_rows": 12}
     four = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
-    assert four.bytes_per_rank == 4 * window + batch
+    assert four.bytes_per_rank == 4 * four.window_rows * (four.row_bytes + 8) + batch
     time_order = quiet_plan(make(small_dataset, 4, lanes=1, **arguments), workers=3)
-    assert time_order.bytes_per_rank == 3 * window + batch
+    assert time_order.bytes_per_rank == 3 * four.window_rows * (four.row_bytes + 8) + batch
+
+
+def test_short_lanes_have_the_windows_that_they_share_open_as_well(small_dataset: Dataset) -> None:
+    arguments = {"shuffle": True, "block_rows": 10, "window_rows": 20}
+    plan = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
+    assert (plan.windows, 2 * plan.window_rows > 103 // 4) == (6, True)
+    assert plan.bytes_per_rank == 6 * plan.window_rows * (plan.row_bytes + 8) + 4 * plan.row_bytes
+
+
+def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: Path) -> None:
+    columns = {"a": pa.array(range(50), pa.int64()), "b": pa.array(range(50), pa.int64())}
+    pq.write_table(pa.table(columns), tmp_path / "flat.parquet", row_group_size=20)
+    fixed = 2 * ((1 << 20) + 20 * 8) + (4 << 20)  # pages
+
+    def of_thread(**arguments: object) -> int:
+        return quiet_plan(fr.ParquetDataset(tmp_path, batch_size=5, **arguments)).bytes_per_thread  # type: ignore[arg-type]
+
+    assert of_thread() == fixed, "numbers are decoded where they stay"
+    assert of_thread(stack={"m": ["a", "b"]}) == fixed + 20 * 2 * 16
+    assert of_thread(stack={"m": ["a", "b"]}, nulls="mask") == fixed + 20 * 2 * 18
+    assert of_thread(shuffle=True) == fixed + 20 * (2 * 8 + 32)
+
+    (tmp_path / "flat.parquet").unlink()
+    pq.write_table(pa.table({"t": ["x" * 100] * 50}), tmp_path / "text.parquet", use_dictionary=False)
+    plan = quiet_plan(fr.ParquetDataset(tmp_path, batch_size=5))
+    assert plan.row_bytes >= 108
+    pages = 2 * ((1 << 20) + 50 * plan.row_bytes) + (4 << 20)
+    assert plan.bytes_per_thread == 50 * 2 * plan.row_bytes + pages
+    assert repr(plan).count("per decoding thread") == 1
 
 
 def test_a_plan_for_more_than_any_memory_is_a_plan(small_dataset: Dataset) -> None:

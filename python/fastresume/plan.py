@@ -7,15 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fastresume import _core
 from fastresume.cursor import Cursor
-from fastresume.intervals import row_count
+from fastresume.intervals import of_words, row_count
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
 
 SEGMENT_BYTES = 32 << 20
 """In a sequential order, a lane decodes parts of row groups of at most so many bytes."""
+
+PAGE_BYTES, PAGE_VALUES = 1 << 20, 1024
+"""Writers end a page when it has so many bytes, and look at its size after so many values."""
+
+PLACE_BYTES = 32
+"""What a row of a shuffled segment takes beside its values: where it goes, and its number."""
+
+READ_AHEAD_BYTES = 4 << 20
+"""Read ahead of a page, and what else a thread has that does not depend on the data."""
 
 WARN_ABOVE = 1.5
 """More rows decoded per row delivered than this are worth a warning."""
@@ -41,8 +52,10 @@ class Plan:
         window_rows: rows of the largest window; 0 of a sequential order.
         row_bytes: bytes of one row over all tensors; of lists and strings, what the footers lead to expect.
         bytes_per_rank: what a rank holds in decoded rows: one window (or one segment of a row group) per lane
-            of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`, and each thread
-            what it decodes of one column or matrix of a segment.
+            of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`.
+        bytes_per_thread: what each thread that decodes adds to that (the caller's own, where there is no
+            `Loader`): one matrix or the lists and strings of a segment, before they are in batches, and a
+            page as writers make them, stored and decompressed.
         rows_decoded: rows that all ranks decode together.
         rows_decoded_per_row: the same, per row delivered: 1.0 is best.
         advice: what could be better, and which setting helps.
@@ -68,6 +81,7 @@ class Plan:
     window_rows: int
     row_bytes: int
     bytes_per_rank: int
+    bytes_per_thread: int
     rows_decoded: int
     rows_decoded_per_row: float
     advice: tuple[str, ...]
@@ -86,7 +100,10 @@ class Plan:
             )
         rest = f"{self.tail_rows:,} left over, {self.dropped_rows:,} dropped, {self.padded_rows:,} padded"
         steps = f"{self.steps:,} of {self.batch_size:,} rows per rank, {self.global_batch_size:,} over all"
-        memory = f"{_in_units(self.bytes_per_rank)} of decoded rows per rank ({self.row_bytes:,} bytes each)"
+        memory = (
+            f"{_in_units(self.bytes_per_rank)} of decoded rows per rank ({self.row_bytes:,} bytes each), "
+            f"{_in_units(self.bytes_per_thread)} per decoding thread"
+        )
         lines += [
             f"  lanes    {self.lanes:,} in {self.groups} groups, {self.lane_rows:,} rows per lane and batch",
             f"  ranks    {self.world_size:,}{workers}",
@@ -109,11 +126,16 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
     remaining = dataset.num_rows - cursor.consumed_rows()
     dropped = row_count(planned.dropped())
     row_bytes = dataset._layout.row_bytes
-    each = lanes // world_size if lanes > 1 else processes
-    # A shuffled row is held with its number.
-    lane_bytes = (
-        window_rows * (row_bytes + 8) if windows else min(SEGMENT_BYTES, dataset.num_rows * row_bytes)
-    )
+    if windows:
+        of_reader = max(lanes // (world_size * processes), 1)
+        open_windows = processes * _open_windows(of_reader, remaining // lanes, windows, window_rows)
+        # A shuffled row is held with its number; lists and strings as they come, until all of a window are
+        # there, and then in their order.
+        held_bytes = open_windows * window_rows * (row_bytes + 8 + _jagged_bytes(dataset))
+    else:
+        each = lanes // world_size if lanes > 1 else processes
+        # At least a row is decoded in one go, whatever its size.
+        held_bytes = each * min(max(SEGMENT_BYTES, row_bytes), dataset.num_rows * row_bytes)
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
     advice = _advice(dataset, per_row, lanes, processes, windows, window_rows)
@@ -139,11 +161,49 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
         windows=windows,
         window_rows=window_rows,
         row_bytes=row_bytes,
-        bytes_per_rank=each * lane_bytes + dataset.batch_size * row_bytes,
+        bytes_per_rank=held_bytes + dataset.batch_size * row_bytes,
+        bytes_per_thread=_thread_bytes(dataset, is_shuffled=windows > 0),
         rows_decoded=decoded,
         rows_decoded_per_row=per_row,
         advice=advice,
     )
+
+
+def _open_windows(lanes: int, lane_rows: int, windows: int, window_rows: int) -> int:
+    """How many windows one reader has open: one for each of its lanes.
+
+    A window that two lanes share is opened for both when the later lane begins. If lanes are as short as two
+    windows, the earlier one has most of its first window open then, too.
+    """
+    return lanes if lane_rows > 2 * window_rows else min(2 * lanes - 1, windows)
+
+
+def _flat_widths(dataset: ParquetDataset) -> list[tuple[int, int]]:
+    """Of each tensor of numbers the bytes of a row, with its mask, and its columns."""
+    return [
+        (len(columns) * (np.dtype(dtype).itemsize + is_masked), len(columns))
+        for _, dtype, columns, _, kind, is_masked in dataset._layout.fields
+        if kind == "scalar"
+    ]
+
+
+def _jagged_bytes(dataset: ParquetDataset) -> int:
+    """Bytes of the lists and strings of a row."""
+    return dataset._layout.row_bytes - sum(width for width, _ in _flat_widths(dataset))
+
+
+def _thread_bytes(dataset: ParquetDataset, is_shuffled: bool) -> int:
+    group_rows = int(np.diff(of_words(dataset._manifest.group_starts)).max(initial=0))
+    rows = min(group_rows, SEGMENT_BYTES // max(dataset._layout.row_bytes, 1) + 1)
+    jagged = _jagged_bytes(dataset)
+    # The widest tensor that is put together from several columns, or from rows in any order. (Others are
+    # decoded where they stay.)
+    widths = (width for width, columns in _flat_widths(dataset) if is_shuffled or columns > 1)
+    widest = max(widths, default=0)
+    cell = max(8, jagged)
+    # Memory that grows has room for as much again, and a shuffled matrix is turned before rows go anywhere.
+    decoded = rows * (2 * jagged + 2 * widest + (PLACE_BYTES if is_shuffled else 0))
+    return decoded + 2 * (PAGE_BYTES + min(PAGE_VALUES, group_rows) * cell) + READ_AHEAD_BYTES
 
 
 def _advice(

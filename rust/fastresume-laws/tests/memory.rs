@@ -1,0 +1,315 @@
+//! A pass takes no more memory than is stated before it runs, counted at the allocator.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::alloc::{GlobalAlloc, Layout as Piece, System};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fastresume::cursor::{Cursor, Identity};
+use fastresume::lanes::{Cut, Reader};
+use fastresume::layout::{Layout, Stack};
+use fastresume::manifest::Manifest;
+use fastresume::order::{Order, OrderChoice};
+use fastresume::pass::Pass;
+use fastresume::pipeline::{Pipeline, Polled};
+use fastresume::selection::Selection;
+use fastresume::tail::Tail;
+use parquet::basic::Compression;
+use parquet::column::writer::get_typed_column_writer_mut;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+
+/// Counts the bytes that are in use, and the most that ever were.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+fn count(more: usize, less: usize) {
+    let live = LIVE.fetch_add(more, Ordering::Relaxed) + more;
+    PEAK.fetch_max(live, Ordering::Relaxed);
+    LIVE.fetch_sub(less, Ordering::Relaxed);
+}
+
+#[allow(unsafe_code, reason = "the trait is unsafe; every call goes to the system's allocator as it came")]
+// SAFETY: nothing but counts is added to what the system's allocator does.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, piece: Piece) -> *mut u8 {
+        count(piece.size(), 0);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc(piece) }
+    }
+
+    unsafe fn alloc_zeroed(&self, piece: Piece) -> *mut u8 {
+        count(piece.size(), 0);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(piece) }
+    }
+
+    unsafe fn dealloc(&self, address: *mut u8, piece: Piece) {
+        count(0, piece.size());
+        // SAFETY: as above.
+        unsafe { System.dealloc(address, piece) }
+    }
+
+    unsafe fn realloc(&self, address: *mut u8, piece: Piece, size: usize) -> *mut u8 {
+        // What is large is moved by its pages: old and new never are there at once.
+        count(size.saturating_sub(piece.size()), piece.size().saturating_sub(size));
+        // SAFETY: as above.
+        unsafe { System.realloc(address, piece, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// The counts are of the whole process: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+static GO: AtomicBool = AtomicBool::new(false);
+
+/// What of a row group is decoded in one go, at most, where rows are small.
+const SEGMENT_BYTES: u64 = 32 << 20;
+
+/// How a file is read.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    is_stacked: bool,
+    /// Rows of a window; none in the order of the file.
+    window_rows: Option<u64>,
+    threads: usize,
+    prefetch_bytes: u64,
+    batch_rows: u64,
+    lanes: u64,
+}
+
+const SEQUENTIAL: Way =
+    Way { is_stacked: false, window_rows: None, threads: 0, prefetch_bytes: 0, batch_rows: 1024, lanes: 1 };
+
+/// The bytes that a pass took at most, and those that were stated.
+fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
+    let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
+    let plain = Layout::resolve(&manifest, None, &[], &[]).unwrap();
+    let mut stacks: Vec<Stack> = Vec::new();
+    if way.is_stacked {
+        for dtype in ["int32", "int64"] {
+            let members = plain.fields().iter().filter(|field| field.dtype.name() == dtype);
+            stacks.push((format!("all_{dtype}"), members.map(|field| field.name.clone()).collect()));
+        }
+    }
+    let layout = Layout::resolve(&manifest, None, &stacks, &[]).unwrap();
+    let choice = way.window_rows.map_or(OrderChoice::Sequential, |rows| OrderChoice::Shuffled {
+        seed: None,
+        block_rows: Some(rows / 8),
+        window_rows: Some(rows),
+    });
+    let kind = choice.resolve(manifest.num_rows(), manifest.row_bytes(), manifest.largest_group()).unwrap();
+    let identity = Identity {
+        fingerprint: manifest.fingerprint().to_owned(),
+        num_rows: manifest.num_rows(),
+        selection: None,
+        order: kind.clone(),
+    };
+    let order = Order::new(&kind, 0, Selection::everything(manifest.group_starts())).unwrap();
+    let stated = stated(&manifest, &layout, &order, way);
+    let cut = Cut::new(way.lanes, 1, way.batch_rows / way.lanes).unwrap();
+    let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
+    let place = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };
+    let rows = manifest.num_rows();
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let mut pipeline =
+        Pipeline::new(manifest, layout, order, pass, place, way.threads, way.prefetch_bytes).unwrap();
+    if way.threads > 0 {
+        // Nobody wants a batch until the threads have done all that they may.
+        pipeline.start().unwrap();
+        let mut held = 0;
+        while held != LIVE.load(Ordering::Relaxed) {
+            held = LIVE.load(Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let mut delivered = 0;
+    loop {
+        match pipeline.poll(Duration::from_millis(10)).unwrap() {
+            Polled::Batch(batch) => delivered += batch.rows as u64,
+            Polled::Pending => {}
+            Polled::End => break,
+        }
+    }
+    assert_eq!(delivered, rows);
+    ((PEAK.load(Ordering::Relaxed) - before) as u64, stated)
+}
+
+/// What `dataset.plan()` states (`python/fastresume/plan.py` has the reasons): the batches that are open, what each thread decodes at a time, and what is
+/// decoded ahead.
+fn stated(manifest: &Manifest, layout: &Layout, order: &Order, way: Way) -> u64 {
+    let row_bytes = layout.row_bytes() as u64;
+    let flat = layout.fields().iter().filter(|field| !field.kind.is_jagged());
+    let widest = flat.clone().map(|field| field.row_bytes() as u64).max().unwrap_or(0);
+    let jagged = row_bytes - flat.map(|field| field.row_bytes() as u64).sum::<u64>();
+    let window_rows = order.largest_window();
+    let (held_bytes, place_bytes) = if window_rows > 0 {
+        let windows = order.sizes().map_or(0, |(_, windows)| windows as u64);
+        let is_long = manifest.num_rows() / way.lanes > 2 * window_rows;
+        let open = if is_long { way.lanes } else { windows.min(2 * way.lanes - 1) };
+        (open * window_rows * (row_bytes + 8 + jagged), 32)
+    } else {
+        (way.lanes * SEGMENT_BYTES.max(row_bytes).min(manifest.num_rows() * row_bytes), 0)
+    };
+    let segment_rows = manifest.largest_group().min(SEGMENT_BYTES / row_bytes + 1);
+    let pages = 2 * ((1 << 20) + manifest.largest_group().min(1024) * jagged.max(8)) + (4 << 20);
+    let thread_bytes = segment_rows * (2 * widest + 2 * jagged + place_bytes) + pages;
+    held_bytes + way.batch_rows * row_bytes + way.prefetch_bytes + way.threads.max(1) as u64 * thread_bytes
+}
+
+fn path(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    directory.join(format!("memory-{name}-{}.parquet", std::process::id()))
+}
+
+/// Writes a file of row groups, each of which `write` gives its columns.
+fn write_groups(
+    path: &Path,
+    schema: &str,
+    groups: u64,
+    mut write: impl FnMut(u64, &mut SerializedRowGroupWriter<'_, File>),
+) {
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
+    let properties = properties.set_write_batch_size(1024).build();
+    let mut writer =
+        SerializedFileWriter::new(File::create(path).unwrap(), schema, properties.into()).unwrap();
+    for number in 0..groups {
+        let mut group = writer.next_row_group().unwrap();
+        write(number, &mut group);
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+fn write_column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[T::T],
+    repetition: Option<&[i16]>,
+) {
+    let mut column = group.next_column().unwrap().unwrap();
+    let definition = repetition.map(|levels| vec![1; levels.len()]);
+    let of_type = get_typed_column_writer_mut::<T>(column.untyped());
+    of_type.write_batch(values, definition.as_deref(), repetition).unwrap();
+    column.close().unwrap();
+}
+
+fn check(name: &str, ways: &[Way], write: impl FnOnce(&Path)) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = path(name);
+    write(&path);
+    for way in ways {
+        let (taken, stated) = taken_and_stated(&path, *way);
+        assert!(taken <= stated, "{name}: {way:?} took {taken} bytes, {stated} were stated");
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+const THREADS: Way = Way { threads: 4, prefetch_bytes: 8 << 20, ..SEQUENTIAL };
+const WINDOW: Option<u64> = Some(80_000);
+
+#[test]
+fn numbers_take_what_is_stated() {
+    let rows = 100_000_u64;
+    let columns: Vec<String> =
+        (0..8).flat_map(|n| [format!("required int64 i{n};"), format!("required int32 c{n};")]).collect();
+    let schema = format!("message m {{ {} }}", columns.join(" "));
+    let ways = [
+        SEQUENTIAL,
+        Way { is_stacked: true, ..SEQUENTIAL },
+        Way { window_rows: WINDOW, ..SEQUENTIAL },
+        Way { window_rows: WINDOW, is_stacked: true, ..SEQUENTIAL },
+        Way { window_rows: WINDOW, is_stacked: true, lanes: 4, ..SEQUENTIAL },
+        Way { is_stacked: true, lanes: 4, ..SEQUENTIAL },
+        THREADS,
+        Way { is_stacked: true, ..THREADS },
+        Way { is_stacked: true, window_rows: WINDOW, ..THREADS },
+        Way { is_stacked: true, prefetch_bytes: 64 << 20, ..THREADS },
+    ];
+    check("numbers", &ways, |path| {
+        write_groups(path, &schema, 16, |_, group| {
+            for number in 0..8 {
+                let wide: Vec<i64> =
+                    (0..rows).map(|row| (row * row % (10 << number)).cast_signed()).collect();
+                write_column::<Int64Type>(group, &wide, None);
+                let narrow: Vec<i32> = wide.iter().map(|&value| i32::try_from(value).unwrap()).collect();
+                write_column::<Int32Type>(group, &narrow, None);
+            }
+        });
+    });
+}
+
+#[test]
+fn wide_text_from_small_dictionaries_takes_what_is_stated() {
+    let rows = 40_000_u64;
+    let ways = [
+        SEQUENTIAL,
+        Way { window_rows: Some(32_000), ..SEQUENTIAL },
+        Way { window_rows: Some(32_000), lanes: 2, ..SEQUENTIAL },
+        THREADS,
+        Way { window_rows: Some(32_000), ..THREADS },
+    ];
+    let words: Vec<ByteArray> = (0..20_u8).map(|word| vec![word; 1000].into()).collect();
+    check("text", &ways, |path| {
+        write_groups(
+            path,
+            "message m { required binary a (UTF8); required binary b (UTF8); }",
+            6,
+            |_, group| {
+                for column in 1..3 {
+                    let of_row = |row: u64| words[usize::try_from(row * column % 20).unwrap()].clone();
+                    write_column::<ByteArrayType>(group, &(0..rows).map(of_row).collect::<Vec<_>>(), None);
+                }
+            },
+        );
+    });
+}
+
+#[test]
+fn lists_of_a_million_numbers_take_what_is_stated() {
+    let length = 1_100_000;
+    let small = Way { batch_rows: 2, ..SEQUENTIAL };
+    let ways = [
+        small,
+        Way { window_rows: Some(8), ..small },
+        Way { threads: 2, prefetch_bytes: 8 << 20, ..small },
+        Way { threads: 2, prefetch_bytes: 8 << 20, window_rows: Some(8), ..small },
+    ];
+    let schema = "message m { required group l (LIST) { repeated group list { required int32 element; } } }";
+    check("lists", &ways, |path| {
+        write_groups(path, schema, 12, |_, group| {
+            let values: Vec<i32> = (0..8 * length).map(|place| place % 5000).collect();
+            let levels: Vec<i16> = (0..8 * length).map(|place| i16::from(place % length != 0)).collect();
+            write_column::<Int32Type>(group, &values, Some(&levels));
+        });
+    });
+}
+
+#[test]
+fn cells_of_twenty_megabytes_take_what_is_stated() {
+    let cell = 21_u64 << 20;
+    let small = Way { batch_rows: 2, ..SEQUENTIAL };
+    let ways = [
+        small,
+        Way { window_rows: Some(8), ..small },
+        Way { threads: 2, prefetch_bytes: 8 << 20, ..small },
+        Way { threads: 2, prefetch_bytes: 8 << 20, window_rows: Some(8), ..small },
+    ];
+    check("cells", &ways, |path| {
+        write_groups(path, "message m { required binary b; }", 8, |number, group| {
+            let filled =
+                |row| vec![u8::try_from(4 * number + row).unwrap(); usize::try_from(cell).unwrap()].into();
+            write_column::<ByteArrayType>(group, &(0..4).map(filled).collect::<Vec<ByteArray>>(), None);
+        });
+    });
+}

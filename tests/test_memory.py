@@ -1,0 +1,142 @@
+"""A pass takes no more memory than `plan()` states: the peak of a process that does nothing else.
+
+`rust/fastresume-laws/tests/memory.rs` counts the same at the allocator.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+from child import MIB, Child, forget_peak, peak, resident
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+ALLOCATOR = 24 * MIB
+"""What the system's allocator, and Python, may have beyond what they were asked for."""
+
+
+def numbers() -> dict[str, Any]:
+    """As in logs of clicks: a column has from 10 values to 10 million."""
+    random, rows = np.random.default_rng(1), 900_000
+    kinds = 10 ** np.linspace(1, 7, 12)
+    wide = {f"i{n}": np.floor(kinds[n] ** random.random(rows)).astype(np.int64) for n in range(12)}
+    return wide | {f"c{n}": wide[f"i{n}"].astype(np.int32) for n in range(12)}
+
+
+def text() -> dict[str, Any]:
+    """A file of 500 KB that expands to 360 MB."""
+    random = np.random.default_rng(2)
+    words = pa.array([f"w{number}" * 500 for number in range(20)])
+    picks = (pa.array(random.integers(0, 20, 150_000).astype(np.int32)) for _ in range(2))
+    arrays = (pa.DictionaryArray.from_arrays(each, words).cast(pa.string()) for each in picks)
+    return dict(zip(("a", "b"), arrays, strict=True))
+
+
+def lists() -> dict[str, Any]:
+    """Some of a million numbers and more."""
+    lengths = np.random.default_rng(3).integers(1_000_000, 1_300_000, 60)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return {"l": pa.LargeListArray.from_arrays(offsets, np.arange(offsets[-1], dtype=np.int32) % 50_000)}
+
+
+def many_lists() -> dict[str, Any]:
+    random, rows = np.random.default_rng(4), 131_072
+    offsets = np.concatenate([[0], np.cumsum(random.integers(0, 51, rows))])
+    values = random.integers(0, 1000, offsets[-1])
+    return {f"l{number}": pa.LargeListArray.from_arrays(offsets, values) for number in range(8)}
+
+
+def cells() -> dict[str, Any]:
+    """Of 20 MB and more, each in a dictionary, too."""
+    return {"b": pa.array([bytes([n]) * (20_000_000 + n) for n in range(27)], pa.large_binary())}
+
+
+FILES = {"numbers": 131_072, "text": 20_000, "lists": 8, "many_lists": 16_384, "cells": 3}
+"""What is read, with the rows of a row group."""
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Child]:
+    with Child() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp("memory")
+    for name, group_rows in FILES.items():
+        pq.write_table(pa.table(globals()[name]()), directory / f"{name}.parquet", row_group_size=group_rows)
+    yield directory
+    for path in directory.iterdir():
+        path.unlink()
+
+
+def taken_and_stated(path: str, arguments: dict[str, Any], loader: dict[str, int] | None) -> tuple[int, int]:
+    """Bytes that a pass took at most, and what was stated before it."""
+    dataset = fr.ParquetDataset(path, tail="short", rank=0, world_size=1, **arguments)
+    plan = dataset.plan()
+    stated = plan.bytes_per_rank + plan.bytes_per_thread
+    source: Any = dataset
+    if loader is not None:
+        stated += (loader["threads"] - 1) * plan.bytes_per_thread + loader["prefetch_bytes"]
+        source = fr.Loader(dataset, **loader)
+    gc.collect()
+    forget_peak()
+    before, rows = resident(), 0
+    for batch in source:
+        rows += batch.num_rows
+        del batch
+    assert rows == dataset.num_rows
+    return peak() - before, stated
+
+
+def alone(*arguments: Any) -> tuple[int, int]:
+    """The same in a fork of a process that has done nothing: freed memory would be used again."""
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    process = context.Process(target=lambda: queue.put(taken_and_stated(*arguments)))
+    process.start()
+    process.join(100)
+    assert process.exitcode == 0
+    found: tuple[int, int] = queue.get()
+    return found
+
+
+AHEAD = {"threads": 2, "prefetch_bytes": 16 * MIB}
+STACK = {"stack": {"wide": "i*", "narrow": "c*"}}
+
+
+@pytest.mark.parametrize("loader", [None, AHEAD], ids=["caller", "threads"])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("numbers", {"batch_size": 4096}),
+        ("numbers", {"batch_size": 4096, **STACK}),
+        ("numbers", {"batch_size": 4096, **STACK, "shuffle": True}),
+        ("numbers", {"batch_size": 4096, **STACK, "shuffle": True, "lanes": 4, "window_rows": 40_000}),
+        ("text", {"batch_size": 512}),
+        ("text", {"batch_size": 512, "shuffle": True}),
+        ("text", {"batch_size": 512, "shuffle": True, "window_rows": 10_000}),
+        ("lists", {"batch_size": 2, "nulls": "mask"}),
+        ("lists", {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 8}),
+        ("many_lists", {"batch_size": 1024, "nulls": "mask"}),
+        ("many_lists", {"batch_size": 1024, "nulls": "mask", "shuffle": True}),
+        ("cells", {"batch_size": 1}),
+        ("cells", {"batch_size": 1, "shuffle": True, "window_rows": 4}),
+    ],
+)
+def test_a_pass_takes_no_more_than_is_stated(
+    child: Child, files: Path, name: str, arguments: dict[str, Any], loader: dict[str, int] | None
+) -> None:
+    taken, stated = child.call(alone, str(files / f"{name}.parquet"), arguments, loader)
+    assert taken < stated + ALLOCATOR, f"{taken / MIB:.0f} MiB, {stated / MIB:.0f} were stated"
