@@ -73,7 +73,10 @@ impl OpenFile {
         }
         let footer = Footer::read(&source)?;
         if footer.hash != file.footer_hash {
-            return Err(changed("its footer differs"));
+            return Err(changed(
+                "its footer differs, though its size does not; if manifest_cache= was given, that file is stale: \
+                 remove it",
+            ));
         }
         Ok(Self { source: Arc::new(source), metadata: footer.metadata })
     }
