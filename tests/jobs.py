@@ -88,15 +88,19 @@ def assert_batch(
     step: int,
     state: str,
     valid: Sequence[bool] | None = None,
+    drawn: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Assert that a batch is what the oracle says, bit for bit; all its rows count if `valid` is None."""
+    """Assert that a batch is what the oracle says, bit for bit; all its rows count if `valid` is None.
+
+    `drawn` are the tensors that transforms added.
+    """
     assert batch.rows().tolist() == list(rows)
     assert batch.valid.dtype == torch.bool
     assert batch.valid.tolist() == ([True] * len(rows) if valid is None else list(valid))
     assert (batch.num_rows, batch.epoch, batch.step) == (len(rows), epoch, step)
     assert text_of(batch.state_dict()) == state
     found = arrays_of(batch)
-    expected = {name: values[list(rows)] for name, values in table.items()}
+    expected = {name: values[list(rows)] for name, values in table.items()} | dict(drawn or {})
     assert oracle.same_values(found, expected), (found, expected)
 
 
@@ -125,6 +129,27 @@ def arrays_of(batch: fr.Batch) -> dict[str, np.ndarray]:
         else:
             found[name] = value.numpy()
     return found
+
+
+def draw_by_row(batch: fr.Batch) -> fr.Batch:
+    """A transform that puts what it draws for each row into the batch."""
+    batch["drawn"] = batch.row_seeds()
+    return batch
+
+
+def draw_by_batch(batch: fr.Batch) -> dict[str, torch.Tensor | fr.Jagged]:
+    """A transform that makes a mapping with what it draws for the batch as a whole."""
+    noise = torch.randint(2**62, (batch.num_rows,), generator=batch.generator(draw=1))
+    return {**batch, "noise": noise}
+
+
+def drawn_of(seed: int, epoch: int, step: int, rank: int, positions: Sequence[int]) -> dict[str, np.ndarray]:
+    """What the two transforms above must draw, as the oracle says."""
+    generator = torch.Generator()
+    generator.manual_seed(oracle.batch_seed(seed, epoch, step, rank, draw=1))
+    rows = [oracle.row_seed(seed, epoch, position) for position in positions]
+    noise = torch.randint(2**62, (len(positions),), generator=generator)
+    return {"drawn": np.array(rows, dtype=np.int64), "noise": noise.numpy()}
 
 
 def oracle_job(
@@ -216,21 +241,23 @@ class Job:
         state: Mapping[str, str] | None = None,
         threads: int | None = None,
         reset_epochs: bool = False,
+        mapped: bool = False,
     ) -> None:
         self.topology = topology
+        self.mapped = mapped
+        self.seed = 0 if shuffle is None else shuffle.seed
         self.table = oracle.read_table(dataset.directory) if table is None else table
         order = {} if shuffle is None else shuffle.arguments
         order |= {} if chosen is None else chosen.arguments
-        self.ranks = [
-            Rank(
-                fr.ParquetDataset(
-                    dataset.directory, **topology.arguments, **order, **parallel(rank, topology.world_size)
-                ),
-                topology.workers,
-                threads,
+        datasets = [
+            fr.ParquetDataset(
+                dataset.directory, **topology.arguments, **order, **parallel(rank, topology.world_size)
             )
             for rank in range(topology.world_size)
         ]
+        if mapped:
+            datasets = [dataset.map(draw_by_row).map(draw_by_batch) for dataset in datasets]
+        self.ranks = [Rank(dataset, topology.workers, threads) for dataset in datasets]
         self.oracle = oracle_job(
             dataset.num_rows,
             topology,
@@ -277,10 +304,12 @@ class Job:
                     rank.next()
             self.assert_at_rest()
             return []
-        state, marks = self.oracle.state(), self.oracle.valid
-        for rank, rows, valid in zip(self.ranks, expected, marks, strict=True):
+        state, marks, places = self.oracle.state(), self.oracle.valid, self.oracle.positions
+        for index, (rank, rows, valid) in enumerate(zip(self.ranks, expected, marks, strict=True)):
             batch = rank.next()
-            assert_batch(batch, self.table, rows, epoch, number, state, valid)
+            drawn = drawn_of(self.seed, epoch, number, index, places[index])
+            assert_batch(batch, self.table, rows, epoch, number, state, valid, drawn if self.mapped else None)
+            assert batch.row_seeds().tolist() == drawn["drawn"].tolist()
             self.counted += batch.rows()[batch.valid.numpy()].tolist()
         if self.oracle.epoch != epoch:
             for rank in self.ranks:

@@ -366,6 +366,28 @@ def selected_group_rows(group_rows: Iterable[int], rows: Sequence[int]) -> tuple
     return tuple(found)
 
 
+# ----------------------------------------------------------------------------------- seeds of transforms (§4)
+
+
+def row_seed(seed: int, epoch: int, position: int, draw: int = 0) -> int:
+    """Return what a transform draws from for the row at a position of a pass: an int64."""
+    word = key([tag("rowseed1"), seed, epoch, draw, position])
+    return word - WORD if word >= WORD // 2 else word
+
+
+def batch_seed(seed: int, epoch: int, step: int, rank: int, draw: int = 0) -> int:
+    """Return the seed of the generator of a rank's batch: a 64-bit word."""
+    return key([tag("genseed1"), seed, epoch, draw, step, rank])
+
+
+def tag(name: str) -> int:
+    """Return the eight letters of a name as a 64-bit word, the first one highest."""
+    letters = name.encode("ascii")
+    if len(letters) != 8:
+        raise ValueError(f"{name!r} has {len(letters)} letters")
+    return sum(letter * 256 ** (7 - i) for i, letter in enumerate(letters))
+
+
 # ------------------------------------------------------------------------------------------------- lanes (§4)
 
 
@@ -586,7 +608,8 @@ class OracleJob:
     these rows alone are read.
 
     Of each pass ended here, `dropped` holds the rows that no rank got, and `padded` how many rows of each
-    rank's batches repeat others. `valid` says of each row of the last step whether it counts.
+    rank's batches repeat others. `valid` says of each row of the last step whether it counts, and `positions`
+    where it stands in the order of the pass.
     """
 
     def __init__(
@@ -628,6 +651,7 @@ class OracleJob:
         self.dropped: dict[int, list[int]] = {}
         self.padded: dict[int, list[int]] = {}
         self.valid: list[list[bool]] | None = None
+        self.positions: list[list[int]] = []
         self._begin([], [])
         if not self._steps:
             raise ValueError(
@@ -695,8 +719,10 @@ class OracleJob:
         After the last batch of a pass the job is at the start of the next pass.
         """
         step = self.valid = None
+        self.positions = []
         if self.batches_left > 0:
             n = self.cuts[-1][3]
+            self.positions = self._steps[n]
             step = [self._rows_at(batch) for batch in self._steps[n]]
             is_last_part = self._last.step is not None and n == len(self._steps) - 1
             self.valid = self._last.valid if is_last_part else [[True] * len(batch) for batch in step]

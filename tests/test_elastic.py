@@ -47,6 +47,7 @@ def test_no_chain_of_topologies_loses_or_repeats_a_row(rows: int, data: st.DataO
         chains(len(selected), max_steps=8, world_sizes=RANKS, workers=WORKERS, tails=TAILS, small=small)
     )
     threads = data.draw(st.sampled_from((None, None, None, 2)))
+    mapped = data.draw(st.booleans())
     spec = plain_spec([rows // 3, 0, rows // 5], [], [rows - rows // 3 - rows // 5])
     ledger = Ledger(selected)
     with written(spec) as dataset:
@@ -54,7 +55,7 @@ def test_no_chain_of_topologies_loses_or_repeats_a_row(rows: int, data: st.DataO
         state = None
 
         def live(topology: Topology) -> Job:
-            how = {"shuffle": shuffle, "chosen": chosen, "threads": threads}
+            how = {"shuffle": shuffle, "chosen": chosen, "threads": threads, "mapped": mapped}
             return Job(dataset, topology, table=table, state=state, **how)
 
         for leg in legs:
@@ -168,6 +169,7 @@ class JobThatDies(RuleBasedStateMachine):
             state=self.saved,
             threads=threads,
             reset_epochs=reset_epochs,
+            mapped=data.draw(st.booleans(), label="mapped"),
         )
 
     @rule(steps=st.integers(1, 5))

@@ -141,10 +141,15 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def readme_code() -> str:
-    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+def code_of(page: str) -> str:
+    """The one program that a page of the documentation shows."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) == 1
     return blocks[0]
+
+
+def readme_code() -> str:
+    return code_of("README.md")
 
 
 def test_readme_shows_the_example_that_can_be_run() -> None:
@@ -189,3 +194,22 @@ def test_readme_code_resumes_to_the_model_of_a_job_that_was_never_interrupted(
     end = runpy.run_path(str(code))
     assert (end["batch"].epoch, end["batch"].step) == (2, 5)
     assert all(torch.equal(end["model"].state_dict()[name], value) for name, value in whole.items())
+
+
+# the other pages' code
+
+
+@pytest.mark.law(2)
+def test_code_about_transforms_draws_the_same_when_it_is_run_again(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = working_directory / "transforms.py"
+    code.write_text(code_of("docs/TRANSFORMS.md"))
+    one = runpy.run_path(str(code))
+    said = capsys.readouterr().out
+    assert [line.split()[0] for line in said.splitlines()] == ["0", "1", "2", "3", "4", "5"]
+    assert "torch.Size([512, 13])" in said
+    other = runpy.run_path(str(code))
+    assert capsys.readouterr().out == said
+    assert torch.equal(one["batch"]["inputs"], other["batch"]["inputs"])
+    assert not one["batch"]["keep"].all()

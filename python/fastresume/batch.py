@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,12 @@ from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastresume import _core
+from fastresume.arguments import at_least
 from fastresume.cursor import Cursor
-from fastresume.intervals import Intervals, of_buffer, of_runs
+from fastresume.intervals import of_buffer, of_runs
 from fastresume.jagged import Jagged, dtype_name
-
-Value = TypeVar("Value")
+from fastresume.origin import Origin, Share, of_a_pass
+from fastresume.seeds import batch_seed, row_seeds
 
 Tensors = dict[str, Tensor | Jagged]
 """What a batch holds: tensors by name, and of lists, strings and binary columns a `Jagged`."""
@@ -99,6 +100,11 @@ class Schema(Mapping[str, Field]):
             if is_masked and not field.is_jagged:
                 mask = f"{name}_valid"
                 self._fields[mask] = Field(mask, torch.bool, field.columns, is_stacked, "mask")
+        # What each batch needs, at hand.
+        self.fields = tuple(self._fields.values())
+        self.masked = frozenset(
+            field.name for field in self.fields if field.is_masked and not field.is_jagged
+        )
 
     def __getitem__(self, name: str) -> Field:
         return self._fields[name]
@@ -119,18 +125,6 @@ class Schema(Mapping[str, Field]):
                 notes = ", ".join(filter(None, (kind, "valid" if field.is_masked else "")))
             lines.append(f"{field.name}: {dtype_name(field.dtype)} {shape} {notes}".rstrip())
         return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a batch comes from; what stays with it when its tensors are moved or copied."""
-
-    cursor: _core.Cursor | None
-    epoch: int | None
-    step: int | None
-    num_rows: int
-    valid_rows: int
-    runs: Intervals
 
 
 class Batch(MutableMapping[str, Tensor | Jagged]):
@@ -163,12 +157,12 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     @property
     def epoch(self) -> int:
         """The number of the pass that it belongs to, counted over all jobs."""
-        return _of_a_pass(self._origin.epoch)
+        return of_a_pass(self._origin.epoch)
 
     @property
     def step(self) -> int:
         """Global batches of its pass that were delivered before it, over all cuts."""
-        return _of_a_pass(self._origin.step)
+        return of_a_pass(self._origin.step)
 
     @property
     def cursor(self) -> Cursor:
@@ -177,7 +171,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         Raises:
             FastresumeError: as `state_dict`, `epoch` and `step` do, if the rows were read by their numbers.
         """
-        return Cursor(_of_a_pass(self._origin.cursor))
+        return Cursor(of_a_pass(self._origin.cursor))
 
     @property
     def valid(self) -> Tensor:
@@ -185,9 +179,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
         All of them but in the last batch of a pass under `tail="pad"`, where copies fill it up.
         """
-        values: dict[str, Any] = self._tensors
-        device = next((value.device for value in values.values() if isinstance(value, Tensor | Jagged)), None)
-        return torch.arange(self.num_rows, device=device) < self._origin.valid_rows
+        return torch.arange(self.num_rows, device=self._device()) < self._origin.valid_rows
 
     def state_dict(self) -> dict[str, str]:
         """The state after this batch: what `load_state_dict` takes to go on with the next one.
@@ -200,6 +192,53 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     def rows(self) -> npt.NDArray[np.int64]:
         """The row numbers, int64 `[B]`: all rows of the dataset's files are counted, in their order."""
         return of_runs(self._origin.runs)
+
+    def row_seeds(self, draw: int = 0) -> Tensor:
+        """A random number for each row: int64 `[B]` of all 64 bits, on the device of the tensors.
+
+        A function of the dataset's seed, the epoch, the row's position in the order of the pass, and `draw`:
+        the same for a row on any number of ranks and workers, at any batch size and after any resume, and
+        another one in each pass. No two rows of a pass have the same. A copy that fills a batch up has that
+        of its original.
+
+        Args:
+            draw: which one of a row's numbers, at least 0; each is independent of the others.
+
+        Raises:
+            FastresumeError: if the rows were read by their numbers.
+
+        Example:
+            >>> uniform = batch.row_seeds().bitwise_and(2**24 - 1) / 2**24
+            >>> bool((uniform >= 0).all() and (uniform < 1).all())
+            True
+        """
+        number = at_least(0, "draw", draw)
+        seeds = row_seeds(self._origin.positions(), of_a_pass(self._origin.share).seed, self.epoch, number)
+        return torch.from_numpy(seeds).to(self._device())
+
+    def generator(self, device: torch.device | str | int = "cpu", draw: int = 0) -> torch.Generator:
+        """A generator of random numbers for this batch, newly seeded by each call.
+
+        Its seed is a function of the dataset's seed, the epoch, the step, the rank and `draw`, so that ranks
+        draw different numbers. They come again after a resume under the same cut (ranks, workers, lanes,
+        batch size); those of `row_seeds()` under any.
+
+        Args:
+            device: where random numbers will be drawn.
+            draw: which one of the batch's generators, at least 0: two transforms of one dataset draw
+                independently by two numbers.
+
+        Raises:
+            FastresumeError: if the rows were read by their numbers.
+
+        Example:
+            >>> noise = torch.randn(batch.num_rows, generator=batch.generator())
+            >>> torch.equal(noise, torch.randn(batch.num_rows, generator=batch.generator()))
+            True
+        """
+        share, number = of_a_pass(self._origin.share), at_least(0, "draw", draw)
+        generator = torch.Generator(device)
+        return generator.manual_seed(batch_seed(share.seed, self.epoch, self.step, share.rank, number))
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Self:
         """The same batch with its tensors on a device; tensors that are there already are shared."""
@@ -219,6 +258,10 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             return value._map(change) if isinstance(value, Jagged) else value
 
         return self._like({name: changed(value) for name, value in values.items()})
+
+    def _device(self) -> torch.device | None:
+        values: dict[str, Any] = self._tensors
+        return next((value.device for value in values.values() if isinstance(value, Tensor | Jagged)), None)
 
     def _like(self, tensors: Tensors) -> Self:
         return type(self)(tensors, self._origin)
@@ -263,12 +306,21 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         return f"Batch(rows={self.num_rows}, {place}{{{tensors}}})"
 
 
-def of_delivered(fields: tuple[Field, ...], delivered: _core.Delivered, cursor: _core.Cursor) -> Batch:
+def of_delivered(
+    schema: Schema, delivered: _core.Delivered, cursor: _core.Cursor, share: Share | None
+) -> Batch:
     """The batch that the core delivered, with the cursor after it."""
-    tensors = tensors_of(fields, delivered.memory)
-    runs = of_buffer(delivered.runs)
-    origin = Origin(cursor, delivered.epoch, delivered.step, delivered.num_rows, delivered.valid_rows, runs)
-    return Batch(tensors, origin)
+    origin = Origin(
+        cursor,
+        delivered.epoch,
+        delivered.step,
+        delivered.num_rows,
+        delivered.valid_rows,
+        of_buffer(delivered.runs),
+        schema.masked,
+        share,
+    )
+    return Batch(tensors_of(schema.fields, delivered.memory), origin)
 
 
 def tensors_of(fields: Iterable[Field], memory: Iterable[_core.Buffer]) -> Tensors:
@@ -281,12 +333,6 @@ def tensors_of(fields: Iterable[Field], memory: Iterable[_core.Buffer]) -> Tenso
         else:
             tensors[field.name] = field.of_buffers(buffers)
     return tensors
-
-
-def _of_a_pass(value: Value | None) -> Value:
-    if value is None:
-        raise _core.FastresumeError("these rows were read by their numbers: they are no batch of a pass")
-    return value
 
 
 def _refuse_to_collate(*_arguments: object, **_keywords: object) -> None:

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,16 @@ from fastresume.arguments import (
     path_list,
     stack_list,
 )
-from fastresume.batch import Batch, Schema, of_delivered
+from fastresume.batch import Batch, Schema
 from fastresume.cursor import Cursor
 from fastresume.filter import select_filtered
 from fastresume.intervals import Intervals, of_buffer
-from fastresume.iterator import BatchIterator, cursor_after, rest_warning
+from fastresume.iterator import BatchIterator, make_batch, rest_warning
 from fastresume.lanes import Cut, cut_of
+from fastresume.origin import Planned, Share
 from fastresume.plan import Plan, make_plan
 from fastresume.selection import Rows, select
+from fastresume.transform import Transform, check_picklable, name_of
 from fastresume.workers import Departing, SharedCursor, new_ticket
 from fastresume.world import World
 
@@ -69,7 +71,9 @@ class ParquetDataset(IterableDataset[Batch]):
         shuffle: deliver the rows in a shuffled order, another one in each pass: blocks of rows are permuted
             over the whole dataset, and rows within windows of several blocks. The seed and the number of the
             pass alone choose it, whatever the ranks, workers and batch sizes.
-        seed: of the shuffled order; if None, that of a loaded state, or 0. A sequential order ignores it.
+        seed: of the shuffled order, and of what transforms draw (`batch.row_seeds()`, `batch.generator()`).
+            If None, that of a loaded state, or 0. The state of a sequential order holds none: there it is
+            the one that is named, or 0.
         block_rows, window_rows: sizes of the shuffled order: larger windows shuffle better and take more
             memory. If None, those of a loaded state, or chosen for the dataset (256 MiB per window);
             `plan()` tells.
@@ -162,6 +166,7 @@ class ParquetDataset(IterableDataset[Batch]):
         self.on_iter = one_of("on_iter", on_iter, ("continue", "restart"))
         self.tail = one_of("tail", tail, ("drop", "short", "pad"))
         self._choice = _order_choice(shuffle, seed, block_rows, window_rows)
+        self._seed = 0 if seed is None else at_least(0, "seed", seed)
         self._lanes = None if lanes is None else at_least(1, "lanes", lanes)
         self._groups = None if groups is None else at_least(1, "groups", groups)
         self._cut(1)
@@ -180,12 +185,11 @@ class ParquetDataset(IterableDataset[Batch]):
                 f"({self.batch_size} rows on each of {self.world.world_size} ranks), and tail is {tail!r}"
             )
         self._shared = SharedCursor(start)
-        self._iterators = 0
+        self._transforms: tuple[Transform, ...] = ()
 
     def _lay_out(self) -> None:
         self._layout = _core.Layout(self._manifest, self._columns, self._stacks, self._nulls)
         self.schema = Schema(self._layout)
-        self._fields = tuple(self.schema.values())
 
     @property
     def num_rows(self) -> int:
@@ -287,6 +291,40 @@ class ParquetDataset(IterableDataset[Batch]):
             return BatchIterator(self, threads=0, prefetch_bytes=0)
         return self._iterate_in_worker(worker.id, worker.num_workers)
 
+    def map(self, function: Transform) -> Self:
+        """The dataset whose batches are what a function makes of this one's: `function(batch)`.
+
+        It shares the cursor with this one, and may be mapped again. The function is called in the caller's
+        thread by `iter()`; by a `Loader` in a few threads ahead of the loop, for several batches at once; and
+        by a torch DataLoader in its workers. So what it returns should depend on its batch alone; draw random
+        numbers from `batch.row_seeds()` and `batch.generator()`. See docs/TRANSFORMS.md.
+
+        Args:
+            function: is given a `Batch`, which it may change, and returns it or another one, or a mapping of
+                names to values: tensors of any shape, `Jagged`, or anything else. Whatever it returns has the
+                cursor and the row numbers of the batch that it was made of.
+
+        Raises:
+            TypeError: if it can't be called.
+
+        `next()` raises what the function raises, with a note that names the batch. The cursor stays before
+        that batch, and the next `next()` reads it again. `schema` is that of what the first function is
+        given; `read_rows()` calls none.
+
+        Example:
+            >>> def double(batch):
+            ...     batch["label"] = batch["label"] * 2
+            ...     return batch
+            >>> dataset.map(double).batch_at(epoch=0, step=0)["label"][:3]
+            tensor([0., 2., 4.])
+        """
+        if not callable(function):
+            raise TypeError(f"map takes a function of a batch, found {function!r}")
+        mapped = type(self).__new__(type(self))
+        mapped.__dict__.update(self.__dict__)
+        mapped._transforms = (*self._transforms, function)
+        return mapped
+
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again, in a time that does not depend on its number.
 
@@ -355,6 +393,11 @@ class ParquetDataset(IterableDataset[Batch]):
         """What is left of the pass that a cursor is in."""
         return _core.Pass(cursor, self._cut(workers), self.tail, self.world.world_size)
 
+    def _share(self, planned: _core.Pass, cursor: _core.Cursor) -> Share:
+        """What the batches of this rank have in common in the pass that a cursor is in."""
+        seed: int = self._seed if self._choice is None else Cursor(cursor).order["seed"]
+        return Planned(self.world.rank, seed, planned)
+
     def _bounds(self, cursor: _core.Cursor) -> tuple[_core.Cursor, _core.Cursor | None]:
         """Where an iterator begins, and where it ends if that is not the next pass."""
         if self.on_iter == "continue":
@@ -380,18 +423,20 @@ class ParquetDataset(IterableDataset[Batch]):
             cursor = cursor.next_pass()
             planned = self._pass(cursor, workers)
         ticket = new_ticket(self._shared, reading, worker, workers)
+        share = self._share(planned, cursor)
         place = (self.world.rank, self.world.world_size, worker, workers)
         reader = _core.Reader(self._manifest, self._layout, cursor, planned, place, 0, 0)
         while (delivered := reader.front()) is not None:
             reader.advance()
-            batch = of_delivered(self._fields, delivered, cursor_after(delivered, end_cursor))
+            batch = make_batch(self, share, end_cursor, delivered)
             sent = replace(ticket, ends_pass=delivered.ends_pass, warning=warning)
             yield Departing(batch._tensors, batch._origin, sent)
             warning = None
 
     def __getstate__(self) -> dict[str, Any]:
+        check_picklable(self._transforms)
         state = self.__dict__.copy()
-        for made in ("_layout", "schema", "_fields"):
+        for made in ("_layout", "schema"):
             del state[made]
         return state
 
@@ -403,7 +448,9 @@ class ParquetDataset(IterableDataset[Batch]):
         return (
             f"ParquetDataset({len(self.files)} files, {self._row_counts()}, {len(self.schema)} tensors, "
             f"batch_size={self.batch_size}, rank {self.world.rank} of {self.world.world_size}, "
-            f"epoch {self.epoch}, {self.batches_left} batches left)"
+            f"epoch {self.epoch}, {self.batches_left} batches left"
+            + "".join(f", mapped by {name_of(transform)}" for transform in self._transforms)
+            + ")"
         )
 
 

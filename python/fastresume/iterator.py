@@ -6,12 +6,16 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastresume import _core
+from fastresume.ahead import MAX_THREADS, Ahead
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch, of_delivered
 from fastresume.intervals import row_count
+from fastresume.origin import Share
+from fastresume.transform import transformed
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
@@ -63,16 +67,17 @@ class BatchIterator(Iterator[Batch]):
         log: DeliveryLog | None = None,
     ) -> None:
         dataset._check_world()
-        dataset._iterators += 1
+        dataset._shared.iterators += 1
         self._dataset = dataset
-        self._number = dataset._iterators
+        self._number = dataset._shared.iterators
         self._loads = dataset._shared.loads
         self._cursor, self._end_cursor = dataset._bounds(dataset._shared.cursor)
         self._threads = threads
         self._prefetch_bytes = prefetch_bytes
         self._stats = Stats() if stats is None else stats
         self._log = log
-        self._reader: _core.Reader | None = None
+        self._reader: _core.Reader | Ahead | None = None
+        self._share: Share | None = None
         self._handed: _core.Delivered | None = None
         self._made: tuple[_core.Delivered, Batch] | None = None
         self._is_over = False
@@ -80,7 +85,7 @@ class BatchIterator(Iterator[Batch]):
     @property
     def is_current(self) -> bool:
         """Whether its next batch is still the dataset's next batch."""
-        latest = (self._dataset._iterators, self._dataset._shared.loads)
+        latest = (self._dataset._shared.iterators, self._dataset._shared.loads)
         return not self._is_over and (self._number, self._loads) == latest
 
     def start(self) -> None:
@@ -120,8 +125,8 @@ class BatchIterator(Iterator[Batch]):
             vars(self._stats).update(counted)
             self._made, self._handed = made, handed
             if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
-                self._cursor = self._cursor if handed is None else before
                 self._reader, self._is_over = None, False
+                self._go_back(before)
             raise
 
     def close(self) -> None:
@@ -131,22 +136,49 @@ class BatchIterator(Iterator[Batch]):
             self._reader.close()
             self._reader = None
 
-    def _open(self) -> _core.Reader:
+    def __del__(self) -> None:
+        if isinstance(reader := getattr(self, "_reader", None), Ahead):
+            reader.close(wait=False)
+
+    def _open(self) -> _core.Reader | Ahead:
         if self._reader is None:
             dataset = self._dataset
             if self._log is not None:
                 self._log.begin(dataset._cut(1), dataset.batch_size, dataset.tail, dataset.on_iter)
             place = (dataset.world.rank, dataset.world.world_size, 0, 1)
-            self._reader = _core.Reader(
+            planned = dataset._pass(self._cursor, 1)
+            self._share = dataset._share(planned, self._cursor)
+            reader = _core.Reader(
                 dataset._manifest,
                 dataset._layout,
                 self._cursor,
-                dataset._pass(self._cursor, 1),
+                planned,
                 place,
                 self._threads,
                 self._prefetch_bytes,
             )
+            self._reader = self._ahead(reader, self._share) if self._threads else reader
         return self._reader
+
+    def _ahead(self, reader: _core.Reader, share: Share) -> _core.Reader | Ahead:
+        """The reader, with threads that run the transforms, if there are any."""
+        dataset = self._dataset
+        if not dataset._transforms:
+            return reader
+        threads = min(self._threads, MAX_THREADS)
+        batch_bytes = max(dataset.batch_size * dataset._layout.row_bytes, 1)
+        depth = max(min(2 * threads, self._prefetch_bytes // batch_bytes), 1)
+        return Ahead(reader, partial(make_batch, dataset, share, self._end_cursor), threads, depth)
+
+    def _go_back(self, cursor: _core.Cursor) -> None:
+        """Lets a new reader go on where the last batch that was handed over ended; `cursor` is its cursor."""
+        reader, self._reader = self._reader, None
+        if self._handed is not None:
+            self._cursor = cursor
+        if isinstance(reader, Ahead):
+            reader.close(wait=False)
+        elif reader is not None:
+            reader.close()
 
     def _front(self) -> _core.Delivered | None:
         """The first batch that the cursor does not know of.
@@ -167,14 +199,24 @@ class BatchIterator(Iterator[Batch]):
 
     def _batch(self, front: _core.Delivered) -> Batch:
         if self._made is None or self._made[0] is not front:
-            after = cursor_after(front, self._end_cursor)
-            self._made = front, of_delivered(self._dataset._fields, front, after)
+            try:
+                self._made = front, self._make(front)
+            except BaseException:
+                if self._dataset._transforms:  # it may have written to the tensors before it failed
+                    self._go_back(self._dataset._shared.cursor)
+                raise
         return self._made[1]
+
+    def _make(self, front: _core.Delivered) -> Batch:
+        reader = self._open()
+        if isinstance(reader, Ahead):
+            return reader.batch()
+        return make_batch(self._dataset, self._share, self._end_cursor, front)
 
     def _check_current(self) -> None:
         if self._loads != self._dataset._shared.loads:
             raise _core.StateError("a state was loaded after this iterator was made: call iter() again")
-        if self._number != self._dataset._iterators:
+        if self._number != self._dataset._shared.iterators:
             raise _core.FastresumeError("a newer iterator of this dataset goes on: an older one can't")
 
     def _end(self) -> None:
@@ -189,6 +231,14 @@ class BatchIterator(Iterator[Batch]):
             warnings.warn(rest_warning(planned, dataset), stacklevel=3)
             dataset._shared.deliver(after)
             self._stats.dropped_rows += planned.rest
+
+
+def make_batch(
+    dataset: ParquetDataset, share: Share | None, end_cursor: _core.Cursor | None, delivered: _core.Delivered
+) -> Batch:
+    """The batch that the core delivered, after the dataset's transforms; see `cursor_after`."""
+    batch = of_delivered(dataset.schema, delivered, cursor_after(delivered, end_cursor), share)
+    return transformed(batch, dataset) if dataset._transforms else batch
 
 
 def cursor_after(delivered: _core.Delivered, end_cursor: _core.Cursor | None) -> _core.Cursor:

@@ -22,6 +22,8 @@ PREFETCH_BYTES = 256 << 20
 class Loader:
     """Iterates over a `ParquetDataset` with threads of this process that decode ahead.
 
+    What `ParquetDataset.map` was given runs ahead, too, in threads of its own.
+
     Shares the dataset's cursor. An iterator goes on after the last delivered batch and ends with the pass;
     the next `iter()` begins the next pass. What was decoded ahead is not delivered and enters no state.
 
@@ -31,7 +33,8 @@ class Loader:
             ranks of the node (`LOCAL_WORLD_SIZE`), at most 8. With 0, `next()` decodes by itself.
         prefetch_bytes: decoding ahead stops when batches of so many bytes are in memory (256 MiB by default).
             One segment per thread (some 32 MiB, or one row group where groups are smaller) comes on top, and
-            in a shuffled order one window per lane (see `ParquetDataset.plan`).
+            in a shuffled order one window per lane (see `ParquetDataset.plan`). Of a mapped dataset as many
+            bytes again, in at most 8 batches and at least one, are transformed ahead.
         audit: a directory for the delivery log, from which `fastresume audit` proves that every row was
             delivered exactly once; see docs/AUDIT.md.
 

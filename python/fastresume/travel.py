@@ -11,10 +11,12 @@ import torch
 
 from fastresume import _core
 from fastresume.arguments import at_least
-from fastresume.batch import Batch, Origin, Tensors, tensors_of
+from fastresume.batch import Batch, Tensors, tensors_of
 from fastresume.cursor import Cursor
 from fastresume.intervals import Intervals, of_buffer, of_runs, of_words
 from fastresume.jagged import Jagged, take_rows
+from fastresume.origin import Origin
+from fastresume.transform import transformed
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
@@ -61,15 +63,18 @@ def batch_at(
     after = planned.cursor_after(batch + 1)
     if dataset.on_iter == "restart" and after.epoch != epoch:
         after = cursor.restarted()
-    origin = Origin(after, epoch, step, count, valid, np.stack([numbers, numbers + 1], axis=1))
-    return Batch(_read(dataset, numbers), origin)
+    runs = np.stack([numbers, numbers + 1], axis=1)
+    share = dataset._share(planned, cursor)
+    origin = Origin(after, epoch, step, count, valid, runs, dataset.schema.masked, share)
+    return transformed(Batch(_read(dataset, numbers), origin), dataset)
 
 
 def read_rows(dataset: ParquetDataset, row_numbers: Sequence[int] | RowNumbers) -> Batch:
     """The rows with these numbers, in this order; see `ParquetDataset.read_rows`."""
     numbers = _row_numbers(dataset, row_numbers)
     count = len(numbers)
-    origin = Origin(None, None, None, count, count, np.stack([numbers, numbers + 1], axis=1))
+    runs = np.stack([numbers, numbers + 1], axis=1)
+    origin = Origin(None, None, None, count, count, runs, dataset.schema.masked, None)
     return Batch(_read(dataset, numbers), origin)
 
 
@@ -112,7 +117,7 @@ def _read(dataset: ParquetDataset, numbers: RowNumbers) -> Tensors:
     memory = dataset._manifest.read_rows(
         dataset._layout, np.stack([unique[begins], unique[ends - 1] + 1], axis=1)
     )
-    tensors = tensors_of(dataset._fields, memory)
+    tensors = tensors_of(dataset.schema.fields, memory)
     if np.array_equal(unique, numbers):
         return tensors
     index = torch.from_numpy(places.astype(np.int64))

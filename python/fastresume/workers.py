@@ -26,7 +26,8 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from fastresume import _core
-from fastresume.batch import Batch, Origin, Tensors
+from fastresume.batch import Batch, Tensors
+from fastresume.origin import Origin
 
 CAPACITY_BYTES = 1 << 20
 """How long a state may be that reaches workers: some 40,000 imported intervals."""
@@ -78,6 +79,8 @@ class SharedCursor:
     """
 
     def __init__(self, cursor: _core.Cursor) -> None:
+        self.iterators = 0
+        """Iterators made in this process, of this dataset and of those that `map` made of it."""
         self._begin(cursor, loads=0)
 
     def _begin(self, cursor: _core.Cursor, loads: int) -> None:
@@ -218,6 +221,7 @@ class SharedCursor:
 
 def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
     shared = SharedCursor.__new__(SharedCursor)
+    shared.iterators = 0
     shared._owner, shared._process, shared._memory = owner, process, memory
     return shared
 

@@ -1,0 +1,186 @@
+"""Threads that run transforms ahead of the training loop.
+
+A signal handler (Ctrl-C) may raise in the main thread between any two steps of Python code, also within the
+standard library's: a thread that was half started, or a lock that nobody let go of, would stay behind. So
+what the main thread does here is made of single calls, in an order in which any of them may be the last.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from _thread import allocate_lock, get_ident, start_new_thread
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from fastresume import _core
+from fastresume.batch import Batch
+
+MAX_THREADS = 4
+"""More threads wait for each other: Python code runs in one at a time."""
+
+
+class _Slot:
+    """The place of one batch in the order; without `delivered`, the end of the pass or an error."""
+
+    __slots__ = ("batch", "delivered", "error", "is_done")
+
+    def __init__(self, delivered: _core.Delivered | None, error: BaseException | None = None) -> None:
+        self.delivered = delivered
+        self.error = error
+        self.batch: Batch | None = None
+        self.is_done = allocate_lock()
+        self.is_done.acquire()
+
+    def wait(self) -> Batch:
+        """The batch, or raises what making it raised."""
+        while self.batch is None and self.error is None:
+            self.is_done.acquire()
+        if self.batch is not None:
+            return self.batch
+        try:
+            raise self.error or _core.FastresumeError("no batch was made")
+        finally:
+            del self  # else the error's traceback holds on to the error
+
+
+class Ahead:
+    """A reader's batches, made in threads ahead of who asks for them, in the reader's order.
+
+    Has the methods of a reader: a batch stays in front until `advance` is called.
+
+    Args:
+        reader: where they come from.
+        make: makes a batch of what the reader delivers; is called in several threads at once.
+        threads: how many threads make batches.
+        depth: how many batches are made ahead of the one in front, at least 1.
+    """
+
+    def __init__(
+        self, reader: _core.Reader, make: Callable[[_core.Delivered], Batch], threads: int, depth: int
+    ) -> None:
+        self._reader = reader
+        self._make = make
+        self._threads = threads
+        self._depth = depth
+        self._process = os.getpid()
+        self._slots: deque[_Slot] = deque()
+        self._changed = allocate_lock()  # let go of when a slot is added, or there will be none
+        self._changed.acquire()
+        self._drawing = threading.Lock()  # taken by the threads alone
+        self._orders: SimpleQueue[Ahead | None] = SimpleQueue()
+        self._running: dict[int, threading.Lock] = {}
+        self._started = self._ordered = self._drawn = 0
+        self._is_closed = False
+        _alive.add(self)
+
+    def start(self) -> None:
+        """Begins to make batches."""
+        if self._process != os.getpid():
+            raise _core.StateError(
+                f"this iterator was made in process {self._process}, before it forked: make a new one in "
+                f"process {os.getpid()}"
+            )
+        # What is counted after it is done may happen once more than is known, and never once less.
+        while len(self._slots) + self._ordered - self._drawn <= self._depth:
+            if self._started < self._threads:
+                start_new_thread(_work, (self._orders, self._running))
+                self._started += 1
+            self._orders.put(self)
+            self._ordered += 1
+
+    def front(self) -> _core.Delivered | None:
+        """What the front batch is made of: the same until `advance` is called; None at the end."""
+        self.start()
+        while not self._slots and not self._is_closed:
+            self._changed.acquire()
+        if self._is_closed:
+            raise _core.FastresumeError("the reader is closed")
+        if self._slots[0].delivered is None and self._slots[0].error is not None:
+            self._slots.popleft().wait()  # raises it; the reader may get over it
+        return self._slots[0].delivered
+
+    def batch(self) -> Batch:
+        """The front batch; raises what making it raised."""
+        return self._slots[0].wait()
+
+    def advance(self) -> None:
+        """Lets go of the front batch."""
+        self._slots.popleft()
+
+    def close(self, wait: bool = True) -> None:
+        """Ends the threads, and closes the files. May be called by a garbage collection, in any thread.
+
+        Args:
+            wait: for what the threads are at.
+        """
+        self._is_closed = True
+        self._reader.close()
+        self._orders.put(None)
+        self._slots.clear()
+        self._wake()
+        if wait and self._process == os.getpid():  # a fork takes no threads along
+            for thread, is_running in list(self._running.items()):
+                if thread != get_ident():
+                    is_running.acquire()
+
+    def draw(self) -> None:
+        """Takes the reader's next batch, and makes what comes of it: in a thread of this object."""
+        with self._drawing:
+            slot = self._next_slot()
+            self._slots.append(slot)
+            self._drawn += 1
+            if slot.delivered is not None:
+                self._reader.advance()
+        self._wake()
+        if slot.delivered is None:
+            return
+        try:
+            slot.batch = self._make(slot.delivered)
+        except BaseException as error:  # noqa: BLE001  (whoever asks for the batch gets it)
+            slot.error = error
+        is_done = slot.is_done
+        del slot  # else the error's traceback holds on to the error
+        is_done.release()
+
+    def _next_slot(self) -> _Slot:
+        if self._is_closed:
+            return _Slot(None)
+        try:
+            return _Slot(self._reader.front())
+        except BaseException as error:  # noqa: BLE001  (whoever asks for the batch gets it)
+            return _Slot(None, error.with_traceback(None))  # whose frames would hold on to the error
+
+    def _wake(self) -> None:
+        try:
+            self._changed.release()
+        except RuntimeError:  # nobody took notice of the last change yet
+            return
+
+
+def _work(orders: SimpleQueue[Ahead | None], running: dict[int, threading.Lock]) -> None:
+    """The life of a thread: it holds on to nothing while it waits."""
+    thread, is_running = get_ident(), allocate_lock()
+    is_running.acquire()
+    running[thread] = is_running
+    try:
+        while (ahead := orders.get()) is not None:
+            ahead.draw()
+            del ahead
+    finally:
+        orders.put(None)  # for the next thread
+        del running[thread]
+        is_running.release()
+
+
+_alive: weakref.WeakSet[Ahead] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Waits for the threads before the interpreter is taken down under them."""
+    for ahead in list(_alive):
+        ahead.close()

@@ -1,0 +1,106 @@
+"""Where a batch comes from: its place in the pass, the cursor after it, its rows and their positions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fastresume import _core
+from fastresume.intervals import Intervals, of_buffer, of_runs
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Share(ABC):
+    """Whose a batch is, and at which positions of the pass its rows are.
+
+    Args:
+        rank: whose batch it is.
+        seed: of all that is drawn at random for it.
+    """
+
+    rank: int
+    seed: int
+
+    @abstractmethod
+    def spans(self, step: int) -> Intervals:
+        """The positions of the rows that are read for a step's batch, in its order, as ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned(Share):
+    """What all batches of one rank in a pass have in common: it takes no time to hold on to.
+
+    Args:
+        planned: the pass, under the cut that the batches were made by.
+    """
+
+    planned: _core.Pass
+
+    def spans(self, step: int) -> Intervals:
+        """The positions of the rows that are read for a step's batch, in its order, as ranges."""
+        return of_buffer(self.planned.positions(step - self.planned.step_of(0), self.rank))
+
+
+@dataclass(frozen=True, slots=True)
+class Sent(Share):
+    """The same of the one batch that went to another process, with its positions."""
+
+    positions: Intervals
+
+    def spans(self, _step: int) -> Intervals:
+        """The positions of the rows that were read for the batch, in its order, as ranges."""
+        return self.positions
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a batch comes from; what stays with it when its tensors are moved, copied or transformed.
+
+    Of rows that were read by their numbers, `cursor`, `epoch`, `step` and `share` are None. `masked` names
+    the tensors whose nulls a mask marks, the tensor `name + "_valid"`.
+    """
+
+    cursor: _core.Cursor | None
+    epoch: int | None
+    step: int | None
+    num_rows: int
+    valid_rows: int
+    runs: Intervals
+    masked: frozenset[str]
+    share: Share | None
+
+    def positions(self) -> npt.NDArray[np.int64]:
+        """The positions of the rows in the order of the pass: int64 `[B]`; a copy has that of its original.
+
+        Raises:
+            FastresumeError: if the rows were read by their numbers.
+        """
+        distinct = of_runs(of_a_pass(self.share).spans(of_a_pass(self.step)))
+        if len(distinct) == self.num_rows:
+            return distinct
+        # A batch that is filled up, by its rows in turn; or one of no rows at all.
+        return distinct[np.arange(self.num_rows) % max(len(distinct), 1)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        share = self.share
+        if isinstance(share, Planned) and self.step is not None:
+            share = Sent(share.rank, share.seed, share.spans(self.step))
+        place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
+        return Origin, (*place, self.runs, self.masked, share)
+
+
+def of_a_pass(value: Value | None) -> Value:
+    """The value, which rows that were read by their numbers have not.
+
+    Raises:
+        FastresumeError: if there is none.
+    """
+    if value is None:
+        raise _core.FastresumeError("these rows were read by their numbers: they are no batch of a pass")
+    return value
