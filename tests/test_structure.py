@@ -17,6 +17,7 @@ PYTHON_ORDER = [
     "cursor",
     "seeds",
     "origin",
+    "arrow",
     "jagged",
     "batch",
     "expression",

@@ -1,14 +1,16 @@
-"""`map`: what a function makes of batches, ahead of the loop or in it, and what happens when it fails."""
+"""`map`: what a function makes of batches, ahead of the loop or in it."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import pickle
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -22,7 +24,6 @@ from jobs import (
     data_loader,
     draw_by_batch,
     draw_by_row,
-    fields_of,
     make,
     make_reader,
     rows_of,
@@ -36,32 +37,14 @@ ORDERS = pytest.mark.parametrize(
 )
 
 
-class FlakyError(Exception):
-    """What a transform of these tests raises."""
-
-
-class FailsOnce:
-    """A transform that writes to the tensors, and fails at the first call for one step."""
-
-    def __init__(self, step: int, error: type[BaseException] = FlakyError) -> None:
-        self.step, self.error = step, error
-        self.has_failed = False
-
-    def __call__(self, batch: fr.Batch) -> fr.Batch:
-        batch["c_2"] += 1
-        if batch.step == self.step and not self.has_failed:
-            self.has_failed = True
-            raise self.error("once")
-        return batch
-
-
-def fail(batch: fr.Batch) -> fr.Batch:
-    raise FlakyError("always")
-
-
 def add_one(batch: fr.Batch) -> fr.Batch:
     batch["c_2"] = batch["c_2"] + 1
     return batch
+
+
+class Named:
+    def __call__(self, batch: fr.Batch) -> fr.Batch:
+        return batch
 
 
 def only_doubled(batch: fr.Batch) -> dict[str, Any]:
@@ -110,6 +93,19 @@ def test_a_mapping_may_hold_values_of_any_kind_and_shape(small_dataset: Dataset,
     assert repr(batch).endswith("{mean: float32[], pair: float32[2, 3], rows: int64[2, *], note: list})")
 
 
+def test_what_a_transform_put_beside_tensors_moves_with_them(small_dataset: Dataset) -> None:
+    class Movable:
+        def to(self, device: str, non_blocking: bool) -> str:
+            return f"moved to {device}, {non_blocking}"
+
+    batch = next(iter(make(small_dataset).map(lambda batch: {**batch, "one": Movable(), "two": "text"})))
+    moved = batch.to("cpu", non_blocking=True)
+    assert (moved["one"], moved["two"]) == ("moved to cpu, True", "text")
+    assert moved["c_2"] is batch["c_2"]
+    assert moved.state_dict() == batch.state_dict()
+    assert torch.equal(moved.row_seeds(), batch.row_seeds())
+
+
 def test_another_batch_has_the_cursor_of_the_one_it_was_made_of(small_dataset: Dataset) -> None:
     dataset = make(small_dataset)
     other = dataset.read_rows([5, 5])
@@ -146,8 +142,8 @@ def test_names_that_are_no_strings_are_refused(small_dataset: Dataset) -> None:
 def test_map_takes_what_can_be_called(small_dataset: Dataset) -> None:
     with pytest.raises(TypeError, match="map takes a function of a batch, found 3"):
         make(small_dataset).map(3)
-    made = make(small_dataset).map(functools.partial(dict)).map(FailsOnce(99))
-    assert repr(made).endswith("mapped by partial, mapped by FailsOnce)")
+    made = make(small_dataset).map(functools.partial(dict)).map(Named())
+    assert repr(made).endswith("mapped by partial, mapped by Named)")
 
 
 # --------------------------------------------------------------------------------------- the dataset it makes
@@ -217,6 +213,42 @@ def test_what_is_drawn_after_a_resume_is_what_would_have_been_drawn(
         return make_reader(drawn(make(small_dataset, tail="pad", **order)), threads)
 
     assert assert_exact_resume(made) == 11
+
+
+@pytest.mark.law(2)
+def test_values_of_any_kind_are_compared_after_a_resume(lists: Dataset) -> None:
+    def enriched(batch: fr.Batch, extra: Any) -> dict[str, Any]:
+        values = {
+            "scalar": batch["weight"].sum(),
+            "nested": batch["tokens"].to_nested(),
+            "text": ["a", ("b",)],
+        }
+        return {
+            **batch,
+            **values,
+            "array": batch.rows(),
+            "deep": {"nan": torch.tensor([float("nan")])},
+            **extra,
+        }
+
+    def made(extra: Callable[[fr.Batch], dict[str, Any]]) -> fr.ParquetDataset:
+        return make(lists, 50, nulls="mask").map(lambda batch: enriched(batch, extra(batch)))
+
+    assert assert_exact_resume(lambda: made(lambda batch: {})) == 2
+    calls = itertools.count()
+    changing: list[Callable[[], Any]] = [
+        lambda: next(calls),
+        lambda: [str(next(calls))],
+        lambda: {"deep": (next(calls),)},
+        lambda: np.array([next(calls)]),
+        lambda: torch.tensor(next(calls)),
+        lambda: [None] * next(calls),
+        lambda: fr.Jagged(torch.tensor([next(calls)]), torch.tensor([0, 1])).to_nested(),
+        lambda: 1 if next(calls) % 2 else 1.0,
+    ]
+    for change in changing:
+        with pytest.raises(AssertionError, match="the tensor 'changing'"):
+            assert_exact_resume(lambda change=change: made(lambda batch: {"changing": change()}))
 
 
 @pytest.mark.law(2)
@@ -326,128 +358,3 @@ def test_a_mapped_dataset_can_be_copied_and_pickled(small_dataset: Dataset) -> N
     for copied in (copy.copy(mapped), pickle.loads(pickle.dumps(mapped))):
         assert_same_batch(next(iter(copied)), mapped.batch_at(0, 1))
         mapped.load_state_dict(mapped.batch_at(0, 0).state_dict())
-
-
-# -------------------------------------------------------------------------------------------- what goes wrong
-
-
-@pytest.mark.law(11)
-@pytest.mark.parametrize("threads", [*THREADS, 0])
-@pytest.mark.parametrize("step", [0, 4, 9])
-def test_a_failure_names_the_batch_and_loses_nothing(
-    small_dataset: Dataset, threads: int | None, step: int
-) -> None:
-    expected = list(make(small_dataset).map(add_one))
-    dataset = make(small_dataset)
-    iterator = iter(make_reader(dataset.map(FailsOnce(step)), threads))
-    found = [next(iterator) for _ in range(step)]
-    before = dataset.state_dict()
-    with pytest.raises(FlakyError, match="once") as told:
-        next(iterator)
-    path, group, row = dataset.locate([10 * step])[0]
-    assert told.value.__notes__[0].startswith(
-        f"raised by FailsOnce on the batch of epoch 0, step {step}, rank 0: 10 rows, the first is row {row} "
-        f"of row group {group} in {path}"
-    )
-    assert dataset.state_dict() == before
-    found += [next(iterator) for _ in range(step, 10)]
-    with pytest.raises(StopIteration):
-        next(iterator)
-    for one, other in zip(expected, found, strict=True):
-        assert_same_batch(one, other)  # though the transform had written to the tensors when it failed
-    assert dataset.epoch == 1
-
-
-@pytest.mark.law(11)
-@pytest.mark.parametrize("threads", THREADS)
-def test_a_transform_that_always_fails_is_asked_again_each_time(
-    small_dataset: Dataset, threads: int | None
-) -> None:
-    dataset = make(small_dataset, on_iter="restart")
-    next(iter(dataset))
-    iterator = iter(make_reader(dataset.map(draw_by_row).map(fail), threads))
-    for _ in range(3):
-        with pytest.raises(FlakyError) as told:
-            next(iterator)
-        assert told.value.__notes__ == [told.value.__notes__[0]]
-        assert "fail, transform 2 of 2, on the batch of epoch 0, step 0" in told.value.__notes__[0]
-    assert fields_of(dataset.state_dict())["cuts"] == [[1, 1, 10, 1]]
-
-
-@pytest.mark.law(11)
-@pytest.mark.parametrize("threads", THREADS)
-def test_a_stop_iteration_does_not_end_the_pass(small_dataset: Dataset, threads: int | None) -> None:
-    dataset = make(small_dataset)
-    iterator = iter(make_reader(dataset.map(FailsOnce(3, StopIteration)), threads))
-    found = [next(iterator) for _ in range(3)]
-    with pytest.raises(
-        fr.FastresumeError, match="FailsOnce raised StopIteration, which would end the pass"
-    ) as told:
-        next(iterator)
-    assert "step 3" in told.value.__notes__[0]
-    assert rows_of([*found, *iterator]) == rows_of(list(make(small_dataset)))
-
-
-@pytest.mark.law(11)
-@pytest.mark.parametrize("threads", THREADS)
-def test_a_note_names_the_files_of_the_batch(small_dataset: Dataset, threads: int | None) -> None:
-    dataset = make(small_dataset, 103)
-    with pytest.raises(FlakyError) as told:
-        next(iter(make_reader(dataset.map(fail), threads)))
-    note = told.value.__notes__[0]
-    with_rows = {path for path, _, _ in dataset.locate(range(103))}
-    assert len(with_rows) == 2
-    assert all(path in note for path in with_rows)
-
-
-@pytest.mark.processes
-@pytest.mark.law(11)
-def test_a_failure_in_a_worker_names_the_batch(small_dataset: Dataset) -> None:
-    dataset = make(small_dataset)
-    loader = iter(data_loader(dataset.map(FailsOnce(1)), 1))
-    first = next(loader)
-    with pytest.raises(
-        FlakyError, match=r"(?s)once.*raised by FailsOnce on the batch of epoch 0, step 1, rank 0"
-    ):
-        next(loader)
-    dataset.load_state_dict(first.state_dict())
-    rest = list(data_loader(dataset, 1))
-    assert rows_of([first, *rest]) == rows_of(list(make(small_dataset)))
-
-
-def test_the_same_exception_has_its_note_once(small_dataset: Dataset) -> None:
-    error = FlakyError("one and the same")
-
-    def fail_alike(batch: fr.Batch) -> fr.Batch:
-        raise error
-
-    iterator = iter(make(small_dataset).map(fail_alike))
-    for _ in range(3):
-        with pytest.raises(FlakyError):
-            next(iterator)
-    assert len(error.__notes__) == 1
-
-
-@pytest.mark.law(11)
-def test_a_loader_may_be_closed_by_its_own_transform(small_dataset: Dataset) -> None:
-    def close(batch: fr.Batch) -> fr.Batch:
-        loader.close()
-        return batch
-
-    loader = fr.Loader(make(small_dataset).map(close), threads=2)
-    with pytest.raises(fr.FastresumeError, match="the reader is closed"):
-        list(loader)
-
-
-def test_a_log_of_what_was_delivered_is_whole_after_a_failure(small_dataset: Dataset, tmp_path: Any) -> None:
-    from fastresume.cli import main
-
-    loader = fr.Loader(make(small_dataset, tail="short").map(FailsOnce(5)), threads=2, audit=tmp_path)
-    iterator = iter(loader)
-    delivered = [next(iterator) for _ in range(5)]
-    with pytest.raises(FlakyError):
-        next(iterator)
-    delivered += iterator
-    loader.close()
-    assert len(delivered) == 11
-    assert main(["audit", str(tmp_path)]) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from fastresume import _core
+from fastresume import _core, arrow
 from fastresume.arguments import at_least
 from fastresume.cursor import Cursor
 from fastresume.intervals import of_buffer, of_runs
-from fastresume.jagged import Jagged, dtype_name
+from fastresume.jagged import Jagged, dtype_name, keyed_jagged_tensor
 from fastresume.origin import Origin, Share, of_a_pass
 from fastresume.seeds import batch_seed, row_seeds
 
@@ -71,7 +71,9 @@ class Field:
         if not self.is_jagged:
             return tensor
         offsets = _over(next(buffers), torch.int64)
-        return Jagged(tensor, offsets, _over(next(buffers), torch.bool) if self.is_masked else None)
+        valid = _over(next(buffers), torch.bool) if self.is_masked else None
+        kind: Any = self.kind
+        return Jagged(tensor, offsets, valid, kind)
 
 
 def _over(buffer: _core.Buffer, dtype: torch.dtype) -> Tensor:
@@ -241,23 +243,72 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         return generator.manual_seed(batch_seed(share.seed, self.epoch, self.step, share.rank, number))
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Self:
-        """The same batch with its tensors on a device; tensors that are there already are shared."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        """The same batch with its tensors on a device; tensors that are there already are shared.
+
+        What a transform put in beside tensors moves, too, if it has a method `to`.
+
+        Args:
+            device: where to.
+            non_blocking: don't wait for copies from pinned memory; see `torch.Tensor.to`.
+        """
+        return self._each("to", device, non_blocking=non_blocking)
+
+    def to_arrow(self) -> Any:
+        """The batch as a pyarrow RecordBatch, over the same memory where Arrow lays values out alike.
+
+        Matrices become lists of fixed size, a `Jagged` a large_list, large_string or large_binary; a mask
+        (`name + "_valid"`) says which values of `name` are null, and is no column of its own. Numbers are
+        not copied; bools and masks are, to bits, and what is on another device.
+
+        Raises:
+            ModuleNotFoundError: if pyarrow is not installed.
+            TypeError: for a value that is no column: neither a tensor with rows nor a `Jagged`.
+            ValueError: if columns differ in their numbers of rows, or a string is not UTF-8.
+
+        Example:
+            >>> batch.to_arrow().schema.field("label")
+            pyarrow.Field<label: float>
+        """
+        return arrow.of_batch(self._tensors, self._origin.masked)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        """The batch for any reader of Arrow's C interface (polars, DuckDB, ...); through pyarrow."""
+        return self.to_arrow().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Its schema for any reader of Arrow's C interface; through pyarrow."""
+        return self.to_arrow().schema.__arrow_c_schema__()
+
+    def to_keyed_jagged_tensor(self, names: Iterable[str]) -> Any:
+        """Lists of these names as torchrec's KeyedJaggedTensor, in their order; null rows are empty.
+
+        Of one name over the same memory; of several the values are copied, one key after the other.
+
+        Raises:
+            ModuleNotFoundError: if torchrec is not installed.
+            TypeError: if one is no `Jagged`.
+            ValueError: if they differ in type.
+        """
+        rows: dict[str, Jagged] = {}
+        for name in names:
+            value = self[name]
+            if not isinstance(value, Jagged):
+                raise TypeError(f"{name!r} is a {type(value).__name__}: a KeyedJaggedTensor is made of lists")
+            rows[name] = value
+        return keyed_jagged_tensor(rows)
 
     def pin_memory(self) -> Self:
         """The same batch with its tensors in pinned memory."""
-        return self._map(torch.Tensor.pin_memory)
+        return self._each("pin_memory")
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def _each(self, method: str, *arguments: object, **keywords: object) -> Self:
+        """The same batch with what a method of each value gives; one that has no such method stays."""
         values: dict[str, Any] = self._tensors
-
-        def changed(value: Any) -> Any:
-            if isinstance(value, Tensor):
-                return change(value)
-            # What a user put in beside tensors stays as it is.
-            return value._map(change) if isinstance(value, Jagged) else value
-
-        return self._like({name: changed(value) for name, value in values.items()})
+        changed = {
+            name: getattr(value, method)(*arguments, **keywords) if hasattr(value, method) else value
+            for name, value in values.items()
+        }
+        return self._like(changed)
 
     def _device(self) -> torch.device | None:
         values: dict[str, Any] = self._tensors

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
+
+from fastresume import arrow
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
@@ -22,6 +24,7 @@ class Jagged:
         values: the values of all rows, 1-d; the bytes (uint8) of a string or binary column.
         offsets: int64 `[B + 1]`, where each row begins and the last one ends; the first is 0.
         valid: bool `[B]`, False where a row is null (it has no values then); None if nulls are not marked.
+        kind: what the rows are: "list", or the bytes of "string" or "binary".
 
     Example:
         >>> import torch
@@ -40,6 +43,7 @@ class Jagged:
     values: Tensor
     offsets: Tensor
     valid: Tensor | None = None
+    kind: Literal["list", "string", "binary"] = "list"
 
     @property
     def dtype(self) -> torch.dtype:
@@ -65,9 +69,43 @@ class Jagged:
         return self._map(torch.Tensor.pin_memory)
 
     def to_nested(self) -> Tensor:
-        """The rows as a nested tensor of layout `torch.jagged`, over the same memory; a null row is empty."""
+        """The rows as a nested tensor of layout `torch.jagged`, over the same memory; a null row is empty.
+
+        Gradients flow back to `values`.
+        """
         nested: Tensor = torch.nested.nested_tensor_from_jagged(self.values, self.offsets)
         return nested
+
+    def to_keyed_jagged_tensor(self, key: str) -> Any:
+        """The rows as torchrec's KeyedJaggedTensor of one key, over the same memory; a null row is empty.
+
+        Raises:
+            ModuleNotFoundError: if torchrec is not installed.
+        """
+        return keyed_jagged_tensor({key: self})
+
+    def to_arrow(self) -> Any:
+        """The rows as a pyarrow array: large_list, large_string or large_binary, over the same memory.
+
+        Raises:
+            ModuleNotFoundError: if pyarrow is not installed.
+            ValueError: if a string is not UTF-8: a file may hold any bytes.
+
+        Example:
+            >>> import torch
+            >>> rows = Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3]))
+            >>> rows.to_arrow().to_pylist()
+            [[7], [8, 9]]
+        """
+        return arrow.of_rows(self.values, self.offsets, self.valid, self.kind)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        """The rows for any reader of Arrow's C interface; through pyarrow."""
+        return self.to_arrow().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Their type for any reader of Arrow's C interface; through pyarrow."""
+        return self.to_arrow().type.__arrow_c_schema__()
 
     def to_list(self) -> list[list[Any] | None]:
         """The rows as lists of Python numbers; None for a row that `valid` marks as null."""
@@ -111,11 +149,11 @@ class Jagged:
         moves = torch.repeat_interleave(starts - offsets[:-1], lengths)
         places = torch.arange(len(moves), device=moves.device) + moves
         valid = None if self.valid is None else self.valid.index_select(0, rows)
-        return Jagged(take_rows(self.values, places), offsets, valid)
+        return Jagged(take_rows(self.values, places), offsets, valid, self.kind)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Jagged:
         valid = None if self.valid is None else change(self.valid)
-        return Jagged(change(self.values), change(self.offsets), valid)
+        return Jagged(change(self.values), change(self.offsets), valid, self.kind)
 
     def _spans(self) -> Iterator[slice | None]:
         """Where each row is in the values; None of a null row."""
@@ -138,7 +176,8 @@ class Jagged:
                 raise ValueError(f"a slice of rows must have the step 1, found {step}; see take()")
             bounds = self.offsets[begin : max(begin, end) + 1]
             valid = None if self.valid is None else self.valid[row]
-            return Jagged(self.values[int(bounds[0]) : int(bounds[-1])], bounds - bounds[0], valid)
+            values = self.values[int(bounds[0]) : int(bounds[-1])]
+            return Jagged(values, bounds - bounds[0], valid, self.kind)
         count = len(self)
         if not -count <= row < count:
             raise IndexError(f"row {row} of {count} rows")
@@ -152,6 +191,30 @@ class Jagged:
     def __repr__(self) -> str:
         marks = "" if self.valid is None else f", valid=bool[{len(self.valid)}]"
         return f"Jagged(rows={len(self)}, values={dtype_name(self.dtype)}[{len(self.values)}]{marks})"
+
+
+def keyed_jagged_tensor(rows: Mapping[str, Jagged]) -> Any:
+    """The rows of several keys as torchrec's KeyedJaggedTensor, in the order of the keys.
+
+    Raises:
+        ModuleNotFoundError: if torchrec is not installed.
+        ValueError: if there is no key, or they differ in type or number of rows; both are named.
+    """
+    if not rows:
+        raise ValueError("a KeyedJaggedTensor of no keys has no rows")
+    made = arrow.package("torchrec", "to_keyed_jagged_tensor").KeyedJaggedTensor
+    (first, one), *others = rows.items()
+    for key, other in others:
+        if (other.dtype, len(other)) != (one.dtype, len(one)):
+            raise ValueError(
+                f"a KeyedJaggedTensor has values of one type, and one number of rows: {first!r} is {one}, "
+                f"{key!r} is {other}"
+            )
+    if not others:
+        return made(keys=[first], values=one.values, offsets=one.offsets, stride=len(one))
+    values = torch.cat([jagged.values for jagged in rows.values()])
+    lengths = torch.cat([jagged.lengths for jagged in rows.values()])
+    return made(keys=list(rows), values=values, lengths=lengths, stride=len(one))
 
 
 def take_rows(tensor: Tensor, rows: Tensor) -> Tensor:

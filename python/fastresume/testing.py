@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from fastresume.batch import Batch
@@ -21,7 +22,7 @@ def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int =
 
     Args:
         make_loader: makes a fresh `Loader`, `ParquetDataset`, or torch `DataLoader` over a `ParquetDataset`,
-            with the same arguments each time.
+            with the same arguments and transforms each time.
         every: resume after every such batch only, and after the last; at least 1.
 
     Returns:
@@ -75,12 +76,24 @@ def _assert_equal(expected: list[Batch], found: list[Batch], where: str) -> None
             raise AssertionError(f"{place} its state: {other.state_dict()}, expected {one.state_dict()}")
 
 
-def _same_bits(one: torch.Tensor | Jagged | None, other: torch.Tensor | Jagged | None) -> bool:
-    if isinstance(one, Jagged) and isinstance(other, Jagged):
-        pairs = [(one.values, other.values), (one.offsets, other.offsets), (one.valid, other.valid)]
-        return all(_same_bits(left, right) for left, right in pairs)
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return one is other
-    if one.dtype != other.dtype or one.shape != other.shape:
+def _same_bits(one: Any, other: Any) -> bool:
+    """Whether two values are equal; tensors and arrays by their bytes, so that NaN equals itself."""
+    if type(one) is not type(other):
         return False
-    return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
+    if isinstance(one, Jagged):
+        pairs = [(one.values, other.values), (one.offsets, other.offsets), (one.valid, other.valid)]
+        return one.kind == other.kind and all(_same_bits(left, right) for left, right in pairs)
+    if isinstance(one, torch.Tensor) and one.is_nested:
+        return len(one) == len(other) and all(map(_same_bits, one.unbind(), other.unbind()))
+    if isinstance(one, torch.Tensor):
+        if one.dtype != other.dtype or one.shape != other.shape:
+            return False
+        left, right = (tensor.detach().contiguous().view(-1).view(torch.uint8) for tensor in (one, other))
+        return torch.equal(left, right)
+    if isinstance(one, np.ndarray):
+        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    if isinstance(one, Mapping):
+        return list(one) == list(other) and all(_same_bits(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_same_bits, one, other))
+    return one is other or bool(one == other)
