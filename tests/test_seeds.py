@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 from pathlib import Path
@@ -134,7 +135,7 @@ def test_drawing_moves_no_global_random_state(small_dataset: Dataset) -> None:
 @pytest.mark.processes
 def test_batches_draw_the_same_after_they_went_through_a_worker_process(small_dataset: Dataset) -> None:
     for tail in ("drop", "short", "pad"):
-        arguments = {"tail": tail, "lanes": 2, "groups": 2}
+        arguments = {"tail": tail, "lanes": 4, "groups": 2, "rank": 1, "world_size": 2}
         plain = list(make(small_dataset, 10, **arguments))
         sent = list(data_loader(make(small_dataset, 10, **arguments), 2))
         assert len(plain) == len(sent)
@@ -158,3 +159,12 @@ def test_draws_are_counted_from_zero(small_dataset: Dataset, draw: int) -> None:
     for method in (batch.row_seeds, batch.generator):
         with pytest.raises(ValueError, match="draw must be"):
             method(draw=draw)
+
+
+def test_a_batch_can_be_pickled_without_what_made_it(small_dataset: Dataset) -> None:
+    batch = make(small_dataset, 50, tail="pad").batch_at(0, 2)
+    expected = batch.row_seeds().tolist()
+    assert expected[:3] * 16 == expected[:48]  # three rows are left, and fill the batch up
+    for copied in (copy.deepcopy(batch), pickle.loads(pickle.dumps(copy.copy(batch)))):
+        assert copied.row_seeds().tolist() == expected
+        assert copied.state_dict() == batch.state_dict()

@@ -123,7 +123,7 @@ class Ahead:
         self._slots.clear()
         self._wake()
         if wait and self._process == os.getpid():  # a fork takes no threads along
-            for thread, is_running in list(self._running.items()):
+            for thread, is_running in self._running.copy().items():
                 if thread != get_ident():
                     is_running.acquire()
 

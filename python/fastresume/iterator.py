@@ -80,6 +80,7 @@ class BatchIterator(Iterator[Batch]):
         self._share: Share | None = None
         self._handed: _core.Delivered | None = None
         self._made: tuple[_core.Delivered, Batch] | None = None
+        self._is_spoiled = False
         self._is_over = False
 
     @property
@@ -172,9 +173,9 @@ class BatchIterator(Iterator[Batch]):
 
     def _go_back(self, cursor: _core.Cursor) -> None:
         """Lets a new reader go on where the last batch that was handed over ended; `cursor` is its cursor."""
-        reader, self._reader = self._reader, None
         if self._handed is not None:
             self._cursor = cursor
+        reader, self._reader, self._is_spoiled = self._reader, None, False
         if isinstance(reader, Ahead):
             reader.close(wait=False)
         elif reader is not None:
@@ -186,6 +187,8 @@ class BatchIterator(Iterator[Batch]):
         The reader lets go of a batch only when the cursor has moved past it, so that an exception raised by a
         signal handler, at whatever moment, can't bring the two apart.
         """
+        if self._is_spoiled:
+            self._go_back(self._dataset._shared.cursor)
         reader = self._open()
         front = reader.front()
         if (
@@ -199,12 +202,17 @@ class BatchIterator(Iterator[Batch]):
 
     def _batch(self, front: _core.Delivered) -> Batch:
         if self._made is None or self._made[0] is not front:
+            if not self._dataset._transforms:
+                self._made = front, make_batch(self._dataset, self._share, self._end_cursor, front)
+                return self._made[1]
+            # A transform that fails may have written to the tensors before: they must be read again.
+            self._is_spoiled = True
             try:
                 self._made = front, self._make(front)
             except BaseException:
-                if self._dataset._transforms:  # it may have written to the tensors before it failed
-                    self._go_back(self._dataset._shared.cursor)
+                self._go_back(self._dataset._shared.cursor)
                 raise
+            self._is_spoiled = False
         return self._made[1]
 
     def _make(self, front: _core.Delivered) -> Batch:
