@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,6 +143,25 @@ def draw_by_batch(batch: fr.Batch) -> dict[str, torch.Tensor | fr.Jagged]:
     return {**batch, "noise": noise}
 
 
+class FlawError(Exception):
+    """What `Flawed` raises."""
+
+
+class Flawed:
+    """A transform that spoils a batch and fails, when it first sees one of these steps."""
+
+    def __init__(self, steps: Iterable[int]) -> None:
+        self._steps = set(steps)
+
+    def __call__(self, batch: fr.Batch) -> fr.Batch:
+        if batch.step in self._steps:
+            self._steps.discard(batch.step)
+            for value in batch.values():
+                value.zero_()
+            raise FlawError
+        return batch
+
+
 def drawn_of(seed: int, epoch: int, step: int, rank: int, positions: Sequence[int]) -> dict[str, np.ndarray]:
     """What the two transforms above must draw, as the oracle says."""
     generator = torch.Generator()
@@ -198,6 +217,19 @@ class Rank:
             self._iterator = None
             raise
 
+    def next_after_failures(self) -> fr.Batch:
+        """The next batch, asked for again for as long as a transform fails; until then the state stays."""
+        before, notes = self.dataset.state_dict(), []
+        while True:
+            try:
+                batch = self.next()
+                break
+            except FlawError as error:
+                notes += error.__notes__
+                assert self.dataset.state_dict() == before
+        assert all("raised by Flawed, transform 1 of 3, on the batch of epoch" in note for note in notes)
+        return batch
+
     def drop(self) -> None:
         """Forget the iterator, as a `break` does."""
         self._iterator = None
@@ -242,6 +274,7 @@ class Job:
         threads: int | None = None,
         reset_epochs: bool = False,
         mapped: bool = False,
+        flaws: Iterable[int] = (),
     ) -> None:
         self.topology = topology
         self.mapped = mapped
@@ -256,7 +289,11 @@ class Job:
             for rank in range(topology.world_size)
         ]
         if mapped:
-            datasets = [dataset.map(draw_by_row).map(draw_by_batch) for dataset in datasets]
+            # A simulated worker is a generator, which a failure ends.
+            steps = () if topology.workers else flaws
+            datasets = [
+                dataset.map(Flawed(steps)).map(draw_by_row).map(draw_by_batch) for dataset in datasets
+            ]
         self.ranks = [Rank(dataset, topology.workers, threads) for dataset in datasets]
         self.oracle = oracle_job(
             dataset.num_rows,
@@ -306,7 +343,7 @@ class Job:
             return []
         state, marks, places = self.oracle.state(), self.oracle.valid, self.oracle.positions
         for index, (rank, rows, valid) in enumerate(zip(self.ranks, expected, marks, strict=True)):
-            batch = rank.next()
+            batch = rank.next_after_failures()
             drawn = drawn_of(self.seed, epoch, number, index, places[index])
             assert_batch(batch, self.table, rows, epoch, number, state, valid, drawn if self.mapped else None)
             assert batch.row_seeds().tolist() == drawn["drawn"].tolist()

@@ -32,6 +32,9 @@ from strategies import (
     written,
 )
 
+FLAWS = st.frozensets(st.integers(0, 6), max_size=2)
+"""The steps at which a transform fails."""
+
 
 @pytest.mark.law(1)
 @pytest.mark.law(3)
@@ -47,7 +50,7 @@ def test_no_chain_of_topologies_loses_or_repeats_a_row(rows: int, data: st.DataO
         chains(len(selected), max_steps=8, world_sizes=RANKS, workers=WORKERS, tails=TAILS, small=small)
     )
     threads = data.draw(st.sampled_from((None, None, None, 2)))
-    mapped = data.draw(st.booleans())
+    mapped, flaws = data.draw(st.booleans()), data.draw(FLAWS)
     spec = plain_spec([rows // 3, 0, rows // 5], [], [rows - rows // 3 - rows // 5])
     ledger = Ledger(selected)
     with written(spec) as dataset:
@@ -55,7 +58,7 @@ def test_no_chain_of_topologies_loses_or_repeats_a_row(rows: int, data: st.DataO
         state = None
 
         def live(topology: Topology) -> Job:
-            how = {"shuffle": shuffle, "chosen": chosen, "threads": threads, "mapped": mapped}
+            how = {"shuffle": shuffle, "chosen": chosen, "threads": threads, "mapped": mapped, "flaws": flaws}
             return Job(dataset, topology, table=table, state=state, **how)
 
         for leg in legs:
@@ -170,6 +173,7 @@ class JobThatDies(RuleBasedStateMachine):
             threads=threads,
             reset_epochs=reset_epochs,
             mapped=data.draw(st.booleans(), label="mapped"),
+            flaws=data.draw(FLAWS, label="flaws"),
         )
 
     @rule(steps=st.integers(1, 5))

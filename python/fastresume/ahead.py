@@ -147,8 +147,6 @@ class Ahead:
         is_done.release()
 
     def _next_slot(self) -> _Slot:
-        if self._is_closed:
-            return _Slot(None)
         try:
             return _Slot(self._reader.front())
         except BaseException as error:  # noqa: BLE001  (whoever asks for the batch gets it)
