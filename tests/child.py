@@ -6,6 +6,7 @@ the function passes to `say` reaches the test while it runs, by `child.heard()`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -255,5 +256,8 @@ def open_files() -> int:
 
 def children() -> list[int]:
     """Return the processes that this one has started and that are still there."""
-    tasks = Path("/proc/self/task").iterdir()
-    return [int(number) for task in tasks for number in (task / "children").read_text().split()]
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+            found += map(int, (task / "children").read_text().split())
+    return found
