@@ -246,6 +246,82 @@ def test_lists_in_every_form_cut_into_any_pages(tmp_path_factory: Any, name: str
     check()
 
 
+@pytest.mark.parametrize("is_packed", [False, True], ids=["runs", "packed"])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("name", FORMS)
+def test_long_lists_end_anywhere_in_a_word_of_levels(
+    tmp_path: Path, name: str, version: int, is_packed: bool
+) -> None:
+    """Levels are looked at 64 at a time: rows and pages begin before, at and behind each 64th one."""
+    form, random = FORMS[name], np.random.default_rng(7)
+    rows: list[list[int | None] | None] = []
+    for length in [*range(60, 70), 0, 0, 1, 127, 128, 129, 700, 2, 64, 64, 63]:
+        rows.append([int(value) for value in random.integers(0, 1000, length)])
+        if form.can_hold_null_elements:
+            rows.append([value if value % 9 else None for value in rows[-1] or []])
+        if form.can_hold_null_rows and length % 3 == 0:
+            rows.append(None)
+    triples = lw.shred(rows, form)
+    places = random.choice(np.arange(1, len(triples)), 40, replace=False)
+    cuts = sorted(int(place) for place in places if version == 1 or triples[place][0] == 0)
+    pages = [
+        lw.page(triples[begin:end], form, version, is_packed=is_packed)
+        for begin, end in itertools.pairwise([0, *cuts, len(triples)])
+    ]
+    path = lw.of_rows(rows, form, pages).write(tmp_path / "x.parquet")
+    expected = [[-7 if value is None else value for value in row or []] for row in rows]
+    for batch_size in (1, 5, len(rows)):
+        dataset = fr.ParquetDataset(path, batch_size=batch_size, nulls=-7, tail="short")
+        assert [row for batch in dataset for row in batch["x"].to_list()] == expected
+        chosen = [int(row) for row in random.integers(0, len(rows), 9)]
+        assert dataset.read_rows(chosen)["x"].to_list() == [expected[row] for row in chosen]
+    if not form.can_hold_null_elements:
+        (batch,) = fr.ParquetDataset(path, batch_size=len(rows), nulls="mask")
+        assert batch["x"].to_list() == rows
+
+
+STRETCHES = [(700, 0.0), (300, 0.1), (64, 1.0), (1, 0.0), (130, 0.5), (63, 1.0), (900, 0.02), (500, 0.98)]
+"""So many rows, of which this share is null."""
+
+
+@pytest.mark.parametrize("page_bytes", [300, 1 << 20], ids=["small pages", "one page"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("use_dictionary", [False, True], ids=["plain", "dictionary"])
+def test_nulls_among_runs_of_values_and_of_nulls(
+    tmp_path: Path, use_dictionary: bool, version: str, page_bytes: int
+) -> None:
+    """Writers mix runs of levels with packed groups; every width of number is put between the nulls."""
+    random = np.random.default_rng(5)
+    null = np.concatenate([random.random(rows) < share for rows, share in STRETCHES * 2])
+    kinds = ("bool", "int8", "uint16", "int32", "float32", "int64", "float64", "string", "list<item: int64>")
+    columns = {}
+    for kind in kinds:
+        type_ = pa.list_(pa.int64()) if kind.startswith("list") else pa.type_for_alias(kind)
+        values: list[Any] = [int(value) for value in random.integers(0, 100, len(null))]
+        if kind == "bool":
+            values = [value < 50 for value in values]
+        elif pa.types.is_string(type_):
+            values = ["x" * value for value in values]
+        elif pa.types.is_list(type_):
+            values = [[value] * (value % 70) for value in values]
+        cells = [None if is_null else value for value, is_null in zip(values, null, strict=True)]
+        columns[kind.split("<")[0]] = pa.array(cells, pa.bool_() if kind == "bool" else type_)
+    pq.write_table(
+        pa.table(columns),
+        tmp_path / "x.parquet",
+        row_group_size=3000,
+        data_page_version=version,
+        data_page_size=page_bytes,
+        use_dictionary=use_dictionary,
+    )
+    cells = read_cells(tmp_path)
+    for order in ({}, Shuffle(1, 500, 2000).arguments):
+        for batch in fr.ParquetDataset(tmp_path, batch_size=411, nulls="mask", tail="short", **order):
+            assert_holds(batch, cells, "mask")
+    chosen = sorted({int(row) for row in random.integers(0, len(null), 50)})
+    assert_holds(fr.ParquetDataset(tmp_path, batch_size=1, nulls="mask").read_rows(chosen), cells, "mask")
+
+
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
 def test_a_null_element_is_named_by_the_row_that_its_page_goes_on_with(tmp_path: Path, cut: int) -> None:
     form, rows = FORMS["three levels"], [[1], [2, 3, None, 4], [5]]

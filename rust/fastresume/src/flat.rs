@@ -47,10 +47,8 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> ScalarDecoder for FlatDecoder<'_, P
                     places.fill(narrowed(part.null_bits));
                 }
                 Presence::Marked(there) => {
-                    if !marks.is_empty() {
-                        marks.copy_from_slice(there);
-                    }
-                    self.numbers.read_spread(part.page, there, narrowed(part.null_bits), places, row_of)?;
+                    there.write(marks);
+                    self.numbers.read_spread(part.page, &there, narrowed(part.null_bits), places, row_of)?;
                 }
             }
             (output, valid) = (rest, unmarked);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::bits::{Bits, Marks};
 use crate::column::{Nulls, Page, PageValues};
 use crate::error::{Error, Result};
 use crate::levels::Levels;
@@ -13,6 +14,8 @@ pub struct FlatPages<'a> {
     is_optional: bool,
     nulls: Nulls,
     levels: Levels,
+    /// Which rows of the present page have a value, where its levels differ.
+    there: Bits,
     /// Rows of the present page, and how many of them were passed.
     in_page: usize,
     at: usize,
@@ -35,13 +38,22 @@ pub struct Part<'p> {
 pub enum Presence<'p> {
     All,
     None,
-    /// Those that are marked with 1, not with 0.
-    Marked(&'p [u8]),
+    /// Those that are marked with 1: some, not all.
+    Marked(Marks<'p>),
 }
 
 impl<'a> FlatPages<'a> {
     pub fn new(pages: Pages<'a>, is_optional: bool, nulls: Nulls) -> Self {
-        Self { pages, is_optional, nulls, levels: Levels::default(), in_page: 0, at: 0, row: 0 }
+        Self {
+            pages,
+            is_optional,
+            nulls,
+            levels: Levels::default(),
+            there: Bits::default(),
+            in_page: 0,
+            at: 0,
+            row: 0,
+        }
     }
 
     /// The next rows, at most `most` (and not 0), which count as passed; `values` is where their values begin.
@@ -57,8 +69,11 @@ impl<'a> FlatPages<'a> {
             Some(1) => (Presence::All, None),
             Some(_) => (Presence::None, Some(0)),
             None => {
-                let marks = &self.levels.each(self.in_page)[place];
-                (Presence::Marked(marks), marks.iter().position(|&mark| mark == 0))
+                let marks = self.there.part(place);
+                match marks.first_zero() {
+                    Some(null) => (Presence::Marked(marks), Some(null)),
+                    None => (Presence::All, None),
+                }
             }
         };
         let null_bits = null.map_or(Ok(0), |null| self.nulls.bits(rows.start + null))?;
@@ -90,7 +105,7 @@ impl<'a> FlatPages<'a> {
                 self.open_page(values)?;
             }
             let some = rows.min(self.in_page - self.at);
-            values.skip(self.pages.page().bytes, self.levels.count(self.at..self.at + some, 1))?;
+            values.skip(self.pages.page().bytes, self.present(self.at..self.at + some))?;
             self.at += some;
             self.row += some;
             rows -= some;
@@ -118,11 +133,22 @@ impl<'a> FlatPages<'a> {
             let how = (page.definition_encoding, definition);
             start = self.levels.read(bytes, start, count, 1, how)?;
         } else {
-            self.levels.set(1);
+            self.levels.set(1, count);
             start += definition.unwrap_or(0);
         }
-        values.open(page.encoding, bytes, start, self.levels.count(0..count, 1))?;
+        if self.levels.same().is_none() {
+            self.levels.at_least(1, &mut self.there);
+        }
+        values.open(page.encoding, bytes, start, self.present(0..count))?;
         (self.in_page, self.at) = (count, 0);
         Ok(())
+    }
+
+    /// How many of some rows of the present page have a value.
+    fn present(&self, rows: Range<usize>) -> usize {
+        match self.levels.same() {
+            Some(level) => rows.len() * usize::from(level),
+            None => self.there.part(rows).ones(),
+        }
     }
 }

@@ -1,48 +1,69 @@
 //! Repetition and definition levels: which values of a page begin a row, and which are there.
 //!
+//! They are kept as the bits that they have in common with a hybrid: a page's levels are looked at by the word,
+//! never one by one.
+//!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
 use std::ops::Range;
 
 use parquet::basic::Encoding;
 
+use crate::bits::{Bits, WORD, lowest};
 use crate::error::{Error, Result};
-use crate::hybrid::{CHUNK, Hybrid, MAX_VALUES, Next};
+use crate::hybrid::{MAX_VALUES, ends, varint};
 
 /// The levels of one page; the memory is reused from page to page.
 #[derive(Debug, Default)]
 pub struct Levels {
-    /// The level of all values, if they have the same one: then `each` says nothing.
+    count: usize,
+    /// The level of all values, if they are known to have the same one: then `planes` say nothing.
     same: Option<u8>,
-    each: Vec<u8>,
+    /// Bit k of each level.
+    planes: Vec<Bits>,
 }
 
 impl Levels {
-    /// Makes all levels this one.
-    pub fn set(&mut self, level: u8) {
-        self.same = Some(level);
+    /// Makes all of `count` levels this one.
+    pub fn set(&mut self, level: u8, count: usize) {
+        (self.same, self.count) = (Some(level), count);
     }
 
-    /// The level that all values have, if they do.
+    /// The level that all values have, if they are known to.
     pub fn same(&self) -> Option<u8> {
         self.same
     }
 
-    /// The level of each value.
-    pub fn each(&mut self, count: usize) -> &[u8] {
-        if let Some(level) = self.same.take() {
-            self.each.clear();
-            self.each.resize(count, level);
+    /// Which levels are at least this one.
+    pub fn at_least(&self, level: u8, found: &mut Bits) {
+        if let Some(same) = self.same {
+            found.clear(self.count);
+            found.add_run(0..if same >= level { self.count } else { 0 });
+            return;
         }
-        &self.each
-    }
-
-    /// How many values of a part of the page have this level.
-    pub fn count(&self, part: Range<usize>, level: u8) -> usize {
-        match self.same {
-            Some(same) => part.len() * usize::from(same == level),
-            None => bytecount::count(&self.each[part], level),
+        // Almost all lists and nulls need two bits or one.
+        match (self.planes.as_slice(), level) {
+            ([only], 1) => return found.combine(only, only, |word, _| word),
+            ([low, high], 1) => return found.combine(low, high, |low, high| low | high),
+            ([_, high], 2) => return found.combine(high, high, |word, _| word),
+            ([low, high], 3) => return found.combine(low, high, |low, high| low & high),
+            _ => {}
         }
+        found.set(self.count, |index| {
+            // Compared from the highest bit on: what is larger already, and what is the same so far.
+            let (mut larger, mut equal) = (0, u64::MAX);
+            for (bit, plane) in self.planes.iter().enumerate().rev() {
+                let word = plane.words()[index];
+                if level >> bit & 1 == 1 {
+                    equal &= word;
+                } else {
+                    larger |= equal & word;
+                    equal &= !word;
+                }
+            }
+            // No level has more bits than there are planes.
+            larger | if usize::from(level) >> self.planes.len() == 0 { equal } else { 0 }
+        });
     }
 
     /// Reads `count` levels of at most `largest` (and not 0), which begin at byte `start` of a page; gives
@@ -74,48 +95,146 @@ impl Levels {
         let levels = bytes.get(first..end).ok_or_else(|| {
             Error::data(format!("a page's levels end at byte {end}, the page has {}", bytes.len()))
         })?;
-        self.same = None;
-        self.each.clear();
+        self.count = count;
+        self.planes.resize_with(width, Bits::default);
         if is_hybrid {
-            self.read_hybrid(levels, width, count)?;
+            macro_rules! by_width {
+                ($($width:literal)*) => {
+                    match width {
+                        $($width => read_hybrid::<$width>(&mut self.planes, levels, count, largest)?,)*
+                        _ => None,
+                    }
+                };
+            }
+            self.same = by_width!(1 2 3 4 5 6 7 8);
         } else {
+            self.same = None;
             // As many bytes lie behind them, so that their number is bounded.
-            self.each.extend((0..count).map(|index| from_the_top(levels, width, index)));
+            self.planes.iter_mut().for_each(|plane| plane.clear(count));
+            for index in 0..count {
+                let level = from_the_top(levels, width, index);
+                for (bit, plane) in self.planes.iter_mut().enumerate() {
+                    plane.add(index, u64::from(level >> bit & 1));
+                }
+            }
         }
-        let found = self.same.unwrap_or_else(|| self.each.iter().copied().fold(0, u8::max));
-        if found > largest {
-            return Err(Error::data(format!("a page holds the level {found}, {largest} is the largest")));
-        }
+        self.check(largest)?;
         Ok(end)
     }
 
-    fn read_hybrid(&mut self, levels: &[u8], width: usize, count: usize) -> Result<()> {
-        let mut hybrid = Hybrid::new(0, width)?;
-        let mut buffer = [0; CHUNK];
-        while self.each.len() < count {
-            match hybrid.next(levels, count - self.each.len(), &mut buffer)? {
-                Next::Repeated(level, all) if all == count => self.same = Some(narrowed(level)),
-                _ if count > MAX_VALUES => {
-                    return Err(Error::data(format!(
-                        "a page has {count} levels, at most {MAX_VALUES} are read"
-                    )));
-                }
-                Next::Repeated(level, some) => {
-                    self.each.resize(self.each.len() + some, narrowed(level));
-                }
-                Next::Unpacked(some) => self.each.extend(buffer[..some].iter().map(|&level| narrowed(level))),
-            }
-            if self.same.is_some() {
-                break;
-            }
+    /// Refuses levels above the largest, which their width allows.
+    fn check(&self, largest: u8) -> Result<()> {
+        if self.same.is_some() || (usize::from(largest) + 1) >> self.planes.len() > 0 {
+            return Ok(());
+        }
+        let mut above = Bits::default();
+        self.at_least(largest + 1, &mut above);
+        if above.words().iter().any(|&word| word != 0) {
+            return Err(too_high(largest + 1, largest));
         }
         Ok(())
     }
 }
 
-/// The level as a byte; one that does not fit becomes larger than any can be.
-fn narrowed(level: u32) -> u8 {
-    u8::try_from(level).unwrap_or(u8::MAX)
+/// Reads levels of so many bits each, plane by plane, or gives the level that all of them have.
+fn read_hybrid<const WIDTH: usize>(
+    planes: &mut [Bits],
+    bytes: &[u8],
+    count: usize,
+    largest: u8,
+) -> Result<Option<u8>> {
+    if count == 0 {
+        // They may take no bytes at all.
+        return Ok(Some(0));
+    }
+    let (mut position, mut read) = (0, 0);
+    while read < count {
+        let header = varint(bytes, &mut position)?;
+        let stated = usize::try_from(header >> 1).unwrap_or(usize::MAX);
+        let rest = bytes.get(position..).unwrap_or_default();
+        let run = if header & 1 == 0 { Some(*rest.first().ok_or_else(ends)?) } else { None };
+        if let Some(level) = run.filter(|&level| level > largest) {
+            return Err(too_high(level, largest));
+        }
+        if read == 0 {
+            if run.is_some() && stated >= count {
+                return Ok(run);
+            }
+            check_count(count)?;
+            for plane in planes.iter_mut() {
+                plane.clear(count);
+            }
+        }
+        if let Some(level) = run {
+            let end = read + stated.min(count - read);
+            for (bit, plane) in planes.iter_mut().enumerate().take(WIDTH) {
+                if level >> bit & 1 == 1 {
+                    plane.add_run(read..end);
+                }
+            }
+            position += 1;
+            read = end;
+        } else {
+            let stated_bytes = stated.saturating_mul(WIDTH);
+            // Some writers leave out what fills up the last group.
+            let held = if stated_bytes > rest.len() { rest.len() * 8 / WIDTH } else { stated * 8 };
+            let end = read + held.min(count - read);
+            add_packed::<WIDTH>(planes, rest, read..end);
+            position += stated_bytes.min(rest.len());
+            read = end;
+        }
+    }
+    Ok(None)
+}
+
+/// Adds levels that are packed from the lowest bit on.
+#[inline]
+fn add_packed<const WIDTH: usize>(planes: &mut [Bits], bytes: &[u8], range: Range<usize>) {
+    // Whole groups of eight, so that each step begins with a byte.
+    let step = WORD / WIDTH / 8 * 8;
+    let (mut place, mut start) = (range.start, 0);
+    while place < range.end {
+        let some = step.min(range.end - place);
+        let word = word_at(bytes, start) & lowest(some * WIDTH);
+        match planes {
+            [only] => only.add(place, word),
+            [low, high] => {
+                low.add(place, even_bits(word));
+                high.add(place, even_bits(word >> 1));
+            }
+            _ => {
+                for (bit, plane) in planes.iter_mut().enumerate() {
+                    let levels = (0..some).map(|level| (word >> (level * WIDTH + bit) & 1) << level);
+                    plane.add(place, levels.sum());
+                }
+            }
+        }
+        place += some;
+        start += step / 8 * WIDTH;
+    }
+}
+
+/// Up to eight bytes as a word.
+#[inline]
+fn word_at(bytes: &[u8], start: usize) -> u64 {
+    let rest = bytes.get(start..).unwrap_or_default();
+    if let Some(word) = rest.first_chunk() {
+        return u64::from_le_bytes(*word);
+    }
+    let mut word = [0; 8];
+    word[..rest.len()].copy_from_slice(rest);
+    u64::from_le_bytes(word)
+}
+
+/// Every other bit of a word, from the lowest one on, side by side.
+#[inline]
+fn even_bits(word: u64) -> u64 {
+    let mut bits = word & 0x5555_5555_5555_5555;
+    bits = (bits | bits >> 1) & 0x3333_3333_3333_3333;
+    bits = (bits | bits >> 2) & 0x0f0f_0f0f_0f0f_0f0f;
+    bits = (bits | bits >> 4) & 0x00ff_00ff_00ff_00ff;
+    bits = (bits | bits >> 8) & 0x0000_ffff_0000_ffff;
+    (bits | bits >> 16) & 0x0000_0000_ffff_ffff
 }
 
 /// The old packing of levels: from the highest bit on.
@@ -124,4 +243,140 @@ fn from_the_top(bytes: &[u8], width: usize, index: usize) -> u8 {
         let byte = bytes.get(bit / 8).copied().unwrap_or(0);
         level << 1 | (byte >> (7 - bit % 8) & 1)
     })
+}
+
+fn too_high(found: u8, largest: u8) -> Error {
+    Error::data(format!("a page holds the level {found}, {largest} is the largest"))
+}
+
+/// Refuses more levels than are kept: runs let few bytes state many.
+fn check_count(count: usize) -> Result<()> {
+    if count > MAX_VALUES {
+        return Err(Error::data(format!("a page has {count} levels, at most {MAX_VALUES} are read")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs of `(level, count, is_packed)` as bytes, and each level.
+    fn hybrid(runs: &[(u8, usize, bool)], width: usize) -> (Vec<u8>, Vec<u8>) {
+        let (mut bytes, mut levels) = (Vec::new(), Vec::new());
+        for &(level, count, is_packed) in runs {
+            if !is_packed {
+                bytes.extend([
+                    u8::try_from(count * 2 % 128).unwrap() | 128,
+                    u8::try_from(count / 64).unwrap(),
+                ]);
+                bytes.push(level);
+                levels.extend(vec![level; count]);
+                continue;
+            }
+            let groups = count.div_ceil(8);
+            bytes.push(u8::try_from(groups * 2 + 1).unwrap());
+            let some: Vec<u8> = (0..groups * 8)
+                .map(|index| u8::try_from(index * index / 3 % (usize::from(level) + 1)).unwrap())
+                .collect();
+            let mut packed = vec![0; groups * width];
+            for (index, level) in some.iter().enumerate() {
+                for bit in 0..width {
+                    packed[(index * width + bit) / 8] |= (level >> bit & 1) << ((index * width + bit) % 8);
+                }
+            }
+            bytes.extend(packed);
+            levels.extend(some);
+        }
+        (bytes, levels)
+    }
+
+    fn read(bytes: &[u8], count: usize, largest: u8) -> Result<Levels> {
+        let mut levels = Levels::default();
+        let end = levels.read(bytes, 0, count, largest, (Encoding::RLE, Some(bytes.len())))?;
+        assert_eq!(end, bytes.len());
+        Ok(levels)
+    }
+
+    #[test]
+    fn levels_of_every_width_are_found_in_runs_and_packed_groups_at_any_place() {
+        for largest in [1, 2, 3, 4, 7, 9, 31, 255] {
+            let width = (u8::BITS - u8::leading_zeros(largest)) as usize;
+            for first in [1, 7, 63, 64, 65, 200, 1000] {
+                let runs = [
+                    (largest, first, false),
+                    (largest, 48, true),
+                    (0, 3, false),
+                    (largest / 2, 130, false),
+                    (largest, 8, true),
+                    (largest, 300, true),
+                ];
+                let (bytes, expected) = hybrid(&runs, width);
+                for count in [first + 1, first + 50, expected.len() - 9, expected.len()] {
+                    let levels = read(&bytes, count, largest).unwrap();
+                    for least in [0, 1, largest / 2, largest] {
+                        let mut found = Bits::default();
+                        levels.at_least(least, &mut found);
+                        let mut marks = vec![0; count];
+                        found.all().write(&mut marks);
+                        let expected = expected[..count].iter().map(|&level| u8::from(level >= least));
+                        assert_eq!(marks, expected.collect::<Vec<_>>(), "{count} levels up to {largest}");
+                    }
+                }
+                assert!(read(&bytes, expected.len() + 1, largest).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn one_run_says_that_all_are_the_same() {
+        let (bytes, _) = hybrid(&[(2, 500, false)], 2);
+        let levels = read(&bytes, 400, 3).unwrap();
+        assert_eq!(levels.same(), Some(2));
+        let mut found = Bits::default();
+        levels.at_least(2, &mut found);
+        assert_eq!((found.all().ones(), found.len()), (400, 400));
+        levels.at_least(3, &mut found);
+        assert_eq!((found.all().ones(), found.len()), (0, 400));
+    }
+
+    #[test]
+    fn a_page_of_no_levels_holds_none_of_the_page_before() {
+        let (bytes, _) = hybrid(&[(1, 100, false), (3, 80, true)], 2);
+        let mut levels = read(&bytes, 150, 3).unwrap();
+        for how in [(Encoding::RLE, Some(0)), (Encoding::RLE, None)] {
+            levels.read(&[0; 4], 0, 0, 3, how).unwrap();
+            for least in 0..4 {
+                let mut found = Bits::default();
+                levels.at_least(least, &mut found);
+                assert_eq!((found.len(), found.all().ones(), found.all().first_zero()), (0, 0, None));
+            }
+        }
+    }
+
+    #[test]
+    fn a_level_above_the_largest_is_refused() {
+        let (packed, _) = hybrid(&[(2, 100, false), (3, 100, true)], 2);
+        assert!(read(&packed, 200, 3).is_ok());
+        assert!(read(&packed, 200, 2).is_err());
+        let (run, _) = hybrid(&[(2, 100, false), (4, 100, false)], 2);
+        assert!(read(&run, 200, 3).is_err());
+        assert!(read(&run, 100, 3).is_ok(), "what lies behind the last level is not looked at");
+    }
+
+    #[test]
+    fn the_old_packing_begins_with_the_highest_bit() {
+        let mut levels = Levels::default();
+        #[expect(deprecated, reason = "old files have it")]
+        let how = (Encoding::BIT_PACKED, None);
+        // 3, 0, 1, 2, 3 in two bits each.
+        assert_eq!(levels.read(&[0, 0b1100_0110, 0b1100_0000], 1, 5, 3, how).unwrap(), 3);
+        let mut found = Bits::default();
+        for (least, expected) in [(1, [1, 0, 1, 1, 1]), (2, [1, 0, 0, 1, 1]), (3, [1, 0, 0, 0, 1])] {
+            levels.at_least(least, &mut found);
+            let mut marks = [9; 5];
+            found.all().write(&mut marks);
+            assert_eq!(marks, expected);
+        }
+    }
 }

@@ -39,6 +39,7 @@ mod chunk;
 mod page;
 mod vector;
 mod hybrid;
+mod bits;
 mod levels;
 mod deltas;
 mod texts;

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
+use crate::bits::{Bits, WORD, lowest};
 use crate::column::{JaggedDecoder, JaggedRows, Nulls, PageValues};
 use crate::error::{Error, Result};
 use crate::hybrid::MAX_VALUES;
@@ -13,9 +14,6 @@ use crate::levels::Levels;
 use crate::numbers::{Numbers, as_numbers, narrowed};
 use crate::page::{PageStart, Pages};
 use crate::values::Word;
-
-/// Levels that are looked at together.
-const BLOCK: usize = 64;
 
 /// What the definition levels of a list column mean.
 #[derive(Debug, Clone, Copy)]
@@ -32,15 +30,30 @@ pub struct ListDecoder<'a, P, V, F> {
     meaning: ListLevels,
     nulls: Nulls,
     numbers: Numbers<P, V, F>,
-    repetition: Levels,
-    definition: Levels,
+    levels: Levels,
+    page: PageBits,
     /// Levels of the present page, and how many of them were read.
     in_page: usize,
     at: usize,
     /// Rows of the row group that were read or skipped.
     row: usize,
     /// Which elements are there, where some are null.
-    there: Vec<u8>,
+    there: Bits,
+}
+
+/// What the pairs of levels of the present page say.
+#[derive(Debug, Default)]
+struct PageBits {
+    /// Where a row begins.
+    starts: Bits,
+    /// Where one begins, whether it is not null.
+    valid: Bits,
+    /// Whether there is an element, which may be null.
+    elements: Bits,
+    /// Whether there is a value.
+    values: Bits,
+    /// Whether an element has none.
+    has_null_elements: bool,
 }
 
 impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
@@ -50,12 +63,12 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
             meaning,
             nulls,
             numbers,
-            repetition: Levels::default(),
-            definition: Levels::default(),
+            levels: Levels::default(),
+            page: PageBits::default(),
             in_page: 0,
             at: 0,
             row: 0,
-            there: Vec::new(),
+            there: Bits::default(),
         }
     }
 
@@ -74,12 +87,18 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
             return Err(Error::data(format!("a page has {count} values, at most {MAX_VALUES} are read")));
         }
         let (repetition, definition) = page.level_bytes.unzip();
-        let start = self.repetition.read(bytes, 0, count, 1, (page.repetition_encoding, repetition))?;
+        let ListLevels { empty, value } = self.meaning;
+        let PageBits { starts, valid, elements, values, .. } = &mut self.page;
+        let start = self.levels.read(bytes, 0, count, 1, (page.repetition_encoding, repetition))?;
+        self.levels.at_least(1, values);
+        starts.set(count, |index| !values.words()[index]);
         let how = (page.definition_encoding, definition);
-        let start = self.definition.read(bytes, start, count, self.meaning.value, how)?;
-        let levels = self.repetition.each(count);
-        let rows = starts(levels);
-        if page.rows.is_some() && levels.first() == Some(&1) {
+        let start = self.levels.read(bytes, start, count, value, how)?;
+        self.levels.at_least(value, values);
+        self.levels.at_least(empty + 1, elements);
+        self.levels.at_least(empty, valid);
+        let rows = starts.all().ones();
+        if page.rows.is_some() && starts.words().first().is_some_and(|word| word & 1 == 0) {
             return Err(Error::data("a page begins within a row"));
         }
         page.check_rows(rows)?;
@@ -89,7 +108,9 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
                 self.pages.group_rows()
             )));
         }
-        let present = self.definition.count(0..count, self.meaning.value);
+        let present = values.all().ones();
+        self.page.has_null_elements = present < elements.all().ones();
+        self.page.check()?;
         self.numbers.values.open(page.encoding, bytes, start, present)?;
         (self.in_page, self.at) = (count, 0);
         Ok(())
@@ -97,19 +118,11 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
 
     /// The levels of the present page that belong to the next `rows` rows, or to the row before them, and
     /// how many rows begin there.
-    fn stretch(&mut self, rows: usize) -> (Range<usize>, usize) {
-        let levels = &self.repetition.each(self.in_page)[self.at..];
-        let mut begun = 0;
-        for (block, levels) in levels.chunks(BLOCK).enumerate() {
-            let some = starts(levels);
-            if begun + some > rows {
-                let next = levels.iter().enumerate().filter(|&(_, &level)| level == 0).nth(rows - begun);
-                let end = self.at + block * BLOCK + next.map_or(0, |(place, _)| place);
-                return (self.at..end, rows);
-            }
-            begun += some;
+    fn stretch(&self, rows: usize) -> (Range<usize>, usize) {
+        match self.page.starts.part(self.at..self.in_page).nth_one(rows) {
+            Ok(next) => (self.at..self.at + next, rows),
+            Err(begun) => (self.at..self.in_page, begun),
         }
-        (self.at..self.in_page, begun)
     }
 
     /// Calls `take` for the levels of the next `rows` rows, page by page, and for how many rows begin there.
@@ -121,7 +134,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
         let mut begun = 0;
         // The last row ends where the next one begins, or the chunk ends.
         while rows > 0 && self.open_page()? {
-            if begun == 0 && self.repetition.each(self.in_page)[self.at] != 0 {
+            if begun == 0 && self.page.starts.part(self.at..self.at + 1).ones() == 0 {
                 return Err(Error::data(format!("row {} of the row group has no beginning", self.row)));
             }
             let (stretch, some) = self.stretch(rows - begun);
@@ -142,72 +155,104 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
 
     /// Adds the rows, or the rest of a row, of a stretch of levels.
     fn take(&mut self, stretch: Range<usize>, some: usize, output: &mut JaggedRows) -> Result<()> {
-        let ListLevels { empty, value } = self.meaning;
-        let repetition = &self.repetition.each(self.in_page)[stretch.clone()];
-        let definition = &self.definition.each(self.in_page)[stretch];
         let (before, first) = (output.values.len(), output.ends.len());
         let end_of = |elements: usize| before + elements * size_of::<V>();
-        output.ends.resize(first + some, 0);
-        output.valid.resize(first + some, 1);
-        let next_row =
-            |from: usize| memchr::memchr(0, &repetition[from..]).map_or(repetition.len(), |at| from + at);
-        // What comes before the first row is the rest of the row before it.
-        let mut start = next_row(0);
-        let mut elements = start;
-        if let Some(end) = first.checked_sub(1).and_then(|row| output.ends.get_mut(row)) {
-            *end = end_of(elements);
+        output.ends.reserve(some);
+        output.valid.reserve(some);
+        let count = self.page.rows(stretch.clone(), |passed, valid| {
+            // Where a row begins, the one before it ends, which may have begun in another page.
+            if let Some(end) = output.ends.last_mut() {
+                *end = end_of(passed);
+            }
+            output.ends.push(0);
+            output.valid.push(valid);
+        });
+        if let Some(end) = output.ends.last_mut() {
+            *end = end_of(count);
         }
-        for row in first..first + some {
-            let end = next_row(start + 1);
-            elements += if definition[start] > empty { end - start } else { 0 };
-            output.valid[row] = u8::from(definition[start] >= empty);
-            output.ends[row] = end_of(elements);
-            start = end;
-        }
-        let has_nulls = value - empty > 1 && memchr::memchr(value - 1, definition).is_some();
         if let Some(null) = output.valid[first..].iter().position(|&valid| valid == 0) {
             self.nulls.bits(self.row + null)?;
         }
-        output.values.resize(end_of(elements))?;
+        output.values.resize(end_of(count))?;
         let places: &mut [V] = as_numbers(&mut output.values.bytes_mut()[before..])?;
         // Values before the first row that begins here are of the row before it.
         let (ends, reached) = (&output.ends[first..], self.row);
+        let is_continued = self.page.starts.part(stretch.start..self.in_page).nth_one(0) != Ok(0);
         let row_of = |element| {
             let row = ends.partition_point(|&end| end <= end_of(element));
-            (reached + row).saturating_sub(usize::from(repetition.first() == Some(&1)))
+            (reached + row).saturating_sub(usize::from(is_continued))
         };
         let page = self.pages.page();
-        if !has_nulls {
-            if bytecount::count(definition, value) != elements {
-                return Err(Error::data("the levels of a page contradict each other"));
-            }
+        let (elements, values) = (self.page.elements.part(stretch.clone()), self.page.values.part(stretch));
+        if !self.page.has_null_elements || values.ones() == count {
             return self.numbers.read(page, places, row_of);
         }
-        self.there.clear();
-        let of_elements = definition.iter().filter(|&&level| level > empty);
-        self.there.extend(of_elements.map(|&level| u8::from(level == value)));
-        if self.there.len() != elements {
-            return Err(Error::data("the levels of a page contradict each other"));
+        self.there.clear(count);
+        let mut passed = 0;
+        for (value, element) in values.words().zip(elements.words()) {
+            self.there.add(passed, compressed(value, element));
+            passed += element.count_ones() as usize;
         }
-        let null = self.there.iter().position(|&there| there == 0).unwrap_or(0);
         let bits = match self.nulls {
             Nulls::Filled(bits) => bits,
             Nulls::Masked | Nulls::Refused => {
                 return Err(Error::data(format!(
                     "an element of the list in row {} of the row group is null; a fill value for nulls says \
                      what becomes of it, a mask marks whole lists",
-                    row_of(null)
+                    row_of(self.there.all().first_zero().unwrap_or(0))
                 )));
             }
         };
-        self.numbers.read_spread(page, &self.there, narrowed(bits), places, row_of)
+        self.numbers.read_spread(page, &self.there.all(), narrowed(bits), places, row_of)
     }
 }
 
-/// How many rows begin at levels, each 0 or 1.
-fn starts(repetition: &[u8]) -> usize {
-    // Sums of 255 fit a byte: vector instructions add them side by side.
-    repetition.len() - repetition.chunks(255).map(|some| usize::from(some.iter().sum::<u8>())).sum::<usize>()
+impl PageBits {
+    /// Refuses levels that go on with a list which has no elements.
+    fn check(&self) -> Result<()> {
+        let mut before = 1;
+        for (index, (&start, &element)) in self.starts.words().iter().zip(self.elements.words()).enumerate() {
+            let follows = element << 1 | before;
+            before = element >> (WORD - 1);
+            // What does not begin a row is an element, and behind one.
+            let is_wrong = !(start | element & follows) & lowest(self.starts.len() - index * WORD);
+            if is_wrong != 0 {
+                return Err(Error::data("the levels of a page contradict each other"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `begin` for each row that begins in a stretch: with the elements of the stretch before it, and 1
+    /// if it is not null, 0 if it is. Gives all elements.
+    fn rows(&self, stretch: Range<usize>, mut begin: impl FnMut(usize, u8)) -> usize {
+        let [starts, valid, elements] =
+            [&self.starts, &self.valid, &self.elements].map(|bits| bits.part(stretch.clone()));
+        let mut passed = 0;
+        for ((mut starts, valid), elements) in starts.words().zip(valid.words()).zip(elements.words()) {
+            while starts != 0 {
+                let place = starts.trailing_zeros();
+                let before = elements & ((1 << place) - 1);
+                begin(passed + before.count_ones() as usize, u8::from(valid >> place & 1 == 1));
+                starts &= starts - 1;
+            }
+            passed += elements.count_ones() as usize;
+        }
+        passed
+    }
+}
+
+/// The bits of a word that stand where those of `mask` are 1, side by side.
+fn compressed(word: u64, mask: u64) -> u64 {
+    let (mut word, mut left_out) = (word, !mask);
+    // From the highest one on, so that those below it keep their places.
+    while left_out != 0 {
+        let place = left_out.ilog2();
+        let below = (1 << place) - 1;
+        word = word & below | word >> 1 & !below;
+        left_out &= below;
+    }
+    word
 }
 
 impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> JaggedDecoder for ListDecoder<'_, P, V, F> {
@@ -222,7 +267,7 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> JaggedDecoder for ListDecoder<'_, P
             left -= passed;
         }
         self.walk(left, |decoder, stretch, _| {
-            let present = decoder.definition.count(stretch, decoder.meaning.value);
+            let present = decoder.page.values.part(stretch).ones();
             decoder.numbers.values.skip(decoder.pages.page().bytes, present)
         })
     }

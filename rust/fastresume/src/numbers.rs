@@ -1,12 +1,12 @@
 //! The values of a page as the numbers that a tensor holds.
 
-use std::marker::PhantomData;
-
 use bytemuck::Pod;
 
+use crate::bits::{Marks, WORD};
 use crate::column::Page;
 use crate::error::{Error, Result};
 use crate::values::{Values, Word};
+use crate::vector;
 
 /// Values that are converted or spread out are decoded so many at a time.
 const STEP: usize = 1024;
@@ -16,13 +16,18 @@ pub struct Numbers<P, V, F> {
     pub values: Values<P>,
     /// The value of the bits; none if they do not fit its type. Of types of one size it is never asked.
     convert: F,
-    scratch: [P; STEP],
-    _delivered: PhantomData<V>,
+    scratch: [P; STEP + vector::EXPAND_SPARE],
+    converted: [V; STEP + vector::EXPAND_SPARE],
 }
 
 impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> Numbers<P, V, F> {
     pub fn new(values: Values<P>, convert: F) -> Self {
-        Self { values, convert, scratch: [P::default(); STEP], _delivered: PhantomData }
+        Self {
+            values,
+            convert,
+            scratch: [P::default(); STEP + vector::EXPAND_SPARE],
+            converted: [V::zeroed(); STEP + vector::EXPAND_SPARE],
+        }
     }
 
     /// Fills the output with the next values of a page; `row_of` tells the row of each.
@@ -50,25 +55,27 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> Numbers<P, V, F> {
     pub fn read_spread(
         &mut self,
         page: Page<'_>,
-        there: &[u8],
+        there: &Marks<'_>,
         null: V,
         output: &mut [V],
         row_of: impl Fn(usize) -> usize,
     ) -> Result<()> {
-        for (step, (places, there)) in output.chunks_mut(STEP).zip(there.chunks(STEP)).enumerate() {
-            self.values.read(page, &mut self.scratch[..bytecount::count(there, 1)])?;
-            let mut next = 0;
-            for (index, (place, &is_there)) in places.iter_mut().zip(there).enumerate() {
-                let bits = self.scratch[next % STEP];
-                *place = if is_there == 0 {
-                    null
-                } else if size_of::<P>() == size_of::<V>() {
-                    bytemuck::cast(bits)
-                } else {
-                    (self.convert)(bits).ok_or_else(|| misfit(row_of(step * STEP + index), bits))?
-                };
-                next += usize::from(is_there);
+        for (step, places) in output.chunks_mut(STEP).enumerate() {
+            let marks = there.part(step * STEP..step * STEP + places.len());
+            let mut words = [0; STEP / WORD];
+            words.iter_mut().zip(marks.words()).for_each(|(place, word)| *place = word);
+            let present = marks.ones();
+            self.values.read(page, &mut self.scratch[..present])?;
+            if size_of::<P>() == size_of::<V>() {
+                vector::expand(bytemuck::cast_slice(&self.scratch), &words, null, places);
+                continue;
             }
+            for (index, (place, &bits)) in self.converted.iter_mut().zip(&self.scratch[..present]).enumerate()
+            {
+                let row = || row_of(step * STEP + marks.nth_one(index).unwrap_or(0));
+                *place = (self.convert)(bits).ok_or_else(|| misfit(row(), bits))?;
+            }
+            vector::expand(&self.converted, &words, null, places);
         }
         Ok(())
     }

@@ -154,9 +154,10 @@ impl JaggedDecoder for StringDecoder<'_> {
                     output.valid.resize(first + some, 0);
                 }
                 Presence::Marked(there) => {
-                    self.values.each(part.page.bytes, bytecount::count(there, 1), &mut add)?;
-                    output.valid.extend_from_slice(there);
-                    spread(there, output.values.len(), &mut output.ends, first);
+                    self.values.each(part.page.bytes, there.ones(), &mut add)?;
+                    output.valid.resize(first + some, 0);
+                    there.write(&mut output.valid[first..]);
+                    spread(&output.valid[first..], output.values.len(), &mut output.ends, first);
                 }
             }
             added?;
