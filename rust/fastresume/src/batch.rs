@@ -1,8 +1,8 @@
 //! The memory of one batch, and which rows were written to it.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::column::JaggedRows;
 use crate::error::Result;
 use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
@@ -17,6 +17,15 @@ pub struct Slots {
     runs: Vec<(u64, Range<u64>)>,
     /// Instead of these, the row at each place, where rows come scattered.
     rows: Vec<u64>,
+}
+
+/// A batch that several threads write to.
+pub type SharedSlots = Arc<Mutex<Slots>>;
+
+/// The lock, whatever became of the thread that had it: nothing panics while it holds one, and if
+/// something did, what it guards is still whole.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug)]
@@ -34,7 +43,8 @@ impl Slots {
     pub fn new(layout: &Layout, rows: usize, pool: &Pool) -> Result<Self> {
         let fields = layout.fields().iter().map(|field| {
             if field.kind.is_jagged() {
-                return Ok(Slot::Jagged(JaggedSlot::new(field.dtype.width(), field.is_masked())));
+                let (width, values) = (field.dtype.width(), pool.growing());
+                return Ok(Slot::Jagged(JaggedSlot::new(width, field.is_masked(), rows, values)));
             }
             let values = pool.memory(rows.saturating_mul(field.row_bytes()))?;
             Ok(Slot::Scalar(values, pool.memory(rows.saturating_mul(field.mask_bytes()))?))
@@ -82,14 +92,11 @@ impl Slots {
         }
     }
 
-    /// Copies rows of a jagged field.
-    ///
-    /// # Errors
-    /// `Argument` if the system does not give so much memory.
-    pub fn put_jagged(&mut self, index: usize, rows: Rows<'_>, source: &JaggedRows) -> Result<()> {
+    /// A jagged field.
+    pub fn jagged(&mut self, index: usize) -> Option<&mut JaggedSlot> {
         match &mut self.fields[index] {
-            Slot::Jagged(slot) => slot.put(rows, source),
-            Slot::Scalar(..) => Ok(()),
+            Slot::Jagged(slot) => Some(slot),
+            Slot::Scalar(..) => None,
         }
     }
 
@@ -111,7 +118,7 @@ impl Slots {
     /// in turn, and brings the rows of jagged fields into their order.
     ///
     /// # Errors
-    /// As for `put_jagged`.
+    /// `Argument` if the system does not give so much memory.
     pub fn finish(&mut self, distinct: usize, rows: usize) -> Result<()> {
         for slot in &mut self.fields {
             match slot {

@@ -114,6 +114,13 @@ impl JaggedRows {
         self.valid.clear();
     }
 
+    /// Forgets all rows but the first so many.
+    pub fn truncate(&mut self, rows: usize) {
+        self.ends.truncate(rows);
+        self.valid.truncate(rows);
+        self.values.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
     /// The byte of `values` where a row begins.
     #[must_use]
     pub fn start(&self, row: usize) -> usize {

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::batch::Slots;
+use crate::batch::{SharedSlots, locked};
 use crate::column::{JaggedRows, Target};
 use crate::decode::OpenFile;
 use crate::error::{Error, Result, check};
+use crate::jaggedrun::{JaggedRun, expected_bytes};
 use crate::layout::{Field, Layout};
 use crate::manifest::Manifest;
 use crate::memory::Memory;
@@ -24,15 +25,6 @@ const OPEN_FILES: usize = 8;
 /// Jagged rows of a segment are decoded until they have so many bytes: dictionaries let few bytes in a file
 /// state many.
 const DIVIDED_BYTES: usize = 64 << 20;
-
-/// A batch that several threads write to.
-pub type SharedSlots = Arc<Mutex<Slots>>;
-
-/// The lock, whatever became of the thread that had it: nothing panics while it holds one, and if
-/// something did, what it guards is still whole.
-pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The number as an index of this machine.
 ///
@@ -68,8 +60,10 @@ struct Scratch {
     /// The same row by row.
     by_row: Memory,
     step: StepRows,
-    /// Of each jagged field the rows as decoded.
-    jagged: Vec<JaggedRows>,
+    /// Rows of a jagged field as decoded.
+    jagged: JaggedRows,
+    /// Of each jagged field the bytes and rows that were decoded.
+    decoded: Vec<(usize, usize)>,
 }
 
 /// What of a row group goes where: the same for all fields.
@@ -151,6 +145,8 @@ struct Source<'a> {
     columns: Vec<&'a Column>,
     index: usize,
     field: &'a Field,
+    /// Mean bytes of a row, if it is jagged, as near as footers tell.
+    row_bytes: usize,
 }
 
 impl Filler {
@@ -179,7 +175,7 @@ impl Filler {
             Places::Pieces(pieces) => {
                 let slots: Vec<_> = pieces.iter().map(|piece| slots_of(piece.batch)).collect();
                 let mut shares = runs(pieces, &slots)?;
-                self.decode(segment.group, &mut shares, true, stop)?;
+                self.decode(segment.group, &mut shares, stop)?;
                 let done = shares.shares.len();
                 let (pieces, later) = pieces.split_at(done);
                 let noted = pieces.iter().zip(slots).map(|(piece, slots)| {
@@ -205,7 +201,7 @@ impl Filler {
                     .map(|(batch, places)| (slots_of(*batch), Rows::Each(&scatter.rows[places.clone()])));
                 let mut shares = Shares { spans, shares: shares.collect() };
                 if !shares.shares.is_empty() {
-                    self.decode(segment.group, &mut shares, false, stop)?;
+                    self.decode(segment.group, &mut shares, stop)?;
                 }
                 let numbers: Vec<u64> = stretches.iter().flat_map(|of| of.rows.clone()).collect();
                 let noted = scatter.batches.iter().map(|(batch, places)| {
@@ -220,47 +216,44 @@ impl Filler {
     }
 
     /// Field by field and column by column over a row group, so that one dictionary at a time is live. If that
-    /// expands to too much and `can_divide`, only the first shares are served, and the others left out.
-    fn decode(
-        &self,
-        group: usize,
-        shares: &mut Shares<'_>,
-        can_divide: bool,
-        stop: &AtomicBool,
-    ) -> Result<()> {
+    /// expands to too much, only the first runs are served, and the others left out.
+    fn decode(&self, group: usize, shares: &mut Shares<'_>, stop: &AtomicBool) -> Result<()> {
         let place = self.manifest.place_of(group);
         let in_group =
             |error: Error| error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path);
         let file = self.open(place.file)?;
         let schema = self.manifest.schema_of(place.file);
         let of_schema = self.manifest.columns(schema);
-        let mut columns = self.layout.columns(schema).iter().map(|&place| &of_schema[place]);
-        let fields = self.layout.fields().iter().enumerate().map(|(index, field)| Source {
-            file: &file,
-            row_group: place.index,
-            columns: columns.by_ref().take(field.columns.len()).collect(),
-            index,
-            field,
+        let mut columns = self.layout.columns(schema).iter().copied();
+        let fields = self.layout.fields().iter().enumerate().map(|(index, field)| {
+            let columns: Vec<usize> = columns.by_ref().take(field.columns.len()).collect();
+            let stated = columns.first().map_or(0, |&first| self.manifest.jagged_row_bytes(schema, first));
+            Source {
+                file: &file,
+                row_group: place.index,
+                columns: columns.into_iter().map(|column| &of_schema[column]).collect(),
+                index,
+                field,
+                row_bytes: usize::try_from(stated).unwrap_or(usize::MAX),
+            }
         });
         let fields: Vec<Source<'_>> = fields.collect();
         let mut scratch = locked(&self.scratch).pop().unwrap_or_default();
-        let jagged = || fields.iter().filter(|source| source.field.kind.is_jagged());
-        scratch.jagged.resize_with(jagged().count(), JaggedRows::default);
-        // The first fields leave room for the others.
-        let most = if can_divide { DIVIDED_BYTES / scratch.jagged.len().max(1) } else { usize::MAX };
-        for (source, output) in jagged().zip(&mut scratch.jagged) {
+        let mut begun = Vec::new();
+        let jagged = fields.iter().filter(|source| source.field.kind.is_jagged());
+        scratch.decoded.resize(jagged.clone().count(), (0, 0));
+        for (number, source) in jagged.enumerate() {
             check(stop)?;
-            let done = source.read_jagged(shares, &mut scratch.buffers, output, most).map_err(in_group)?;
-            shares.spans.truncate(done);
-            if can_divide {
-                shares.shares.truncate(done);
+            if shares.are_runs() {
+                let parts = source.read_jagged_runs(shares, &mut scratch, number).map_err(in_group)?;
+                begun.push((source.index, parts));
+            } else {
+                source.scatter_jagged(shares, &mut scratch).map_err(in_group)?;
             }
         }
-        for (source, decoded) in jagged().zip(&scratch.jagged) {
-            for (slots, rows) in &shares.shares {
-                if let Some(slots) = slots {
-                    locked(slots).put_jagged(source.index, *rows, decoded)?;
-                }
+        for (index, parts) in begun {
+            for part in parts {
+                part.put(index, &shares.spans);
             }
         }
         let parts = shares.parts();
@@ -367,30 +360,76 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Decodes the spans of the only column, until these have `most` bytes; gives how many they were.
-    fn read_jagged(
+    /// Decodes runs of rows of the only column, each behind the rows that its batch has, until so much is decoded
+    /// that the other runs are left out.
+    fn read_jagged_runs<'a>(
         &self,
-        shares: &Shares<'_>,
-        buffers: &mut Buffers,
-        output: &mut JaggedRows,
-        most: usize,
-    ) -> Result<usize> {
+        shares: &mut Shares<'a>,
+        scratch: &mut Scratch,
+        number: usize,
+    ) -> Result<Vec<JaggedRun<'a>>> {
         let column = self.columns[0];
-        output.clear();
+        // The first fields leave room for the others.
+        let most = DIVIDED_BYTES / scratch.decoded.len().max(1);
+        let so_far = &mut scratch.decoded[number];
+        let mut decode = || {
+            let mut decoder =
+                self.file.jagged(self.row_group, column, self.field.nulls[0], &mut scratch.buffers)?;
+            let mut parts: Vec<JaggedRun<'a>> = Vec::new();
+            let (mut row, mut bytes) = (0, 0);
+            for (share, ((slots, rows), span)) in shares.shares.iter().zip(&shares.spans).enumerate() {
+                if bytes >= most {
+                    return Ok((parts, share));
+                }
+                let (Some(slots), Rows::Run { to, .. }) = (slots, rows) else { continue };
+                if !parts.last().is_some_and(|last| last.goes_on(slots, *to, share)) {
+                    parts.push(JaggedRun::new(
+                        slots,
+                        self.index,
+                        *to,
+                        share,
+                        expected_bytes(self.row_bytes, *so_far),
+                    ));
+                }
+                let Some(part) = parts.last_mut() else { continue };
+                decoder.skip(span.start - row)?;
+                let added = part.add(|rows| decoder.read(span.len(), rows))?;
+                bytes += added;
+                *so_far = (so_far.0 + added, so_far.1 + span.len());
+                row = span.end;
+            }
+            Ok((parts, shares.shares.len()))
+        };
+        let (parts, done) = decode().map_err(|error: Error| error.in_column(&column.name))?;
+        shares.spans.truncate(done);
+        shares.shares.truncate(done);
+        Ok(parts)
+    }
+
+    /// Decodes the spans of the only column, and copies each row to its batch.
+    fn scatter_jagged(&self, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
+        let column = self.columns[0];
+        let Scratch { buffers, jagged, .. } = scratch;
+        jagged.clear();
         let mut decode = || {
             let mut decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], buffers)?;
-            let (mut row, mut done) = (0, 0);
+            let mut row = 0;
             for span in &shares.spans {
-                if output.values.len() >= most {
-                    break;
-                }
                 decoder.skip(span.start - row)?;
-                decoder.read(span.len(), output)?;
-                (row, done) = (span.end, done + 1);
+                decoder.read(span.len(), jagged)?;
+                row = span.end;
             }
-            Ok(done)
+            Ok(())
         };
-        decode().map_err(|error: Error| error.in_column(&column.name))
+        decode().map_err(|error: Error| error.in_column(&column.name))?;
+        for (slots, rows) in &shares.shares {
+            if let (Some(slots), Rows::Each(places)) = (slots, rows)
+                && let Some(slot) = locked(slots).jagged(self.index)
+            {
+                slot.scatter(places, jagged)?;
+            }
+        }
+        Ok(())
     }
 }
 

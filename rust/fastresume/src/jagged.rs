@@ -1,16 +1,23 @@
 //! A jagged field of a batch: rows of any length, which come in any order.
 
+use std::{iter, mem};
+
 use crate::column::JaggedRows;
 use crate::error::Result;
 use crate::memory::Memory;
-use crate::transpose::Rows;
+
+/// Memory is reserved for at most so many bytes and rows before they are there.
+const MAX_EXPECTED_BYTES: usize = 64 << 20;
+const MAX_EXPECTED_ROWS: usize = 1 << 20;
 
 /// The rows of one jagged field of one batch.
 #[derive(Debug, Default)]
 pub struct JaggedSlot {
-    /// Bytes of an element.
+    /// Bytes of an element, a power of two.
     width: usize,
     is_masked: bool,
+    /// Rows of the batch.
+    rows: usize,
     parts: Vec<Part>,
     /// Once all parts are there: values, offsets and mask.
     values: Memory,
@@ -26,7 +33,7 @@ struct Part {
     places: Places,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Places {
     /// This one, and those behind it.
     From(usize),
@@ -34,6 +41,14 @@ enum Places {
 }
 
 impl Part {
+    /// The row of the batch behind its last one, where its rows lie side by side.
+    fn end(&self) -> Option<usize> {
+        match self.places {
+            Places::From(first) => Some(first + self.rows.ends.len()),
+            Places::Each(_) => None,
+        }
+    }
+
     fn place(&self, row: usize) -> usize {
         match &self.places {
             Places::From(first) => first + row,
@@ -43,47 +58,76 @@ impl Part {
 }
 
 impl JaggedSlot {
-    /// A slot without rows.
-    pub fn new(width: usize, is_masked: bool) -> Self {
-        Self { width, is_masked, ..Self::default() }
+    /// A slot without rows, for so many; its values will be in memory like the given one.
+    pub fn new(width: usize, is_masked: bool, rows: usize, values: Memory) -> Self {
+        Self { width, is_masked, rows, values, ..Self::default() }
     }
 
-    /// Copies rows.
+    /// Takes out the rows that end where row `to` begins, to decode more behind them, or begins with none; gives
+    /// the first row as well. `row_bytes` is what a row is expected to take.
+    pub fn take(&mut self, to: usize, row_bytes: usize) -> (usize, JaggedRows) {
+        if let Some(index) = self.parts.iter().position(|part| part.end() == Some(to)) {
+            let rows = self.parts.swap_remove(index).rows;
+            return (to - rows.ends.len(), rows);
+        }
+        let mut rows = JaggedRows { values: self.values.another(), ..JaggedRows::default() };
+        let missing = self.rows.saturating_sub(to);
+        // Rows differ in length: few batches need a sixteenth more than the one before.
+        let expected = missing.saturating_mul(row_bytes).min(MAX_EXPECTED_BYTES);
+        // Where the system refuses it, what is needed may still be had.
+        // Rounded up, so that what one batch lets go of is enough for the next.
+        let grain = (expected / 16 + 1).next_power_of_two();
+        rows.values.reserve((expected + expected / 16).next_multiple_of(grain)).ok();
+        let room = missing.min(MAX_EXPECTED_ROWS);
+        rows.ends.reserve(room);
+        rows.valid.reserve(room);
+        (to, rows)
+    }
+
+    /// Puts rows, the first of which is row `first` of the batch.
+    pub fn put(&mut self, first: usize, rows: JaggedRows) {
+        if !rows.ends.is_empty() {
+            self.parts.push(Part { rows, places: Places::From(first) });
+        }
+    }
+
+    /// Copies rows: row `.0` of the source becomes row `.1` of the batch.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn put(&mut self, rows: Rows<'_>, source: &JaggedRows) -> Result<()> {
-        let mut part = JaggedRows::default();
-        let places = match rows {
-            Rows::Run { from, to, count } => {
-                let start = source.start(from);
-                part.ends.extend(source.ends[from..from + count].iter().map(|end| end - start));
-                part.valid.extend_from_slice(&source.valid[from..from + count]);
-                let end = part.ends.last().copied().unwrap_or(0);
-                part.values.extend(&source.values.bytes()[start..start + end])?;
-                Places::From(to)
-            }
-            Rows::Each(places) => {
-                let row = |&(from, _): &(u32, u32)| source.start(from as usize)..source.ends[from as usize];
-                part.values.reserve(places.iter().map(|place| row(place).len()).sum())?;
-                for place in places {
-                    part.values.extend(&source.values.bytes()[row(place)])?;
-                    part.ends.push(part.values.len());
-                    part.valid.push(source.valid[place.0 as usize]);
-                }
-                Places::Each(places.iter().map(|&(_, to)| to).collect())
-            }
-        };
-        self.parts.push(Part { rows: part, places });
+    pub fn scatter(&mut self, places: &[(u32, u32)], source: &JaggedRows) -> Result<()> {
+        let row = |&(from, _): &(u32, u32)| source.start(from as usize)..source.ends[from as usize];
+        let mut rows = JaggedRows::default();
+        rows.values.reserve(places.iter().map(|place| row(place).len()).sum())?;
+        for place in places {
+            rows.values.extend(&source.values.bytes()[row(place)])?;
+            rows.ends.push(rows.values.len());
+            rows.valid.push(source.valid[place.0 as usize]);
+        }
+        let places = Places::Each(places.iter().map(|&(_, to)| to).collect());
+        self.parts.push(Part { rows, places });
         Ok(())
     }
 
     /// Puts the rows of all parts, `distinct` in all, in their order, and repeats them up to `rows` rows.
     ///
     /// # Errors
-    /// As for `put`.
+    /// As for `scatter`.
     pub fn finish(&mut self, distinct: usize, rows: usize) -> Result<()> {
-        let mut parts = std::mem::take(&mut self.parts);
+        let mut parts = mem::take(&mut self.parts);
+        let shift = self.width.trailing_zeros();
+        if let [Part { rows: part, places: Places::From(0) }] = parts.as_mut_slice()
+            && distinct == rows
+        {
+            // All is where it belongs.
+            let offsets = iter::once(0).chain(part.ends.iter().map(|&end| (end >> shift) as u64));
+            self.offsets = Memory::from(offsets.collect::<Vec<u64>>());
+            if self.is_masked {
+                self.valid.extend(&part.valid)?;
+            }
+            self.values = mem::take(&mut part.values);
+            return Ok(());
+        }
         // The part and its row that each row of the batch is.
         let mut origin = vec![(0_u32, 0_u32); distinct];
         for (number, part) in (0..).zip(&parts) {
@@ -101,20 +145,13 @@ impl JaggedSlot {
         let turns = origin.iter().cycle().take(rows);
         for origin in turns.clone() {
             end += length(origin);
-            offsets.push((end / self.width.max(1)) as u64);
+            offsets.push((end >> shift) as u64);
         }
         if self.is_masked {
             let valid = turns.clone().map(|&(part, row)| parts[part as usize].rows.valid[row as usize]);
             self.valid.extend(&valid.collect::<Vec<u8>>())?;
         }
         self.offsets = Memory::from(offsets);
-        if let [part] = parts.as_mut_slice()
-            && part.places == Places::From(0)
-            && distinct == rows
-        {
-            self.values = std::mem::take(&mut part.rows.values);
-            return Ok(());
-        }
         self.values.reserve(end)?;
         let mut turns = turns.copied().peekable();
         while let Some((part, first)) = turns.next() {
@@ -137,5 +174,62 @@ impl JaggedSlot {
     /// Values, offsets and mask; this is empty where none is asked for.
     pub fn into_parts(self) -> (Memory, Memory, Memory) {
         (self.values, self.offsets, self.valid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Pool;
+
+    /// Adds rows of the lengths given, whose bytes count on.
+    fn add(rows: &mut JaggedRows, lengths: &[u8], next: &mut u8) {
+        for &length in lengths {
+            let bytes: Vec<u8> = (*next..*next + length).collect();
+            rows.values.extend(&bytes).unwrap();
+            rows.ends.push(rows.values.len());
+            rows.valid.push(u8::from(length > 0));
+            *next += length;
+        }
+    }
+
+    fn finished(mut slot: JaggedSlot, rows: usize) -> (Vec<u8>, Vec<u64>, Vec<u8>) {
+        slot.finish(rows, rows).unwrap();
+        let (values, offsets, valid) = slot.into_parts();
+        (values.bytes().to_vec(), bytemuck::cast_slice(offsets.bytes()).to_vec(), valid.bytes().to_vec())
+    }
+
+    #[test]
+    fn rows_are_gone_on_with_where_they_end_in_whatever_order_they_come() {
+        let lengths = [3, 0, 5, 2, 4, 0];
+        let expected = ((0..14).collect(), vec![0, 3, 3, 8, 10, 14, 14], vec![1, 0, 1, 1, 1, 0]);
+        let starts = |row: usize| lengths[..row].iter().sum::<u8>();
+        // The shares of two writers, of which the second one may come first.
+        for cut in 1..lengths.len() {
+            for order in [[0..cut, cut..6], [cut..6, 0..cut]] {
+                let mut slot = JaggedSlot::new(1, true, 6, Pool::new(0).growing());
+                for share in order {
+                    let (first, mut rows) = slot.take(share.start, 2);
+                    assert!(first == share.start || first == 0 && rows.ends.len() == cut);
+                    add(&mut rows, &lengths[share.clone()], &mut starts(share.start));
+                    slot.put(first, rows);
+                }
+                assert_eq!(finished(slot, 6), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_are_taken_back_leave_those_before() {
+        let mut slot = JaggedSlot::new(1, true, 4, Pool::new(0).growing());
+        let (first, mut rows) = slot.take(0, 0);
+        add(&mut rows, &[3, 2, 4], &mut 0);
+        rows.truncate(1);
+        slot.put(first, rows);
+        let (first, mut rows) = slot.take(1, usize::MAX);
+        assert_eq!((first, rows.ends.len(), rows.values.len()), (0, 1, 3));
+        add(&mut rows, &[2, 4, 1], &mut 3);
+        slot.put(first, rows);
+        assert_eq!(finished(slot, 4), ((0..10).collect(), vec![0, 3, 5, 9, 10], vec![1; 4]));
     }
 }

@@ -57,6 +57,7 @@ pub mod layout;
 mod transpose;
 mod jagged;
 pub mod batch;
+mod jaggedrun;
 mod segment;
 mod turns;
 pub mod plan;

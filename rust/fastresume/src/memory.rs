@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::error::{Error, Result};
 
 /// An allocation of more than this is tried before it is made.
-const TRIED_BYTES: usize = 64 << 20;
+const TRIED_BYTES: usize = 1 << 20;
 
 /// Less than this is not worth keeping.
 const POOLED_BYTES: usize = 4 << 10;
@@ -41,27 +41,56 @@ impl Pool {
         if length < POOLED_BYTES {
             return Memory::zeroed(length);
         }
-        let words = self.kept.try_lock().ok().and_then(|mut kept| {
-            let words = kept.by_words.get_mut(&length.div_ceil(8))?.pop()?;
-            kept.bytes -= words.len() * 8;
-            Some(words)
-        });
-        let mut memory = match words {
-            Some(words) => Memory { words, length, pool: None },
-            None => Memory::zeroed(length)?,
-        };
-        memory.pool = Some(Home { kept: Arc::downgrade(&self.kept), limit_bytes: self.limit_bytes });
-        Ok(memory)
+        let home = self.home();
+        Ok(Memory { words: home.words(length.div_ceil(8))?, length, pool: Some(home) })
+    }
+
+    /// Memory of no bytes, which grows with what the pool kept, and comes back as well.
+    #[must_use]
+    pub fn growing(&self) -> Memory {
+        Memory { words: Vec::new(), length: 0, pool: Some(self.home()) }
+    }
+
+    fn home(&self) -> Home {
+        Home { kept: Arc::downgrade(&self.kept), limit_bytes: self.limit_bytes }
     }
 }
 
-fn keep(kept: &Mutex<Kept>, limit_bytes: usize, words: Vec<u64>) {
-    // Nobody may ever unlock it again: this may be a child that was forked while another thread held it.
-    if let Ok(mut kept) = kept.try_lock()
-        && kept.bytes + words.len() * 8 <= limit_bytes
-    {
-        kept.bytes += words.len() * 8;
-        kept.by_words.entry(words.len()).or_default().push(words);
+/// The way back to a pool, which does not keep it alive.
+#[derive(Debug, Clone)]
+struct Home {
+    kept: Weak<Mutex<Kept>>,
+    limit_bytes: usize,
+}
+
+impl Home {
+    /// So many words, or some more, which hold anything.
+    fn words(&self, count: usize) -> Result<Vec<u64>> {
+        let kept = self.kept.upgrade();
+        let words = kept.as_ref().and_then(|kept| {
+            let mut kept = kept.try_lock().ok()?;
+            let (&size, same) = kept.by_words.range_mut(count..=count + count / 8).next()?;
+            let words = same.pop()?;
+            if same.is_empty() {
+                kept.by_words.remove(&size);
+            }
+            kept.bytes -= size * 8;
+            Some(words)
+        });
+        words.map_or_else(|| zeros(count), Ok)
+    }
+
+    fn keep(&self, words: Vec<u64>) {
+        let bytes = words.len() * 8;
+        // Nobody may ever unlock it again: this may be a child that was forked while another thread held it.
+        if bytes >= POOLED_BYTES
+            && let Some(kept) = self.kept.upgrade()
+            && let Ok(mut kept) = kept.try_lock()
+            && (kept.bytes + bytes <= self.limit_bytes || kept.bytes == 0 && self.limit_bytes > 0)
+        {
+            kept.bytes += bytes;
+            kept.by_words.entry(words.len()).or_default().push(words);
+        }
     }
 }
 
@@ -74,19 +103,10 @@ pub struct Memory {
     pool: Option<Home>,
 }
 
-/// The way back to a pool, which does not keep it alive.
-#[derive(Debug)]
-struct Home {
-    kept: Weak<Mutex<Kept>>,
-    limit_bytes: usize,
-}
-
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(home) = self.pool.take()
-            && let Some(kept) = home.kept.upgrade()
-        {
-            keep(&kept, home.limit_bytes, std::mem::take(&mut self.words));
+        if let Some(home) = self.pool.take() {
+            home.keep(std::mem::take(&mut self.words));
         }
     }
 }
@@ -97,12 +117,13 @@ impl Memory {
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn zeroed(length: usize) -> Result<Self> {
-        let words = length.div_ceil(8);
-        // A refused allocation would end the process, so a large one is tried before.
-        if length > TRIED_BYTES && Vec::<u64>::new().try_reserve_exact(words).is_err() {
-            return Err(no_memory(length));
-        }
-        Ok(Self { words: vec![0; words], length, pool: None })
+        Ok(Self { words: zeros(length.div_ceil(8))?, length, pool: None })
+    }
+
+    /// Memory of no bytes, which grows as this one does.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self { words: Vec::new(), length: 0, pool: self.pool.clone() }
     }
 
     /// The bytes.
@@ -133,6 +154,11 @@ impl Memory {
         self.length = 0;
     }
 
+    /// Forgets all bytes but the first so many.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
     /// Makes it so many bytes; new ones hold anything that was there before, or zeros.
     ///
     /// # Errors
@@ -142,9 +168,9 @@ impl Memory {
         if words > self.words.len() {
             // What grows bit by bit is not copied each time; room that was made is enough.
             let room = self.words.capacity();
-            let words = if words <= room { room } else { words.max(2 * self.words.len()) };
+            let words = if words <= room { room } else { words.max(self.words.len() * 3 / 2) };
             self.reserve(words * 8 - self.length)?;
-            self.words.resize(words, 0);
+            self.words.resize(words.max(self.words.len()), 0);
         }
         self.length = length;
         Ok(())
@@ -155,36 +181,42 @@ impl Memory {
     /// # Errors
     /// As for `resize`.
     pub fn reserve(&mut self, bytes: usize) -> Result<()> {
-        let words = (self.length + bytes).div_ceil(8);
-        let more = words.saturating_sub(self.words.len());
-        self.words.try_reserve_exact(more).map_err(|_| no_memory(words.saturating_mul(8)))
+        let words = self.length.saturating_add(bytes).div_ceil(8);
+        let Some(home) = &self.pool else {
+            let more = words.saturating_sub(self.words.len());
+            return self.words.try_reserve_exact(more).map_err(|_| no_memory(words.saturating_mul(8)));
+        };
+        if words > self.words.len() {
+            let mut larger = home.words(words)?;
+            let held = self.length.div_ceil(8);
+            larger[..held].copy_from_slice(&self.words[..held]);
+            home.keep(std::mem::replace(&mut self.words, larger));
+        }
+        Ok(())
     }
 
     /// Adds bytes at the end.
     ///
     /// # Errors
     /// As for `resize`.
+    #[inline]
     pub fn extend(&mut self, bytes: &[u8]) -> Result<()> {
-        let start = self.length;
-        if start > 0 {
-            self.resize(start + bytes.len())?;
-            self.bytes_mut()[start..].copy_from_slice(bytes);
-            return Ok(());
+        let (start, end) = (self.length, self.length + bytes.len());
+        if end > size_of_val(self.words.as_slice()) {
+            self.resize(end)?;
         }
-        // What is empty takes whole words, which are not cleared before they are written.
-        self.words.clear();
-        self.reserve(bytes.len())?;
-        let (whole, rest) = bytes.as_chunks::<8>();
-        match bytemuck::try_cast_slice(whole.as_flattened()) {
-            Ok(words) => self.words.extend_from_slice(words),
-            Err(_) => self.words.extend(whole.iter().map(|word| u64::from_ne_bytes(*word))),
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        self.words.extend((!rest.is_empty()).then_some(u64::from_ne_bytes(last)));
-        self.length = bytes.len();
+        self.length = end;
+        self.bytes_mut()[start..].copy_from_slice(bytes);
         Ok(())
     }
+}
+
+fn zeros(words: usize) -> Result<Vec<u64>> {
+    // A refused allocation would end the process, so a large one is tried before.
+    if words > TRIED_BYTES / 8 && Vec::<u64>::new().try_reserve_exact(words).is_err() {
+        return Err(no_memory(words.saturating_mul(8)));
+    }
+    Ok(vec![0; words])
 }
 
 fn no_memory(bytes: usize) -> Error {
@@ -232,5 +264,41 @@ mod tests {
         assert_eq!(pool.memory(2 * POOLED_BYTES).unwrap().bytes()[0], 7, "what came back is taken again");
         assert_eq!(pool.memory(POOLED_BYTES).unwrap().bytes()[0], 0, "of another size it is not");
         assert!(pool.kept.lock().unwrap().bytes <= 3 * POOLED_BYTES);
+    }
+
+    #[test]
+    fn memory_that_grows_takes_what_the_pool_kept_and_gives_back_what_it_had() {
+        let pool = Pool::new(1 << 24);
+        let kept = || pool.kept.lock().unwrap().bytes;
+        let grow = || {
+            let (mut memory, mut expected) = (pool.growing(), Vec::new());
+            for byte in 0..200_u8 {
+                let bytes = vec![byte; 97 * usize::from(byte)];
+                memory.extend(&bytes).unwrap();
+                expected.extend(bytes);
+                assert_eq!(memory.bytes(), expected);
+            }
+            memory.truncate(97);
+            assert_eq!(memory.another().len(), 0);
+            assert_eq!(memory.bytes(), [1; 97]);
+        };
+        grow();
+        let after_one = kept();
+        assert!(after_one > 97 * 199 * 100, "what was too small came back as well");
+        grow();
+        assert_eq!(kept(), after_one, "nothing else was needed");
+    }
+
+    #[test]
+    fn one_piece_is_kept_however_large_it_is_but_not_by_a_pool_of_nothing() {
+        for (limit, kept) in [(1, true), (0, false)] {
+            let pool = Pool::new(limit);
+            for _ in 0..2 {
+                drop((pool.memory(2 * POOLED_BYTES).unwrap(), pool.memory(3 * POOLED_BYTES).unwrap()));
+            }
+            let bytes = pool.kept.lock().unwrap().bytes;
+            assert_eq!(bytes > 0, kept);
+            assert!(bytes <= 3 * POOLED_BYTES);
+        }
     }
 }

@@ -9,10 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::batch::Slots;
+use crate::batch::{SharedSlots, Slots, locked};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result, caught};
-use crate::fill::{Filler, SharedSlots, locked, to_usize};
+use crate::fill::{Filler, to_usize};
 use crate::lanes::Reader;
 use crate::layout::Layout;
 use crate::manifest::Manifest;

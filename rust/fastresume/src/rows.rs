@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use crate::batch::Slots;
+use crate::batch::{SharedSlots, Slots, locked};
 use crate::error::{Error, Result};
-use crate::fill::{Filler, SharedSlots, locked, to_usize};
+use crate::fill::{Filler, to_usize};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::memory::{Memory, Pool};
