@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 import oracle
+import thrift_writer as tw
 from jobs import FEWER, fields_of, parallel
 
 # ----------------------------------------------------------------------------------- what is kept: the oracle
@@ -361,6 +362,58 @@ def test_row_groups_that_footers_decide_are_not_read(
     assert [row for batch in dataset for row in batch["y"].tolist()] == expected
     with pytest.raises(fr.DataError, match="column 'x', row group 1"):
         fr.ParquetDataset(path, batch_size=5, columns="y", filter=fr.column("x") == 15, **parallel())
+
+
+STATISTICS, COLUMN_ORDERS = 12, 7
+OLD_MAX, OLD_MIN, NULL_COUNT, MAX, MIN = 1, 2, 3, 5, 6
+
+
+def statistics_of(footer: Any, column: int) -> Any:
+    return tw.chunk(footer, 0, column)[STATISTICS].value
+
+
+def as_old_writers(footer: Any) -> None:
+    """Bounds in the fields that old writers used, in their order of text, in which "a" is the greatest."""
+    for column, (low, high) in enumerate([(tw.binary(b"a"), tw.binary(b"a")), (tw.binary(bytes(8)),) * 2]):
+        told = statistics_of(footer, column)
+        for name in (MAX, MIN, 7, 8):
+            told.pop(name, None)
+        told[OLD_MIN], told[OLD_MAX] = low, high
+
+
+def without_order(footer: Any) -> None:
+    """Bounds of which nobody knows how they compare."""
+    for column, value in enumerate([b"a", bytes(8)]):
+        told = statistics_of(footer, column)
+        told[MIN] = told[MAX] = tw.binary(value)
+    del footer[COLUMN_ORDERS]
+
+
+def turned_round(footer: Any) -> None:
+    for column in range(2):
+        told = statistics_of(footer, column)
+        told[MIN], told[MAX] = told[MAX], told[MIN]
+
+
+def without_null_counts(footer: Any) -> None:
+    for column in range(2):
+        del statistics_of(footer, column)[NULL_COUNT]
+
+
+@pytest.mark.parametrize("edit", [as_old_writers, without_order, turned_round, without_null_counts])
+def test_what_footers_do_not_tell_for_certain_is_read(tmp_path: Path, edit: Any) -> None:
+    path = tmp_path / "x.parquet"
+    table = {"s": ["a", "é", "z", None], "x": pa.array([0, 2**64 - 1, None, 7], pa.uint64())}
+    pq.write_table(pa.table(table), path)
+    tw.edit_footer(path, edit)
+    s, x = fr.column("s"), fr.column("x")
+    assert kept_rows(path, filter=s > "b") == [1, 2]
+    assert kept_rows(path, filter=s >= "a") == [0, 1, 2]
+    assert kept_rows(path, filter=s == "z") == [2]
+    assert kept_rows(path, filter=x > 7) == [1]
+    assert kept_rows(path, filter=x <= 7) == [0, 3]
+    assert kept_rows(path, filter=s.is_null() | x.is_null()) == [2, 3]
+    assert kept_rows(path, filter=s.is_valid() & x.is_valid()) == [0, 1]
 
 
 def test_nan_is_in_no_statistics(tmp_path: Path) -> None:
