@@ -439,6 +439,29 @@ def test_the_audit_misses_the_description_of_a_selection(tmp_path: Path, damage:
     assert "the description of the dataset or of its selection is missing or damaged" in found_in(logs)
 
 
+@pytest.mark.parametrize("shuffle", [None, SHUFFLE], ids=["sequential", "shuffled"])
+def test_the_audit_knows_which_row_stands_at_a_position(tmp_path: Path, shuffle: Shuffle | None) -> None:
+    """It needs them where a pass is unfinished, and where rows are dropped."""
+    data, logs = tmp_path / "data", tmp_path / "logs"
+    SPEC.write(data)
+    ranks = Ranks(data, logs, 2, 10, rows=fr.Split(0.25, 0.9, seed=5), skip=[[300, 420]], shuffle=shuffle)
+    ranks.finish()
+    ranks.steps(9)
+    said = assert_proven(logs, 1)
+    assert "dropped by tail='drop'" in said
+    assert "unfinished" in said
+    assert "180 rows, each exactly once" in said
+
+
+def test_the_audit_refuses_as_many_rows_that_are_others(tmp_path: Path) -> None:
+    data, logs = tmp_path / "data", tmp_path / "logs"
+    SPEC.write(data)
+    Ranks(data, logs, rows=[[10, 110]]).steps(3)
+    (path,) = logs.glob("selection-*")
+    path.write_bytes(np.array([[11, 111]], "<i8").tobytes())
+    assert "the description of the dataset or of its selection is missing or damaged" in found_in(logs)
+
+
 def test_the_audit_finds_a_row_that_was_not_selected(tmp_path: Path) -> None:
     """Selected positions with rows beside the selection: the digests differ."""
     data, logs = tmp_path / "data", tmp_path / "logs"
