@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given
@@ -392,6 +394,67 @@ def test_what_is_known_to_be_bad_is_skipped(path: Path) -> None:
         rows_delivered(fr.ParquetDataset(path, batch_size=5, **parallel()))
     dataset = fr.ParquetDataset(path, batch_size=5, skip=[[20, 30], [90, 100]], **parallel())
     assert rows_delivered(dataset) == [*range(20), *range(30, 90), *range(100, 120)]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+    """5000 rows in two row groups of many pages, and their values; every seventh float is null."""
+    path = tmp_path_factory.mktemp("many") / "x.parquet"
+    rows = np.arange(5000)
+    missing = rows % 7 == 3
+    columns = {"row": rows, "a": rows % 11, "f": pa.array(rows / 8, pa.float32(), mask=missing)}
+    pq.write_table(pa.table(columns), path, row_group_size=3000, max_rows_per_page=200, write_batch_size=100)
+    return path, {"row": rows, "a": rows % 11, "f": np.where(missing, 0, rows / 8), "f_valid": ~missing}
+
+
+@pytest.mark.parametrize("stack", [{}, {"both": ["row", "a"]}], ids=["columns", "stacked"])
+@pytest.mark.parametrize("shuffle", [None, Shuffle(17, 700, 1500)], ids=["sequential", "shuffled"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[5, 6], [7, 9], [71, 74], [200, 300], [900, 901], [2998, 3001], [4999, 5000]],
+        [[start, start + 1] for start in range(0, 5000, 2)],
+        [[start, start + 1] for start in range(0, 5000, 64)],
+        [[start, start + 2] for start in range(17, 4900, 65)],
+        [[start, start + 1] for start in range(3, 4900, 66)],
+        [[0, 1000], [1003, 5000]],
+    ],
+    ids=["some", "every second", "gaps of 63", "gaps of 63 and two", "gaps of 65", "one gap"],
+)
+def test_rows_with_gaps_of_any_size(
+    many: tuple[Path, dict[str, np.ndarray]], rows: Any, shuffle: Shuffle | None, stack: Any
+) -> None:
+    """Small gaps are decoded along with the rows, large ones are passed over: one cannot tell."""
+    path, values = many
+    how = {"nulls": "mask", "stack": stack, **({} if shuffle is None else shuffle.arguments), **parallel()}
+    for batch_size in (64, 999):
+        dataset = fr.ParquetDataset(path, batch_size=batch_size, rows=rows, tail="pad", **how)
+        assert sorted(rows_delivered(dataset)) == oracle.positions_of(rows)
+        for batch in fr.Loader(dataset, threads=2):
+            found = {name: tensor.numpy() for name, tensor in batch.items()}
+            if stack:
+                found["row"], found["a"] = found.pop("both").T
+                del found["both_valid"]
+            assert {name: found[name].tolist() for name in sorted(values)} == {
+                name: values[name][batch.rows()].tolist() for name in sorted(values)
+            }
+
+
+@pytest.mark.parametrize("shuffle", [None, Shuffle(17, 700, 1500)], ids=["sequential", "shuffled"])
+def test_a_null_between_selected_rows_is_no_error(
+    many: tuple[Path, dict[str, np.ndarray]], shuffle: Shuffle | None
+) -> None:
+    """Nothing is asked of rows beside the selected ones; of those that are selected each null is named."""
+    path, values = many
+    order = {} if shuffle is None else shuffle.arguments
+    dataset = fr.ParquetDataset(path, batch_size=50, rows=values["f_valid"], **order, **parallel())
+    for batch in dataset:
+        assert batch["f"].tolist() == values["f"][batch.rows()].tolist()
+    mask = values["f_valid"].copy()
+    mask[4805] = True
+    assert 4805 % 7 == 3
+    with pytest.raises(fr.DataError, match=r"row 1805 of the row group is null.*column 'f', row group 1"):
+        rows_delivered(fr.ParquetDataset(path, batch_size=50, rows=mask, **order, **parallel()))
 
 
 def test_row_groups_without_a_selected_row_are_not_read(tmp_path: Path) -> None:
