@@ -1,15 +1,17 @@
 """Columns of every kind, with nulls: how they are written, what pyarrow reads, what a batch must hold of it.
 
-A `Kind` stands where a `ColumnSpec` may stand in a `DatasetSpec`: a column of numbers, strings or lists of
-any type, with nulls among rows and elements. `read_cells` is the oracle: every cell of the files as pyarrow
-reads it, as plain bytes; `assert_holds` compares a batch with the cells of its rows, bit for bit.
+A `Kind` stands where a `ColumnSpec` may stand in a `DatasetSpec`: a column of numbers, strings, lists,
+structs or maps of any type, with nulls among rows and elements. `read_cells` is the oracle: every cell of
+the files as pyarrow reads it, as plain bytes; `assert_holds` compares a batch with the cells of its rows, bit
+for bit.
 """
 
 from __future__ import annotations
 
+import decimal
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,27 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 import oracle
+from nesting import flattened
 from strategies import FILE_NAMES, TYPES, ColumnSpec, DatasetSpec, FileSpec, arrow_type, file_specs
 
 # -------------------------------------------------------------------------------------------- what is written
 
 TEXTS = ("string", "large_string", "binary", "large_binary")
 LISTS = ("list", "large_list", "fixed_size_list")
+NESTED = ("struct", "struct_of_list", "map", "list_of_struct")
+"""Columns that are delivered as others: `a.x`, `a.key`, `a.value`."""
+
+EVEN = {
+    "binary[1]": pa.binary(1),
+    "binary[7]": pa.binary(7),
+    "binary[16]": pa.binary(16),
+    "decimal(5, 2)": pa.decimal128(5, 2),
+    "decimal(9, 0)": pa.decimal128(9, 0),
+    "decimal(18, 3)": pa.decimal128(18, 3),
+    "decimal(18, 18)": pa.decimal128(18, 18),
+}
+"""Values of so many bytes, in a file or in memory; scalar, or in structs."""
+
 WORDS = [
     "",
     "a",
@@ -47,8 +64,8 @@ WORDS = [
 class Kind:
     """One column: its type, how often a row or an element is null, and how many different values it has.
 
-    `shape` is "scalar" or one of `LISTS`, `type` one of `TYPES` or `TEXTS` (which are scalar here). A
-    share of None makes the schema say that there are no nulls.
+    `shape` is "scalar" or one of `LISTS` or `NESTED`, `type` one of `TYPES`, or of `TEXTS` or `EVEN` (which
+    are in no list here). A share of None makes the schema say that there are no nulls.
     """
 
     name: str
@@ -68,6 +85,8 @@ class Kind:
 
     @property
     def _element_type(self) -> pa.DataType:
+        if self.type in EVEN:
+            return EVEN[self.type]
         return pa.type_for_alias(self.type) if self.type in TEXTS else arrow_type(self.type)
 
     @property
@@ -80,14 +99,31 @@ class Kind:
                 return pa.large_list(element)
             case "fixed_size_list":
                 return pa.list_(element, self.longest)
+            case "struct":
+                return pa.struct([element.with_name("x")])
+            case "struct_of_list":
+                return pa.struct([pa.field("x", pa.list_(element))])
+            case "map":
+                return pa.map_(pa.int32(), element)
+            case "list_of_struct":
+                return pa.list_(pa.field("element", pa.struct([element.with_name("x")])))
             case _:
                 return self._element_type
 
     @property
     def leaves(self) -> tuple[str, ...]:
         """The paths at which the file's schema may have its values."""
-        if self.shape == "scalar":
-            return (self.name,)
+        match self.shape:
+            case "scalar":
+                return (self.name,)
+            case "struct":
+                return (f"{self.name}.x",)
+            case "struct_of_list":
+                return (f"{self.name}.x.list.element", f"{self.name}.x.list.item")
+            case "map":
+                return (f"{self.name}.key_value.value",)
+            case "list_of_struct":
+                return (f"{self.name}.list.element.x", f"{self.name}.list.item.x")
         return (f"{self.name}.list.element", f"{self.name}.list.item")
 
     @property
@@ -95,6 +131,12 @@ class Kind:
         """Besides plain values and dictionaries, the encodings that pyarrow writes for the type."""
         if self.type in TEXTS:
             return {"packed": "DELTA_LENGTH_BYTE_ARRAY", "split": "DELTA_BYTE_ARRAY"}
+        if self.type in EVEN:
+            is_bytes = pa.types.is_fixed_size_binary(EVEN[self.type])
+            return {
+                "packed": "DELTA_BYTE_ARRAY" if is_bytes else "BYTE_STREAM_SPLIT",
+                "split": "BYTE_STREAM_SPLIT",
+            }
         return ColumnSpec(self.name, self.type).encodings
 
     def values(self, start: int, rows: int) -> pa.Array:
@@ -103,6 +145,9 @@ class Kind:
         missing = random.random(rows) < (self.nulls or 0.0)
         if self.shape == "scalar":
             return self._drawn(random, rows, missing)
+        if self.shape == "struct":
+            members = self._drawn(random, rows, random.random(rows) < (self.element_nulls or 0.0))
+            return pa.StructArray.from_arrays([members], fields=list(self._type), mask=pa.array(missing))
         if self.shape == "fixed_size_list":
             lengths = np.full(rows, self.longest)
         else:
@@ -112,6 +157,16 @@ class Kind:
         count = int(offsets[-1])
         elements = self._drawn(random, count, random.random(count) < (self.element_nulls or 0.0))
         mask = pa.array(missing) if self.nulls is not None else None
+        if self.shape == "map":
+            keys = pa.array(np.arange(count, dtype=np.int32))
+            bounds = pa.array(offsets, pa.int32(), mask=np.append(missing, False))
+            return pa.MapArray.from_arrays(bounds, keys, elements, type=self._type)
+        if self.shape == "struct_of_list":
+            lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, type=self._type[0].type)
+            return pa.StructArray.from_arrays([lists], fields=list(self._type), mask=mask)
+        if self.shape == "list_of_struct":
+            gone = pa.array(random.random(count) < (self.element_nulls or 0.0))
+            elements = pa.StructArray.from_arrays([elements], fields=list(self._type.value_type), mask=gone)
         if self.shape == "fixed_size_list":
             return pa.FixedSizeListArray.from_arrays(elements, type=self._type, mask=mask)
         if self.shape == "large_list":
@@ -126,9 +181,22 @@ class Kind:
         if self.type in TEXTS:
             own = [word * (1 + index // len(WORDS)) for index, word in zip(range(self.distinct), WORDS * 99)]  # noqa: B905
             pool = pa.array(own, pa.string()).cast(self._element_type)
+        elif self.type in EVEN:
+            pool = self._even_pool()
         else:
             pool = ColumnSpec(self.name, self.type, fill=self.fill, seed=self.seed).values(0, self.distinct)
         return pool.take(pa.array(places, pa.int64(), mask=missing))
+
+    def _even_pool(self) -> pa.Array:
+        """The column's different values, where all have as many bytes."""
+        type_, random = self._element_type, np.random.default_rng(self.seed)
+        if pa.types.is_fixed_size_binary(type_):
+            return pa.array([random.bytes(type_.byte_width) for _ in range(self.distinct)], type_)
+        largest = 10**type_.precision - 1
+        unscaled = random.integers(-largest, largest + 1, self.distinct)
+        unscaled[:2] = [largest, -largest][: self.distinct]
+        words = np.stack([unscaled, unscaled >> 63], axis=1)
+        return pa.Array.from_buffers(type_, self.distinct, [None, pa.py_buffer(words.tobytes())])
 
 
 def all_kinds(*, nulls: float | None = 0.0, element_nulls: float | None = 0.0) -> list[Kind]:
@@ -139,7 +207,12 @@ def all_kinds(*, nulls: float | None = 0.0, element_nulls: float | None = 0.0) -
         Kind(f"l_{type_}", type_, LISTS[i % 3], seed=i, **shares, longest=1 + 3 * (i % 4))
         for i, type_ in enumerate(TYPES)
     ]
-    return [*scalars, *lists]
+    even = [Kind(f"e_{i}", type_, seed=i, **shares) for i, type_ in enumerate(EVEN)]
+    nested = [
+        Kind(f"n_{shape}", ("int16", "float32", "int64", "date32")[i], shape, seed=i, **shares)
+        for i, shape in enumerate(NESTED)
+    ]
+    return [*scalars, *lists, *even, *nested]
 
 
 # ----------------------------------------------------------------------------------------- what pyarrow reads
@@ -155,20 +228,26 @@ class Cells:
     dtype: np.dtype
     kind: str
     rows: list[Cell]
+    size: int | None = None
 
     @property
     def is_jagged(self) -> bool:
         """Whether its rows have lengths of their own."""
-        return self.kind != "scalar"
+        return self.kind in ("list", "string", "binary")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a row, where all rows have one."""
+        return () if self.size is None else (self.size,)
 
 
 def read_cells(paths: str | Path | Sequence[Path]) -> dict[str, Cells]:
     """Every column of the files, in canonical order of the files."""
-    tables = [pq.ParquetFile(file).read() for file in oracle.canonical_files(paths)]
+    tables = [flattened(pq.ParquetFile(file).read()) for file in oracle.canonical_files(paths)]
     # Files may say of one column in several ways that it is a list.
-    found = {name: [cells_of(table.column(name)) for table in tables] for name in tables[0].column_names}
+    found = {name: [cells_of(table[name]) for table in tables] for name in tables[0]}
     return {
-        name: Cells(parts[0].dtype, parts[0].kind, [row for part in parts for row in part.rows])
+        name: replace(parts[0], rows=[row for part in parts for row in part.rows])
         for name, parts in found.items()
     }
 
@@ -191,10 +270,12 @@ def written_columns(spec: DatasetSpec) -> dict[str, pa.ChunkedArray]:
     for column in (spec.row_numbers, *spec.columns):
         chunks = [column.values(start, rows) for start, rows in zip(starts, groups, strict=True)]
         array = pa.chunked_array(chunks, column.field.type)
-        # What the file holds of them is milliseconds, and days.
-        for given, stored in ((pa.timestamp("s"), pa.timestamp("ms")), (pa.date64(), pa.date32())):
-            array = cast_element(array, given, stored)
-        found[column.name] = array
+        for name, given_part in flattened(pa.table({column.name: array})).items():
+            part = given_part
+            # What the file holds of them is milliseconds, and days.
+            for given, stored in ((pa.timestamp("s"), pa.timestamp("ms")), (pa.date64(), pa.date32())):
+                part = cast_element(part, given, stored)
+            found[name] = part
     return found
 
 
@@ -224,10 +305,30 @@ def cells_of(column: pa.ChunkedArray) -> Cells:
         return Cells(np.dtype(np.uint8), "string", column.cast(pa.large_binary()).to_pylist())
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
         return Cells(np.dtype(np.uint8), "binary", column.to_pylist())
+    if pa.types.is_struct(type_):
+        return Cells(
+            np.dtype(bool), "mask", [b"" if there else None for there in column.is_valid().to_pylist()]
+        )
+    if pa.types.is_dictionary(type_):
+        return cells_of(column.cast(type_.value_type))
+    if isinstance(type_, pa.BaseExtensionType):  # a UUID
+        return cells_of(pa.chunked_array([chunk.storage for chunk in column.chunks], type_.storage_type))
+    if pa.types.is_fixed_size_binary(type_):
+        return Cells(np.dtype(np.uint8), "scalar", column.to_pylist(), type_.byte_width)
+    if pa.types.is_decimal(type_):
+        numbers = [None if cell is None else unscaled(cell, type_.scale) for cell in column.to_pylist()]
+        return Cells(
+            np.dtype(np.int64), "scalar", [None if n is None else np.int64(n).tobytes() for n in numbers]
+        )
     values = oracle._as_numpy(column.drop_null())
     found = iter(values)
     rows = [next(found).tobytes() if there else None for there in column.is_valid().to_pylist()]
     return Cells(values.dtype, "scalar", rows)
+
+
+def unscaled(value: decimal.Decimal, scale: int) -> int:
+    """The integer that a decimal is in units of 10^-scale."""
+    return int(value.scaleb(scale, decimal.Context(prec=80)))
 
 
 def lengths_of(column: pa.ChunkedArray) -> list[int | None]:
@@ -246,6 +347,9 @@ def rule_of(nulls: Any, name: str) -> Any:
         return nulls
     if name in nulls:
         return nulls[name]
+    structs = [rule for key, rule in nulls.items() if name.startswith(f"{key}.")]
+    if structs:
+        return structs[0]
     return next((rule for pattern, rule in nulls.items() if fnmatch.fnmatchcase(name, pattern)), "error")
 
 
@@ -255,9 +359,7 @@ def filled(cells: Cells, rule: Any) -> bytes | None:
         return None
     if cells.kind in ("string", "binary"):
         return b""
-    return (
-        np.zeros(1, cells.dtype).tobytes() if rule == "mask" else np.array(rule).astype(cells.dtype).tobytes()
-    )
+    return np.full(cells.shape, 0 if rule == "mask" else rule).astype(cells.dtype).tobytes()
 
 
 def assert_holds(
@@ -270,7 +372,8 @@ def assert_holds(
     stacks = {} if stack is None else stack
     taken = {name for members in stacks.values() for name in members}
     expected: list[str] = []
-    for name in [name for name in table if name not in taken] + list(stacks):
+    structs = [name for name, cells in table.items() if cells.kind == "mask"]
+    for name in [name for name in table if name not in (*taken, *structs)] + list(stacks):
         rule = rule_of(nulls, name)
         expected.append(name)
         if name in stacks:
@@ -295,6 +398,11 @@ def assert_holds(
             assert masks.tolist() == (
                 list(map(list, zip(*there, strict=True))) if name in stacks else there[0]
             ), name
+    # A struct is told apart from its members where it is named.
+    for name in [name for name in structs if isinstance(nulls, Mapping) and nulls.get(name) == "mask"]:
+        expected.append(f"{name}_valid")
+        there = [table[name].rows[row] is not None for row in batch.rows()]
+        assert tensor_of(batch, f"{name}_valid").tolist() == there, name
     assert list(batch) == expected
 
 
@@ -308,7 +416,7 @@ def tensor_of(batch: fr.Batch, name: str) -> torch.Tensor:
 def assert_column(tensor: torch.Tensor, cells: Cells, rows: np.ndarray, rule: Any, name: str) -> None:
     """Assert that a tensor of one column holds the cells of these rows."""
     assert tensor.numpy().dtype == cells.dtype
-    assert tensor.shape == (len(rows),)
+    assert tensor.shape == (len(rows), *cells.shape)
     fill = filled(cells, rule)
     found = np.ascontiguousarray(tensor.numpy())
     for place, row in enumerate(rows):
@@ -353,7 +461,7 @@ def assert_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: Any, name: 
 
 def is_delivered(cells: Cells, rows: Sequence[int], rule: Any) -> bool:
     """Whether these rows can be delivered under a rule: no null is an error."""
-    if rule not in ("error", "mask"):
+    if rule not in ("error", "mask") or cells.kind == "mask":
         return True
     if rule == "error" and any(cells.rows[row] is None for row in rows):
         return False
@@ -368,10 +476,11 @@ SHARES = st.sampled_from((None, 0.0, 0.0, 0.03, 0.1, 0.5, 0.97, 1.0))
 @st.composite
 def kinds(draw: st.DrawFn, name: str) -> Kind:
     """Draw a column of that name."""
-    shape = draw(st.sampled_from(("scalar", *LISTS)))
+    shape = draw(st.sampled_from(("scalar", "scalar", *LISTS, *NESTED)))
+    has_any_type = shape in ("scalar", "struct")
     return Kind(
         name,
-        draw(st.sampled_from(TYPES if shape != "scalar" else (*TYPES, *TEXTS * 3))),
+        draw(st.sampled_from((*TYPES, *TEXTS * 3, *EVEN) if has_any_type else TYPES)),
         shape,
         nulls=draw(SHARES),
         element_nulls=draw(SHARES),

@@ -78,9 +78,9 @@ def read_table(paths: PathLike | Sequence[PathLike]) -> dict[str, np.ndarray]:
 def _as_numpy(column: pa.ChunkedArray) -> np.ndarray:
     if column.null_count:
         raise ValueError("the oracle knows no nulls yet")
-    if pa.types.is_date32(column.type):
+    if pa.types.is_date32(column.type) or pa.types.is_time32(column.type):
         column = column.cast(pa.int32()).cast(pa.int64())
-    elif pa.types.is_timestamp(column.type):
+    elif pa.types.is_temporal(column.type):
         column = column.cast(pa.int64())
     values: np.ndarray = column.to_numpy()
     return values

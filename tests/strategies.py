@@ -37,6 +37,9 @@ TIMES = (
     "timestamp[us]",
     "timestamp[ns]",
     "timestamp[us, UTC]",
+    "time32[ms]",
+    "time64[us]",
+    "time64[ns]",
 )
 TYPES = ("bool", *INTEGERS, *FLOATS, *TIMES)
 
@@ -149,6 +152,7 @@ class FileSpec:
     arrow_schema: bool = True
     format_version: str = "2.6"
     compliant_lists: bool = True
+    integer_decimals: bool = False
 
     def write(self, directory: Path, columns: Sequence[ColumnSpec], start: int) -> Path:
         """Write the file, whose first row has the number `start`, and return its path."""
@@ -163,6 +167,7 @@ class FileSpec:
             use_dictionary=self.encoding == "dictionary",
             column_encoding=None if self.encoding in ("plain", "dictionary") else self._encodings(columns),
             use_compliant_nested_type=self.compliant_lists,
+            store_decimal_as_integer=self.integer_decimals,
             dictionary_pagesize_limit=self.page_bytes,
             data_page_version=self.page_version,
             data_page_size=self.page_bytes,
@@ -271,6 +276,7 @@ def file_specs(
         statistics=st.booleans(),
         arrow_schema=st.booleans(),
         compliant_lists=st.booleans(),
+        integer_decimals=st.booleans(),
     )
 
 

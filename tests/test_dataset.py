@@ -84,7 +84,7 @@ def test_each_type_has_torchs_dtype_of_that_name_and_times_are_int64(write_datas
     columns = [ColumnSpec(type_, type_) for type_ in TYPES]
     schema = one_rank(write_dataset(plain_spec([1], columns=columns)).directory).schema
     for type_ in TYPES:
-        is_time = type_.startswith(("date", "timestamp"))
+        is_time = type_.startswith(("date", "time"))
         assert schema[type_].dtype == (torch.int64 if is_time else getattr(torch, type_)), type_
 
 
@@ -493,7 +493,7 @@ def test_a_state_does_not_care_what_is_written_beside_the_files(write_dataset: W
 
 def test_the_schema_prints_as_a_table(small_dataset: Dataset) -> None:
     schema = one_rank(small_dataset.directory, columns=["label", "at", "i_*"], stack={"dense": "i_*"}).schema
-    assert repr(schema) == "label: bool [B]\nat: int64 [B]\ndense: float32 [B, 2] i_1, i_2"
+    assert repr(schema) == "label: bool [B]\nat: int64 [B] timestamp[us]\ndense: float32 [B, 2] i_1, i_2"
     assert list(schema) == ["label", "at", "dense"]
     assert len(schema) == 3
     assert "dense" in schema

@@ -232,9 +232,8 @@ def test_every_pass_delivers_what_was_written(
     spec: DatasetSpec, batch_size: int, nulls: Any, data: st.DataObject
 ) -> None:
     """Any kind of column, any way to write it, any order, what it says of nulls column by column."""
-    columns = {column.name: column for column in spec.columns}
     if nulls == "some":
-        nulls = {name: data.draw(st.sampled_from(("mask", 0, 1))) for name in columns}
+        nulls = {column.name: data.draw(st.sampled_from(("mask", 0, 1))) for column in spec.columns}
     order = {} if data.draw(st.booleans()) else Shuffle(3, 8, 16).arguments
     threads = data.draw(st.sampled_from((None, None, 2)))
     with written(spec) as dataset:

@@ -82,11 +82,26 @@ class Layout:
         columns: Sequence[str] | None,
         stacks: Sequence[tuple[str, Sequence[str]]],
         nulls: Sequence[tuple[str | None, str | bool | int | float]],
+        decimals: Sequence[tuple[str | None, str]],
+        fixed: Sequence[tuple[str, int]],
+        optional: Sequence[str],
+        partitions: Sequence[str],
     ) -> Self: ...
     @property
     def fields(
         self,
-    ) -> list[tuple[str, str, list[str], bool, Literal["scalar", "list", "string", "binary"], bool]]: ...
+    ) -> list[
+        tuple[
+            str,
+            str,
+            list[str],
+            bool,
+            Literal["scalar", "list", "string", "binary", "mask"],
+            bool,
+            int | None,
+            str | None,
+        ]
+    ]: ...
     @property
     def row_bytes(self) -> int: ...
 

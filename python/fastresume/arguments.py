@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,12 @@ NullRule = str | bool | int | float
 
 Nulls = NullRule | Mapping[str, NullRule]
 """One rule for all columns, or rules by names and patterns of columns."""
+
+DecimalRule = Literal["int64", "float64", "bytes"]
+"""What becomes of decimals."""
+
+Decimals = DecimalRule | Mapping[str, DecimalRule]
+"""One rule for all decimals, or rules by names and patterns of columns."""
 
 
 def integer(name: str, value: object) -> int:
@@ -129,6 +135,31 @@ def null_list(nulls: Nulls) -> list[tuple[str | None, NullRule]]:
     if not isinstance(nulls, Mapping):
         return [(None, _null_rule("nulls", nulls))]
     return [(_text("nulls", name), _null_rule(f"nulls[{name!r}]", rule)) for name, rule in nulls.items()]
+
+
+def decimal_list(decimals: Decimals | None) -> list[tuple[str | None, DecimalRule]]:
+    """What becomes of decimals, as pairs of a name or pattern (None: all columns) and a rule."""
+    if decimals is None:
+        return []
+    if not isinstance(decimals, Mapping):
+        return [(None, _decimal_rule("decimals", decimals))]
+    items = decimals.items()
+    return [(_text("decimals", name), _decimal_rule(f"decimals[{name!r}]", rule)) for name, rule in items]
+
+
+def fixed_list(fixed: Mapping[str, int] | None) -> list[tuple[str, int]]:
+    """How many elements lists have, as pairs of a name or pattern and a number."""
+    if fixed is None:
+        return []
+    if not isinstance(fixed, Mapping):
+        raise TypeError(f"fixed must be a mapping of names to lengths, found {fixed!r}")
+    return [(_text("fixed", name), at_least(1, f"fixed[{name!r}]", size)) for name, size in fixed.items()]
+
+
+def _decimal_rule(argument: str, rule: object) -> DecimalRule:
+    if not isinstance(rule, str):
+        raise TypeError(f"{argument} must be 'int64', 'float64' or 'bytes', found {rule!r}")
+    return one_of(argument, rule, ("int64", "float64", "bytes"))  # type: ignore[arg-type]  # checked here
 
 
 def _null_rule(argument: str, rule: object) -> NullRule:

@@ -30,7 +30,8 @@ def package(name: str, needed_for: str) -> Any:
 def of_tensor(tensor: Tensor, valid: Tensor | None = None) -> Any:
     """A tensor `[B, ...]` as an array of B values, or of lists of fixed size.
 
-    Numbers share the tensor's memory; bools become bits, and so does `valid`, which is of the same shape.
+    Numbers share the tensor's memory; bools become bits, and so does `valid`, which is of the same shape, or
+    `[B]` and marks the rows of a matrix.
 
     Raises:
         TypeError: if the tensor has no rows, or Arrow has no such type.
@@ -39,12 +40,14 @@ def of_tensor(tensor: Tensor, valid: Tensor | None = None) -> Any:
     if tensor.ndim == 0:
         raise TypeError("a tensor without dimensions has no rows")
     values = _numpy(tensor)
-    marks = None if valid is None else _numpy(valid).reshape(-1)
-    array = _primitive(arrow, values.reshape(-1), marks)
+    marks = None if valid is None else _numpy(valid)
+    marks_rows = marks is not None and marks.ndim < values.ndim
+    array = _primitive(arrow, values.reshape(-1), None if marks is None or marks_rows else marks.reshape(-1))
     for axis in range(tensor.ndim - 1, 0, -1):
         rows = int(np.prod(values.shape[:axis]))
         lists = arrow.list_(array.type, values.shape[axis])
-        array = arrow.Array.from_buffers(lists, rows, [None], children=[array])
+        bits = _bits(arrow, marks) if marks_rows and axis == 1 else None
+        array = arrow.Array.from_buffers(lists, rows, [bits], children=[array])
     return array
 
 
@@ -104,7 +107,7 @@ def _is_masked(values: Mapping[str, Any], name: str) -> bool:
     value, mask = values.get(name), values.get(f"{name}_valid")
     if not (isinstance(value, Tensor) and isinstance(mask, Tensor)):
         return False
-    return mask.dtype == torch.bool and mask.shape == value.shape
+    return mask.dtype == torch.bool and mask.shape in (value.shape, value.shape[:1])
 
 
 def _of_other(value: Any) -> Any:

@@ -37,6 +37,11 @@ class Field:
         kind: "scalar", or "list", "string" or "binary", which are a `Jagged`; "mask" for the tensor that says
             where the one before it, of the same columns, is null.
         is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
+        size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, or lists
+            named in `fixed=`; else None.
+        unit: what its numbers count or stand for, where their type alone does not say it:
+            "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
+            "decimal(9, 2)" (units of 0.01), "uuid", "interval"; else None.
     """
 
     name: str
@@ -45,11 +50,18 @@ class Field:
     is_stacked: bool
     kind: Literal["scalar", "list", "string", "binary", "mask"] = "scalar"
     is_masked: bool = False
+    size: int | None = None
+    unit: str | None = None
 
     @cached_property
     def is_plain(self) -> bool:
         """Whether it is a tensor `[B]`."""
-        return not self.is_stacked and not self.is_jagged
+        return self.width is None and not self.is_jagged
+
+    @cached_property
+    def width(self) -> int | None:
+        """Of a matrix `[B, k]`, k: its columns, or what a row of its only one has; else None."""
+        return len(self.columns) if self.is_stacked else self.size
 
     @property
     def is_jagged(self) -> bool:
@@ -61,13 +73,13 @@ class Field:
         """`("B",)`, `("B", k)`, or `("B", "*")` of a `Jagged`, where B is the number of rows."""
         if self.is_jagged:
             return ("B", "*")
-        return ("B", len(self.columns)) if self.is_stacked else ("B",)
+        return ("B",) if self.width is None else ("B", self.width)
 
     def of_buffers(self, buffers: Iterator[_core.Buffer]) -> Tensor | Jagged:
         """The tensors over the next memory that the core filled; they own it, nothing is copied."""
         tensor = _over(next(buffers), self.dtype)
-        if self.is_stacked:
-            return tensor.view(-1, len(self.columns))
+        if self.width is not None:
+            return tensor.view(-1, self.width)
         if not self.is_jagged:
             return tensor
         offsets = _over(next(buffers), torch.int64)
@@ -96,8 +108,10 @@ class Schema(Mapping[str, Field]):
 
     def __init__(self, layout: _core.Layout) -> None:
         self._fields: dict[str, Field] = {}
-        for name, dtype, columns, is_stacked, kind, is_masked in layout.fields:
-            field = Field(name, getattr(torch, dtype), tuple(columns), is_stacked, kind, is_masked)
+        for name, dtype, columns, is_stacked, kind, is_masked, size, unit in layout.fields:
+            field = Field(
+                name, getattr(torch, dtype), tuple(columns), is_stacked, kind, is_masked, size, unit
+            )
             self._fields[name] = field
             if is_masked and not field.is_jagged:
                 mask = f"{name}_valid"
@@ -125,7 +139,11 @@ class Schema(Mapping[str, Field]):
             if field.is_jagged:
                 kind = "" if field.kind == "list" else field.kind
                 notes = ", ".join(filter(None, (kind, "valid" if field.is_masked else "")))
-            lines.append(f"{field.name}: {dtype_name(field.dtype)} {shape} {notes}".rstrip())
+            lines.append(
+                " ".join(
+                    filter(None, (f"{field.name}: {dtype_name(field.dtype)} {shape}", field.unit, notes))
+                )
+            )
         return "\n".join(lines)
 
 

@@ -14,8 +14,11 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from fastresume import _core, travel
 from fastresume.arguments import (
+    Decimals,
     Nulls,
     at_least,
+    decimal_list,
+    fixed_list,
     global_share,
     names,
     null_list,
@@ -57,7 +60,8 @@ class ParquetDataset(IterableDataset[Batch]):
             `.` left out), a glob pattern, or a list of these.
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, in place of `batch_size`.
-        columns: names or glob patterns of the columns to read; all of them if None.
+        columns: names or glob patterns of the columns to read; all of them if None. The members of a struct
+            `a` are columns `a.b`, and `a` names all of them.
         rows: which rows the dataset consists of: a boolean mask (an array or tensor with one value for each
             row of the files), intervals of row numbers (int64 `[n, 2]`, half open), or a `Split`, a share of
             the rows by a hash of their numbers. All rows if None. A state belongs to one selection of rows.
@@ -92,7 +96,19 @@ class ParquetDataset(IterableDataset[Batch]):
             name wins over its stack's, that over patterns, the first pattern over later ones, and columns
             without any have "error". Of a list, a
             mask marks null rows; a null inside a list is an error but where a fill value is named. No
-            tensor ever changes its type: a fill value that does not fit is refused.
+            tensor ever changes its type: a fill value that does not fit is refused. A member of a struct that
+            is null is null; {"a": "mask"} masks the members of the struct `a`, and gives the bool tensor
+            `a_valid` of the struct itself besides.
+        decimals: what becomes of decimals: "int64" (the unscaled integer; one that does not fit is an error
+            that names it), "float64" (the nearest), or "bytes" (as the file holds them, the highest first).
+            Or a mapping from names or patterns of columns to one of these. Where nothing is said, "int64" if
+            the type says that all fit (18 digits), and else the dataset is refused.
+        fixed: of list columns by name or pattern, how many elements each list has: these become a tensor
+            `[B, k]`. A list of another length is a DataError; a null one is filled as a null number is.
+        optional: names or patterns of columns that files may lack. Rows of such files are null there, and
+            `nulls` must say what becomes of them.
+        partitions: names of columns whose values stand in the files' paths, as `region=eu/part-0.parquet`
+            has one of `region`: int64 if all of them are integers, else strings.
         manifest_cache: a file in which to keep what the files' footers tell, so that a later start reads no
             footers: it asks for the size and modification time of each file, and reads again only those
             that have others. The file is made if it is not there, and brought up to date; one that is
@@ -147,6 +163,10 @@ class ParquetDataset(IterableDataset[Batch]):
         groups: int | None = None,
         tail: Literal["drop", "short", "pad"] = "drop",
         nulls: Nulls = "error",
+        decimals: Decimals | None = None,
+        fixed: Mapping[str, int] | None = None,
+        optional: str | Sequence[str] | None = None,
+        partitions: str | Sequence[str] | None = None,
         manifest_cache: Path | None = None,
         on_iter: Literal["continue", "restart"] = "continue",
         rank: int | None = None,
@@ -173,6 +193,10 @@ class ParquetDataset(IterableDataset[Batch]):
         self._columns = names("columns", columns)
         self._stacks = stack_list(stack)
         self._nulls = null_list(nulls)
+        self._decimals = decimal_list(decimals)
+        self._fixed = fixed_list(fixed)
+        self._optional = names("optional", optional) or []
+        self._partitions = names("partitions", partitions) or []
         manifest = select(_open_manifest(self.paths, manifest_cache), rows, skip)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
         self._manifest = manifest if filter is None else select_filtered(manifest, filter, cache)
@@ -188,7 +212,16 @@ class ParquetDataset(IterableDataset[Batch]):
         self._transforms: tuple[Transform, ...] = ()
 
     def _lay_out(self) -> None:
-        self._layout = _core.Layout(self._manifest, self._columns, self._stacks, self._nulls)
+        self._layout = _core.Layout(
+            self._manifest,
+            self._columns,
+            self._stacks,
+            self._nulls,
+            self._decimals,
+            self._fixed,
+            self._optional,
+            self._partitions,
+        )
         self.schema = Schema(self._layout)
 
     @property

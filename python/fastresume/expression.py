@@ -402,7 +402,7 @@ def _negated(truth: Truth) -> Truth:
 
 def _check_value(name: str, value: Literal, dtype: str, kind: str) -> None:
     is_text = kind in ("string", "binary")
-    if kind == "list" or is_text != isinstance(value, (str, bytes)):
+    if kind in ("list", "matrix") or is_text != isinstance(value, (str, bytes)):
         what = kind if kind != "scalar" else dtype
         raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}")
 

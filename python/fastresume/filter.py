@@ -127,11 +127,18 @@ def _name(wanted: Any) -> bytes:
 def _resolve(manifest: _core.Manifest, wanted: Expression) -> Intervals:
     """The rows that a condition keeps, of those selected."""
     names = sorted(wanted.columns)
-    layout = _core.Layout(manifest, names, [], [(None, "mask")])
-    types = {field[0]: (field[1], field[4]) for field in layout.fields}
+    layout = _core.Layout(manifest, names, [], [(None, "mask")], [], [], [], [])
+    types = {
+        name: (dtype, kind if size is None else "matrix")
+        for name, dtype, _, _, kind, _, size, _ in layout.fields
+    }
     for name in names:
         if name not in types:
             raise ValueError(f"no column '{name}': a filter names columns, and takes no patterns")
+    for name, *_, unit in layout.fields:
+        if unit is not None and unit.startswith("decimal"):
+            # Its tensor has units of its scale, which nobody means who writes a number.
+            raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")
     wanted.check(types)
     starts = of_words(manifest.group_starts)
     bounds = np.column_stack([starts[:-1], starts[1:]])

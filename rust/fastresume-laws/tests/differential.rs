@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use fastresume::agreement::Request;
 use fastresume::layout::Layout;
 use fastresume::manifest::Manifest;
 use fastresume::policy::{Fill, Policy};
@@ -233,7 +234,7 @@ fn by_us(case: &Case, path: &Path) -> Vec<Row> {
     let manifest = Arc::new(Manifest::open(&[path.to_owned()], &go).unwrap());
     let fill = if case.physical == Physical::BOOLEAN { 1 } else { i128::from(FILL) };
     let policy = if case.shape == Shape::List { Policy::Fill(Fill::Integer(fill)) } else { Policy::Mask };
-    let layout = Layout::resolve(&manifest, None, &[], &[(None, policy)]).unwrap();
+    let layout = Layout::resolve(&manifest, &Request::default(), &[], &[(None, policy)]).unwrap();
     let read = case.read.start as u64..case.read.end as u64;
     let memory = rows::read(manifest, layout, std::slice::from_ref(&read), &go).unwrap();
     let word = |bytes: &[u8]| {

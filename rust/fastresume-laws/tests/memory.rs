@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use fastresume::agreement::Request;
 use fastresume::cursor::{Cursor, Identity};
 use fastresume::lanes::{Cut, Reader};
 use fastresume::layout::{Layout, Stack};
@@ -93,7 +94,7 @@ const SEQUENTIAL: Way =
 /// The bytes that a pass took at most, and those that were stated.
 fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
-    let plain = Layout::resolve(&manifest, None, &[], &[]).unwrap();
+    let plain = Layout::resolve(&manifest, &Request::default(), &[], &[]).unwrap();
     let mut stacks: Vec<Stack> = Vec::new();
     if way.is_stacked {
         for dtype in ["int32", "int64"] {
@@ -101,7 +102,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
             stacks.push((format!("all_{dtype}"), members.map(|field| field.name.clone()).collect()));
         }
     }
-    let layout = Layout::resolve(&manifest, None, &stacks, &[]).unwrap();
+    let layout = Layout::resolve(&manifest, &Request::default(), &stacks, &[]).unwrap();
     let choice = way.window_rows.map_or(OrderChoice::Sequential, |rows| OrderChoice::Shuffled {
         seed: None,
         block_rows: Some(rows / 8),

@@ -1,5 +1,6 @@
 //! Which columns are read, and which tensor of a batch each is a part of.
 
+use fastresume::agreement::{Decimals, Request};
 use fastresume::layout::{Layout as CoreLayout, Stack};
 use fastresume::policy::{Fill, NullPolicy, Policy};
 use pyo3::exceptions::PyValueError;
@@ -33,8 +34,28 @@ impl NullArgument {
     }
 }
 
-/// Name, dtype, columns, whether it is stacked, what its rows are, and whether it is masked.
-type FieldParts = (String, &'static str, Vec<String>, bool, &'static str, bool);
+/// What is to become of decimals: "int64", "float64" or "bytes".
+#[derive(FromPyObject)]
+#[pyo3(transparent)]
+pub struct DecimalArgument(String);
+
+impl DecimalArgument {
+    fn decimals(&self) -> PyResult<Decimals> {
+        match self.0.as_str() {
+            "int64" => Ok(Decimals::Integers),
+            "float64" => Ok(Decimals::Floats),
+            "bytes" => Ok(Decimals::Bytes),
+            word => Err(PyValueError::new_err(format!(
+                "decimals must be 'int64', 'float64' or 'bytes', found '{word}'"
+            ))),
+        }
+    }
+}
+
+/// Name, dtype, columns, whether it is stacked, what its rows are, whether it is masked, elements of a row, and
+/// what its numbers count.
+type FieldParts =
+    (String, &'static str, Vec<String>, bool, &'static str, bool, Option<usize>, Option<String>);
 
 /// Which columns are read, and which tensor of a batch each is a part of.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -45,17 +66,27 @@ pub struct Layout {
 #[pymethods]
 impl Layout {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "one caller, which passes what the dataset was given")]
+    #[pyo3(signature = (manifest, columns, stacks, nulls, decimals, fixed, optional, partitions))]
     fn new(
         py: Python<'_>,
         manifest: &Manifest,
         columns: Option<Vec<String>>,
         stacks: Vec<Stack>,
         nulls: Vec<(Option<String>, NullArgument)>,
+        decimals: Vec<(Option<String>, DecimalArgument)>,
+        fixed: Vec<(String, usize)>,
+        optional: Vec<String>,
+        partitions: Vec<String>,
     ) -> PyResult<Self> {
+        let decimals = decimals.into_iter().map(|(key, argument)| Ok((key, argument.decimals()?)));
+        let decimals = decimals.collect::<PyResult<_>>()?;
+        let fixed = fixed.into_iter().map(|(key, size)| (Some(key), size)).collect();
+        let request = Request { columns, decimals, fixed, optional, partitions };
         let nulls = nulls.into_iter().map(|(key, argument)| Ok((key, argument.policy()?)));
         let nulls: Vec<NullPolicy> = nulls.collect::<PyResult<_>>()?;
         gate::run(py, || {
-            let inner = CoreLayout::resolve(&manifest.inner, columns.as_deref(), &stacks, &nulls)?;
+            let inner = CoreLayout::resolve(&manifest.inner, &request, &stacks, &nulls)?;
             Ok(Self { inner })
         })
     }
@@ -65,7 +96,9 @@ impl Layout {
     fn fields(&self) -> Vec<FieldParts> {
         let fields = self.inner.fields().iter().map(|field| {
             let (name, columns) = (field.name.clone(), field.columns.clone());
-            (name, field.dtype.name(), columns, field.is_stacked, field.kind.name(), field.is_masked())
+            let (dtype, kind) = (field.dtype.name(), field.kind.name());
+            let (is_masked, unit) = (field.is_masked(), field.unit.clone());
+            (name, dtype, columns, field.is_stacked, kind, is_masked, field.size, unit)
         });
         fields.collect()
     }

@@ -112,6 +112,12 @@ impl<'a> Marks<'a> {
         })
     }
 
+    /// Each of them.
+    pub fn each(&self) -> impl Iterator<Item = bool> + use<'a> {
+        let words = self.words().flat_map(|word| (0..WORD).map(move |place| word >> place & 1 == 1));
+        words.take(self.len())
+    }
+
     /// How many are 1.
     pub fn ones(&self) -> usize {
         self.words().map(|word| word.count_ones() as usize).sum()

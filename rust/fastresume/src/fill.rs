@@ -223,15 +223,17 @@ impl Filler {
             |error: Error| error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path);
         let file = self.open(place.file)?;
         let schema = self.manifest.schema_of(place.file);
-        let of_schema = self.manifest.columns(schema);
-        let mut columns = self.layout.columns(schema).iter().copied();
+        let mut columns = self.layout.columns(schema).iter();
         let fields = self.layout.fields().iter().enumerate().map(|(index, field)| {
-            let columns: Vec<usize> = columns.by_ref().take(field.columns.len()).collect();
-            let stated = columns.first().map_or(0, |&first| self.manifest.jagged_row_bytes(schema, first));
+            let columns: Vec<&Column> = columns.by_ref().take(field.columns.len()).collect();
+            let stated = columns.first().filter(|_| field.kind.is_jagged()).map_or(0, |first| {
+                let place = self.manifest.columns(schema).iter().position(|column| column.name == first.name);
+                place.map_or(0, |place| self.manifest.jagged_row_bytes(schema, place))
+            });
             Source {
                 file: &file,
                 row_group: place.index,
-                columns: columns.into_iter().map(|column| &of_schema[column]).collect(),
+                columns,
                 index,
                 field,
                 row_bytes: usize::try_from(stated).unwrap_or(usize::MAX),
@@ -307,7 +309,7 @@ impl Source<'_> {
     /// Decodes the columns side by side, and hands out rows with the last of them: one random access for all
     /// columns of a matrix.
     fn fill_scalars(&self, parts: &Parts<'_>, scratch: &mut Scratch, stop: &AtomicBool) -> Result<()> {
-        let (rows, count, width) = (parts.rows, self.columns.len(), self.field.dtype.width());
+        let (rows, count, width) = (parts.rows, self.columns.len(), self.field.element_bytes());
         let mask_width = usize::from(self.field.is_masked());
         let sieve = &parts.sieve;
         let Scratch { buffers, values, valid, by_row, step, .. } = scratch;

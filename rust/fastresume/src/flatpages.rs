@@ -11,7 +11,7 @@ use crate::page::{PageStart, Pages};
 /// Goes over the rows of a column chunk, page by page.
 pub struct FlatPages<'a> {
     pages: Pages<'a>,
-    is_optional: bool,
+    meaning: FlatLevels,
     nulls: Nulls,
     levels: Levels,
     /// Which rows of the present page have a value, where its levels differ.
@@ -21,6 +21,15 @@ pub struct FlatPages<'a> {
     at: usize,
     /// Rows of the row group that were passed.
     row: usize,
+}
+
+/// What the definition levels of a column mean.
+#[derive(Debug, Clone, Copy)]
+pub struct FlatLevels {
+    /// The largest level.
+    pub largest: u8,
+    /// The level from which on a row is there.
+    pub there: u8,
 }
 
 /// Rows of one page, to be decoded.
@@ -43,10 +52,10 @@ pub enum Presence<'p> {
 }
 
 impl<'a> FlatPages<'a> {
-    pub fn new(pages: Pages<'a>, is_optional: bool, nulls: Nulls) -> Self {
+    pub fn new(pages: Pages<'a>, meaning: FlatLevels, nulls: Nulls) -> Self {
         Self {
             pages,
-            is_optional,
+            meaning,
             nulls,
             levels: Levels::default(),
             there: Bits::default(),
@@ -65,9 +74,9 @@ impl<'a> FlatPages<'a> {
         let count = most.min(self.in_page - self.at);
         let (place, rows) = (self.at..self.at + count, self.row..self.row + count);
         (self.at, self.row) = (place.end, rows.end);
-        let (presence, null) = match self.levels.same() {
-            Some(1) => (Presence::All, None),
-            Some(_) => (Presence::None, Some(0)),
+        let (presence, null) = match self.same() {
+            Some(true) => (Presence::All, None),
+            Some(false) => (Presence::None, Some(0)),
             None => {
                 let marks = self.there.part(place);
                 match marks.first_zero() {
@@ -129,25 +138,31 @@ impl<'a> FlatPages<'a> {
         page.check_rows(count)?;
         let (repetition, definition) = page.level_bytes.unzip();
         let mut start = repetition.unwrap_or(0);
-        if self.is_optional {
+        let FlatLevels { largest, there } = self.meaning;
+        if largest > 0 {
             let how = (page.definition_encoding, definition);
-            start = self.levels.read(bytes, start, count, 1, how)?;
+            start = self.levels.read(bytes, start, count, largest, how)?;
         } else {
-            self.levels.set(1, count);
+            self.levels.set(there, count);
             start += definition.unwrap_or(0);
         }
         if self.levels.same().is_none() {
-            self.levels.at_least(1, &mut self.there);
+            self.levels.at_least(there, &mut self.there);
         }
         values.open(page.encoding, bytes, start, self.present(0..count))?;
         (self.in_page, self.at) = (count, 0);
         Ok(())
     }
 
+    /// Whether all rows of the present page have a value, or none; nothing if some have.
+    fn same(&self) -> Option<bool> {
+        self.levels.same().map(|level| level >= self.meaning.there)
+    }
+
     /// How many of some rows of the present page have a value.
     fn present(&self, rows: Range<usize>) -> usize {
-        match self.levels.same() {
-            Some(level) => rows.len() * usize::from(level),
+        match self.same() {
+            Some(is_there) => rows.len() * usize::from(is_there),
             None => self.there.part(rows).ones(),
         }
     }

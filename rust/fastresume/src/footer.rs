@@ -15,6 +15,9 @@ const MAX_SCHEMA_DEPTH: usize = 100;
 /// A schema of more columns and groups is taken for damaged: each takes a kilobyte when parsed.
 const MAX_SCHEMA_ELEMENTS: u64 = 1 << 18;
 
+/// Names of columns, with those of the groups that they are in, may take so many bytes in all: each is kept.
+const MAX_PATHS_BYTES: u64 = 64 << 20;
+
 /// A longer footer is taken for damaged: those of 100,000 columns and thousands of row groups are shorter.
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
@@ -104,13 +107,15 @@ fn usize_of(count: u64) -> usize {
 /// not there.
 fn check_schema(bytes: &[u8]) -> Result<()> {
     const SCHEMA: i16 = 2;
+    const NAME: i16 = 4;
     const NUM_CHILDREN: i16 = 5;
     Walk::new(bytes).fields(|walk, number, _| {
         if number != SCHEMA {
             return Ok(false);
         }
-        // For each open group, how many of its children are still to come.
-        let mut open: Vec<u64> = Vec::new();
+        // For each open group, how many of its children are still to come, and the bytes of its path.
+        let mut open: Vec<(u64, u64)> = Vec::new();
+        let mut paths_bytes = 0;
         let (_, length) = walk.list()?;
         if length > MAX_SCHEMA_ELEMENTS {
             return Err(Error::data(format!(
@@ -119,25 +124,36 @@ fn check_schema(bytes: &[u8]) -> Result<()> {
         }
         for index in 0..length {
             let mut children = 0;
-            walk.fields(|walk, number, _| {
+            let mut path_bytes = open.last().map_or(0, |(_, bytes)| *bytes);
+            walk.fields(|walk, number, wire| {
                 if number == NUM_CHILDREN {
                     children = u64::try_from(walk.integer32()?).unwrap_or(0);
+                } else if number == NAME {
+                    let before = walk.position();
+                    walk.pass(wire)?;
+                    path_bytes += (walk.position() - before) as u64;
                 }
-                Ok(number == NUM_CHILDREN)
+                Ok(number == NUM_CHILDREN || number == NAME)
             })?;
+            paths_bytes += path_bytes;
+            if paths_bytes > MAX_PATHS_BYTES {
+                return Err(Error::data(format!(
+                    "the names of the columns and of their groups take more than {MAX_PATHS_BYTES} bytes"
+                )));
+            }
             let left = length - index - 1;
             if children > left {
                 return Err(Error::data(format!(
                     "a group claims {children} children, the schema has {left} left"
                 )));
             }
-            if let Some(left) = open.last_mut() {
+            if let Some((left, _)) = open.last_mut() {
                 *left -= 1;
             }
             if children > 0 {
-                open.push(children);
+                open.push((children, path_bytes));
             }
-            while open.last() == Some(&0) {
+            while open.last().is_some_and(|(left, _)| *left == 0) {
                 open.pop();
             }
             if open.len() > MAX_SCHEMA_DEPTH {

@@ -1,15 +1,20 @@
 //! Columns to tensors: which columns make which tensor.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use crate::agreement::{Request, agree, is_optional, pick, places};
 use crate::column::Nulls;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
-use crate::policy::{self, NullPolicy, Subject};
-use crate::schema::{Column, Dtype, Kind};
+use crate::partition;
+use crate::policy::{self, NullPolicy, Policy, Subject};
+use crate::rules::is_in;
+use crate::schema::{Column, Dtype, Kind, Stored};
 
-/// One tensor of a batch: `[rows]`, or `[rows, k]` where k columns are stacked; or a jagged one.
+/// One tensor of a batch: `[rows]`, or `[rows, k]` where k columns are stacked or a row has k elements; or a
+/// jagged one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
     /// The key of the tensor.
@@ -18,6 +23,10 @@ pub struct Field {
     pub dtype: Dtype,
     /// What its rows are.
     pub kind: Kind,
+    /// Elements of a row of its one column, where it is no single number and all rows have as many.
+    pub size: Option<usize>,
+    /// What its numbers count or stand for, where their type alone does not say it.
+    pub unit: Option<String>,
     /// The columns of the files that it holds.
     pub columns: Vec<String>,
     /// Whether it is a matrix; a stack of one column is one, too.
@@ -30,7 +39,13 @@ impl Field {
     /// Bytes of one row of values, where rows have one length.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
-        self.dtype.width() * self.columns.len()
+        self.element_bytes() * self.columns.len()
+    }
+
+    /// Bytes of one row of one column, where rows have one length.
+    #[must_use]
+    pub fn element_bytes(&self) -> usize {
+        self.dtype.width().saturating_mul(self.size.unwrap_or(1))
     }
 
     /// Whether a mask tells which values are valid.
@@ -50,8 +65,8 @@ impl Field {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     fields: Vec<Field>,
-    /// For each of the manifest's schemas, the place of each field's columns in it, field after field.
-    places: Vec<Vec<usize>>,
+    /// For each of the manifest's schemas, the columns of each field, field after field.
+    columns: Vec<Vec<Column>>,
     row_bytes: usize,
 }
 
@@ -59,37 +74,75 @@ pub struct Layout {
 pub type Stack = (String, Vec<String>);
 
 impl Layout {
-    /// The layout of the columns that `columns` names (names or globs; all where none are named), with
-    /// those of each stack in one matrix behind the others.
+    /// The layout of the columns that are asked for, with those of each stack in one matrix behind the others,
+    /// and then the masks of the structs whose nulls are masked by name.
     ///
     /// # Errors
     /// `Data` if a column is not there, can't be delivered, or differs between files, and if stacked
     /// columns differ in type; `Argument` if the request contradicts itself, or a fill value does not fit.
     pub fn resolve(
         manifest: &Manifest,
-        columns: Option<&[String]>,
+        request: &Request,
         stacks: &[Stack],
         nulls: &[NullPolicy],
     ) -> Result<Self> {
-        let mut schemas = manifest.schemas();
-        let Some((first, first_file)) = schemas.next() else {
+        let whole = with_partitions(manifest, request)?;
+        let schemas: Vec<_> = whole.iter().map(|(columns, file)| (columns.as_ref(), *file)).collect();
+        let Some((_, first_file)) = schemas.first() else {
             return Err(Error::Argument("the dataset has no files".into()));
         };
-        let selected = select(first, columns).map_err(|error| error.in_file(first_file))?;
-        for (other, file) in schemas {
-            check_same(first_file, &selected, other, columns).map_err(|error| error.in_file(file))?;
-        }
+        let agreed = agree(&schemas, request)?;
+        let selected: Vec<&Column> = agreed.iter().filter_map(|column| column.first()).collect();
         let mut fields = stacked(&selected, stacks).map_err(|error| error.in_file(first_file))?;
         set_nulls(&mut fields, nulls)?;
+        let by_name: HashMap<&str, &Vec<Column>> =
+            selected.iter().map(|column| column.name.as_str()).zip(&agreed).collect();
+        let mut columns: Vec<Vec<Column>> = Vec::with_capacity(schemas.len());
+        for (schema, (_, file)) in schemas.iter().enumerate() {
+            let mut of_schema = Vec::with_capacity(selected.len());
+            for field in &fields {
+                for (name, nulls) in field.columns.iter().zip(&field.nulls) {
+                    let Some(column) = by_name.get(name.as_str()).and_then(|of| of.get(schema)) else {
+                        continue;
+                    };
+                    if column.stored == Stored::Nothing && *nulls == Nulls::Refused {
+                        let reason = "all of it is null, as of a column that the file lacks; nulls='mask' or a \
+                                      fill value says what becomes of it";
+                        return Err(Error::data(reason).in_column(name).in_file(file));
+                    }
+                    of_schema.push(column.clone());
+                }
+            }
+            columns.push(of_schema);
+        }
+        for name in masked_structs(&selected, nulls) {
+            let masks = schemas.iter().map(|(columns, _)| {
+                columns.iter().find(|column| column.kind == Kind::Mask && column.name == name)
+            });
+            let masks: Vec<Option<&Column>> = masks.collect();
+            let Some(there) = masks.iter().copied().flatten().next() else { continue };
+            if there.dtype.is_none() {
+                let reason = "nothing tells where the struct is null: none of its members can be delivered";
+                return Err(Error::data(reason).in_column(name).in_file(first_file));
+            }
+            for (columns, mask) in columns.iter_mut().zip(masks) {
+                let lacking = || Column { stored: Stored::Nothing, ..there.clone() };
+                columns.push(mask.cloned().unwrap_or_else(lacking));
+            }
+            fields.push(Field {
+                name: format!("{name}_valid"),
+                dtype: Dtype::Bool,
+                kind: Kind::Mask,
+                size: None,
+                unit: None,
+                columns: vec![name.to_owned()],
+                is_stacked: false,
+                nulls: vec![Nulls::Filled(0)],
+            });
+        }
         check_names(&fields)?;
-        let places = manifest.schemas().map(|(columns, _)| {
-            let place_of = places(columns);
-            let names = fields.iter().flat_map(|field| &field.columns);
-            names.filter_map(|name| place_of.get(name.as_str()).copied()).collect()
-        });
-        let places: Vec<Vec<usize>> = places.collect();
-        let row_bytes = row_bytes(manifest, &fields, &places);
-        Ok(Self { fields, places, row_bytes })
+        let row_bytes = row_bytes(manifest, &fields);
+        Ok(Self { fields, columns, row_bytes })
     }
 
     /// The tensors of a batch, in its order.
@@ -98,10 +151,10 @@ impl Layout {
         &self.fields
     }
 
-    /// Where in a schema each field's columns stand, field after field.
+    /// The columns of each field in files of a schema, field after field.
     #[must_use]
-    pub fn columns(&self, schema: usize) -> &[usize] {
-        &self.places[schema]
+    pub fn columns(&self, schema: usize) -> &[Column] {
+        &self.columns[schema]
     }
 
     /// Bytes of one row over all tensors; of jagged ones, what the footers lead to expect.
@@ -109,6 +162,22 @@ impl Layout {
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
+}
+
+/// The columns of a file, and its path.
+type FileColumns<'a> = (Cow<'a, [Column]>, &'a Path);
+
+/// The columns of each schema, and those that stand in the files' paths.
+fn with_partitions<'a>(manifest: &'a Manifest, request: &Request) -> Result<Vec<FileColumns<'a>>> {
+    let mut added = Vec::with_capacity(request.partitions.len());
+    for name in &request.partitions {
+        added.push(partition::column(manifest, name, is_optional(request, name)?)?);
+    }
+    let extended = |columns: &'a [Column]| match added.as_slice() {
+        [] => Cow::Borrowed(columns),
+        added => Cow::Owned(columns.iter().chain(added).cloned().collect()),
+    };
+    Ok(manifest.schemas().map(|(columns, file)| (extended(columns), file)).collect())
 }
 
 fn set_nulls(fields: &mut [Field], nulls: &[NullPolicy]) -> Result<()> {
@@ -132,37 +201,43 @@ fn set_nulls(fields: &mut [Field], nulls: &[NullPolicy]) -> Result<()> {
     Ok(())
 }
 
-fn row_bytes(manifest: &Manifest, fields: &[Field], places: &[Vec<usize>]) -> usize {
-    let mut bytes = 0;
-    let mut column = 0;
+/// The structs whose nulls are masked by their own name, and of which a column is selected.
+fn masked_structs<'a>(selected: &[&Column], nulls: &'a [NullPolicy]) -> Vec<&'a str> {
+    let masked = nulls.iter().filter(|(_, policy)| *policy == Policy::Mask);
+    let names = masked.filter_map(|(key, _)| key.as_deref());
+    names.filter(|name| selected.iter().any(|column| is_in(&column.name, name))).collect()
+}
+
+fn row_bytes(manifest: &Manifest, fields: &[Field]) -> usize {
+    let by_name: Vec<_> = manifest.schemas().map(|(columns, _)| places(columns)).collect();
+    let mut bytes = 0_usize;
     for field in fields {
-        let of_schema = |(schema, places): (usize, &Vec<usize>)| {
-            places.get(column).map(|&place| manifest.jagged_row_bytes(schema, place))
+        let of_schema = |(schema, by_name): (usize, &HashMap<&str, usize>)| {
+            let place = by_name.get(field.columns.first()?.as_str())?;
+            Some(manifest.jagged_row_bytes(schema, *place))
         };
-        bytes += if field.kind.is_jagged() {
-            let expected = places.iter().enumerate().filter_map(of_schema).max().unwrap_or(0);
+        let of_rows = if field.kind.is_jagged() {
+            let expected = by_name.iter().enumerate().filter_map(of_schema).max().unwrap_or(0);
             usize::try_from(expected).unwrap_or(usize::MAX >> 8).saturating_add(size_of::<u64>())
         } else {
             field.row_bytes()
         };
-        bytes = bytes.saturating_add(field.mask_bytes());
-        column += field.columns.len();
+        bytes = bytes.saturating_add(of_rows).saturating_add(field.mask_bytes());
     }
     bytes
 }
 
-/// Where in a schema each column stands, by its name.
-fn places(columns: &[Column]) -> HashMap<&str, usize> {
-    columns.iter().enumerate().map(|(place, column)| (column.name.as_str(), place)).collect()
-}
-
 /// The tensors of the selected columns, those of each stack in one matrix behind the others.
 fn stacked(selected: &[&Column], stacks: &[Stack]) -> Result<Vec<Field>> {
+    let names: Vec<&str> = selected.iter().map(|column| column.name.as_str()).collect();
+    let by_name: HashMap<&str, &Column> = names.iter().copied().zip(selected.iter().copied()).collect();
     let mut taken: HashMap<&str, &str> = HashMap::new();
     let mut matrices = Vec::with_capacity(stacks.len());
     for (name, patterns) in stacks {
-        let members = pick(&selected.iter().copied(), patterns)
-            .map_err(|error| Error::data(format!("in the stack '{name}': {error}")))?;
+        let members =
+            pick(&names, patterns).map_err(|error| Error::data(format!("in the stack '{name}': {error}")))?;
+        let members: Vec<&Column> =
+            members.into_iter().filter_map(|name| by_name.get(name).copied()).collect();
         for member in &members {
             if let Some(other) = taken.insert(&member.name, name) {
                 return Err(Error::Argument(format!(
@@ -176,24 +251,26 @@ fn stacked(selected: &[&Column], stacks: &[Stack]) -> Result<Vec<Field>> {
                 format!("a {} can't be stacked, as in '{name}': its rows differ in length", jagged.type_name);
             return Err(Error::data(reason).in_column(&jagged.name));
         }
-        let Some((dtype, unlike)) = members.first().map(|first| {
-            (
-                deliverable(first),
-                members.iter().find(|member| member.dtype != first.dtype).map(|other| (*first, *other)),
-            )
-        }) else {
+        if let Some(wide) = members.iter().find(|member| member.size.is_some()) {
+            let reason = format!("a {} can't be stacked, as in '{name}': it is a matrix", wide.type_name);
+            return Err(Error::data(reason).in_column(&wide.name));
+        }
+        let Some(first) = members.first().copied() else {
             return Err(Error::Argument(format!("the stack '{name}' names no column")));
         };
-        if let Some((first, other)) = unlike {
+        if let Some(other) = members.iter().find(|member| member.dtype != first.dtype) {
             return Err(Error::data(format!(
                 "the stack '{name}' holds columns of more than one type: '{}' is {}, '{}' is {}",
                 first.name, first.type_name, other.name, other.type_name
             )));
         }
+        let is_one_unit = members.iter().all(|member| member.unit == first.unit);
         matrices.push(Field {
             name: name.clone(),
-            dtype: dtype?,
+            dtype: deliverable(first)?,
             kind: Kind::Scalar,
+            size: None,
+            unit: first.unit.clone().filter(|_| is_one_unit),
             columns: members.iter().map(|member| member.name.clone()).collect(),
             is_stacked: true,
             nulls: Vec::new(),
@@ -205,6 +282,8 @@ fn stacked(selected: &[&Column], stacks: &[Stack]) -> Result<Vec<Field>> {
             name: column.name.clone(),
             dtype: deliverable(column)?,
             kind: column.kind,
+            size: column.size,
+            unit: column.unit.clone(),
             columns: vec![column.name.clone()],
             is_stacked: false,
             nulls: Vec::new(),
@@ -235,112 +314,8 @@ fn check_names(fields: &[Field]) -> Result<()> {
     Ok(())
 }
 
-/// The columns of the first file that are asked for.
-fn select<'a>(first: &'a [Column], columns: Option<&[String]>) -> Result<Vec<&'a Column>> {
-    let selected = match columns {
-        Some(patterns) => pick(&first.iter(), patterns)?,
-        None => first.iter().collect(),
-    };
-    if selected.is_empty() {
-        return Err(Error::Argument("no column is selected".into()));
-    }
-    let refused: Vec<&&Column> = selected.iter().filter(|column| column.dtype.is_none()).collect();
-    if let [column, others @ ..] = refused.as_slice() {
-        let others: Vec<String> =
-            others.iter().map(|other| format!("'{}' ({})", other.name, other.type_name)).collect();
-        let more = if others.is_empty() { String::new() } else { format!("; nor are {}", others.join(", ")) };
-        let reason = format!("the type {} is not supported yet{more}", column.type_name);
-        return Err(Error::data(reason).in_column(&column.name));
-    }
-    check_unique(first, &selected)?;
-    Ok(selected)
-}
-
-/// Refuses a selected name that two columns have.
-fn check_unique(columns: &[Column], selected: &[&Column]) -> Result<()> {
-    let mut seen = HashSet::new();
-    let twice: HashSet<&str> =
-        columns.iter().map(|column| column.name.as_str()).filter(|name| !seen.insert(*name)).collect();
-    match selected.iter().find(|column| twice.contains(column.name.as_str())) {
-        Some(column) => Err(Error::data("two columns have this name").in_column(&column.name)),
-        None => Ok(()),
-    }
-}
-
-/// The columns that names and patterns mean, in the order of the patterns, each once.
-fn pick<'a>(
-    among: &(impl Iterator<Item = &'a Column> + Clone),
-    patterns: &[String],
-) -> Result<Vec<&'a Column>> {
-    let mut picked: Vec<&Column> = Vec::new();
-    let mut seen = HashSet::new();
-    for pattern in patterns {
-        let mut found = among.clone().filter(|column| column.name == *pattern).peekable();
-        let matching: Vec<&Column> = if found.peek().is_some() {
-            found.collect()
-        } else {
-            let pattern = glob::Pattern::new(pattern).map_err(|cause| {
-                Error::Argument(format!("the pattern '{pattern}' can't be read: {cause}"))
-            })?;
-            among.clone().filter(|column| pattern.matches(&column.name)).collect()
-        };
-        if matching.is_empty() {
-            let names: Vec<&str> = among.clone().map(|column| column.name.as_str()).take(20).collect();
-            let more = if among.clone().nth(names.len()).is_some() { ", ..." } else { "" };
-            return Err(Error::data(format!(
-                "no column matches '{pattern}'; there are: {}{more}",
-                names.join(", ")
-            )));
-        }
-        for column in matching {
-            if seen.insert(std::ptr::from_ref(column)) {
-                picked.push(column);
-            }
-        }
-    }
-    Ok(picked)
-}
-
 fn deliverable(column: &Column) -> Result<Dtype> {
     column.dtype.ok_or_else(|| {
         Error::data(format!("the type {} is not supported yet", column.type_name)).in_column(&column.name)
     })
-}
-
-/// Refuses a file whose columns differ from the first one's where it matters.
-fn check_same(
-    first_file: &Path,
-    selected: &[&Column],
-    other: &[Column],
-    columns: Option<&[String]>,
-) -> Result<()> {
-    let place_of = places(other);
-    for expected in selected {
-        let Some(column) = place_of.get(expected.name.as_str()).map(|&place| &other[place]) else {
-            let reason = format!("the column is missing; file '{}' has it", first_file.display());
-            return Err(Error::data(reason).in_column(&expected.name));
-        };
-        if column.type_name != expected.type_name {
-            let reason = format!(
-                "the column is {}, expected {} as in file '{}'",
-                column.type_name,
-                expected.type_name,
-                first_file.display()
-            );
-            return Err(Error::data(reason).in_column(&expected.name));
-        }
-    }
-    let asked = match columns {
-        Some(patterns) => pick(&other.iter(), patterns)?,
-        None => other.iter().collect(),
-    };
-    check_unique(other, &asked)?;
-    let expected: HashSet<&str> = selected.iter().map(|column| column.name.as_str()).collect();
-    match asked.iter().find(|column| !expected.contains(column.name.as_str())) {
-        Some(extra) => {
-            let reason = format!("the column is not in file '{}'", first_file.display());
-            Err(Error::data(reason).in_column(&extra.name))
-        }
-        None => Ok(()),
-    }
 }

@@ -95,7 +95,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
         let how = (page.definition_encoding, definition);
         let start = self.levels.read(bytes, start, count, value, how)?;
         self.levels.at_least(value, values);
-        self.levels.at_least(empty + 1, elements);
+        self.levels.at_least(empty.saturating_add(1), elements);
         self.levels.at_least(empty, valid);
         let rows = starts.all().ones();
         if page.rows.is_some() && starts.words().first().is_some_and(|word| word & 1 == 0) {

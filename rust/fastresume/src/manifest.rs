@@ -13,7 +13,7 @@ use crate::cache::{Cache, Known};
 use crate::error::{Error, Result, check};
 use crate::footer::HASH_BYTES;
 use crate::listing::{self, Listed};
-use crate::schema::Column;
+use crate::schema::{Column, Kind};
 use crate::summary::{Status, Summary};
 
 /// Rows are counted below this, so that every count fits a JSON number.
@@ -221,7 +221,9 @@ impl Manifest {
     pub fn row_bytes(&self) -> u64 {
         let width = |(index, column): (usize, &Column)| match column.dtype {
             Some(_) if column.kind.is_jagged() => self.jagged_row_bytes(0, index),
-            Some(dtype) => dtype.width() as u64,
+            // It is no value of its own.
+            Some(_) if column.kind == Kind::Mask => 0,
+            Some(_) => column.row_bytes() as u64,
             None => UNKNOWN_BYTES,
         };
         let widths =

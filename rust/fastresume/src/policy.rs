@@ -2,6 +2,7 @@
 
 use crate::column::Nulls;
 use crate::error::{Error, Result};
+use crate::rules::{self, Named, Rule};
 use crate::schema::{Dtype, Kind};
 
 /// What is to become of nulls.
@@ -33,9 +34,8 @@ impl std::fmt::Display for Fill {
     }
 }
 
-/// Columns, and their policy: the name of a column or of a stack, or a pattern of columns' names; all columns
-/// where there is none.
-pub type NullPolicy = (Option<String>, Policy);
+/// Columns, and their policy.
+pub type NullPolicy = Rule<Policy>;
 
 /// A column that a policy is looked up for.
 #[derive(Debug, Clone, Copy)]
@@ -50,60 +50,16 @@ pub struct Subject<'a> {
     pub kind: Kind,
 }
 
-/// What wins where several policies fit: the last of these; among equals, the first that was given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
-    Pattern,
-    Stack,
-    Name,
-}
-
-/// What becomes of the nulls of each column. A column's name wins over its stack's, that over a pattern, the
-/// first pattern that fits over others; where nothing fits, nulls are refused.
+/// What becomes of the nulls of each column, as [`rules::resolve`] finds it; where nothing fits, nulls are
+/// refused.
 ///
 /// # Errors
-/// `Data` if a name or pattern fits no column; `Argument` if a pattern can't be read, or a fill value does
-/// not fit a column's type.
+/// As there; `Argument` also if a fill value does not fit a column's type.
 pub fn resolve(policies: &[NullPolicy], columns: &[Subject<'_>]) -> Result<Vec<Nulls>> {
-    let mut found: Vec<Option<(Rank, Policy)>> = vec![None; columns.len()];
-    for (key, policy) in policies {
-        let is_name = |subject: &Subject<'_>| key.as_deref().is_some_and(|key| key == subject.name);
-        let is_stack = |subject: &Subject<'_>| key.is_some() && key.as_deref() == subject.stack;
-        let is_named = columns.iter().any(|subject| is_name(subject) || is_stack(subject));
-        let pattern = match key.as_deref() {
-            Some(key) if !is_named => Some(glob::Pattern::new(key).map_err(|cause| {
-                Error::Argument(format!("the pattern '{key}' of nulls can't be read: {cause}"))
-            })?),
-            _ => None,
-        };
-        let mut is_used = false;
-        for (subject, found) in columns.iter().zip(&mut found) {
-            let rank = match &pattern {
-                _ if is_name(subject) => Rank::Name,
-                _ if is_stack(subject) => Rank::Stack,
-                Some(pattern) if pattern.matches(subject.name) => Rank::Pattern,
-                None if key.is_none() => Rank::Pattern,
-                _ => continue,
-            };
-            is_used = true;
-            if found.is_none_or(|(other, _)| rank > other) {
-                *found = Some((rank, *policy));
-            }
-        }
-        if let Some(key) = key.as_deref().filter(|_| !is_used) {
-            let names: Vec<&str> = columns.iter().map(|subject| subject.name).take(20).collect();
-            let more = if columns.len() > names.len() { ", ..." } else { "" };
-            return Err(Error::data(format!(
-                "no column matches '{key}' of nulls; there are: {}{more}",
-                names.join(", ")
-            )));
-        }
-    }
-    columns
-        .iter()
-        .zip(found)
-        .map(|(subject, found)| nulls_of(subject, found.map(|(_, policy)| policy)))
-        .collect()
+    let named: Vec<Named<'_>> =
+        columns.iter().map(|subject| Named { name: subject.name, stack: subject.stack }).collect();
+    let found = rules::resolve("nulls", policies, &named)?;
+    columns.iter().zip(found).map(|(subject, policy)| nulls_of(subject, policy)).collect()
 }
 
 fn nulls_of(subject: &Subject<'_>, policy: Option<Policy>) -> Result<Nulls> {

@@ -1,276 +1,210 @@
 //! The columns of a file, as tensors see them.
+//!
+//! Source: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#nested-types>
 
-use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
-use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
+use std::sync::Arc;
+
+use parquet::basic::{ConvertedType, LogicalType, Repetition};
+use parquet::schema::types::{SchemaDescriptor, Type};
 use serde::{Deserialize, Serialize};
 
-/// The element type of a tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Dtype {
-    /// One byte, 0 or 1.
-    Bool,
-    /// Signed, 8 bits.
-    Int8,
-    /// Signed, 16 bits.
-    Int16,
-    /// Signed, 32 bits.
-    Int32,
-    /// Signed, 64 bits.
-    Int64,
-    /// Unsigned, 8 bits.
-    Uint8,
-    /// Unsigned, 16 bits.
-    Uint16,
-    /// Unsigned, 32 bits.
-    Uint32,
-    /// Unsigned, 64 bits.
-    Uint64,
-    /// IEEE 754 half precision.
-    Float16,
-    /// IEEE 754 single precision.
-    Float32,
-    /// IEEE 754 double precision.
-    Float64,
-}
+use crate::types::LeafType;
+pub use crate::types::{Dtype, Kind, Stored};
 
-impl Dtype {
-    /// The name that torch and numpy use.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bool => "bool",
-            Self::Int8 => "int8",
-            Self::Int16 => "int16",
-            Self::Int32 => "int32",
-            Self::Int64 => "int64",
-            Self::Uint8 => "uint8",
-            Self::Uint16 => "uint16",
-            Self::Uint32 => "uint32",
-            Self::Uint64 => "uint64",
-            Self::Float16 => "float16",
-            Self::Float32 => "float32",
-            Self::Float64 => "float64",
-        }
-    }
-
-    /// Bytes per element.
-    #[must_use]
-    pub fn width(self) -> usize {
-        match self {
-            Self::Bool | Self::Int8 | Self::Uint8 => 1,
-            Self::Int16 | Self::Uint16 | Self::Float16 => 2,
-            Self::Int32 | Self::Uint32 | Self::Float32 => 4,
-            Self::Int64 | Self::Uint64 | Self::Float64 => 8,
-        }
-    }
-}
-
-/// What a row of a column is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Kind {
-    /// One value.
-    Scalar,
-    /// Any number of values.
-    List,
-    /// Bytes that are text.
-    String,
-    /// Bytes.
-    Binary,
-}
-
-impl Kind {
-    /// Whether rows differ in length.
-    #[must_use]
-    pub fn is_jagged(self) -> bool {
-        self != Self::Scalar
-    }
-
-    /// Its name, for Python.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Scalar => "scalar",
-            Self::List => "list",
-            Self::String => "string",
-            Self::Binary => "binary",
-        }
-    }
-}
-
-/// A top-level column of a file.
+/// A column of a file: a leaf of its schema, or whether a struct is there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Column {
-    /// Its name.
+    /// Its name; inside structs and maps, the names down to it with dots between (`a.b`).
     pub name: String,
-    /// Its type in the file, for people (`int32`, `timestamp[us]`, `list<float>`, ...). Files agree about
-    /// a column if they agree about this.
+    /// Its type in the file, for people (`int32`, `timestamp[us]`, `list<float>`, ...).
     pub type_name: String,
     /// What its rows are.
     pub kind: Kind,
-    /// The element type of its tensor; none if it can't be delivered.
+    /// The element type of its tensor; none if it can't be delivered without more being said.
     pub dtype: Option<Dtype>,
+    /// Elements of a row, where it is no single number and all rows have as many.
+    pub size: Option<usize>,
+    /// What its numbers count or stand for (`timestamp[us, UTC]`, `decimal(9, 2)`, ...), where their type
+    /// alone does not say it.
+    pub unit: Option<String>,
+    /// How the file holds its values.
+    pub stored: Stored,
+    /// The definition level from which on a row is there: a value, a list (which may be empty), a struct.
+    pub level: u8,
     /// Its index among the leaves of the schema.
     pub leaf: usize,
 }
 
-/// The top-level columns of a file, in the file's order.
+impl Column {
+    /// Bytes of a row, where all rows have as many; 0 if it can't be delivered.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.dtype.map_or(0, |dtype| dtype.width().saturating_mul(self.elements()))
+    }
+
+    /// Elements of a row, where all rows have as many.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.size.unwrap_or(1)
+    }
+
+    /// Whether each row has one value in the file, or a null.
+    #[must_use]
+    pub fn is_flat(&self) -> bool {
+        self.kind != Kind::List
+    }
+}
+
+/// The columns of a file, in the file's order; a struct stands before its members.
 #[must_use]
 pub fn columns(schema: &SchemaDescriptor) -> Vec<Column> {
-    let mut leaf = 0;
-    let roots = schema.root_schema().get_fields();
-    roots
-        .iter()
-        .map(|root| {
-            let first = leaf;
-            while leaf < schema.num_columns() && schema.get_column_root(leaf).name() == root.name() && {
-                // Two roots of one name: each leaf belongs to its own root.
-                std::ptr::eq(schema.get_column_root(leaf), root.as_ref())
-            } {
-                leaf += 1;
+    let mut found = Found { schema, columns: Vec::new(), leaf: 0 };
+    for root in schema.root_schema().get_fields() {
+        found.add(root, root.name(), Above::default());
+    }
+    found.columns
+}
+
+/// What is above a node of the schema.
+#[derive(Debug, Clone, Copy, Default)]
+struct Above {
+    /// The definition level at which a value of the node is there.
+    level: u8,
+    /// How many lists and maps it is in.
+    lists: usize,
+    /// The definition level at which the innermost of these is there.
+    list_level: u8,
+}
+
+impl Above {
+    fn optional(mut self, node: &Type) -> Self {
+        self.level = self.level.saturating_add(u8::from(is(node, Repetition::OPTIONAL)));
+        self
+    }
+
+    fn repeated(self) -> Self {
+        Self { level: self.level.saturating_add(1), lists: self.lists + 1, list_level: self.level }
+    }
+}
+
+/// The columns that were found so far.
+struct Found<'a> {
+    schema: &'a SchemaDescriptor,
+    columns: Vec<Column>,
+    leaf: usize,
+}
+
+impl Found<'_> {
+    /// Adds the columns of a node and of those below it.
+    fn add(&mut self, node: &Type, name: &str, above: Above) {
+        let above = if is(node, Repetition::REPEATED) { above.repeated() } else { above.optional(node) };
+        if node.is_primitive() {
+            self.add_leaf(name, above);
+        } else if let Some(repeated) = list_of(node) {
+            let above = above.repeated();
+            match element_of(node, repeated) {
+                Some(element) => self.add(element, name, above),
+                None if repeated.is_primitive() => self.add_leaf(name, above),
+                None => self.add_members(repeated, name, above),
             }
-            let (type_name, kind, dtype) = if leaf == first + 1 {
-                root_type(root, &schema.column(first))
-            } else {
-                (nested_type(root), Kind::Scalar, None)
-            };
-            Column { name: root.name().to_owned(), type_name, kind, dtype, leaf: first }
-        })
-        .collect()
+        } else if let Some([key, values @ ..]) = entries_of(node) {
+            let above = above.repeated();
+            self.add(key, &format!("{name}.key"), above);
+            for value in values {
+                self.add(value, &format!("{name}.value"), above);
+            }
+        } else {
+            let place = self.columns.len();
+            self.add_members(node, name, above);
+            if above.lists == 0 && self.columns.len() > place {
+                let mask = struct_mask(name, above.level, &self.columns[place..]);
+                self.columns.insert(place, mask);
+            }
+        }
+    }
+
+    fn add_members(&mut self, group: &Type, name: &str, above: Above) {
+        for member in group.get_fields() {
+            self.add(member, &format!("{name}.{}", member.name()), above);
+        }
+    }
+
+    fn add_leaf(&mut self, name: &str, above: Above) {
+        let leaf = self.leaf;
+        self.leaf += 1;
+        if leaf >= self.schema.num_columns() {
+            return;
+        }
+        let LeafType { name: type_name, kind, dtype, size, unit, stored } =
+            LeafType::of(&self.schema.column(leaf));
+        let (name, level) = (name.to_owned(), above.level);
+        let column = Column { name, type_name, kind, dtype, size, unit, stored, level, leaf };
+        self.columns.push(if above.lists == 0 { column } else { listed(column, above) });
+    }
 }
 
-/// The type of a column of one leaf.
-fn root_type(root: &Type, leaf: &ColumnDescriptor) -> (String, Kind, Option<Dtype>) {
-    if !is_list(root) {
-        return if root.is_primitive() { leaf_type(leaf) } else { (nested_type(root), Kind::Scalar, None) };
-    }
-    match leaf_type(leaf) {
-        (element, Kind::Scalar, Some(dtype)) => (format!("list<{element}>"), Kind::List, Some(dtype)),
-        (element, ..) => (format!("list<{element}>"), Kind::Scalar, None),
+/// A leaf inside of lists, as a column.
+fn listed(column: Column, above: Above) -> Column {
+    let type_name = format!("{}{}{}", "list<".repeat(above.lists), column.type_name, ">".repeat(above.lists));
+    let holds_numbers = matches!(column.stored, Stored::Number(_) | Stored::Decimal { is_integer: true, .. });
+    let dtype = column.dtype.filter(|_| above.lists == 1 && holds_numbers);
+    Column { type_name, kind: Kind::List, dtype, level: above.list_level, ..column }
+}
+
+/// Whether a struct is there, as the levels of one of its members tell: best of one without lists.
+fn struct_mask(name: &str, level: u8, members: &[Column]) -> Column {
+    let told = members.iter().find(|member| member.is_flat());
+    let told = told.or_else(|| members.iter().find(|member| member.dtype.is_some()));
+    Column {
+        name: name.to_owned(),
+        type_name: "struct".into(),
+        kind: Kind::Mask,
+        dtype: told.map(|_| Dtype::Bool),
+        size: None,
+        unit: None,
+        stored: told.map_or(Stored::Unknown, |member| member.stored),
+        level,
+        leaf: told.map_or(0, |member| member.leaf),
     }
 }
 
-/// Whether a column is a list of primitives: in three levels, in two as old writers made them, or a bare
-/// repeated field.
-///
-/// Source: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists>
-fn is_list(root: &Type) -> bool {
-    let is_repeated = |of: &Type| of.get_basic_info().repetition() == Repetition::REPEATED;
-    if root.is_primitive() {
-        return is_repeated(root);
-    }
-    let info = root.get_basic_info();
+fn is(node: &Type, repetition: Repetition) -> bool {
+    node.get_basic_info().has_repetition() && node.get_basic_info().repetition() == repetition
+}
+
+/// What a list repeats: its elements, or groups of one.
+fn list_of(node: &Type) -> Option<&Type> {
+    let info = node.get_basic_info();
     let is_marked = matches!(info.logical_type_ref(), Some(LogicalType::List))
-        || info.converted_type() == ConvertedType::LIST;
-    let [repeated] = root.get_fields() else { return false };
-    if !is_marked || is_repeated(root) || !is_repeated(repeated) {
-        return false;
-    }
+        || (info.logical_type_ref().is_none() && info.converted_type() == ConvertedType::LIST);
+    repeated_in(node).filter(|_| is_marked)
+}
+
+/// The element of a list if what it repeats are groups of one, as they are but in old files.
+fn element_of<'a>(list: &Type, repeated: &'a Type) -> Option<&'a Type> {
     if repeated.is_primitive() {
-        return true;
+        return None;
     }
-    let is_struct = repeated.name() == "array" || repeated.name() == format!("{}_tuple", root.name());
-    let [element] = repeated.get_fields() else { return false };
-    element.is_primitive() && !is_repeated(element) && !is_struct
-}
-
-fn nested_type(root: &Type) -> String {
-    let info = root.get_basic_info();
-    let name = match (info.logical_type_ref(), info.converted_type()) {
-        (Some(LogicalType::List), _) | (None, ConvertedType::LIST) => "list",
-        (Some(LogicalType::Map), _) | (None, ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE) => "map",
-        _ => "struct",
-    };
-    name.to_owned()
-}
-
-/// The type of a leaf, as if it stood alone.
-fn leaf_type(column: &ColumnDescriptor) -> (String, Kind, Option<Dtype>) {
-    let physical = column.physical_type();
-    let named = |name: &str, dtype: Option<Dtype>| (name.to_owned(), Kind::Scalar, dtype);
-    let known = |dtype: Dtype| named(dtype.name(), Some(dtype));
-    let bytes = |name: &str, kind: Kind| (name.to_owned(), kind, Some(Dtype::Uint8));
-    let logical = column.logical_type_ref();
-    let converted = column.converted_type();
-    match (physical, logical, converted) {
-        (Physical::BOOLEAN, _, _) => known(Dtype::Bool),
-        (Physical::FLOAT, _, _) => known(Dtype::Float32),
-        (Physical::DOUBLE, _, _) => known(Dtype::Float64),
-        (Physical::FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Float16), _) if column.type_length() == 2 => {
-            known(Dtype::Float16)
-        }
-        (Physical::INT32, Some(LogicalType::Date), _) | (Physical::INT32, None, ConvertedType::DATE) => {
-            named("date32[day]", Some(Dtype::Int64))
-        }
-        (Physical::INT64, Some(LogicalType::Timestamp(stamp)), _) => {
-            let unit = unit_name(stamp.unit);
-            let zone = if stamp.is_adjusted_to_u_t_c { ", tz=UTC" } else { "" };
-            named(&format!("timestamp[{unit}{zone}]"), Some(Dtype::Int64))
-        }
-        (Physical::INT64, None, ConvertedType::TIMESTAMP_MILLIS) => {
-            named("timestamp[ms, tz=UTC]", Some(Dtype::Int64))
-        }
-        (Physical::INT64, None, ConvertedType::TIMESTAMP_MICROS) => {
-            named("timestamp[us, tz=UTC]", Some(Dtype::Int64))
-        }
-        (Physical::INT32 | Physical::INT64, _, _) => match integer(physical, logical, converted) {
-            Some(dtype) => known(dtype),
-            None => named(&describe(physical, logical, converted), None),
-        },
-        (Physical::BYTE_ARRAY, Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _)
-        | (Physical::BYTE_ARRAY, None, ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
-            bytes("string", Kind::String)
-        }
-        (Physical::BYTE_ARRAY, Some(LogicalType::Bson), _)
-        | (Physical::BYTE_ARRAY, None, ConvertedType::NONE | ConvertedType::BSON) => {
-            bytes("binary", Kind::Binary)
-        }
-        _ => named(&describe(physical, logical, converted), None),
+    let is_struct = repeated.name() == "array" || repeated.name() == format!("{}_tuple", list.name());
+    match repeated.get_fields() {
+        [element] if !is_struct && !is(element, Repetition::REPEATED) => Some(element),
+        _ => None,
     }
 }
 
-fn unit_name(unit: TimeUnit) -> &'static str {
-    match unit {
-        TimeUnit::MILLIS => "ms",
-        TimeUnit::MICROS => "us",
-        TimeUnit::NANOS => "ns",
-    }
+/// Keys and values of a map.
+fn entries_of(node: &Type) -> Option<&[Arc<Type>]> {
+    let info = node.get_basic_info();
+    let is_marked = matches!(info.logical_type_ref(), Some(LogicalType::Map))
+        || (info.logical_type_ref().is_none()
+            && matches!(info.converted_type(), ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE));
+    repeated_in(node).filter(|entry| is_marked && !entry.is_primitive()).map(Type::get_fields)
 }
 
-fn integer(physical: Physical, logical: Option<&LogicalType>, converted: ConvertedType) -> Option<Dtype> {
-    let (bits, signed) = match (logical, converted) {
-        (Some(LogicalType::Integer(integer)), _) => (integer.bit_width, integer.is_signed),
-        (None, ConvertedType::NONE) => (if physical == Physical::INT32 { 32 } else { 64 }, true),
-        (None, ConvertedType::INT_8) => (8, true),
-        (None, ConvertedType::INT_16) => (16, true),
-        (None, ConvertedType::INT_32) => (32, true),
-        (None, ConvertedType::INT_64) => (64, true),
-        (None, ConvertedType::UINT_8) => (8, false),
-        (None, ConvertedType::UINT_16) => (16, false),
-        (None, ConvertedType::UINT_32) => (32, false),
-        (None, ConvertedType::UINT_64) => (64, false),
-        _ => return None,
-    };
-    Some(match (physical, bits, signed) {
-        (Physical::INT32, 8, true) => Dtype::Int8,
-        (Physical::INT32, 16, true) => Dtype::Int16,
-        (Physical::INT32, 32, true) => Dtype::Int32,
-        (Physical::INT32, 8, false) => Dtype::Uint8,
-        (Physical::INT32, 16, false) => Dtype::Uint16,
-        (Physical::INT32, 32, false) => Dtype::Uint32,
-        (Physical::INT64, 64, true) => Dtype::Int64,
-        (Physical::INT64, 64, false) => Dtype::Uint64,
-        _ => return None,
-    })
-}
-
-fn describe(physical: Physical, logical: Option<&LogicalType>, converted: ConvertedType) -> String {
-    match (logical, converted) {
-        (Some(LogicalType::Decimal(decimal)), _) => {
-            format!("decimal({}, {})", decimal.precision, decimal.scale)
-        }
-        (Some(LogicalType::Time(time)), _) => format!("time[{}]", unit_name(time.unit)),
-        (Some(logical), _) => format!("{logical:?}").to_lowercase(),
-        (None, ConvertedType::NONE) => physical.to_string().to_lowercase(),
-        (None, converted) => converted.to_string().to_lowercase(),
+/// The only field of a group, if it is repeated and the group is not.
+fn repeated_in(node: &Type) -> Option<&Type> {
+    match node.get_fields() {
+        [field] if is(field, Repetition::REPEATED) && !is(node, Repetition::REPEATED) => Some(field),
+        _ => None,
     }
 }

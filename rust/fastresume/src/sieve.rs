@@ -17,6 +17,9 @@ const CLOSE_ROWS: usize = 64;
 /// At most so many rows are decoded to pick some of them.
 const STEP_ROWS: usize = 4096;
 
+/// And at most so many bytes: wider rows are decoded one by one.
+const STEP_BYTES: usize = 1 << 20;
+
 /// What to pass over, what to decode, and what of it to keep: the same for all columns.
 #[derive(Debug, Default)]
 pub struct Sieve {
@@ -133,7 +136,22 @@ impl Sieve {
             let (some, rest) = std::mem::take(&mut values).split_at_mut(step.count() * width);
             let (marks, unmarked) = std::mem::take(&mut valid).split_at_mut(marked);
             (values, valid) = (rest, unmarked);
-            if !step.kept.is_empty() {
+            if !step.kept.is_empty() && step.rows.len() * width > STEP_BYTES {
+                let mut row = 0;
+                for (index, &kept) in self.kept[step.kept.clone()].iter().enumerate() {
+                    decoder.skip(kept as usize - row)?;
+                    row = kept as usize + 1;
+                    let mut mark = [1];
+                    let values = &mut some[index * width..(index + 1) * width];
+                    decoder.read(Target { values, valid: &mut mark })?;
+                    if is_checked && mark == [0] {
+                        nulls.bits(step.rows.start + kept as usize)?;
+                    }
+                    if let Some(place) = marks.get_mut(index) {
+                        *place = mark[0];
+                    }
+                }
+            } else if !step.kept.is_empty() {
                 self.read_some(step, decoder, width, is_checked || !marks.is_empty(), memory)?;
                 let (all, kept) = (bytemuck::cast_slice(&memory.values), &self.kept[step.kept.clone()]);
                 pick(all, width, kept, some);
@@ -287,6 +305,50 @@ mod tests {
         let (found, marked) = read(&parts, Nulls::Masked).unwrap();
         assert_eq!(found, wanted);
         assert!(marked.iter().zip(&wanted).all(|(&mark, row)| mark == u8::from(row % 7 != 3)));
+    }
+
+    #[test]
+    fn rows_too_wide_to_pick_from_are_read_one_by_one() {
+        let mut sieve = Sieve::default();
+        let steps = sieve.add(&[7..9, 11..12, 20..21]);
+        let width = STEP_BYTES / 4;
+        let mut values = vec![0_u64; 4 * width / 8];
+        let mut valid = [9; 4];
+        let target = Target { values: bytemuck::cast_slice_mut(&mut values), valid: &mut valid };
+        sieve
+            .read(steps.clone(), &mut Wide(0, width), Nulls::Masked, target, &mut StepRows::default())
+            .unwrap();
+        let rows: Vec<u8> = bytemuck::cast_slice(&values).chunks(width).map(|row| row[width - 1]).collect();
+        assert_eq!((rows, valid), (vec![7, 8, 11, 20], [1, 1, 1, 0]));
+        let target = Target { values: bytemuck::cast_slice_mut(&mut values), valid: &mut [] };
+        let refused =
+            sieve.read(steps, &mut Wide(0, width), Nulls::Refused, target, &mut StepRows::default());
+        assert!(refused.unwrap_err().to_string().contains("row 20 "));
+    }
+
+    /// Rows of so many bytes, all of them the row's number; row 20 is null.
+    struct Wide(usize, usize);
+
+    impl ScalarDecoder for Wide {
+        fn skip(&mut self, rows: usize) -> Result<()> {
+            self.0 += rows;
+            Ok(())
+        }
+
+        fn page_rows(&mut self) -> Result<usize> {
+            Ok(usize::MAX - self.0)
+        }
+
+        fn read(&mut self, target: Target<'_>) -> Result<()> {
+            for (index, row) in target.values.chunks_mut(self.1).enumerate() {
+                row.fill(u8::try_from(self.0 + index).unwrap());
+                if let Some(mark) = target.valid.get_mut(index) {
+                    *mark = u8::from(self.0 + index != 20);
+                }
+            }
+            self.0 += target.values.len() / self.1;
+            Ok(())
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub enum Rows<'a> {
 pub struct Columns<'a> {
     /// The numbers, aligned to them.
     pub bytes: &'a [u8],
-    /// Bytes of a number: 1, 2, 4 or 8.
+    /// Bytes of a number: 1, 2, 4 or 8; of the only column any.
     pub width: usize,
     /// How many columns there are.
     pub count: usize,
@@ -61,7 +61,10 @@ impl Columns<'_> {
 
     /// Copies numbers of the only column: from row `.0` to row `.1` of `output`.
     pub fn scatter(&self, places: &[(u32, u32)], output: &mut [u8]) {
-        by_width!(self.width, scatter(self.bytes, places, output));
+        match self.width {
+            1 | 2 | 4 | 8 => by_width!(self.width, scatter(self.bytes, places, output)),
+            width => scatter_rows(self.bytes, width, places, output),
+        }
     }
 }
 

@@ -1,0 +1,76 @@
+//! Rules that the user gives by names and patterns: which one each column has.
+
+use crate::error::{Error, Result};
+
+/// Columns, and what is said of them: the name of a column, of a stack, or of a struct or map that columns are
+/// in, or a pattern of columns' names; all columns where there is none.
+pub type Rule<R> = (Option<String>, R);
+
+/// A column that a rule is looked up for.
+#[derive(Debug, Clone, Copy)]
+pub struct Named<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The stack that it is in.
+    pub stack: Option<&'a str>,
+}
+
+/// What wins where several rules fit: the last of these; among equals, the first that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Pattern,
+    Struct,
+    Stack,
+    Name,
+}
+
+/// Whether a column is in a struct or map of this name.
+#[must_use]
+pub fn is_in(column: &str, name: &str) -> bool {
+    column.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// The rule of each column. Its name wins over its stack's, that over the name of a struct that it is in, that
+/// over a pattern, the first pattern that fits over others. `argument` is what gave the rules.
+///
+/// # Errors
+/// `Data` if a name or pattern fits no column; `Argument` if a pattern can't be read.
+pub fn resolve<R: Copy>(argument: &str, rules: &[Rule<R>], columns: &[Named<'_>]) -> Result<Vec<Option<R>>> {
+    let mut found: Vec<Option<(Rank, R)>> = vec![None; columns.len()];
+    for (key, rule) in rules {
+        let is_name = |column: &Named<'_>| key.as_deref() == Some(column.name);
+        let is_stack = |column: &Named<'_>| key.is_some() && key.as_deref() == column.stack;
+        let is_struct = |column: &Named<'_>| key.as_deref().is_some_and(|key| is_in(column.name, key));
+        let is_named = columns.iter().any(|column| is_name(column) || is_stack(column) || is_struct(column));
+        let pattern = match key.as_deref() {
+            Some(key) if !is_named => Some(glob::Pattern::new(key).map_err(|cause| {
+                Error::Argument(format!("the pattern '{key}' of {argument} can't be read: {cause}"))
+            })?),
+            _ => None,
+        };
+        let mut is_used = false;
+        for (column, found) in columns.iter().zip(&mut found) {
+            let rank = match &pattern {
+                _ if is_name(column) => Rank::Name,
+                _ if is_stack(column) => Rank::Stack,
+                _ if is_struct(column) => Rank::Struct,
+                Some(pattern) if pattern.matches(column.name) => Rank::Pattern,
+                None if key.is_none() => Rank::Pattern,
+                _ => continue,
+            };
+            is_used = true;
+            if found.is_none_or(|(other, _)| rank > other) {
+                *found = Some((rank, *rule));
+            }
+        }
+        if let Some(key) = key.as_deref().filter(|_| !is_used) {
+            let names: Vec<&str> = columns.iter().map(|column| column.name).take(20).collect();
+            let more = if columns.len() > names.len() { ", ..." } else { "" };
+            return Err(Error::data(format!(
+                "no column matches '{key}' of {argument}; there are: {}{more}",
+                names.join(", ")
+            )));
+        }
+    }
+    Ok(found.into_iter().map(|found| found.map(|(_, rule)| rule)).collect())
+}

@@ -1,0 +1,357 @@
+//! The types of values: in a file, and in a tensor.
+//!
+//! Source: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md>
+
+use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
+use parquet::schema::types::ColumnDescriptor;
+use serde::{Deserialize, Serialize};
+
+/// The element type of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Dtype {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Signed, 8 bits.
+    Int8,
+    /// Signed, 16 bits.
+    Int16,
+    /// Signed, 32 bits.
+    Int32,
+    /// Signed, 64 bits.
+    Int64,
+    /// Unsigned, 8 bits.
+    Uint8,
+    /// Unsigned, 16 bits.
+    Uint16,
+    /// Unsigned, 32 bits.
+    Uint32,
+    /// Unsigned, 64 bits.
+    Uint64,
+    /// IEEE 754 half precision.
+    Float16,
+    /// IEEE 754 single precision.
+    Float32,
+    /// IEEE 754 double precision.
+    Float64,
+}
+
+impl Dtype {
+    /// The name that torch and numpy use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::Int8 => "int8",
+            Self::Int16 => "int16",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Uint8 => "uint8",
+            Self::Uint16 => "uint16",
+            Self::Uint32 => "uint32",
+            Self::Uint64 => "uint64",
+            Self::Float16 => "float16",
+            Self::Float32 => "float32",
+            Self::Float64 => "float64",
+        }
+    }
+
+    /// Bytes per element.
+    #[must_use]
+    pub fn width(self) -> usize {
+        match self {
+            Self::Bool | Self::Int8 | Self::Uint8 => 1,
+            Self::Int16 | Self::Uint16 | Self::Float16 => 2,
+            Self::Int32 | Self::Uint32 | Self::Float32 => 4,
+            Self::Int64 | Self::Uint64 | Self::Float64 => 8,
+        }
+    }
+}
+
+/// What a row of a column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// One value.
+    Scalar,
+    /// Any number of values.
+    List,
+    /// Bytes that are text.
+    String,
+    /// Bytes.
+    Binary,
+    /// Whether the struct in it is there: a truth value.
+    Mask,
+}
+
+impl Kind {
+    /// Whether rows differ in length.
+    #[must_use]
+    pub fn is_jagged(self) -> bool {
+        matches!(self, Self::List | Self::String | Self::Binary)
+    }
+
+    /// Its name, for Python.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::List => "list",
+            Self::String => "string",
+            Self::Binary => "binary",
+            Self::Mask => "mask",
+        }
+    }
+}
+
+/// How a file holds the values of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Stored {
+    /// As numbers of this type.
+    Number(Dtype),
+    /// As integers, which count units of 10^-scale.
+    Decimal {
+        /// Bytes of each; 0 if they differ.
+        length: usize,
+        /// Whether the lowest byte comes first, as in other integers.
+        is_integer: bool,
+        /// The digits that a value may have.
+        precision: u32,
+        /// How many of them stand behind the point.
+        scale: u32,
+    },
+    /// As the nanoseconds of a day, and the number of the day: 96 bits.
+    Int96,
+    /// As so many bytes each.
+    Fixed(usize),
+    /// As bytes, each of a length of its own.
+    Bytes,
+    /// Not at all: all are null.
+    Nothing,
+    /// In its path.
+    Path,
+    /// In a way that is not read.
+    Unknown,
+}
+
+/// Longer values are not taken for those of a column whose values have one length: few bytes of nulls would
+/// make many.
+const MAX_FIXED_BYTES: usize = 1 << 20;
+
+/// More digits may not fit 64 bits.
+pub const MAX_INTEGER_DIGITS: u32 = 18;
+
+/// The type of a leaf, as if it stood alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeafType {
+    /// Its name, for people (`int32`, `timestamp[us]`, ...).
+    pub name: String,
+    /// What one value is.
+    pub kind: Kind,
+    /// The element type of its tensor; none if it can't be delivered without more being said.
+    pub dtype: Option<Dtype>,
+    /// Elements of one value, where it is no single number and all have as many.
+    pub size: Option<usize>,
+    /// What its values count or stand for, where their type alone does not say it.
+    pub unit: Option<String>,
+    /// How the file holds it.
+    pub stored: Stored,
+}
+
+impl LeafType {
+    fn number(stored: Dtype) -> Self {
+        let name = stored.name().to_owned();
+        let (kind, dtype, stored) = (Kind::Scalar, Some(stored), Stored::Number(stored));
+        Self { name, kind, dtype, size: None, unit: None, stored }
+    }
+
+    fn counted(unit: &str, stored: Stored) -> Self {
+        let (name, unit) = (unit.to_owned(), Some(unit.to_owned()));
+        Self { name, kind: Kind::Scalar, dtype: Some(Dtype::Int64), size: None, unit, stored }
+    }
+
+    fn bytes(name: &str, kind: Kind) -> Self {
+        let (name, dtype) = (name.to_owned(), Some(Dtype::Uint8));
+        Self { name, kind, dtype, size: None, unit: None, stored: Stored::Bytes }
+    }
+
+    fn fixed(length: usize, unit: Option<&str>) -> Self {
+        let name = unit.map_or_else(|| format!("fixed_size_binary[{length}]"), str::to_owned);
+        let (dtype, unit) = (Some(Dtype::Uint8), unit.map(str::to_owned));
+        Self { name, kind: Kind::Scalar, dtype, size: Some(length), unit, stored: Stored::Fixed(length) }
+    }
+
+    fn unknown(name: String) -> Self {
+        Self { name, kind: Kind::Scalar, dtype: None, size: None, unit: None, stored: Stored::Unknown }
+    }
+
+    /// The type of a leaf.
+    #[must_use]
+    pub fn of(column: &ColumnDescriptor) -> Self {
+        let physical = column.physical_type();
+        let logical = column.logical_type_ref();
+        let converted = column.converted_type();
+        let length = usize::try_from(column.type_length()).ok();
+        let length = length.filter(|length| (1..=MAX_FIXED_BYTES).contains(length));
+        match (physical, logical, converted) {
+            (Physical::BOOLEAN, _, _) => Self::number(Dtype::Bool),
+            (Physical::FLOAT, _, _) => Self::number(Dtype::Float32),
+            (Physical::DOUBLE, _, _) => Self::number(Dtype::Float64),
+            (_, Some(LogicalType::Unknown), _) => {
+                Self { stored: Stored::Nothing, ..Self::unknown("null".into()) }
+            }
+            (Physical::INT96, _, _) => Self::counted("timestamp[ns]", Stored::Int96),
+            (_, Some(LogicalType::Decimal(_)), _) | (_, None, ConvertedType::DECIMAL) => decimal(column),
+            (Physical::INT32 | Physical::INT64, _, _) => integer(physical, logical, converted),
+            (Physical::FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Float16), _) if length == Some(2) => {
+                Self::number(Dtype::Float16)
+            }
+            (Physical::FIXED_LEN_BYTE_ARRAY, logical, converted) => match (length, logical, converted) {
+                (Some(16), Some(LogicalType::Uuid), _) => Self::fixed(16, Some("uuid")),
+                (Some(12), None, ConvertedType::INTERVAL) => Self::fixed(12, Some("interval")),
+                (Some(length), None, ConvertedType::NONE) => Self::fixed(length, None),
+                _ => Self::unknown(describe(physical, logical, converted)),
+            },
+            (Physical::BYTE_ARRAY, Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _)
+            | (Physical::BYTE_ARRAY, None, ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
+                Self::bytes("string", Kind::String)
+            }
+            (Physical::BYTE_ARRAY, Some(LogicalType::Bson), _)
+            | (Physical::BYTE_ARRAY, None, ConvertedType::NONE | ConvertedType::BSON) => {
+                Self::bytes("binary", Kind::Binary)
+            }
+            _ => Self::unknown(describe(physical, logical, converted)),
+        }
+    }
+}
+
+impl Dtype {
+    /// The smallest type that holds all numbers of both: of integers, or of floats.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Option<Self> {
+        if self == other {
+            return Some(self);
+        }
+        if self.is_float() && other.is_float() {
+            return Some(if self.width() > other.width() { self } else { other });
+        }
+        let ((one_signed, one), (other_signed, other)) = (self.integer()?, other.integer()?);
+        let width = match (one_signed, other_signed) {
+            (true, false) => one.max(2 * other),
+            (false, true) => other.max(2 * one),
+            _ => one.max(other),
+        };
+        Some(match (one_signed || other_signed, width) {
+            (true, 1) => Self::Int8,
+            (true, 2) => Self::Int16,
+            (true, 4) => Self::Int32,
+            (true, 8) => Self::Int64,
+            (false, 1) => Self::Uint8,
+            (false, 2) => Self::Uint16,
+            (false, 4) => Self::Uint32,
+            (false, 8) => Self::Uint64,
+            _ => return None,
+        })
+    }
+
+    fn is_float(self) -> bool {
+        matches!(self, Self::Float16 | Self::Float32 | Self::Float64)
+    }
+
+    /// Whether an integer is signed, and its bytes.
+    fn integer(self) -> Option<(bool, usize)> {
+        let is_signed = matches!(self, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64);
+        let is_integer = self != Self::Bool && !self.is_float();
+        is_integer.then(|| (is_signed, self.width()))
+    }
+}
+
+/// The type of a decimal; integers always fit 64 bits, others if they have few digits.
+fn decimal(column: &ColumnDescriptor) -> LeafType {
+    let stated = match column.logical_type_ref() {
+        Some(LogicalType::Decimal(decimal)) => (decimal.precision, decimal.scale),
+        _ => (column.type_precision(), column.type_scale()),
+    };
+    let name = format!("decimal({}, {})", stated.0, stated.1);
+    let (Ok(precision), Ok(scale)) = (u32::try_from(stated.0), u32::try_from(stated.1)) else {
+        return LeafType::unknown(name);
+    };
+    let is_integer = matches!(column.physical_type(), Physical::INT32 | Physical::INT64);
+    let fits = is_integer || precision <= MAX_INTEGER_DIGITS;
+    let length = match column.physical_type() {
+        Physical::INT32 => 4,
+        Physical::INT64 => 8,
+        Physical::FIXED_LEN_BYTE_ARRAY => usize::try_from(column.type_length()).unwrap_or(0),
+        _ => 0,
+    };
+    let dtype = fits.then_some(Dtype::Int64);
+    LeafType { dtype, ..LeafType::counted(&name, Stored::Decimal { length, is_integer, precision, scale }) }
+}
+
+fn integer(physical: Physical, logical: Option<&LogicalType>, converted: ConvertedType) -> LeafType {
+    let stored = Stored::Number(if physical == Physical::INT32 { Dtype::Int32 } else { Dtype::Int64 });
+    let counted = |unit: &str| LeafType::counted(unit, stored);
+    match (physical, logical, converted) {
+        (Physical::INT32, Some(LogicalType::Date), _) | (Physical::INT32, None, ConvertedType::DATE) => {
+            counted("date[day]")
+        }
+        (Physical::INT64, Some(LogicalType::Timestamp(stamp)), _) => {
+            let zone = if stamp.is_adjusted_to_u_t_c { ", UTC" } else { "" };
+            counted(&format!("timestamp[{}{zone}]", unit_name(stamp.unit)))
+        }
+        (Physical::INT64, None, ConvertedType::TIMESTAMP_MILLIS) => counted("timestamp[ms, UTC]"),
+        (Physical::INT64, None, ConvertedType::TIMESTAMP_MICROS) => counted("timestamp[us, UTC]"),
+        (_, Some(LogicalType::Time(time)), _) => counted(&format!("time[{}]", unit_name(time.unit))),
+        (_, None, ConvertedType::TIME_MILLIS) => counted("time[ms]"),
+        (_, None, ConvertedType::TIME_MICROS) => counted("time[us]"),
+        _ => match plain_integer(physical, logical, converted) {
+            Some(dtype) => LeafType::number(dtype),
+            None => LeafType::unknown(describe(physical, logical, converted)),
+        },
+    }
+}
+
+fn unit_name(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::MILLIS => "ms",
+        TimeUnit::MICROS => "us",
+        TimeUnit::NANOS => "ns",
+    }
+}
+
+fn plain_integer(
+    physical: Physical,
+    logical: Option<&LogicalType>,
+    converted: ConvertedType,
+) -> Option<Dtype> {
+    let (bits, signed) = match (logical, converted) {
+        (Some(LogicalType::Integer(integer)), _) => (integer.bit_width, integer.is_signed),
+        (None, ConvertedType::NONE) => (if physical == Physical::INT32 { 32 } else { 64 }, true),
+        (None, ConvertedType::INT_8) => (8, true),
+        (None, ConvertedType::INT_16) => (16, true),
+        (None, ConvertedType::INT_32) => (32, true),
+        (None, ConvertedType::INT_64) => (64, true),
+        (None, ConvertedType::UINT_8) => (8, false),
+        (None, ConvertedType::UINT_16) => (16, false),
+        (None, ConvertedType::UINT_32) => (32, false),
+        (None, ConvertedType::UINT_64) => (64, false),
+        _ => return None,
+    };
+    Some(match (physical, bits, signed) {
+        (Physical::INT32, 8, true) => Dtype::Int8,
+        (Physical::INT32, 16, true) => Dtype::Int16,
+        (Physical::INT32, 32, true) => Dtype::Int32,
+        (Physical::INT32, 8, false) => Dtype::Uint8,
+        (Physical::INT32, 16, false) => Dtype::Uint16,
+        (Physical::INT32, 32, false) => Dtype::Uint32,
+        (Physical::INT64, 64, true) => Dtype::Int64,
+        (Physical::INT64, 64, false) => Dtype::Uint64,
+        _ => return None,
+    })
+}
+
+fn describe(physical: Physical, logical: Option<&LogicalType>, converted: ConvertedType) -> String {
+    match (logical, converted) {
+        (Some(logical), _) => format!("{logical:?}").to_lowercase(),
+        (None, ConvertedType::NONE) => physical.to_string().to_lowercase(),
+        (None, converted) => converted.to_string().to_lowercase(),
+    }
+}
