@@ -185,14 +185,17 @@ def interrupted_at_any_moment(directory: str, threads: int, mapped: bool) -> dic
     found = {"interrupts": 0, "batches": 0, "not where the cursor was": 0, "lost": 0}
     batch = previous = None
     is_over = False
+    stuck = 0
     while not is_over:
         done = len(dataset) - dataset.batches_left
         try:
             # In 1 to 60 microseconds; a `next()` takes some 20, and one that opens the files again (after an
             # alarm within a transform) several hundred.
             is_armed = True
+            # The last one of a pass also ends threads: the longer a batch does not come, the later the alarm.
             most = 1000 if mapped else 60
-            signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + (found["interrupts"] + found["batches"]) % most))
+            swept = (found["interrupts"] + found["batches"]) % most
+            signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + swept + stuck // 10))
             for batch in iterator:  # noqa: B007  (it is looked at below)
                 break
             else:
@@ -201,6 +204,7 @@ def interrupted_at_any_moment(directory: str, threads: int, mapped: bool) -> dic
         except AlarmError:
             is_armed = False
             found["interrupts"] += 1
+            stuck += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
         # From here on there is no alarm. What the loop was given stands in `batch`, whenever the alarm came.
         if batch is not None and batch is not previous:
@@ -208,6 +212,7 @@ def interrupted_at_any_moment(directory: str, threads: int, mapped: bool) -> dic
             found["not where the cursor was"] += batch.step != done
             found["lost"] += batch.step - (0 if previous is None else previous.step + 1)
             previous = batch
+            stuck = 0
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     found["lost"] += len(dataset) - 1 - previous.step if previous is not None else len(dataset)
     return found

@@ -55,7 +55,11 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
     filled = next(path for path, footer in zip(files, footers, strict=True) if footer.num_rows)
     fields = {field.name: field for field in parquet.read_schema(filled)}
     left_out = {}
+    types = importlib.import_module("pyarrow").types
     for name in list(fields) if patterns is None else _matching(fields, patterns):
+        if types.is_struct(fields[name].type) or types.is_map(fields[name].type):
+            left_out[name] = f"{name}: contenders deliver {fields[name].type} in forms that can't be compared"
+            continue
         try:
             ParquetDataset(filled, batch_size=1, columns=[name], tail="short", rank=0, world_size=1)
         except _core.DataError as cause:
