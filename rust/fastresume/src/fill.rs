@@ -1,7 +1,6 @@
 //! A segment's rows into the slots of their batches.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -15,8 +14,9 @@ use crate::manifest::Manifest;
 use crate::memory::Memory;
 use crate::page::Buffers;
 use crate::schema::Column;
-use crate::segment::{Piece, Places, Segment, Stretch};
-use crate::sieve::{Sieve, StepRows};
+use crate::segment::{Places, Segment, Stretch, to_usize};
+use crate::shares::{Part, Parts, Shares};
+use crate::sieve::StepRows;
 use crate::transpose::{Columns, Rows, scatter_rows};
 
 /// Files that stay open between segments.
@@ -25,14 +25,6 @@ const OPEN_FILES: usize = 8;
 /// Jagged rows of a segment are decoded until they have so many bytes: dictionaries let few bytes in a file
 /// state many.
 const DIVIDED_BYTES: usize = 64 << 20;
-
-/// The number as an index of this machine.
-///
-/// # Errors
-/// `Data` if it does not fit.
-pub fn to_usize(count: u64) -> Result<usize> {
-    usize::try_from(count).map_err(|_| Error::data(format!("{count} rows do not fit the address space")))
-}
 
 /// Decodes segments of one dataset into batches of one layout.
 pub struct Filler {
@@ -64,77 +56,6 @@ struct Scratch {
     jagged: JaggedRows,
     /// Of each jagged field the bytes and rows that were decoded.
     decoded: Vec<(usize, usize)>,
-}
-
-/// What of a row group goes where: the same for all fields.
-struct Shares<'a> {
-    /// Rows to decode, counted within the row group, ascending.
-    spans: Vec<Range<usize>>,
-    /// Of these, counted on, what goes to which batch. Where a batch has no slots, its rows go nowhere.
-    shares: Vec<(Option<&'a SharedSlots>, Rows<'a>)>,
-}
-
-/// What of the rows that are kept of a row group goes to one batch.
-struct Part<'a> {
-    slots: Option<&'a SharedSlots>,
-    /// Counted over all rows that are kept.
-    rows: Rows<'a>,
-    /// The steps in which they are decoded; none where they come scattered.
-    steps: Range<usize>,
-}
-
-/// How scalar fields are decoded, and where their rows go.
-struct Parts<'a> {
-    each: Vec<Part<'a>>,
-    sieve: Sieve,
-    /// Rows that are kept.
-    rows: usize,
-}
-
-impl<'a> Shares<'a> {
-    /// The same for scalar fields: consecutive rows of a batch are decoded together.
-    fn parts(&self) -> Parts<'a> {
-        let mut sieve = Sieve::default();
-        let rows = self.spans.iter().map(ExactSizeIterator::len).sum();
-        if !self.are_runs() {
-            sieve.add(&self.spans);
-            let scattered = self.shares.iter().map(|&(slots, rows)| Part { slots, rows, steps: 0..0 });
-            return Parts { each: scattered.collect(), sieve, rows };
-        }
-        let shares: Vec<_> = self.shares.iter().zip(&self.spans).collect();
-        let runs = shares.chunk_by(|(before, _), (next, _)| is_followed(before, next));
-        let mut first = 0;
-        let parts = runs.filter_map(|run| {
-            let spans = &self.spans[first..first + run.len()];
-            first += run.len();
-            let (&(slots, Rows::Run { from, to, .. }), _) = *run.first()? else { return None };
-            let count = spans.iter().map(ExactSizeIterator::len).sum();
-            Some(Part { slots, rows: Rows::Run { from, to, count }, steps: sieve.add(spans) })
-        });
-        Parts { each: parts.collect(), sieve, rows }
-    }
-
-    /// Whether all rows of a batch come as runs.
-    fn are_runs(&self) -> bool {
-        self.shares.iter().all(|(_, rows)| matches!(rows, Rows::Run { .. }))
-    }
-}
-
-/// Whether rows of a batch go on behind others.
-fn is_followed(
-    (slots, rows): &(Option<&SharedSlots>, Rows<'_>),
-    (next_slots, next): &(Option<&SharedSlots>, Rows<'_>),
-) -> bool {
-    let is_same = match (slots, next_slots) {
-        (Some(slots), Some(next)) => Arc::ptr_eq(slots, next),
-        (None, None) => true,
-        _ => false,
-    };
-    let goes_on = match (rows, next) {
-        (Rows::Run { to, count, .. }, Rows::Run { to: next, .. }) => slots.is_none() || to + count == *next,
-        _ => false,
-    };
-    is_same && goes_on
 }
 
 /// A field of one row group, open for reading.
@@ -174,7 +95,7 @@ impl Filler {
         match &segment.places {
             Places::Pieces(pieces) => {
                 let slots: Vec<_> = pieces.iter().map(|piece| slots_of(piece.batch)).collect();
-                let mut shares = runs(pieces, &slots)?;
+                let mut shares = Shares::of_pieces(pieces, &slots)?;
                 self.decode(segment.group, &mut shares, stop)?;
                 let done = shares.shares.len();
                 let (pieces, later) = pieces.split_at(done);
@@ -433,18 +354,4 @@ impl Source<'_> {
         }
         Ok(())
     }
-}
-
-/// Pieces as runs of what is decoded.
-fn runs<'a>(pieces: &[Piece], slots: &[Option<&'a SharedSlots>]) -> Result<Shares<'a>> {
-    let mut shares = Shares { spans: Vec::new(), shares: Vec::new() };
-    let mut from = 0;
-    for (piece, slots) in pieces.iter().zip(slots) {
-        let span = to_usize(piece.rows.start)?..to_usize(piece.rows.end)?;
-        let count = span.len();
-        shares.shares.push((*slots, Rows::Run { from, to: to_usize(piece.slot_row)?, count }));
-        shares.spans.push(span);
-        from += count;
-    }
-    Ok(shares)
 }

@@ -67,6 +67,7 @@ mod jagged;
 pub mod batch;
 mod jaggedrun;
 mod segment;
+mod shares;
 mod turns;
 pub mod plan;
 mod schedule;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::batch::{SharedSlots, Slots, locked};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result, caught};
-use crate::fill::{Filler, to_usize};
+use crate::fill::Filler;
 use crate::lanes::Reader;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
@@ -20,7 +20,7 @@ use crate::memory::{Memory, Pool};
 use crate::order::Order;
 use crate::pass::Pass;
 use crate::schedule::Schedule;
-use crate::segment::{Places, Segment, WindowPart};
+use crate::segment::{Places, Segment, WindowPart, to_usize};
 
 /// What a batch takes beside its values.
 const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use crate::batch::{SharedSlots, Slots, locked};
 use crate::error::{Error, Result};
-use crate::fill::{Filler, to_usize};
+use crate::fill::Filler;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::memory::{Memory, Pool};
-use crate::segment::{Piece, Places, Segment};
+use crate::segment::{Piece, Places, Segment, to_usize};
 
 /// The memory of each field of the layout (see [`Slots::into_parts`]), filled with the rows of ascending, disjoint `runs`.
 ///

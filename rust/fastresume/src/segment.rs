@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::error::{Error, Result};
 use crate::intervals::Intervals;
 use crate::lanes::Stream;
 use crate::order::Window;
@@ -189,4 +190,12 @@ impl WindowPart {
         let stream = self.streams.partition_point(|(start, _)| *start <= counted).checked_sub(1)?;
         self.streams[stream].1.slot_of(counted)
     }
+}
+
+/// The number as an index of this machine.
+///
+/// # Errors
+/// `Data` if it does not fit.
+pub fn to_usize(count: u64) -> Result<usize> {
+    usize::try_from(count).map_err(|_| Error::data(format!("{count} rows do not fit the address space")))
 }

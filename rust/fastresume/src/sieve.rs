@@ -137,20 +137,12 @@ impl Sieve {
             let (marks, unmarked) = std::mem::take(&mut valid).split_at_mut(marked);
             (values, valid) = (rest, unmarked);
             if !step.kept.is_empty() && step.rows.len() * width > STEP_BYTES {
-                let mut row = 0;
-                for (index, &kept) in self.kept[step.kept.clone()].iter().enumerate() {
-                    decoder.skip(kept as usize - row)?;
-                    row = kept as usize + 1;
-                    let mut mark = [1];
-                    let values = &mut some[index * width..(index + 1) * width];
-                    decoder.read(Target { values, valid: &mut mark })?;
-                    if is_checked && mark == [0] {
-                        nulls.bits(step.rows.start + kept as usize)?;
-                    }
-                    if let Some(place) = marks.get_mut(index) {
-                        *place = mark[0];
-                    }
-                }
+                self.read_each(
+                    step,
+                    decoder,
+                    is_checked.then_some(nulls),
+                    Target { values: some, valid: marks },
+                )?;
             } else if !step.kept.is_empty() {
                 self.read_some(step, decoder, width, is_checked || !marks.is_empty(), memory)?;
                 let (all, kept) = (bytemuck::cast_slice(&memory.values), &self.kept[step.kept.clone()]);
@@ -172,6 +164,32 @@ impl Sieve {
                 }
             } else {
                 decoder.read(Target { values: some, valid: marks })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the target with the wanted rows of a step, one by one; a null is an error where it is `refused`.
+    fn read_each(
+        &self,
+        step: &Step,
+        decoder: &mut dyn ScalarDecoder,
+        refused: Option<Nulls>,
+        target: Target<'_>,
+    ) -> Result<()> {
+        let (Target { values, valid }, kept) = (target, &self.kept[step.kept.clone()]);
+        let width = values.len() / kept.len();
+        let mut row = 0;
+        for (index, (&kept, values)) in kept.iter().zip(values.chunks_mut(width)).enumerate() {
+            decoder.skip(kept as usize - row)?;
+            row = kept as usize + 1;
+            let mut mark = [1];
+            decoder.read(Target { values, valid: &mut mark })?;
+            if let Some(nulls) = refused.filter(|_| mark == [0]) {
+                nulls.bits(step.rows.start + kept as usize)?;
+            }
+            if let Some(place) = valid.get_mut(index) {
+                *place = mark[0];
             }
         }
         Ok(())
