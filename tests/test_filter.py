@@ -464,8 +464,8 @@ def test_a_filter_is_resolved_once(tmp_path: Path, filter_: Any) -> None:
     [
         lambda _: b"",
         lambda _: b"fastresume filter 1\n",
-        lambda _: b"x" * 99,
         lambda _: b"fastresume filter 1\n[]\n",
+        lambda _: b"fastresume filter 1\n" + b"[" * 100_000 + b"\n",
         lambda whole: whole[:-16],
         lambda whole: whole[:-8],
         lambda whole: whole + bytes(8) + bytes([1]) + bytes(7),
@@ -484,6 +484,45 @@ def test_a_damaged_cache_is_made_anew(tmp_path: Path, change: Callable[[bytes], 
     assert kept_rows(path, **how) == [3, 15]
     assert cache.read_bytes() == whole
     assert sorted(child.name for child in tmp_path.iterdir()) == ["kept", "x.parquet"]
+
+
+def test_a_file_of_something_else_is_never_replaced_by_a_cache(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"x": range(30)}), path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"x\.parquet', which is no cache of a filter"):
+        kept_rows(path, filter=fr.column("x") < 3, filter_cache=path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">=", "=", "!="])
+def test_zeros_at_the_end_of_a_value_count(tmp_path: Path, op: str) -> None:
+    rows = [b"\x01\x00", b"\x01", b"\x02\x00", b"\x00", b"", b"\x00\x00"]
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"k": rows}), path, write_statistics=False)
+    compare = {"<": bytes.__lt__, "<=": bytes.__le__, ">": bytes.__gt__, ">=": bytes.__ge__}
+    compare |= {"=": bytes.__eq__, "!=": bytes.__ne__}
+    for value in rows:
+        expected = [row for row, found in enumerate(rows) if compare[op](found, value)]
+        assert kept_rows(path, filter=[("k", op, value)]) == expected
+
+
+def test_instants_of_numpy_are_refused_whatever_their_unit(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"at": pa.array([1, 2], pa.timestamp("us"))}), path)
+    for unit in ("ns", "us", "s"):
+        instant = np.datetime64("2020-01-15", unit)
+        for make in (lambda at: fr.column("at") < at, lambda at: fr.column("at").is_in([at])):
+            with pytest.raises(TypeError, match="compared as the integers"):
+                make(instant)
+
+
+def test_long_text_is_compared_part_by_part(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    value = "ab" * 500_000
+    rows = [value, value[:-1] + "c", value, "ab"] * 5
+    pq.write_table(pa.table({"k": rows}), path, write_statistics=False)
+    assert kept_rows(path, filter=fr.column("k") == value) == [n for n in range(20) if n % 4 in (0, 2)]
 
 
 def test_a_filter_that_keeps_all_rows_is_kept_too(tmp_path: Path) -> None:

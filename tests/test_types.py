@@ -377,3 +377,20 @@ def test_a_filter_by_what_has_no_order_here_is_refused(path: Path) -> None:
         write(path, array)
         with pytest.raises(error, match="column 'x'"):
             fr.ParquetDataset(path, batch_size=1, filter=fr.column("x") == 3)
+
+
+@pytest.mark.parametrize("batch_size", [9, 333])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_value_that_does_not_fit_is_no_error_where_its_row_is_not_wanted(
+    tmp_path: Path, batch_size: int, shuffle: bool
+) -> None:
+    path = tmp_path / "x.parquet"
+    values = [decimal.Decimal(number) for number in range(1000)]
+    values[501] = decimal.Decimal(10) ** 30
+    pq.write_table(pa.table({"d": pa.array(values, pa.decimal128(38, 0))}), path)
+    how = {"batch_size": batch_size, "decimals": "int64", "tail": "short", "shuffle": shuffle}
+    for chosen in ({"skip": [[501, 502]]}, {"rows": [[row, row + 1] for row in range(0, 1000, 2)]}):
+        for batch in fr.ParquetDataset(path, rank=0, world_size=1, **how, **chosen):
+            assert batch["d"].tolist() == batch.rows().tolist()
+    with pytest.raises(fr.DataError, match="row 501 of the row group"):
+        list(fr.ParquetDataset(path, rank=0, world_size=1, **how, rows=[[500, 503]]))

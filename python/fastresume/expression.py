@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +20,9 @@ import numpy.typing as npt
 Marks = npt.NDArray[np.bool_]
 Bound = bool | int | float | bytes | None
 Literal = bool | int | float | str | bytes
+
+COMPARED_BYTES = 1 << 22
+"""So many bytes of text are compared at a time: each takes nine of memory more."""
 
 FEW = 16
 """Text is compared with so many values one by one, with more of them row by row."""
@@ -46,10 +50,12 @@ class Text:
     def equal(self, value: bytes) -> Marks:
         """Which rows are this one."""
         found: Marks = np.diff(self.offsets) == len(value)
-        rows = np.flatnonzero(found)
-        if value and len(rows):
-            places = self.offsets[rows][:, None] + np.arange(len(value))
-            found[rows] = (self.values[places] == np.frombuffer(value, np.uint8)).all(axis=1)
+        if value:
+            some = max(COMPARED_BYTES // len(value), 1)
+            rows = np.flatnonzero(found)
+            for part in (rows[first : first + some] for first in range(0, len(rows), some)):
+                places = self.offsets[part][:, None] + np.arange(len(value))
+                found[part] = (self.values[places] == np.frombuffer(value, np.uint8)).all(axis=1)
         return found
 
     def each(self) -> list[bytes]:
@@ -383,6 +389,8 @@ def literal(value: object) -> Literal:
     Raises:
         TypeError: if no column can be compared with it.
     """
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        raise TypeError(f"times are compared as the integers that their tensors hold, found {value!r}")
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, (bool, int, float, str, bytes)):
         hint = ": ask is_null()" if value is None else ""
@@ -459,7 +467,6 @@ def _compare_text(text: Text, op: str, value: bytes) -> Marks:
     if op in ("==", "!="):
         found = text.equal(value)
         return found if op == "==" else ~found
-    # A list compares as Python's bytes do: byte by byte, unsigned.
-    rows = np.array([*text.each(), None], object)[:-1]
-    marks = {"<": rows < value, "<=": rows <= value, ">": rows > value, ">=": rows >= value}[op]
-    return marks.astype(np.bool_)
+    # Byte by byte, unsigned, as Python compares bytes; numpy would drop zeros at the end of the value.
+    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[op]
+    return np.array([compare(row, value) for row in text.each()], np.bool_)

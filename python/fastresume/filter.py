@@ -30,8 +30,10 @@ Terms = Sequence[tuple[str, str, Any]]
 Filter = Expression | Terms | Sequence[Terms]
 """A condition, or terms as `pyarrow.parquet` takes them; or an expression of pyarrow, which has no type."""
 
-MAGIC = b"fastresume filter 1\n"
+KIND = b"fastresume filter "
+MAGIC = KIND + b"1\n"
 SCANNED_ROWS = 1 << 16
+SCANNED_BYTES = 16 << 20
 PREFETCH_BYTES = 64 << 20
 QUIET_SECONDS = 1.0
 OPS = {"=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -41,7 +43,8 @@ def select_filtered(manifest: _core.Manifest, given: object, cache: str | None) 
     """The manifest whose selection is, of the rows selected in it, those that a filter keeps.
 
     Raises:
-        TypeError, ValueError: if it is no filter, or a column can't be compared with its value.
+        TypeError, ValueError: if it is no filter, a column can't be compared with its value, or the cache's
+            file is something else.
         DataError, SourceError: if a file can't be read.
 
     Warns:
@@ -54,6 +57,8 @@ def select_filtered(manifest: _core.Manifest, given: object, cache: str | None) 
         "selection": manifest.selection,
         "filter": hashlib.sha256(name).hexdigest(),
     }
+    if cache is not None:
+        _check_cache(Path(cache))
     known = None if cache is None else _read_cache(Path(cache), key, manifest)
     if known is not None:
         return known
@@ -161,7 +166,8 @@ def _scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) ->
     """The rows that a condition keeps, by reading its columns of the selected rows."""
     fields = tuple(Schema(layout).values())
     cursor = _core.Cursor.start(manifest, None)
-    planned = _core.Pass(cursor, (1, 1, min(SCANNED_ROWS, manifest.num_selected)), "short", 1)
+    rows = max(min(SCANNED_ROWS, manifest.num_selected, SCANNED_BYTES // max(layout.row_bytes, 1)), 1)
+    planned = _core.Pass(cursor, (1, 1, rows), "short", 1)
     place = (0, 1, 0, 1)
     reader = _core.Reader(manifest, layout, cursor, planned, place, default_threads(), PREFETCH_BYTES)
     progress = Progress(manifest.num_selected)
@@ -270,6 +276,21 @@ def _overlap(selected: Intervals, first: int, end: int) -> bool:
 # -------------------------------------------------------------------------------------------------- the cache
 
 
+def _check_cache(path: Path) -> None:
+    """Refuses a file that is something else: it would be replaced.
+
+    Raises:
+        ValueError: naming it.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(KIND))
+    except OSError:
+        return
+    if not KIND.startswith(begin):
+        raise ValueError(f"filter_cache names the file '{path}', which is no cache of a filter")
+
+
 def _read_cache(path: Path, key: dict[str, Any], manifest: _core.Manifest) -> _core.Manifest | None:
     """The manifest with the selection kept under this key; None if there is none, or it is damaged."""
     try:
@@ -279,7 +300,7 @@ def _read_cache(path: Path, key: dict[str, Any], manifest: _core.Manifest) -> _c
             return None
         found = manifest.select(np.frombuffer(rest, "<i8").astype(np.int64).reshape(-1, 2))
         return found if found.selection == told["kept"] else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

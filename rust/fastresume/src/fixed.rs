@@ -201,7 +201,11 @@ impl ScalarDecoder for FixedDecoder<'_> {
     }
 
     fn page_rows(&mut self) -> Result<usize> {
-        self.pages.left_in_page(&mut self.values)
+        match self.conversion {
+            // What nobody wants may not fit.
+            Conversion::Instant | Conversion::Integer => Ok(1),
+            _ => self.pages.left_in_page(&mut self.values),
+        }
     }
 
     fn read(&mut self, target: Target<'_>) -> Result<()> {
