@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use fastresume::agreement::Request;
 use fastresume::cursor::{Cursor, Identity};
 use fastresume::lanes::{Cut, Reader};
 use fastresume::layout::{Layout, Stack};
@@ -65,7 +66,7 @@ pub fn read_all(paths: &[String], way: &Way) -> Outcome<u64> {
 
 /// A matrix for each type that several columns have, if they are stacked; masks where there are nulls.
 fn layout(manifest: &Manifest, way: &Way) -> Outcome<Layout> {
-    let plain = Layout::resolve(manifest, None, &[], &[])?;
+    let plain = Layout::resolve(manifest, &Request::default(), &[], &[])?;
     let mut stacks: Vec<Stack> = Vec::new();
     for field in plain.fields().iter().filter(|field| way.is_stacked && !field.kind.is_jagged()) {
         let name = format!("all_{}", field.dtype.name());
@@ -84,5 +85,5 @@ fn layout(manifest: &Manifest, way: &Way) -> Outcome<Layout> {
         }
     }
     let nulls: Vec<NullPolicy> = masked.into_iter().map(|name| (Some(name), Policy::Mask)).collect();
-    Ok(Layout::resolve(manifest, None, &stacks, &nulls)?)
+    Ok(Layout::resolve(manifest, &Request::default(), &stacks, &nulls)?)
 }
