@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 PYTHON_ORDER = [
     "_core",
     "arguments",
+    "draft",
     "world",
     "intervals",
     "selection",
@@ -20,6 +21,7 @@ PYTHON_ORDER = [
     "arrow",
     "jagged",
     "batch",
+    "truth",
     "expression",
     "filter",
     "transform",

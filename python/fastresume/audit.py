@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastresume import _core
+from fastresume import _core, draft
 from fastresume.intervals import Intervals, of_buffer, of_runs, of_words
 from fastresume.records import (
     BATCH,
@@ -188,14 +188,10 @@ class DeliveryLog:
 
     def _describe(self, name: str, content: Callable[[], bytes]) -> None:
         path = self._directory / name
-        draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
         try:
             if not path.exists():
-                draft.write_bytes(content())
-                draft.replace(path)
+                draft.put(path, content())
         except OSError as cause:
-            with contextlib.suppress(OSError):
-                draft.unlink()
             raise _failure(path, cause) from None
 
 

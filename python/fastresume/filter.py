@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import json
-import os
 import sys
 import time
 import warnings
@@ -18,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastresume import _core
+from fastresume import _core, draft
 from fastresume.batch import Schema, tensors_of
-from fastresume.expression import Expression, Facts, Text, Values, column
+from fastresume.expression import Expression, column
 from fastresume.intervals import Intervals, of_buffer, of_runs, of_words
 from fastresume.jagged import Jagged
+from fastresume.truth import Facts, Text, Values
 from fastresume.world import default_threads
 
 Terms = Sequence[tuple[str, str, Any]]
@@ -305,13 +304,9 @@ def _read_cache(path: Path, key: dict[str, Any], manifest: _core.Manifest) -> _c
 
 
 def _write_cache(path: Path, key: dict[str, Any], found: _core.Manifest) -> None:
-    """Keeps a selection: written beside its place and moved there."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    """Keeps a selection."""
     told = json.dumps({**key, "kept": found.selection}).encode()
     try:
-        draft.write_bytes(MAGIC + told + b"\n" + _selected(found).astype("<i8").tobytes())
-        draft.replace(path)
+        draft.put(path, MAGIC + told + b"\n" + _selected(found).astype("<i8").tobytes())
     except OSError as cause:
-        with contextlib.suppress(OSError):
-            draft.unlink()
         warnings.warn(f"the filter's cache '{path}' can't be written: {cause.strerror}", stacklevel=4)
