@@ -6,6 +6,7 @@ use std::ops::Range;
 use fastresume::error::Result;
 use fastresume::intervals::Intervals;
 use fastresume::pairs;
+use fastresume::permutation;
 use fastresume::split::split;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
@@ -21,7 +22,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(slice_intervals, module)?)?;
     module.add_function(wrap_pyfunction!(intersection, module)?)?;
     module.add_function(wrap_pyfunction!(marked, module)?)?;
-    module.add_function(wrap_pyfunction!(split_rows, module)?)
+    module.add_function(wrap_pyfunction!(split_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(keys, module)?)
 }
 
 /// The intervals in a C-contiguous int64 array of shape `[n, 2]`.
@@ -93,4 +95,11 @@ fn split_rows(py: Python<'_>, num_rows: u64, start: u64, stop: u64, seed: u64) -
         let found = split(num_rows, &(start..stop), seed, asked)?;
         Ok(Buffer::of_ranges(found.ranges().iter().cloned()))
     })
+}
+
+/// The hash of words and of each number behind them, as signed numbers of 64 bits.
+#[pyfunction]
+fn keys(py: Python<'_>, words: Vec<u64>, numbers: PyBuffer<i64>) -> PyResult<Buffer> {
+    let numbers = self::numbers(py, &numbers)?.iter().map(|number| number.get().cast_unsigned());
+    Ok(Buffer::of_words(permutation::keys(&words, numbers)))
 }

@@ -24,6 +24,13 @@ pub fn key(words: &[u64]) -> u64 {
     words.iter().fold(0, |hash, word| mix((hash ^ word).wrapping_add(GAMMA)))
 }
 
+/// The hash of the list of words that each number ends, behind those before it.
+#[must_use]
+pub fn keys(words: &[u64], numbers: impl Iterator<Item = u64>) -> Vec<u64> {
+    let hash = key(words);
+    numbers.map(|number| mix((hash ^ number).wrapping_add(GAMMA))).collect()
+}
+
 /// A permutation of `[0, n)` that its key alone chooses.
 ///
 /// A Feistel network over the domain `left * right >= n`, which is only a little larger than n, and a
