@@ -44,12 +44,20 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let column = self.column.as_ref().map(|name| format!("column '{name}'"));
+        let column = self.column.as_ref().map(|name| format!("column '{}'", on_one_line(name)));
         let row_group = self.row_group.map(|index| format!("row group {index}"));
-        let file = self.file.as_ref().map(|path| format!("file '{path}'"));
+        let file = self.file.as_ref().map(|path| format!("file '{}'", on_one_line(path)));
         let parts: Vec<String> = [column, row_group, file].into_iter().flatten().collect();
         if parts.is_empty() { Ok(()) } else { write!(formatter, " ({})", parts.join(", ")) }
     }
+}
+
+/// A name with what would break a message into lines written as in a literal.
+fn on_one_line(name: &str) -> String {
+    let each = name
+        .chars()
+        .map(|char| if char.is_control() { char.escape_default().to_string() } else { char.into() });
+    each.collect()
 }
 
 impl Error {
@@ -157,6 +165,12 @@ mod tests {
             .in_file(Path::new("/data/a.parquet"))
             .in_file(Path::new("/other"));
         assert_eq!(error.to_string(), "null in row 7 (column 'label', row group 3, file '/data/a.parquet')");
+    }
+
+    #[test]
+    fn names_with_line_breaks_leave_an_error_on_one_line() {
+        let error = Error::data("null").in_column("a\n\u{1}é'").in_file(Path::new("/b\r.parquet"));
+        assert_eq!(error.to_string(), "null (column 'a\\n\\u{1}é'', file '/b\\r.parquet')");
     }
 
     #[test]
