@@ -152,7 +152,7 @@ def test_splits_are_the_golden_ones() -> None:
 
 def test_the_oracle_still_says_what_the_golden_selections_say() -> None:
     text = (Path(make_selections.__file__).parent / "selections.json").read_text()
-    assert text == make_selections.text_of(make_selections.golden())
+    assert text == make_selections.as_text(make_selections.golden())
 
 
 @given(

@@ -24,7 +24,6 @@ are too many of them.
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
 import zlib
@@ -36,6 +35,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 import oracle  # noqa: E402  (it is found by the line above)
+from golden.entries import as_text  # noqa: E402  (so is it)
 
 ABOUT = (__doc__ or "").splitlines()
 
@@ -196,15 +196,6 @@ def golden() -> dict[str, list[Any]]:
         "permutations": permutations(),
         "orders": orders(),
     }
-
-
-def as_text(file: dict[str, list[Any]]) -> str:
-    """Return the file's text: one entry a line, so that a change shows which one."""
-    parts = []
-    for name, entries in file.items():
-        lines = ",\n".join(json.dumps(entry) for entry in entries)
-        parts.append(f'"{name}": [\n{lines}\n]')
-    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":

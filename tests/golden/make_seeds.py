@@ -14,7 +14,6 @@ digits.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 import oracle  # noqa: E402  (it is found by the line above)
+from golden.entries import as_text  # noqa: E402  (so is it)
 
 ABOUT = (__doc__ or "").splitlines()
 
@@ -62,15 +62,6 @@ def golden() -> dict[str, list[Any]]:
         for step, rank in STEPS
     ]
     return {"about": ABOUT, "rows": rows, "batches": batches}
-
-
-def as_text(file: dict[str, list[Any]]) -> str:
-    """Return the file's text: one entry a line, so that a change shows which one."""
-    parts = []
-    for name, entries in file.items():
-        lines = ",\n".join(json.dumps(entry) for entry in entries)
-        parts.append(f'"{name}": [\n{lines}\n]')
-    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":

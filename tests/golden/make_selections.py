@@ -16,7 +16,6 @@ The file is one JSON object; intervals are [start, end) pairs.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from fractions import Fraction
@@ -27,6 +26,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 import oracle  # noqa: E402  (it is found by the line above)
+from golden.entries import as_text  # noqa: E402  (so is it)
 
 ABOUT = (__doc__ or "").splitlines()
 
@@ -81,14 +81,5 @@ def golden() -> dict[str, Any]:
     }
 
 
-def text_of(content: dict[str, Any]) -> str:
-    """The file: one entry per line."""
-    lists = ",\n".join(
-        f"{json.dumps(name)}: [\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]"
-        for name, entries in content.items()
-    )
-    return f"{{\n{lists}\n}}\n"
-
-
 if __name__ == "__main__":
-    (HERE / "selections.json").write_text(text_of(golden()))
+    (HERE / "selections.json").write_text(as_text(golden()))

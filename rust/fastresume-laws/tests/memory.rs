@@ -276,18 +276,22 @@ fn wide_text_from_small_dictionaries_takes_what_is_stated() {
     });
 }
 
-#[test]
-fn lists_of_a_million_numbers_take_what_is_stated() {
-    let length = 1_100_000;
+/// Rows of which a few take as much as is decoded ahead.
+fn of_large_rows() -> [Way; 4] {
     let small = Way { batch_rows: 2, ..SEQUENTIAL };
-    let ways = [
+    [
         small,
         Way { window_rows: Some(8), ..small },
         Way { threads: 2, prefetch_bytes: 8 << 20, ..small },
         Way { threads: 2, prefetch_bytes: 8 << 20, window_rows: Some(8), ..small },
-    ];
+    ]
+}
+
+#[test]
+fn lists_of_a_million_numbers_take_what_is_stated() {
+    let length = 1_100_000;
     let schema = "message m { required group l (LIST) { repeated group list { required int32 element; } } }";
-    check("lists", &ways, |path| {
+    check("lists", &of_large_rows(), |path| {
         write_groups(path, schema, 12, |_, group| {
             let values: Vec<i32> = (0..8 * length).map(|place| place % 5000).collect();
             let levels: Vec<i16> = (0..8 * length).map(|place| i16::from(place % length != 0)).collect();
@@ -299,14 +303,7 @@ fn lists_of_a_million_numbers_take_what_is_stated() {
 #[test]
 fn cells_of_twenty_megabytes_take_what_is_stated() {
     let cell = 21_u64 << 20;
-    let small = Way { batch_rows: 2, ..SEQUENTIAL };
-    let ways = [
-        small,
-        Way { window_rows: Some(8), ..small },
-        Way { threads: 2, prefetch_bytes: 8 << 20, ..small },
-        Way { threads: 2, prefetch_bytes: 8 << 20, window_rows: Some(8), ..small },
-    ];
-    check("cells", &ways, |path| {
+    check("cells", &of_large_rows(), |path| {
         write_groups(path, "message m { required binary b; }", 8, |number, group| {
             let filled =
                 |row| vec![u8::try_from(4 * number + row).unwrap(); usize::try_from(cell).unwrap()].into();

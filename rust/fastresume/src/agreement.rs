@@ -92,11 +92,7 @@ fn rules_for<R: Copy>(
 type Pattern<'a> = (&'a str, glob::Pattern);
 
 fn patterns(texts: &[String]) -> Result<Vec<Pattern<'_>>> {
-    let read = |text: &'_ String| {
-        glob::Pattern::new(text)
-            .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))
-    };
-    texts.iter().map(|text| Ok((text.as_str(), read(text)?))).collect()
+    texts.iter().map(|text| Ok((text.as_str(), rules::pattern(text)?))).collect()
 }
 
 /// Whether `optional=` means a column.
@@ -181,17 +177,11 @@ pub fn pick<'a>(among: &[&'a str], patterns: &[String]) -> Result<Vec<&'a str>> 
         } else if among.iter().any(|name| is_in(name, text)) {
             among.iter().copied().filter(|name| is_in(name, text)).collect()
         } else {
-            let pattern = glob::Pattern::new(text)
-                .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))?;
+            let pattern = rules::pattern(text)?;
             among.iter().copied().filter(|name| pattern.matches(name)).collect()
         };
         if matching.is_empty() {
-            let names: Vec<&str> = among.iter().copied().take(20).collect();
-            let more = if among.len() > names.len() { ", ..." } else { "" };
-            return Err(Error::data(format!(
-                "no column matches '{text}'; there are: {}{more}",
-                names.join(", ")
-            )));
+            return Err(rules::no_match(&format!("'{text}'"), among.iter().copied()));
         }
         picked.extend(matching.into_iter().filter(|name| seen.insert(*name)));
     }

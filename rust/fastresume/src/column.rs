@@ -65,6 +65,33 @@ pub trait PageValues {
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()>;
 }
 
+/// Refuses a dictionary that has not the bytes of `count` values of `width` bytes.
+///
+/// # Errors
+/// `Data`, naming both.
+pub fn check_dictionary(bytes: &[u8], count: usize, width: usize) -> Result<()> {
+    if count.saturating_mul(width) > bytes.len() {
+        return Err(Error::data(format!(
+            "the dictionary claims {count} values and has {} bytes",
+            bytes.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a page that has fewer bytes than its `count` values need.
+///
+/// # Errors
+/// `Data`, naming both.
+pub fn check_values(count: usize, there: usize, needed: usize) -> Result<()> {
+    if there < needed {
+        return Err(Error::data(format!(
+            "a page of {count} values has {there} bytes for them, {needed} are needed"
+        )));
+    }
+    Ok(())
+}
+
 /// Where values of a scalar column go.
 #[derive(Debug)]
 pub struct Target<'a> {

@@ -145,20 +145,14 @@ impl Filler {
         let file = self.open(place.file)?;
         let schema = self.manifest.schema_of(place.file);
         let mut columns = self.layout.columns(schema).iter();
-        let fields = self.layout.fields().iter().enumerate().map(|(index, field)| {
-            let columns: Vec<&Column> = columns.by_ref().take(field.columns.len()).collect();
-            let stated = columns.first().filter(|_| field.kind.is_jagged()).map_or(0, |first| {
-                let place = self.manifest.columns(schema).iter().position(|column| column.name == first.name);
-                place.map_or(0, |place| self.manifest.jagged_row_bytes(schema, place))
-            });
-            Source {
-                file: &file,
-                row_group: place.index,
-                columns,
-                index,
-                field,
-                row_bytes: usize::try_from(stated).unwrap_or(usize::MAX),
-            }
+        let of_fields = self.layout.fields().iter().zip(self.layout.jagged_bytes(schema)).enumerate();
+        let fields = of_fields.map(|(index, (field, &row_bytes))| Source {
+            file: &file,
+            row_group: place.index,
+            columns: columns.by_ref().take(field.columns.len()).collect(),
+            index,
+            field,
+            row_bytes,
         });
         let fields: Vec<Source<'_>> = fields.collect();
         let mut scratch = locked(&self.scratch).pop().unwrap_or_default();

@@ -6,13 +6,13 @@ use std::slice::ChunksExactMut;
 
 use parquet::basic::Encoding;
 
-use crate::column::{Page, PageValues, ScalarDecoder, Target};
+use crate::column::{Page, PageValues, ScalarDecoder, Target, check_dictionary, check_values};
 use crate::conversion::{Conversion, RowShape};
 use crate::deltas::deltas;
 use crate::error::{Error, Result};
 use crate::flatpages::{FlatPages, Presence};
 use crate::hybrid::{CHUNK, Hybrid, Next, ends, not_in_dictionary};
-use crate::texts::behind_prefixes;
+use crate::texts::of_one_length;
 
 /// A column of values of so many bytes, delivered as rows of so many.
 pub struct FixedDecoder<'a> {
@@ -123,12 +123,7 @@ impl FixedValues {
 
 impl PageValues for FixedValues {
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
-        if count.saturating_mul(self.length) > bytes.len() {
-            return Err(Error::data(format!(
-                "the dictionary claims {count} values and has {} bytes",
-                bytes.len()
-            )));
-        }
+        check_dictionary(bytes, count, self.length)?;
         self.dictionary = count;
         Ok(())
     }
@@ -136,10 +131,8 @@ impl PageValues for FixedValues {
     fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
         let (length, from) = (self.length, bytes.get(start..).unwrap_or_default());
         let (there, needed) = (from.len(), count.saturating_mul(length));
-        if matches!(encoding, Encoding::PLAIN | Encoding::BYTE_STREAM_SPLIT) && there < needed {
-            return Err(Error::data(format!(
-                "a page of {count} values has {there} bytes for them, {needed} are needed"
-            )));
+        if matches!(encoding, Encoding::PLAIN | Encoding::BYTE_STREAM_SPLIT) {
+            check_values(count, there, needed)?;
         }
         self.form = match encoding {
             Encoding::PLAIN => Form::Plain(start),
@@ -155,11 +148,7 @@ impl PageValues for FixedValues {
                 Form::Decoded(0)
             }
             Encoding::DELTA_BYTE_ARRAY if !self.is_integer => {
-                let texts = behind_prefixes(from, count)?;
-                if (0..count).any(|index| texts.get(index).is_none_or(|text| text.len() != length)) {
-                    return Err(Error::data(format!("a page holds values that have not {length} bytes")));
-                }
-                self.decoded = texts.bytes;
+                self.decoded = of_one_length(from, count, length)?;
                 Form::Decoded(0)
             }
             _ => {

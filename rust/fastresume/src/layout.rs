@@ -67,6 +67,8 @@ pub struct Layout {
     fields: Vec<Field>,
     /// For each of the manifest's schemas, the columns of each field, field after field.
     columns: Vec<Vec<Column>>,
+    /// For each of them, of each field the mean bytes of a row, if it is jagged, as near as footers tell; else 0.
+    jagged_bytes: Vec<Vec<usize>>,
     row_bytes: usize,
 }
 
@@ -141,8 +143,9 @@ impl Layout {
             });
         }
         check_names(&fields)?;
-        let row_bytes = row_bytes(manifest, &fields);
-        Ok(Self { fields, columns, row_bytes })
+        let jagged_bytes = jagged_bytes(manifest, &fields);
+        let row_bytes = row_bytes(&jagged_bytes, &fields);
+        Ok(Self { fields, columns, jagged_bytes, row_bytes })
     }
 
     /// The tensors of a batch, in its order.
@@ -155,6 +158,12 @@ impl Layout {
     #[must_use]
     pub fn columns(&self, schema: usize) -> &[Column] {
         &self.columns[schema]
+    }
+
+    /// Of each field the mean bytes of a row in files of a schema, if it is jagged, as near as footers tell; else 0.
+    #[must_use]
+    pub fn jagged_bytes(&self, schema: usize) -> &[usize] {
+        &self.jagged_bytes[schema]
     }
 
     /// Bytes of one row over all tensors; of jagged ones, what the footers lead to expect.
@@ -208,17 +217,26 @@ fn masked_structs<'a>(selected: &[&Column], nulls: &'a [NullPolicy]) -> Vec<&'a 
     names.filter(|name| selected.iter().any(|column| is_in(&column.name, name))).collect()
 }
 
-fn row_bytes(manifest: &Manifest, fields: &[Field]) -> usize {
-    let by_name: Vec<_> = manifest.schemas().map(|(columns, _)| places(columns)).collect();
-    let mut bytes = 0_usize;
-    for field in fields {
-        let of_schema = |(schema, by_name): (usize, &HashMap<&str, usize>)| {
-            let place = by_name.get(field.columns.first()?.as_str())?;
-            Some(manifest.jagged_row_bytes(schema, *place))
+fn jagged_bytes(manifest: &Manifest, fields: &[Field]) -> Vec<Vec<usize>> {
+    let of_schema = |(schema, (columns, _)): (usize, (&[Column], _))| {
+        let by_name = places(columns);
+        let of_field = |field: &Field| {
+            let column = field.columns.first().filter(|_| field.kind.is_jagged());
+            let place = column.and_then(|name| by_name.get(name.as_str()));
+            let bytes = place.map_or(0, |&place| manifest.jagged_row_bytes(schema, place));
+            usize::try_from(bytes).unwrap_or(usize::MAX >> 8)
         };
+        fields.iter().map(of_field).collect()
+    };
+    manifest.schemas().enumerate().map(of_schema).collect()
+}
+
+fn row_bytes(jagged_bytes: &[Vec<usize>], fields: &[Field]) -> usize {
+    let mut bytes = 0_usize;
+    for (index, field) in fields.iter().enumerate() {
         let of_rows = if field.kind.is_jagged() {
-            let expected = by_name.iter().enumerate().filter_map(of_schema).max().unwrap_or(0);
-            usize::try_from(expected).unwrap_or(usize::MAX >> 8).saturating_add(size_of::<u64>())
+            let expected = jagged_bytes.iter().map(|of_schema| of_schema[index]).max().unwrap_or(0);
+            expected.saturating_add(size_of::<u64>())
         } else {
             field.row_bytes()
         };

@@ -15,6 +15,9 @@ pub struct Named<'a> {
     pub stack: Option<&'a str>,
 }
 
+/// An error names no more columns than these.
+const NAMED: usize = 20;
+
 /// What wins where several rules fit: the last of these; among equals, the first that was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
@@ -28,6 +31,22 @@ enum Rank {
 #[must_use]
 pub fn is_in(column: &str, name: &str) -> bool {
     column.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// A pattern of columns' names.
+///
+/// # Errors
+/// `Argument` if it can't be read.
+pub fn pattern(text: &str) -> Result<glob::Pattern> {
+    glob::Pattern::new(text)
+        .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))
+}
+
+/// What is said of something that matches none of the columns.
+pub fn no_match<'a>(what: &str, columns: impl ExactSizeIterator<Item = &'a str>) -> Error {
+    let more = if columns.len() > NAMED { ", ..." } else { "" };
+    let names: Vec<&str> = columns.take(NAMED).collect();
+    Error::data(format!("no column matches {what}; there are: {}{more}", names.join(", ")))
 }
 
 /// The rule of each column. Its name wins over its stack's, that over the name of a struct that it is in, that
@@ -64,12 +83,8 @@ pub fn resolve<R: Copy>(argument: &str, rules: &[Rule<R>], columns: &[Named<'_>]
             }
         }
         if let Some(key) = key.as_deref().filter(|_| !is_used) {
-            let names: Vec<&str> = columns.iter().map(|column| column.name).take(20).collect();
-            let more = if columns.len() > names.len() { ", ..." } else { "" };
-            return Err(Error::data(format!(
-                "no column matches '{key}' of {argument}; there are: {}{more}",
-                names.join(", ")
-            )));
+            let names = columns.iter().map(|column| column.name);
+            return Err(no_match(&format!("'{key}' of {argument}"), names));
         }
     }
     Ok(found.into_iter().map(|found| found.map(|(_, rule)| rule)).collect())

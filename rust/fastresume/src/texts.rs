@@ -76,6 +76,15 @@ pub fn behind_prefixes(bytes: &[u8], count: usize) -> Result<Texts> {
     Ok(texts)
 }
 
+/// The bytes of such texts, all of which have `length` bytes.
+pub fn of_one_length(bytes: &[u8], count: usize, length: usize) -> Result<Vec<u8>> {
+    let texts = behind_prefixes(bytes, count)?;
+    if (0..count).any(|index| texts.get(index).is_none_or(|text| text.len() != length)) {
+        return Err(Error::data(format!("a page holds values that have not {length} bytes")));
+    }
+    Ok(texts.bytes)
+}
+
 pub fn too_long() -> Error {
     Error::data(format!(
         "texts expand to more than {MAX_EXPANDED_BYTES} bytes at once; fewer rows at a time may do: a smaller \

@@ -5,11 +5,11 @@
 use bytemuck::Pod;
 use parquet::basic::Encoding;
 
-use crate::column::{Page, PageValues};
+use crate::column::{Page, PageValues, check_dictionary, check_values};
 use crate::deltas::deltas;
 use crate::error::{Error, Result};
 use crate::hybrid::{CHUNK, Hybrid, Next, ends, not_in_dictionary};
-use crate::texts::behind_prefixes;
+use crate::texts::of_one_length;
 use crate::vector;
 
 /// A number as a page holds it: its bits, whatever they mean.
@@ -117,12 +117,7 @@ impl<P: Word> Values<P> {
 
 impl<P: Word> PageValues for Values<P> {
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
-        if count.saturating_mul(size_of::<P>()) > bytes.len() {
-            return Err(Error::data(format!(
-                "the dictionary claims {count} values and has {} bytes",
-                bytes.len()
-            )));
-        }
+        check_dictionary(bytes, count, size_of::<P>())?;
         self.dictionary = count;
         Ok(())
     }
@@ -131,14 +126,7 @@ impl<P: Word> PageValues for Values<P> {
         let width = size_of::<P>();
         let is_truth = width == 1;
         let there = bytes.len().saturating_sub(start);
-        let enough = |needed: usize| {
-            if there < needed {
-                return Err(Error::data(format!(
-                    "a page of {count} values has {there} bytes for them, {needed} are needed"
-                )));
-            }
-            Ok(())
-        };
+        let enough = |needed: usize| check_values(count, there, needed);
         self.form = match encoding {
             Encoding::PLAIN if is_truth => {
                 enough(count.div_ceil(8))?;
@@ -169,12 +157,9 @@ impl<P: Word> PageValues for Values<P> {
             }
             // Half-precision numbers are texts of two bytes, to the specification.
             Encoding::DELTA_BYTE_ARRAY if width == 2 => {
-                let texts = behind_prefixes(bytes.get(start..).unwrap_or_default(), count)?;
-                if (0..count).any(|index| texts.get(index).is_none_or(|text| text.len() != width)) {
-                    return Err(Error::data(format!("a page holds values that have not {width} bytes")));
-                }
+                let texts = of_one_length(bytes.get(start..).unwrap_or_default(), count, width)?;
                 self.decoded.clear();
-                self.decoded.extend(texts.bytes.chunks_exact(width).map(bytemuck::pod_read_unaligned::<P>));
+                self.decoded.extend(texts.chunks_exact(width).map(bytemuck::pod_read_unaligned::<P>));
                 Form::Decoded(0)
             }
             _ => {
