@@ -105,12 +105,14 @@ impl Slots {
         self.runs.push((slot_row, rows));
     }
 
-    /// Notes that rows were written: number `.0` of `numbers` to row `.1` of the batch.
-    pub fn note_scattered(&mut self, numbers: &[u64], places: &[(u32, u32)]) {
-        let end = places.iter().map(|&(_, to)| to as usize + 1).max().unwrap_or(0);
-        self.rows.resize(end.max(self.rows.len()), 0);
-        for &(from, to) in places {
-            self.rows[to as usize] = numbers[from as usize];
+    /// Notes that rows were written: number `.0` to row `.1` of the batch.
+    pub fn note_scattered(&mut self, rows: impl Iterator<Item = (u64, u32)>) {
+        for (number, to) in rows {
+            let to = to as usize;
+            if to >= self.rows.len() {
+                self.rows.resize((to + 1).next_power_of_two(), 0);
+            }
+            self.rows[to] = number;
         }
     }
 
@@ -129,6 +131,7 @@ impl Slots {
                 Slot::Jagged(slot) => slot.finish(distinct, rows)?,
             }
         }
+        self.rows.truncate(distinct);
         self.runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
         Ok(())
     }

@@ -14,10 +14,11 @@ use crate::manifest::Manifest;
 use crate::memory::Memory;
 use crate::page::Buffers;
 use crate::schema::Column;
-use crate::segment::{Places, Segment, Stretch, to_usize};
+use crate::segment::{Places, Segment, to_usize};
 use crate::shares::{Part, Parts, Shares};
 use crate::sieve::StepRows;
 use crate::transpose::{Columns, Rows, scatter_rows};
+use crate::window::Stretch;
 
 /// Files that stay open between segments.
 const OPEN_FILES: usize = 8;
@@ -117,19 +118,18 @@ impl Filler {
                 for Stretch { rows: of, .. } in stretches {
                     spans.push(to_usize(of.start - group_start)?..to_usize(of.end - group_start)?);
                 }
-                let shares = scatter.batches.iter();
-                let shares = shares
-                    .map(|(batch, places)| (slots_of(*batch), Rows::Each(&scatter.rows[places.clone()])));
+                let shares = scatter.batches().iter();
+                let shares =
+                    shares.map(|(batch, of)| (slots_of(*batch), Rows::Each(scatter.rows(of.clone()))));
                 let mut shares = Shares { spans, shares: shares.collect() };
                 if !shares.shares.is_empty() {
                     self.decode(segment.group, &mut shares, stop)?;
                 }
-                let numbers: Vec<u64> = stretches.iter().flat_map(|of| of.rows.clone()).collect();
-                let noted = scatter.batches.iter().map(|(batch, places)| {
+                let noted = scatter.batches().iter().map(|(batch, of)| {
                     if let Some(slots) = slots_of(*batch) {
-                        locked(slots).note_scattered(&numbers, &scatter.rows[places.clone()]);
+                        locked(slots).note_scattered(scatter.numbered(of.clone()));
                     }
-                    (*batch, places.len() as u64)
+                    (*batch, of.len() as u64)
                 });
                 Ok(Filled { rows: noted.collect(), left: None })
             }

@@ -63,6 +63,7 @@ pub mod policy;
 pub mod agreement;
 pub mod layout;
 mod transpose;
+mod window;
 mod jagged;
 pub mod batch;
 mod jaggedrun;

@@ -336,12 +336,11 @@ impl Window {
         self.blocks[block].start + (laid - self.laid[block])
     }
 
-    /// The position of an ordinal of block `block` of the window.
+    /// The positions of consecutive ordinals of block `block` of the window, counted from its first position.
     #[must_use]
-    #[inline]
-    pub fn position(&self, block: usize, ordinal: u64) -> u64 {
-        let laid = self.laid[block] + (ordinal - self.blocks[block].start);
-        self.positions.start + self.permutation.inverse(laid)
+    pub fn places(&self, block: usize, ordinals: Range<u64>) -> Vec<u64> {
+        let laid = self.laid[block] + (ordinals.start - self.blocks[block].start);
+        self.permutation.inverses(laid..laid + (ordinals.end - ordinals.start))
     }
 }
 
@@ -388,7 +387,8 @@ mod tests {
                     for (position, &row) in rows.iter().enumerate() {
                         let window = order.window_at(position as u64).unwrap();
                         let block = window.blocks.iter().position(|rows| rows.contains(&row)).unwrap();
-                        assert_eq!(window.position(block, row), position as u64);
+                        let place = position as u64 - window.positions.start;
+                        assert_eq!(window.places(block, row..row + 1), [place]);
                         assert!(window.positions.end - window.positions.start <= window_rows);
                     }
                     rows.sort_unstable();

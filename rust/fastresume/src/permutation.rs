@@ -2,6 +2,8 @@
 //!
 //! This arithmetic is a part of the cursor's format: a change to it raises the format's number.
 
+use std::ops::Range;
+
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 const FIRST: u64 = 0xBF58_476D_1CE4_E5B9;
 const SECOND: u64 = 0x94D0_49BB_1331_11EB;
@@ -71,6 +73,12 @@ impl Permutation {
     #[inline]
     pub fn inverse(&self, value: u64) -> u64 {
         self.walk(value, |value| self.backward(value))
+    }
+
+    /// The inverses of consecutive values, one by one.
+    #[must_use]
+    pub fn inverses(&self, values: Range<u64>) -> Vec<u64> {
+        values.map(|value| self.inverse(value)).collect()
     }
 
     #[inline]

@@ -20,7 +20,8 @@ use crate::memory::{Memory, Pool};
 use crate::order::Order;
 use crate::pass::Pass;
 use crate::schedule::Schedule;
-use crate::segment::{Places, Segment, WindowPart, to_usize};
+use crate::segment::{Places, Segment, to_usize};
+use crate::window::WindowPart;
 
 /// What a batch takes beside its values.
 const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;

@@ -9,11 +9,16 @@ use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::order::{Order, Window};
 use crate::pass::Pass;
-use crate::segment::{Piece, Places, SEGMENT_BYTES, Segment, Stretch, WindowPart, part_of};
+use crate::segment::{Piece, Places, SEGMENT_BYTES, Segment, part_of};
 use crate::turns::Turns;
+use crate::window::{Stretch, WindowPart};
 
 /// A segment ends after so many batches, so that small ones don't pile up by the hundred thousand.
 const MAX_BATCHES: usize = 4096;
+
+/// The first segment of a stream ends after so many, so that a consumer that begins, or goes on after a resume, does
+/// not wait for a whole row group.
+const FIRST_BATCHES: usize = 2;
 
 /// A segment ends after so many pieces: those of a selection may be a row each.
 const MAX_PIECES: usize = 1 << 16;
@@ -124,6 +129,7 @@ impl Schedule {
         let whole = self.manifest.group_rows(group);
         let part = part_of(&whole, runs.peek()?.start, self.row_bytes);
         let mut pieces: Vec<Piece> = Vec::new();
+        let most_batches = if given == 0 { FIRST_BATCHES } else { MAX_BATCHES };
         let (mut given, mut reached, mut batches) = (given, part.start, 0);
         for run in runs {
             // Decoders only go forward: a row before the last one opens a segment of its own.
@@ -135,7 +141,7 @@ impl Schedule {
             while row < end && pieces.len() < MAX_PIECES {
                 let batch = stream.batch_of(given);
                 if pieces.last().is_none_or(|last| last.batch != batch) {
-                    if batches == MAX_BATCHES {
+                    if batches == most_batches {
                         break;
                     }
                     batches += 1;
