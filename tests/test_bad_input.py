@@ -984,7 +984,7 @@ def test_an_argument_of_another_type_is_named(path: Path, name: str, value: Any)
         open_dataset(**arguments)
 
 
-@pytest.mark.parametrize("name", ["transform", "cast", "hash"])
+@pytest.mark.parametrize("name", ["transform"])
 def test_arguments_that_later_releases_bring_do_not_exist_yet(path: Path, name: str) -> None:
     with pytest.raises(TypeError, match=name):
         open_dataset(write(path), **{name: None})

@@ -9,6 +9,7 @@
 
 from fastresume import intervals, testing
 from fastresume._core import DataError, FastresumeError, SourceError, StateError, __version__
+from fastresume.arguments import Hash
 from fastresume.batch import Batch, Field, Schema
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
@@ -28,6 +29,7 @@ __all__ = [
     "Expression",
     "FastresumeError",
     "Field",
+    "Hash",
     "Jagged",
     "Loader",
     "ParquetDataset",

@@ -87,6 +87,9 @@ class Layout:
         fixed: Sequence[tuple[str, int]],
         optional: Sequence[str],
         partitions: Sequence[str],
+        casts: Sequence[tuple[str | None, str]],
+        hashes: Sequence[tuple[str, int, int]],
+        names: Sequence[tuple[str, str]],
     ) -> Self: ...
     @property
     def fields(

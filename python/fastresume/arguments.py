@@ -5,9 +5,11 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import numpy as np
+import torch
 
 Path = str | os.PathLike[str]
 Choice = TypeVar("Choice", bound=str)
@@ -23,6 +25,50 @@ DecimalRule = Literal["int64", "float64", "bytes"]
 
 Decimals = DecimalRule | Mapping[str, DecimalRule]
 """One rule for all decimals, or rules by names and patterns of columns."""
+
+Casts = torch.dtype | Mapping[str, torch.dtype]
+"""One type for all numbers, or types by names and patterns of columns."""
+
+CASTS = (
+    torch.bool,
+    *(torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+)
+
+
+@dataclass(frozen=True)
+class Hash:
+    """How the values of a column are put into buckets: see docs/SHAPING.md.
+
+    Args:
+        buckets: how many there are, at least 1 and at most 2**63.
+        seed: which of the hashes, in [0, 2**64): columns with one number of buckets and one seed put the same
+            value into the same bucket.
+
+    Raises:
+        ValueError: for numbers out of range.
+        TypeError: if one is not an integer.
+
+    Example:
+        >>> import fastresume as fr
+        >>> hashing = {"c_0": fr.Hash(buckets=1000, seed=7)}
+        >>> fr.ParquetDataset("data/*.parquet", batch_size=32, columns="c_0", hash=hashing).schema
+        c_0: int64 [B] hash1[1000, seed 7]
+    """
+
+    buckets: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        buckets, seed = integer("buckets", self.buckets), integer("seed", self.seed)
+        if not 1 <= buckets <= 2**63:
+            raise ValueError(f"buckets must be in [1, 2**63], found {buckets}")
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"seed must be in [0, 2**64), found {seed}")
+        # Another kind of integer, as numpy's, is the same one.
+        object.__setattr__(self, "buckets", buckets)
+        object.__setattr__(self, "seed", seed)
 
 
 def integer(name: str, value: object) -> int:
@@ -154,6 +200,49 @@ def fixed_list(fixed: Mapping[str, int] | None) -> list[tuple[str, int]]:
     if not isinstance(fixed, Mapping):
         raise TypeError(f"fixed must be a mapping of names to lengths, found {fixed!r}")
     return [(_text("fixed", name), at_least(1, f"fixed[{name!r}]", size)) for name, size in fixed.items()]
+
+
+def cast_list(casts: Casts | None) -> list[tuple[str | None, str]]:
+    """The types that numbers are cast to, as pairs of a name or pattern (None: all) and a type's name."""
+    if casts is None:
+        return []
+    if not isinstance(casts, Mapping):
+        return [(None, _dtype_name("cast", casts))]
+    return [(_text("cast", name), _dtype_name(f"cast[{name!r}]", dtype)) for name, dtype in casts.items()]
+
+
+def hash_list(hashes: Mapping[str, int | Hash] | None) -> list[tuple[str, int, int]]:
+    """Into how many buckets columns are put, as a name or pattern, the number of buckets and a seed each."""
+    if hashes is None:
+        return []
+    if not isinstance(hashes, Mapping):
+        raise TypeError(f"hash must be a mapping of names to numbers of buckets, found {hashes!r}")
+    found = []
+    for name, given in hashes.items():
+        try:
+            hashed = given if isinstance(given, Hash) else Hash(given)
+        except (TypeError, ValueError) as cause:
+            raise type(cause)(f"hash[{name!r}]: {cause}") from None
+        found.append((_text("hash", name), hashed.buckets, hashed.seed))
+    return found
+
+
+def rename_list(renamed: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    """The new names of tensors, as pairs of the old and the new one."""
+    if renamed is None:
+        return []
+    if not isinstance(renamed, Mapping):
+        raise TypeError(f"rename must be a mapping of names to names, found {renamed!r}")
+    return [(_text("rename", old), _text("rename", new)) for old, new in renamed.items()]
+
+
+def _dtype_name(argument: str, dtype: object) -> str:
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"{argument} must be a torch.dtype, found {dtype!r}")
+    name = str(dtype).removeprefix("torch.")
+    if dtype not in CASTS:
+        raise ValueError(f"{argument} must be a type of integers, floats or bool, found {name}")
+    return name
 
 
 def _decimal_rule(argument: str, rule: object) -> DecimalRule:

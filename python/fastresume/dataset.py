@@ -14,17 +14,22 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from fastresume import _core, travel
 from fastresume.arguments import (
+    Casts,
     Decimals,
+    Hash,
     Nulls,
     at_least,
+    cast_list,
     decimal_list,
     fixed_list,
     global_share,
+    hash_list,
     names,
     null_list,
     one_of,
     one_path,
     path_list,
+    rename_list,
     stack_list,
 )
 from fastresume.batch import Batch, Schema
@@ -109,6 +114,18 @@ class ParquetDataset(IterableDataset[Batch]):
             `nulls` must say what becomes of them.
         partitions: names of columns whose values stand in the files' paths, as `region=eu/part-0.parquet`
             has one of `region`: int64 if all of them are integers, else strings.
+        cast: a dtype that all numbers are cast to, or a mapping from names or patterns of columns, stacks or
+            structs to dtypes, by the rules of `nulls`. A cast keeps every number, but that a float becomes
+            the nearest one of a narrower float type: an integer that the type can't hold exactly, a fraction
+            cast to integers and a float beyond the type are a DataError that names value and row. Items of
+            lists are cast, too. Columns of several types can be stacked once they are cast to one.
+        hash: into how many buckets columns of strings, bytes or integers are put, by name or pattern of
+            columns, stacks or structs: `{"user": 1_000_003}`, or a `Hash` with a seed. A tensor int64 in
+            [0, buckets), of a list a `Jagged` of such. A fill value for nulls is a bucket. See
+            docs/SHAPING.md.
+        rename: new names of tensors, per name that they would have: that of their column or stack. Masks are
+            the new name with "_valid" behind it. All other arguments, `filter` too, speak of the columns'
+            names in the files.
         manifest_cache: a file in which to keep what the files' footers tell, so that a later start reads no
             footers: it asks for the size and modification time of each file, and reads again only those
             that have others. The file is made if it is not there, and brought up to date; one that is
@@ -167,6 +184,9 @@ class ParquetDataset(IterableDataset[Batch]):
         fixed: Mapping[str, int] | None = None,
         optional: str | Sequence[str] | None = None,
         partitions: str | Sequence[str] | None = None,
+        cast: Casts | None = None,
+        hash: Mapping[str, int | Hash] | None = None,  # noqa: A002  (what users call it)
+        rename: Mapping[str, str] | None = None,
         manifest_cache: Path | None = None,
         on_iter: Literal["continue", "restart"] = "continue",
         rank: int | None = None,
@@ -197,6 +217,9 @@ class ParquetDataset(IterableDataset[Batch]):
         self._fixed = fixed_list(fixed)
         self._optional = names("optional", optional) or []
         self._partitions = names("partitions", partitions) or []
+        self._casts = cast_list(cast)
+        self._hashes = hash_list(hash)
+        self._renamed = rename_list(rename)
         manifest = select(_open_manifest(self.paths, manifest_cache), rows, skip)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
         self._manifest = manifest if filter is None else select_filtered(manifest, filter, cache)
@@ -221,6 +244,9 @@ class ParquetDataset(IterableDataset[Batch]):
             self._fixed,
             self._optional,
             self._partitions,
+            self._casts,
+            self._hashes,
+            self._renamed,
         )
         self.schema = Schema(self._layout)
 

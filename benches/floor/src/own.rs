@@ -15,6 +15,7 @@ use fastresume::pass::Pass;
 use fastresume::pipeline::{Pipeline, Polled};
 use fastresume::policy::{NullPolicy, Policy};
 use fastresume::selection::Selection;
+use fastresume::shapes::Shapes;
 use fastresume::tail::Tail;
 
 use crate::Outcome;
@@ -66,7 +67,7 @@ pub fn read_all(paths: &[String], way: &Way) -> Outcome<u64> {
 
 /// A matrix for each type that several columns have, if they are stacked; masks where there are nulls.
 fn layout(manifest: &Manifest, way: &Way) -> Outcome<Layout> {
-    let plain = Layout::resolve(manifest, &Request::default(), &[], &[])?;
+    let plain = Layout::resolve(manifest, &Request::default(), &[], &[], &Shapes::default())?;
     let mut stacks: Vec<Stack> = Vec::new();
     for field in plain.fields().iter().filter(|field| way.is_stacked && !field.kind.is_jagged()) {
         let name = format!("all_{}", field.dtype.name());
@@ -85,5 +86,5 @@ fn layout(manifest: &Manifest, way: &Way) -> Outcome<Layout> {
         }
     }
     let nulls: Vec<NullPolicy> = masked.into_iter().map(|name| (Some(name), Policy::Mask)).collect();
-    Ok(Layout::resolve(manifest, &Request::default(), &stacks, &nulls)?)
+    Ok(Layout::resolve(manifest, &Request::default(), &stacks, &nulls, &Shapes::default())?)
 }

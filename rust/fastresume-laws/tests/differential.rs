@@ -12,6 +12,7 @@ use fastresume::layout::Layout;
 use fastresume::manifest::Manifest;
 use fastresume::policy::{Fill, Policy};
 use fastresume::rows;
+use fastresume::shapes::Shapes;
 use parquet::basic::{Compression, Encoding, Type as Physical, ZstdLevel};
 use parquet::column::reader::get_typed_column_reader;
 use parquet::column::writer::get_typed_column_writer_mut;
@@ -234,7 +235,8 @@ fn by_us(case: &Case, path: &Path) -> Vec<Row> {
     let manifest = Arc::new(Manifest::open(&[path.to_owned()], &go).unwrap());
     let fill = if case.physical == Physical::BOOLEAN { 1 } else { i128::from(FILL) };
     let policy = if case.shape == Shape::List { Policy::Fill(Fill::Integer(fill)) } else { Policy::Mask };
-    let layout = Layout::resolve(&manifest, &Request::default(), &[], &[(None, policy)]).unwrap();
+    let layout =
+        Layout::resolve(&manifest, &Request::default(), &[], &[(None, policy)], &Shapes::default()).unwrap();
     let read = case.read.start as u64..case.read.end as u64;
     let memory = rows::read(manifest, layout, std::slice::from_ref(&read), &go).unwrap();
     let word = |bytes: &[u8]| {

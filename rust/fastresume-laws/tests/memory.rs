@@ -17,6 +17,7 @@ use fastresume::order::{Order, OrderChoice};
 use fastresume::pass::Pass;
 use fastresume::pipeline::{Pipeline, Polled};
 use fastresume::selection::Selection;
+use fastresume::shapes::Shapes;
 use fastresume::tail::Tail;
 use parquet::basic::Compression;
 use parquet::column::writer::get_typed_column_writer_mut;
@@ -94,7 +95,7 @@ const SEQUENTIAL: Way =
 /// The bytes that a pass took at most, and those that were stated.
 fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
-    let plain = Layout::resolve(&manifest, &Request::default(), &[], &[]).unwrap();
+    let plain = Layout::resolve(&manifest, &Request::default(), &[], &[], &Shapes::default()).unwrap();
     let mut stacks: Vec<Stack> = Vec::new();
     if way.is_stacked {
         for dtype in ["int32", "int64"] {
@@ -102,7 +103,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
             stacks.push((format!("all_{dtype}"), members.map(|field| field.name.clone()).collect()));
         }
     }
-    let layout = Layout::resolve(&manifest, &Request::default(), &stacks, &[]).unwrap();
+    let layout = Layout::resolve(&manifest, &Request::default(), &stacks, &[], &Shapes::default()).unwrap();
     let choice = way.window_rows.map_or(OrderChoice::Sequential, |rows| OrderChoice::Shuffled {
         seed: None,
         block_rows: Some(rows / 8),

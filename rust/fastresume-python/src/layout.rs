@@ -1,8 +1,12 @@
 //! Which columns are read, and which tensor of a batch each is a part of.
 
 use fastresume::agreement::{Decimals, Request};
+use fastresume::hash::Buckets;
 use fastresume::layout::{Layout as CoreLayout, Stack};
 use fastresume::policy::{Fill, NullPolicy, Policy};
+use fastresume::rules::Rule;
+use fastresume::shapes::Shapes;
+use fastresume::types::Dtype;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -52,6 +56,19 @@ impl DecimalArgument {
     }
 }
 
+/// The type that numbers are cast to, by its name.
+#[derive(FromPyObject)]
+#[pyo3(transparent)]
+pub struct CastArgument(String);
+
+impl CastArgument {
+    fn dtype(&self) -> PyResult<Dtype> {
+        Dtype::of_name(&self.0).ok_or_else(|| {
+            PyValueError::new_err(format!("cast must be a type of numbers, found '{}'", self.0))
+        })
+    }
+}
+
 /// Name, dtype, columns, whether it is stacked, what its rows are, whether it is masked, elements of a row, and
 /// what its numbers count.
 type FieldParts =
@@ -67,7 +84,7 @@ pub struct Layout {
 impl Layout {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "one caller, which passes what the dataset was given")]
-    #[pyo3(signature = (manifest, columns, stacks, nulls, decimals, fixed, optional, partitions))]
+    #[pyo3(signature = (manifest, columns, stacks, nulls, decimals, fixed, optional, partitions, casts, hashes, names))]
     fn new(
         py: Python<'_>,
         manifest: &Manifest,
@@ -78,6 +95,9 @@ impl Layout {
         fixed: Vec<(String, usize)>,
         optional: Vec<String>,
         partitions: Vec<String>,
+        casts: Vec<(Option<String>, CastArgument)>,
+        hashes: Vec<(String, u64, u64)>,
+        names: Vec<(String, String)>,
     ) -> PyResult<Self> {
         let decimals = decimals.into_iter().map(|(key, argument)| Ok((key, argument.decimals()?)));
         let decimals = decimals.collect::<PyResult<_>>()?;
@@ -85,8 +105,12 @@ impl Layout {
         let request = Request { columns, decimals, fixed, optional, partitions };
         let nulls = nulls.into_iter().map(|(key, argument)| Ok((key, argument.policy()?)));
         let nulls: Vec<NullPolicy> = nulls.collect::<PyResult<_>>()?;
+        let casts = casts.into_iter().map(|(key, argument)| Ok((key, argument.dtype()?)));
+        let casts: Vec<Rule<Dtype>> = casts.collect::<PyResult<_>>()?;
+        let hashes = hashes.into_iter().map(|(key, count, seed)| (Some(key), Buckets { count, seed }));
+        let shapes = Shapes { casts, hashes: hashes.collect(), names };
         gate::run(py, || {
-            let inner = CoreLayout::resolve(&manifest.inner, &request, &stacks, &nulls)?;
+            let inner = CoreLayout::resolve(&manifest.inner, &request, &stacks, &nulls, &shapes)?;
             Ok(Self { inner })
         })
     }

@@ -101,6 +101,23 @@ pub struct Target<'a> {
     pub valid: &'a mut [u8],
 }
 
+/// Rows that are wanted among those that are decoded.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Their numbers, ascending.
+    pub rows: &'a [u32],
+    /// The number of the first row that is decoded.
+    pub first: usize,
+}
+
+impl Wanted<'_> {
+    /// Whether the row that lies `index` rows behind the first one is wanted.
+    #[must_use]
+    pub fn has(&self, index: usize) -> bool {
+        self.rows.binary_search_by_key(&(self.first + index), |&row| row as usize).is_ok()
+    }
+}
+
 /// Decodes one scalar column of one row group from its start to its end.
 pub trait ScalarDecoder {
     /// Passes over `rows` values without delivering them.
@@ -120,6 +137,15 @@ pub trait ScalarDecoder {
     /// # Errors
     /// As for `skip`; and `Data` for a null that is refused, or a value that does not fit its type.
     fn read(&mut self, target: Target<'_>) -> Result<()>;
+
+    /// Fills the target with the next values, at most those of one page, of which only some are wanted: what does
+    /// not fit its type in another row is no error.
+    ///
+    /// # Errors
+    /// As for `read`.
+    fn read_among(&mut self, target: Target<'_>, _wanted: Wanted<'_>) -> Result<()> {
+        self.read(target)
+    }
 }
 
 /// Rows of a jagged column, one after another.

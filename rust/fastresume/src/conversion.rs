@@ -1,6 +1,8 @@
 //! Values of several bytes as the numbers that a tensor holds.
 
+use crate::delivery::Delivery;
 use crate::error::{Error, Result};
+use crate::hash::Buckets;
 
 /// The Julian day of 1970-01-01.
 const EPOCH_DAY: i128 = 2_440_588;
@@ -19,6 +21,8 @@ const MAX_DECIMAL_BYTES: usize = 256;
 pub enum Conversion {
     /// They are delivered as they are.
     Copied,
+    /// The bucket that they are in, as 64 bits.
+    Hashed(Buckets),
     /// The nanoseconds of a day, and the Julian day: nanoseconds since 1970, as 64 bits.
     Instant,
     /// An integer, its highest byte first: 64 bits.
@@ -35,7 +39,7 @@ impl Conversion {
     /// # Errors
     /// `Data` if it does not fit.
     pub fn convert(self, value: &[u8], place: &mut [u8], row: usize) -> Result<()> {
-        if value.len() > MAX_DECIMAL_BYTES && !matches!(self, Self::Copied) {
+        if value.len() > MAX_DECIMAL_BYTES && !matches!(self, Self::Copied | Self::Hashed(_)) {
             let length = value.len();
             return Err(misfit(
                 row,
@@ -45,6 +49,7 @@ impl Conversion {
         }
         match self {
             Self::Copied => place.copy_from_slice(value),
+            Self::Hashed(buckets) => place.copy_from_slice(&buckets.of_bytes(value).to_le_bytes()),
             Self::Instant => {
                 let found = instant(value);
                 let nanoseconds = i64::try_from(found).map_err(|_| {
@@ -73,6 +78,38 @@ impl Conversion {
             }
         }
         Ok(())
+    }
+}
+
+/// A conversion, and what becomes of its number.
+#[derive(Debug, Clone, Copy)]
+pub struct Converter {
+    pub conversion: Conversion,
+    /// What becomes of the 64 bits that it gives.
+    pub then: Option<Delivery>,
+}
+
+impl Converter {
+    /// Whether values are delivered as they are.
+    pub fn is_copied(self) -> bool {
+        matches!(self.conversion, Conversion::Copied)
+    }
+
+    /// Whether values may be delivered that do not fit.
+    pub fn may_misfit(self) -> bool {
+        self.then.is_some() || matches!(self.conversion, Conversion::Instant | Conversion::Integer)
+    }
+
+    /// Writes a value to its place; `row` is its row.
+    ///
+    /// # Errors
+    /// `Data` if it does not fit.
+    pub fn convert(self, value: &[u8], place: &mut [u8], row: usize) -> Result<()> {
+        let Some(delivery) = self.then else { return self.conversion.convert(value, place, row) };
+        let mut number = [0; 8];
+        self.conversion.convert(value, &mut number, row)?;
+        let written = delivery.write_one(u64::from_le_bytes(number), place);
+        written.map_err(|misfit| Error::data(format!("row {row} of the row group holds {misfit}")))
     }
 }
 
@@ -154,22 +191,6 @@ fn digits(value: &[u8]) -> String {
     format!("{sign}{first}{}", others.concat())
 }
 
-/// The number that bits of half precision stand for.
-pub fn single_of_half(bits: u16) -> f32 {
-    let (sign, exponent, fraction) =
-        (u32::from(bits >> 15), u32::from(bits >> 10 & 0x1f), u32::from(bits & 0x3ff));
-    match (exponent, fraction) {
-        // The smallest ones are multiples of 2^-24.
-        (0, _) => {
-            #[allow(clippy::cast_precision_loss, reason = "less than 2^10")]
-            let magnitude = fraction as f32 / 16_777_216.0;
-            f32::from_bits(magnitude.to_bits() | sign << 31)
-        }
-        (0x1f, _) => f32::from_bits(sign << 31 | 0x7f80_0000 | fraction << 13),
-        _ => f32::from_bits(sign << 31 | (exponent + 112) << 23 | fraction << 13),
-    }
-}
-
 /// What a row of a column of equal rows is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct RowShape {
@@ -222,15 +243,5 @@ mod tests {
             nearest(&digits(&i128::MAX.to_be_bytes()), 10).to_bits(),
             1.701_411_834_604_692_3e28_f64.to_bits()
         );
-    }
-
-    #[test]
-    fn half_precision_keeps_its_value() {
-        let cases = [(0x3c00, 1.0), (0xc000, -2.0), (0x7bff, 65504.0), (1, 5.960_464_5e-8), (0x8000, -0.0)];
-        for (bits, value) in cases {
-            assert_eq!(single_of_half(bits).to_bits(), f32::to_bits(value), "{bits:x}");
-        }
-        assert_eq!(single_of_half(0xfc00).to_bits(), f32::NEG_INFINITY.to_bits());
-        assert!(single_of_half(0x7e01).is_nan());
     }
 }

@@ -8,13 +8,15 @@ use parquet::schema::types::ColumnDescPtr;
 
 use crate::chunk::Chunk;
 use crate::column::{JaggedDecoder, Nulls, ScalarDecoder};
-use crate::conversion::{Conversion, RowShape, single_of_half};
+use crate::conversion::{Conversion, Converter, RowShape};
+use crate::delivery::Delivery;
 use crate::equal::{EqualDecoder, Rows};
 use crate::error::{Error, Result};
 use crate::fixed::FixedDecoder;
 use crate::flat::FlatDecoder;
 use crate::flatpages::{FlatLevels, FlatPages};
 use crate::footer::Footer;
+use crate::hashed::HashDecoder;
 use crate::lists::{ListDecoder, ListLevels};
 use crate::manifest::DataFile;
 use crate::numbers::Numbers;
@@ -22,55 +24,35 @@ use crate::page::{Buffers, Pages};
 use crate::partition::Value;
 use crate::presence::{ConstantDecoder, PresenceDecoder};
 use crate::schema::{Column, Dtype, Kind, Stored};
+use crate::shaping::Shaping;
 use crate::source::{LocalFile, Source};
 use crate::strings::StringDecoder;
-use crate::values::Values;
 
-/// Makes a decoder of `$numbers`, which are stored as one type and delivered as one that holds it.
+/// Makes a decoder of `$numbers`, whose bytes in the file and in the tensor the delivery tells.
 macro_rules! of_numbers {
-    ($types:expr, |$numbers:ident| $decoder:expr) => {{
-        // From the bits in the pages and those delivered, whether they are integers, and what becomes of the
-        // ones that are delivered in another width.
+    ($delivery:expr, |$numbers:ident| $decoder:expr) => {{
+        let delivery: Delivery = $delivery;
         macro_rules! of {
-            ($bits:ty, $delivered:ty, $is_integer:expr, $convert:expr) => {{
-                let $numbers: Numbers<$bits, $delivered, _> =
-                    Numbers::new(Values::new($is_integer), $convert);
+            ($bits:ty, $delivered:ty) => {{
+                let $numbers: Numbers<$bits, $delivered> = Numbers::new(delivery);
                 Ok(Box::new($decoder))
             }};
         }
-        use Dtype::{
-            Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64,
-        };
-        match $types {
-            (Bool, Bool) => of!(u8, u8, false, |_| None),
-            (Int8 | Int16 | Int32, Int64) => {
-                of!(u32, i64, true, |bits: u32| Some(i64::from(bits.cast_signed())))
-            }
-            (Uint8 | Uint16 | Uint32, Int64 | Uint64) => of!(u32, u64, true, |bits: u32| Some(bits.into())),
-            (Int64, Int64) | (Uint64, Uint64) => of!(u64, u64, true, |_| None),
-            (
-                Int8 | Int16 | Int32 | Uint8 | Uint16 | Uint32,
-                dtype @ (Int8 | Int16 | Int32 | Uint8 | Uint16 | Uint32),
-            ) => match dtype {
-                Int8 => of!(u32, i8, true, |bits: u32| bits.cast_signed().try_into().ok()),
-                Int16 => of!(u32, i16, true, |bits: u32| bits.cast_signed().try_into().ok()),
-                Uint8 => of!(u32, u8, true, |bits: u32| bits.try_into().ok()),
-                Uint16 => of!(u32, u16, true, |bits: u32| bits.try_into().ok()),
-                _ => of!(u32, u32, true, |_| None),
-            },
-            (Float16, Float16) => of!(u16, u16, false, |_| None),
-            (Float16, Float32) => of!(u16, u32, false, |bits: u16| Some(single_of_half(bits).to_bits())),
-            (Float16, Float64) => {
-                of!(u16, u64, false, |bits: u16| Some(f64::from(single_of_half(bits)).to_bits()))
-            }
-            (Float32, Float32) => of!(u32, u32, false, |_| None),
-            (Float32, Float64) => {
-                of!(u32, u64, false, |bits: u32| Some(f64::from(f32::from_bits(bits)).to_bits()))
-            }
-            (Float64, Float64) => of!(u64, u64, false, |_| None),
-            (stored, delivered) => {
-                Err(Error::data(format!("{} can't be delivered as {}", stored.name(), delivered.name())))
-            }
+        macro_rules! from {
+            ($bits:ty, $width:expr) => {
+                match $width {
+                    1 => of!($bits, u8),
+                    2 => of!($bits, u16),
+                    4 => of!($bits, u32),
+                    _ => of!($bits, u64),
+                }
+            };
+        }
+        match delivery.widths() {
+            (1, width) => from!(u8, width),
+            (2, width) => from!(u16, width),
+            (4, width) => from!(u32, width),
+            (_, width) => from!(u64, width),
         }
     }};
 }
@@ -124,7 +106,7 @@ impl OpenFile {
     ) -> Result<Box<dyn ScalarDecoder + 'a>> {
         let Some(dtype) = column.dtype else { return Err(undeliverable(column)) };
         let shape = RowShape { width: dtype.width(), size: column.elements() };
-        if let Some(decoder) = self.constant(column, shape, nulls) {
+        if let Some(decoder) = self.constant(column, shape, nulls)? {
             return Ok(Box::new(decoder));
         }
         let leaf = self.leaf(column)?;
@@ -133,7 +115,8 @@ impl OpenFile {
             let levels = ListLevels { empty: column.level, value: level_of(&leaf) };
             let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
             let stored = number(column, &leaf)?;
-            let lists = list_decoder(pages, (stored, stored), levels, nulls)?;
+            let delivery = Delivery::new(stored, stored).ok_or_else(|| undeliverable(column))?;
+            let lists = list_decoder(pages, delivery, levels, nulls)?;
             return Ok(Box::new(EqualDecoder::new(lists, Rows::Presence, shape, nulls)));
         }
         if leaf.max_rep_level() > 0 {
@@ -145,24 +128,34 @@ impl OpenFile {
         if column.kind == Kind::Mask {
             return Ok(Box::new(PresenceDecoder::new(pages)));
         }
-        let conversion = match (column.stored, dtype) {
+        let unshaped = column.unshaped().unwrap_or(dtype);
+        let conversion = match (column.stored, unshaped) {
             (Stored::Number(_), _) | (Stored::Decimal { is_integer: true, .. }, Dtype::Int64) => {
-                let types = (number(column, &leaf)?, dtype);
-                return of_numbers!(types, |numbers| FlatDecoder::new(pages, numbers));
+                let delivery = delivery(column, number(column, &leaf)?)?;
+                return of_numbers!(delivery, |numbers| FlatDecoder::new(pages, numbers));
             }
             (Stored::Decimal { is_integer: true, scale, .. }, _) => Conversion::LowestFirst(scale),
             (Stored::Decimal { .. }, Dtype::Int64) => Conversion::Integer,
             (Stored::Decimal { scale, .. }, Dtype::Float64) => Conversion::Decimal(scale),
             (Stored::Int96, _) => Conversion::Instant,
-            _ => Conversion::Copied,
+            _ => match column.shaping {
+                Shaping::Hashed(_, buckets) if value_bytes(&leaf).is_none() => {
+                    return Ok(Box::new(HashDecoder::new(pages, buckets)));
+                }
+                Shaping::Hashed(_, buckets) => Conversion::Hashed(buckets),
+                _ => Conversion::Copied,
+            },
         };
+        let is_number = !matches!(conversion, Conversion::Copied | Conversion::Hashed(_));
+        let then = (is_number && column.shaping != Shaping::None).then(|| delivery(column, unshaped));
+        let converter = Converter { conversion, then: then.transpose()? };
         let is_integer = matches!(column.stored, Stored::Decimal { is_integer: true, .. });
         if let Some(length @ 1..) = value_bytes(&leaf) {
             let values = (length, is_integer);
-            return Ok(Box::new(FixedDecoder::new(pages, values, conversion, shape)));
+            return Ok(Box::new(FixedDecoder::new(pages, values, converter, shape)));
         }
         let texts = Box::new(StringDecoder::new(pages));
-        Ok(Box::new(EqualDecoder::new(texts, Rows::Converted(conversion), shape, nulls)))
+        Ok(Box::new(EqualDecoder::new(texts, Rows::Converted(converter), shape, nulls)))
     }
 
     /// A decoder of one jagged column of one row group.
@@ -177,7 +170,7 @@ impl OpenFile {
         buffers: &'a mut Buffers,
     ) -> Result<Box<dyn JaggedDecoder + 'a>> {
         let Some(dtype) = column.dtype else { return Err(undeliverable(column)) };
-        if let Some(decoder) = self.constant(column, RowShape { width: dtype.width(), size: 0 }, nulls) {
+        if let Some(decoder) = self.constant(column, RowShape { width: dtype.width(), size: 0 }, nulls)? {
             return Ok(Box::new(decoder));
         }
         let leaf = self.leaf(column)?;
@@ -187,17 +180,18 @@ impl OpenFile {
             return Ok(Box::new(StringDecoder::new(FlatPages::new(pages, levels, nulls))));
         }
         let levels = ListLevels { empty: column.level, value: level_of(&leaf) };
-        list_decoder(pages, (number(column, &leaf)?, dtype), levels, nulls)
+        list_decoder(pages, delivery(column, number(column, &leaf)?)?, levels, nulls)
     }
 
     /// The decoder of a column of one value in all of the file.
-    fn constant(&self, column: &Column, shape: RowShape, nulls: Nulls) -> Option<ConstantDecoder> {
+    fn constant(&self, column: &Column, shape: RowShape, nulls: Nulls) -> Result<Option<ConstantDecoder>> {
         let value = match column.stored {
             Stored::Nothing => None,
             Stored::Path => Value::of(self.source.path(), &column.name).into_row(column),
-            _ => return None,
+            _ => return Ok(None),
         };
-        Some(ConstantDecoder::new(value, shape, nulls))
+        let value = value.map(|value| shaped(column, value)).transpose()?;
+        Ok(Some(ConstantDecoder::new(value, shape, nulls)))
     }
 
     fn leaf(&self, column: &Column) -> Result<ColumnDescPtr> {
@@ -230,11 +224,38 @@ impl OpenFile {
 /// A decoder of lists of numbers, stored as one type and delivered as another.
 fn list_decoder<'a>(
     pages: Pages<'a>,
-    types: (Dtype, Dtype),
+    delivery: Delivery,
     levels: ListLevels,
     nulls: Nulls,
 ) -> Result<Box<dyn JaggedDecoder + 'a>> {
-    of_numbers!(types, |numbers| ListDecoder::new(pages, levels, nulls, numbers))
+    of_numbers!(delivery, |numbers| ListDecoder::new(pages, levels, nulls, numbers))
+}
+
+/// What becomes of the numbers of a column, which its file holds in this type.
+fn delivery(column: &Column, stored: Dtype) -> Result<Delivery> {
+    let delivery = match (column.shaping, column.dtype) {
+        (Shaping::Hashed(_, buckets), _) => Delivery::hashed(stored, buckets),
+        (_, Some(dtype)) => Delivery::new(stored, dtype),
+        (_, None) => None,
+    };
+    delivery.ok_or_else(|| undeliverable(column))
+}
+
+/// A value of a path as its column is delivered.
+fn shaped(column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
+    let mut row = vec![0; column.row_bytes()];
+    match (column.shaping, column.unshaped(), value.first_chunk()) {
+        (Shaping::None, ..) => return Ok(value),
+        (Shaping::Hashed(_, buckets), Some(Dtype::Uint8), _) => {
+            row.copy_from_slice(&buckets.of_bytes(&value).to_le_bytes());
+        }
+        (_, _, Some(number)) => {
+            let written = delivery(column, Dtype::Int64)?.write_one(u64::from_le_bytes(*number), &mut row);
+            written.map_err(|misfit| Error::data(format!("the path holds {misfit}")))?;
+        }
+        (_, _, None) => return Err(undeliverable(column)),
+    }
+    Ok(row)
 }
 
 /// The type of the numbers that a leaf holds.

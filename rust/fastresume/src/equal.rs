@@ -1,7 +1,7 @@
 //! Rows that might differ in length, and do not: lists of so many numbers; decimals held as bytes.
 
 use crate::column::{JaggedDecoder, JaggedRows, Nulls, ScalarDecoder, Target};
-use crate::conversion::{Conversion, RowShape};
+use crate::conversion::{Converter, RowShape};
 use crate::error::{Error, Result};
 
 /// Rows are decoded so many bytes at a time, and one at least.
@@ -15,7 +15,7 @@ pub enum Rows {
     /// A truth value: whether they are there.
     Presence,
     /// Each is converted.
-    Converted(Conversion),
+    Converted(Converter),
 }
 
 /// A jagged column, delivered as rows of one length.
@@ -48,7 +48,7 @@ impl<'a> EqualDecoder<'a> {
             return Ok(());
         }
         match self.rows {
-            Rows::Converted(conversion) => conversion.convert(value, place, row),
+            Rows::Converted(converter) => converter.convert(value, place, row),
             Rows::Presence => Ok(()),
             Rows::Lists if value.len() == place.len() => {
                 place.copy_from_slice(value);

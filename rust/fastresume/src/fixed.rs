@@ -7,7 +7,7 @@ use std::slice::ChunksExactMut;
 use parquet::basic::Encoding;
 
 use crate::column::{Page, PageValues, ScalarDecoder, Target, check_dictionary, check_values};
-use crate::conversion::{Conversion, RowShape};
+use crate::conversion::{Converter, RowShape};
 use crate::deltas::deltas;
 use crate::error::{Error, Result};
 use crate::flatpages::{FlatPages, Presence};
@@ -18,7 +18,7 @@ use crate::texts::of_one_length;
 pub struct FixedDecoder<'a> {
     pages: FlatPages<'a>,
     values: FixedValues,
-    conversion: Conversion,
+    converter: Converter,
     row: RowShape,
 }
 
@@ -171,16 +171,16 @@ impl PageValues for FixedValues {
 }
 
 impl<'a> FixedDecoder<'a> {
-    /// Values of `length` bytes (not 0), which may be integers, delivered as `conversion` makes them.
+    /// Values of `length` bytes (not 0), which may be integers, delivered as `converter` makes them.
     pub fn new(
         pages: FlatPages<'a>,
         (length, is_integer): (usize, bool),
-        conversion: Conversion,
+        converter: Converter,
         row: RowShape,
     ) -> Self {
         let (dictionary, decoded, form) = (0, Vec::new(), Form::Plain(0));
         let values = FixedValues { length, is_integer, dictionary, decoded, form };
-        Self { pages, values, conversion, row }
+        Self { pages, values, converter, row }
     }
 }
 
@@ -190,11 +190,8 @@ impl ScalarDecoder for FixedDecoder<'_> {
     }
 
     fn page_rows(&mut self) -> Result<usize> {
-        match self.conversion {
-            // What nobody wants may not fit.
-            Conversion::Instant | Conversion::Integer => Ok(1),
-            _ => self.pages.left_in_page(&mut self.values),
-        }
+        // What nobody wants may not fit.
+        if self.converter.may_misfit() { Ok(1) } else { self.pages.left_in_page(&mut self.values) }
     }
 
     fn read(&mut self, target: Target<'_>) -> Result<()> {
@@ -205,9 +202,9 @@ impl ScalarDecoder for FixedDecoder<'_> {
             let count = part.rows.len();
             let (places, rest) = output.split_at_mut(count * row_bytes);
             let (marks, unmarked) = valid.split_at_mut(count.min(valid.len()));
-            let (conversion, null) = (self.conversion, part.null_bits);
+            let (converter, null) = (self.converter, part.null_bits);
             let mut row = part.rows.start;
-            let is_copied = matches!((conversion, &part.presence), (Conversion::Copied, Presence::All));
+            let is_copied = converter.is_copied() && matches!(part.presence, Presence::All);
             if let Some(values) = is_copied.then(|| self.values.together(part.page, count)).flatten() {
                 marks.fill(1);
                 places.copy_from_slice(values);
@@ -221,7 +218,7 @@ impl ScalarDecoder for FixedDecoder<'_> {
                     self.values.each(part.page, count, |value| {
                         let place = places.next().unwrap_or_default();
                         row += 1;
-                        conversion.convert(value, place, row - 1)
+                        converter.convert(value, place, row - 1)
                     })?;
                 }
                 Presence::None => {
@@ -240,7 +237,7 @@ impl ScalarDecoder for FixedDecoder<'_> {
                     };
                     self.values.each(part.page, present, |value| {
                         row += fill(&mut places) + 1;
-                        conversion.convert(value, places.next().unwrap_or_default(), row - 1)
+                        converter.convert(value, places.next().unwrap_or_default(), row - 1)
                     })?;
                     fill(&mut places);
                 }

@@ -1,7 +1,7 @@
 //! Columns to tensors: which columns make which tensor.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::agreement::{Request, agree, is_optional, pick, places};
@@ -12,6 +12,8 @@ use crate::partition;
 use crate::policy::{self, NullPolicy, Policy, Subject};
 use crate::rules::is_in;
 use crate::schema::{Column, Dtype, Kind, Stored};
+use crate::shapes::{Shapes, Tensor};
+use crate::shaping::Shaping;
 
 /// One tensor of a batch: `[rows]`, or `[rows, k]` where k columns are stacked or a row has k elements; or a
 /// jagged one.
@@ -77,7 +79,8 @@ pub type Stack = (String, Vec<String>);
 
 impl Layout {
     /// The layout of the columns that are asked for, with those of each stack in one matrix behind the others,
-    /// and then the masks of the structs whose nulls are masked by name.
+    /// and then the masks of the structs whose nulls are masked by name. All arguments speak of the names that
+    /// columns have in the files.
     ///
     /// # Errors
     /// `Data` if a column is not there, can't be delivered, or differs between files, and if stacked
@@ -87,16 +90,19 @@ impl Layout {
         request: &Request,
         stacks: &[Stack],
         nulls: &[NullPolicy],
+        shapes: &Shapes,
     ) -> Result<Self> {
         let whole = with_partitions(manifest, request)?;
         let schemas: Vec<_> = whole.iter().map(|(columns, file)| (columns.as_ref(), *file)).collect();
         let Some((_, first_file)) = schemas.first() else {
             return Err(Error::Argument("the dataset has no files".into()));
         };
-        let agreed = agree(&schemas, request)?;
+        let mut agreed = agree(&schemas, request)?;
+        let members = members(&agreed, stacks).map_err(|error| error.in_file(first_file))?;
+        shapes.apply(&mut agreed, &members).map_err(|error| error.in_file(first_file))?;
         let selected: Vec<&Column> = agreed.iter().filter_map(|column| column.first()).collect();
-        let mut fields = stacked(&selected, stacks).map_err(|error| error.in_file(first_file))?;
-        set_nulls(&mut fields, nulls)?;
+        let mut fields = stacked(&selected, stacks, &members).map_err(|error| error.in_file(first_file))?;
+        set_nulls(&mut fields, nulls, &selected)?;
         let by_name: HashMap<&str, &Vec<Column>> =
             selected.iter().map(|column| column.name.as_str()).zip(&agreed).collect();
         let mut columns: Vec<Vec<Column>> = Vec::with_capacity(schemas.len());
@@ -142,7 +148,7 @@ impl Layout {
                 nulls: vec![Nulls::Filled(0)],
             });
         }
-        check_names(&fields)?;
+        name_all(&mut fields, shapes)?;
         let jagged_bytes = jagged_bytes(manifest, &fields);
         let row_bytes = row_bytes(&jagged_bytes, &fields);
         Ok(Self { fields, columns, jagged_bytes, row_bytes })
@@ -189,11 +195,20 @@ fn with_partitions<'a>(manifest: &'a Manifest, request: &Request) -> Result<Vec<
     Ok(manifest.schemas().map(|(columns, file)| (extended(columns), file)).collect())
 }
 
-fn set_nulls(fields: &mut [Field], nulls: &[NullPolicy]) -> Result<()> {
+fn set_nulls(fields: &mut [Field], nulls: &[NullPolicy], selected: &[&Column]) -> Result<()> {
+    let buckets: HashMap<&str, u64> = selected
+        .iter()
+        .filter_map(|column| match column.shaping {
+            Shaping::Hashed(_, buckets) => Some((column.name.as_str(), buckets.count)),
+            _ => None,
+        })
+        .collect();
     let subjects = fields.iter().flat_map(|field| {
         let stack = field.is_stacked.then_some(field.name.as_str());
         let (dtype, kind) = (field.dtype, field.kind);
-        field.columns.iter().map(move |name| Subject { name, stack, dtype, kind })
+        let buckets = &buckets;
+        let subject = move |name| Subject { name, stack, dtype, kind, buckets: buckets.get(name).copied() };
+        field.columns.iter().map(String::as_str).map(subject)
     });
     let mut found = policy::resolve(nulls, &subjects.collect::<Vec<_>>())?.into_iter();
     for field in fields {
@@ -223,7 +238,12 @@ fn jagged_bytes(manifest: &Manifest, fields: &[Field]) -> Vec<Vec<usize>> {
         let of_field = |field: &Field| {
             let column = field.columns.first().filter(|_| field.kind.is_jagged());
             let place = column.and_then(|name| by_name.get(name.as_str()));
-            let bytes = place.map_or(0, |&place| manifest.jagged_row_bytes(schema, place));
+            // As they would be delivered if nothing else became of them.
+            let width = |place: &usize| columns[*place].dtype.map_or(1, Dtype::width) as u64;
+            let bytes = place.map_or(0, |place| {
+                manifest.jagged_row_bytes(schema, *place).saturating_mul(field.dtype.width() as u64)
+                    / width(place)
+            });
             usize::try_from(bytes).unwrap_or(usize::MAX >> 8)
         };
         fields.iter().map(of_field).collect()
@@ -245,25 +265,37 @@ fn row_bytes(jagged_bytes: &[Vec<usize>], fields: &[Field]) -> usize {
     bytes
 }
 
-/// The tensors of the selected columns, those of each stack in one matrix behind the others.
-fn stacked(selected: &[&Column], stacks: &[Stack]) -> Result<Vec<Field>> {
-    let names: Vec<&str> = selected.iter().map(|column| column.name.as_str()).collect();
-    let by_name: HashMap<&str, &Column> = names.iter().copied().zip(selected.iter().copied()).collect();
-    let mut taken: HashMap<&str, &str> = HashMap::new();
-    let mut matrices = Vec::with_capacity(stacks.len());
+/// The stack that each column is in, if it is in one.
+fn members<'a>(agreed: &[Vec<Column>], stacks: &'a [Stack]) -> Result<HashMap<String, &'a str>> {
+    let names: Vec<&str> = agreed
+        .iter()
+        .filter_map(|of_schemas| of_schemas.first())
+        .map(|column| column.name.as_str())
+        .collect();
+    let mut taken: HashMap<String, &str> = HashMap::new();
     for (name, patterns) in stacks {
-        let members =
+        let picked =
             pick(&names, patterns).map_err(|error| Error::data(format!("in the stack '{name}': {error}")))?;
-        let members: Vec<&Column> =
-            members.into_iter().filter_map(|name| by_name.get(name).copied()).collect();
-        for member in &members {
-            if let Some(other) = taken.insert(&member.name, name) {
+        for member in picked {
+            if let Some(other) = taken.insert(member.to_owned(), name) {
                 return Err(Error::Argument(format!(
-                    "the column '{}' is in the stacks '{other}' and '{name}'",
-                    member.name
+                    "the column '{member}' is in the stacks '{other}' and '{name}'"
                 )));
             }
         }
+    }
+    Ok(taken)
+}
+
+/// The tensors of the selected columns, those of each stack in one matrix behind the others.
+fn stacked(selected: &[&Column], stacks: &[Stack], taken: &HashMap<String, &str>) -> Result<Vec<Field>> {
+    let names: Vec<&str> = selected.iter().map(|column| column.name.as_str()).collect();
+    let by_name: HashMap<&str, &Column> = names.iter().copied().zip(selected.iter().copied()).collect();
+    let mut matrices = Vec::with_capacity(stacks.len());
+    for (name, patterns) in stacks {
+        let members = pick(&names, patterns)?;
+        let members: Vec<&Column> =
+            members.into_iter().filter_map(|name| by_name.get(name).copied()).collect();
         if let Some(jagged) = members.iter().find(|member| member.kind.is_jagged()) {
             let reason =
                 format!("a {} can't be stacked, as in '{name}': its rows differ in length", jagged.type_name);
@@ -278,8 +310,11 @@ fn stacked(selected: &[&Column], stacks: &[Stack]) -> Result<Vec<Field>> {
         };
         if let Some(other) = members.iter().find(|member| member.dtype != first.dtype) {
             return Err(Error::data(format!(
-                "the stack '{name}' holds columns of more than one type: '{}' is {}, '{}' is {}",
-                first.name, first.type_name, other.name, other.type_name
+                "the stack '{name}' holds columns of more than one type: '{}' is {}, '{}' is {}; cast= makes them one",
+                first.name,
+                delivered_as(first),
+                other.name,
+                delivered_as(other)
             )));
         }
         let is_one_unit = members.iter().all(|member| member.unit == first.unit);
@@ -311,25 +346,26 @@ fn stacked(selected: &[&Column], stacks: &[Stack]) -> Result<Vec<Field>> {
     Ok(fields)
 }
 
-fn check_names(fields: &[Field]) -> Result<()> {
-    let masked = fields.iter().filter(|field| field.is_masked() && !field.kind.is_jagged());
-    let masks: HashSet<String> = masked.map(|field| format!("{}_valid", field.name)).collect();
-    let mut names = HashSet::new();
-    for field in fields {
-        if !names.insert(&field.name) {
-            return Err(Error::Argument(format!(
-                "the name '{}' stands for two tensors of a batch",
-                field.name
-            )));
-        }
-        if masks.contains(&field.name) {
-            return Err(Error::Argument(format!(
-                "the name '{}' stands for a column and for the mask of another one",
-                field.name
-            )));
-        }
+/// Gives the tensors the names that are asked for.
+fn name_all(fields: &mut [Field], shapes: &Shapes) -> Result<()> {
+    let tensors = fields.iter_mut().map(|field| Tensor {
+        what: match field.kind {
+            Kind::Mask => "mask",
+            _ if field.is_stacked => "stack",
+            _ => "column",
+        },
+        is_masked: field.is_masked() && !field.kind.is_jagged(),
+        name: &mut field.name,
+    });
+    shapes.name_all(tensors.collect())
+}
+
+/// The type of a column, for people.
+fn delivered_as(column: &Column) -> &str {
+    match column.dtype {
+        Some(dtype) if column.shaping != Shaping::None => dtype.name(),
+        _ => &column.type_name,
     }
-    Ok(())
 }
 
 fn deliverable(column: &Column) -> Result<Dtype> {

@@ -25,11 +25,11 @@ pub struct ListLevels {
 }
 
 /// A list column whose pages hold `P`, delivered as `V`.
-pub struct ListDecoder<'a, P, V, F> {
+pub struct ListDecoder<'a, P, V> {
     pages: Pages<'a>,
     meaning: ListLevels,
     nulls: Nulls,
-    numbers: Numbers<P, V, F>,
+    numbers: Numbers<P, V>,
     levels: Levels,
     page: PageBits,
     /// Levels of the present page, and how many of them were read.
@@ -56,8 +56,8 @@ struct PageBits {
     has_null_elements: bool,
 }
 
-impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
-    pub fn new(pages: Pages<'a>, meaning: ListLevels, nulls: Nulls, numbers: Numbers<P, V, F>) -> Self {
+impl<'a, P: Word, V: Pod> ListDecoder<'a, P, V> {
+    pub fn new(pages: Pages<'a>, meaning: ListLevels, nulls: Nulls, numbers: Numbers<P, V>) -> Self {
         Self {
             pages,
             meaning,
@@ -185,7 +185,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
         let page = self.pages.page();
         let (elements, values) = (self.page.elements.part(stretch.clone()), self.page.values.part(stretch));
         if !self.page.has_null_elements || values.ones() == count {
-            return self.numbers.read(page, places, row_of);
+            return self.numbers.read(page, places, |element| Some(row_of(element)));
         }
         self.there.clear(count);
         let mut passed = 0;
@@ -203,6 +203,7 @@ impl<'a, P: Word, V: Pod, F: Fn(P) -> Option<V>> ListDecoder<'a, P, V, F> {
                 )));
             }
         };
+        let row_of = |element| Some(row_of(element));
         self.numbers.read_spread(page, &self.there.all(), narrowed(bits), places, row_of)
     }
 }
@@ -255,7 +256,7 @@ fn compressed(word: u64, mask: u64) -> u64 {
     word
 }
 
-impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> JaggedDecoder for ListDecoder<'_, P, V, F> {
+impl<P: Word, V: Pod> JaggedDecoder for ListDecoder<'_, P, V> {
     fn skip(&mut self, rows: usize) -> Result<()> {
         if rows == 0 {
             return Ok(());

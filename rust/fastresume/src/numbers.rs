@@ -4,6 +4,7 @@ use bytemuck::Pod;
 
 use crate::bits::{Marks, WORD};
 use crate::column::Page;
+use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::values::{Values, Word};
 use crate::vector;
@@ -12,38 +13,42 @@ use crate::vector;
 const STEP: usize = 1024;
 
 /// Values whose pages hold `P`, delivered as `V`.
-pub struct Numbers<P, V, F> {
+pub struct Numbers<P, V> {
     pub values: Values<P>,
-    /// The value of the bits; none if they do not fit its type. Of types of one size it is never asked.
-    convert: F,
+    delivery: Delivery,
     scratch: [P; STEP + vector::EXPAND_SPARE],
     converted: [V; STEP + vector::EXPAND_SPARE],
 }
 
-impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> Numbers<P, V, F> {
-    pub fn new(values: Values<P>, convert: F) -> Self {
+impl<P: Word, V: Pod> Numbers<P, V> {
+    /// Values that were not opened yet; the delivery's numbers have the bytes of these types.
+    pub fn new(delivery: Delivery) -> Self {
         Self {
-            values,
-            convert,
+            values: Values::new(delivery.stored().is_integer()),
+            delivery,
             scratch: [P::default(); STEP + vector::EXPAND_SPARE],
             converted: [V::zeroed(); STEP + vector::EXPAND_SPARE],
         }
     }
 
-    /// Fills the output with the next values of a page; `row_of` tells the row of each.
+    /// Fills the output with the next values of a page; `row_of` tells the row of each, or that nobody wants it,
+    /// so that it may be anything.
     ///
     /// # Errors
     /// `Data` if there are fewer, or one does not fit its type.
-    pub fn read(&mut self, page: Page<'_>, output: &mut [V], row_of: impl Fn(usize) -> usize) -> Result<()> {
-        if size_of::<P>() == size_of::<V>() {
+    pub fn read(
+        &mut self,
+        page: Page<'_>,
+        output: &mut [V],
+        row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
+        if self.delivery.is_copied() {
             return self.values.read(page, bytemuck::cast_slice_mut(output));
         }
         for (step, places) in output.chunks_mut(STEP).enumerate() {
-            let scratch = &mut self.scratch[..places.len()];
-            self.values.read(page, scratch)?;
-            for (index, (place, &bits)) in places.iter_mut().zip(scratch.iter()).enumerate() {
-                *place = (self.convert)(bits).ok_or_else(|| misfit(row_of(step * STEP + index), bits))?;
-            }
+            let numbers = &mut self.scratch[..places.len()];
+            self.values.read(page, numbers)?;
+            convert(&self.delivery, numbers, places, |index| row_of(step * STEP + index))?;
         }
         Ok(())
     }
@@ -58,7 +63,7 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> Numbers<P, V, F> {
         there: &Marks<'_>,
         null: V,
         output: &mut [V],
-        row_of: impl Fn(usize) -> usize,
+        row_of: impl Fn(usize) -> Option<usize>,
     ) -> Result<()> {
         for (step, places) in output.chunks_mut(STEP).enumerate() {
             let marks = there.part(step * STEP..step * STEP + places.len());
@@ -66,19 +71,38 @@ impl<P: Word, V: Pod, F: Fn(P) -> Option<V>> Numbers<P, V, F> {
             words.iter_mut().zip(marks.words()).for_each(|(place, word)| *place = word);
             let present = marks.ones();
             self.values.read(page, &mut self.scratch[..present])?;
-            if size_of::<P>() == size_of::<V>() {
+            if self.delivery.is_copied() {
                 vector::expand(bytemuck::cast_slice(&self.scratch), &words, null, places);
                 continue;
             }
-            for (index, (place, &bits)) in self.converted.iter_mut().zip(&self.scratch[..present]).enumerate()
-            {
-                let row = || row_of(step * STEP + marks.nth_one(index).unwrap_or(0));
-                *place = (self.convert)(bits).ok_or_else(|| misfit(row(), bits))?;
-            }
+            let row_of = |index| row_of(step * STEP + marks.nth_one(index).unwrap_or(0));
+            convert(&self.delivery, &self.scratch[..present], &mut self.converted[..present], row_of)?;
             vector::expand(&self.converted, &words, null, places);
         }
         Ok(())
     }
+}
+
+/// Writes all numbers as those of the other type.
+fn convert<P: Pod, V: Pod>(
+    delivery: &Delivery,
+    numbers: &[P],
+    places: &mut [V],
+    row_of: impl Fn(usize) -> Option<usize>,
+) -> Result<()> {
+    if delivery.write(bytemuck::cast_slice(numbers), bytemuck::cast_slice_mut(places)) {
+        return Ok(());
+    }
+    for (index, (number, place)) in numbers.iter().zip(places).enumerate() {
+        let number = bytemuck::bytes_of(number);
+        if !delivery.write(number, bytemuck::bytes_of_mut(place))
+            && let Some(row) = row_of(index)
+        {
+            let misfit = delivery.misfit(number);
+            return Err(Error::data(format!("row {row} of the row group holds {misfit}")));
+        }
+    }
+    Ok(())
 }
 
 /// The memory of numbers as these.
@@ -93,10 +117,4 @@ pub fn as_numbers<V: Pod>(memory: &mut [u8]) -> Result<&mut [V]> {
 /// The value of the lowest bits.
 pub fn narrowed<V: Pod>(bits: u64) -> V {
     bytemuck::pod_read_unaligned(&bits.to_le_bytes()[..size_of::<V>()])
-}
-
-/// What is said of a number that its column's type can't hold: only those of 32 bits may be too large.
-fn misfit<P: Word>(row: usize, bits: P) -> Error {
-    let value = bytemuck::bytes_of(&bits).first_chunk::<4>().map_or(0, |bytes| i32::from_le_bytes(*bytes));
-    Error::data(format!("row {row} of the row group holds {value}, which does not fit the column's type"))
 }

@@ -6,6 +6,7 @@ use std::path::{Component, Path};
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::schema::{Column, Dtype, Kind, Stored};
+use crate::shaping::Shaping;
 
 /// What writers put in the place of a null.
 const NULL: &[u8] = b"__HIVE_DEFAULT_PARTITION__";
@@ -50,7 +51,7 @@ impl Value {
     /// The bytes of a row of a column: none of one that is null.
     #[must_use]
     pub fn into_row(self, column: &Column) -> Option<Vec<u8>> {
-        if column.kind == Kind::Scalar {
+        if column.unshaped() == Some(Dtype::Int64) {
             return self.integer().map(|integer| integer.to_le_bytes().to_vec());
         }
         match self {
@@ -118,6 +119,7 @@ pub fn column(manifest: &Manifest, name: &str, may_miss: bool) -> Result<Column>
         stored: Stored::Path,
         level: 0,
         leaf: 0,
+        shaping: Shaping::None,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::column::Nulls;
 use crate::error::{Error, Result};
+use crate::floats::{brain_of_single, half_of_single, single_of_brain, single_of_half, single_to_odd};
 use crate::rules::{self, Named, Rule};
 use crate::schema::{Dtype, Kind};
 
@@ -48,6 +49,8 @@ pub struct Subject<'a> {
     pub dtype: Dtype,
     /// What its rows are.
     pub kind: Kind,
+    /// Of one whose values are put into buckets, how many there are.
+    pub buckets: Option<u64>,
 }
 
 /// What becomes of the nulls of each column, as [`rules::resolve`] finds it; where nothing fits, nulls are
@@ -68,13 +71,20 @@ fn nulls_of(subject: &Subject<'_>, policy: Option<Policy>) -> Result<Nulls> {
         Some(Policy::Mask) => Ok(Nulls::Masked),
         // A text that is null is empty, whatever the value.
         Some(Policy::Fill(_)) if matches!(subject.kind, Kind::String | Kind::Binary) => Ok(Nulls::Filled(0)),
-        Some(Policy::Fill(value)) => bits_of(value, subject.dtype).map(Nulls::Filled).ok_or_else(|| {
-            Error::Argument(format!(
-                "the fill value {value} for nulls does not fit column '{}', which is {}",
-                subject.name,
-                subject.dtype.name()
-            ))
-        }),
+        Some(Policy::Fill(value)) => {
+            let bits = bits_of(value, subject.dtype);
+            let is_one = |bits: &u64| subject.buckets.is_none_or(|buckets| *bits < buckets);
+            bits.filter(is_one).map(Nulls::Filled).ok_or_else(|| {
+                let what = match subject.buckets {
+                    Some(buckets) => format!("is one of {buckets} buckets"),
+                    None => format!("is {}", subject.dtype.name()),
+                };
+                Error::Argument(format!(
+                    "the fill value {value} for nulls does not fit column '{}', which {what}",
+                    subject.name
+                ))
+            })
+        }
     }
 }
 
@@ -113,7 +123,8 @@ fn bits_of(value: Fill, dtype: Dtype) -> Option<u64> {
         Dtype::Uint16 => unsigned!(u16),
         Dtype::Uint32 => unsigned!(u32),
         Dtype::Uint64 => unsigned!(u64),
-        Dtype::Float16 => half(float).map(u64::from),
+        Dtype::Float16 => of_16_bits(float, half_of_single, single_of_half),
+        Dtype::Bfloat16 => of_16_bits(float, brain_of_single, single_of_brain),
         #[allow(clippy::cast_possible_truncation, reason = "a float holds the nearest number")]
         Dtype::Float32 => {
             let single = float as f32;
@@ -123,29 +134,10 @@ fn bits_of(value: Fill, dtype: Dtype) -> Option<u64> {
     }
 }
 
-/// The bits of the nearest half-precision number; none if the value is finite and beyond them.
-fn half(value: f64) -> Option<u16> {
-    let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
-    if value.is_nan() {
-        return Some(0x7e00);
-    }
-    if value.is_infinite() {
-        return Some(sign | 0x7c00);
-    }
-    // Numbers of one exponent are so far apart; the smallest ones as far as those of exponent -14.
-    let magnitude = value.abs();
-    let exponent = if magnitude == 0.0 { -14 } else { exponent_of(magnitude).max(-14) };
-    let units = (magnitude / 2_f64.powi(exponent - 10)).round_ties_even();
-    // Rounding up to the next exponent carries over by itself.
-    let bits = units + f64::from(exponent + 14) * 1024.0;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than 2^15")]
-    (bits < f64::from(0x7c00)).then_some(sign | bits as u16)
-}
-
-/// The power of two at or below a positive number.
-fn exponent_of(value: f64) -> i32 {
-    let stored = i32::try_from(value.to_bits() >> 52 & 0x7ff).unwrap_or(0);
-    stored - 1023
+/// The bits of the nearest float of 16 bits; none if the value is finite and beyond them.
+fn of_16_bits(value: f64, narrow: fn(f32) -> u16, widen: fn(u16) -> f32) -> Option<u64> {
+    let bits = narrow(single_to_odd(value));
+    (widen(bits).is_finite() == value.is_finite()).then_some(bits.into())
 }
 
 #[cfg(test)]
@@ -165,10 +157,10 @@ mod tests {
             (f64::INFINITY, 0x7c00),
         ];
         for (value, bits) in cases {
-            assert_eq!(half(value), Some(bits), "{value}");
+            assert_eq!(bits_of(Fill::Float(value), Dtype::Float16), Some(bits), "{value}");
         }
-        assert_eq!(half(65520.0), None);
-        assert_eq!(half(2047.5 / 2048.0), Some(0x3c00));
+        assert_eq!(bits_of(Fill::Float(65520.0), Dtype::Float16), None);
+        assert_eq!(bits_of(Fill::Float(2047.5 / 2048.0), Dtype::Float16), Some(0x3c00));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use parquet::basic::{ConvertedType, LogicalType, Repetition};
 use parquet::schema::types::{SchemaDescriptor, Type};
 use serde::{Deserialize, Serialize};
 
+use crate::shaping::Shaping;
 use crate::types::LeafType;
 pub use crate::types::{Dtype, Kind, Stored};
 
@@ -33,6 +34,9 @@ pub struct Column {
     pub level: u8,
     /// Its index among the leaves of the schema.
     pub leaf: usize,
+    /// What was asked to become of its values; the type and kind are those of what they become.
+    #[serde(skip)]
+    pub shaping: Shaping,
 }
 
 impl Column {
@@ -40,6 +44,15 @@ impl Column {
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.dtype.map_or(0, |dtype| dtype.width().saturating_mul(self.elements()))
+    }
+
+    /// The element type of its tensor, if nothing else were to become of its values.
+    #[must_use]
+    pub fn unshaped(&self) -> Option<Dtype> {
+        match self.shaping {
+            Shaping::None => self.dtype,
+            Shaping::Cast(dtype) | Shaping::Hashed(dtype, _) => Some(dtype),
+        }
     }
 
     /// Elements of a row, where all rows have as many.
@@ -138,7 +151,8 @@ impl Found<'_> {
         let LeafType { name: type_name, kind, dtype, size, unit, stored } =
             LeafType::of(&self.schema.column(leaf));
         let (name, level) = (name.to_owned(), above.level);
-        let column = Column { name, type_name, kind, dtype, size, unit, stored, level, leaf };
+        let shaping = Shaping::None;
+        let column = Column { name, type_name, kind, dtype, size, unit, stored, level, leaf, shaping };
         self.columns.push(if above.lists == 0 { column } else { listed(column, above) });
     }
 }
@@ -165,6 +179,7 @@ fn struct_mask(name: &str, level: u8, members: &[Column]) -> Column {
         stored: told.map_or(Stored::Unknown, |member| member.stored),
         level,
         leaf: told.map_or(0, |member| member.leaf),
+        shaping: Shaping::None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use crate::column::{Nulls, ScalarDecoder, Target};
+use crate::column::{Nulls, ScalarDecoder, Target, Wanted};
 use crate::error::Result;
 use crate::vector;
 
@@ -215,8 +215,10 @@ impl Sieve {
             row = next as usize;
             let end = rows.min(row + decoder.page_rows()?);
             let valid = if has_marks { &mut memory.valid[row..end] } else { &mut [][..] };
-            decoder.read(Target { values: &mut values[row * width..end * width], valid })?;
-            kept = &kept[kept.partition_point(|&kept| (kept as usize) < end)..];
+            let (wanted, later) = kept.split_at(kept.partition_point(|&kept| (kept as usize) < end));
+            let target = Target { values: &mut values[row * width..end * width], valid };
+            decoder.read_among(target, Wanted { rows: wanted, first: row })?;
+            kept = later;
             row = end;
         }
         Ok(())

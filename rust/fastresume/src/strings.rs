@@ -17,7 +17,8 @@ pub struct StringDecoder<'a> {
 }
 
 /// The texts of pages.
-struct TextValues {
+#[derive(Debug)]
+pub struct TextValues {
     dictionary: Texts,
     form: Form,
 }
@@ -33,9 +34,18 @@ enum Form {
     Decoded(Texts, usize),
 }
 
+impl Default for TextValues {
+    fn default() -> Self {
+        Self { dictionary: Texts::default(), form: Form::Plain(0) }
+    }
+}
+
 impl TextValues {
     /// Calls `take` for each of the next `count` values of the page.
-    fn each(&mut self, bytes: &[u8], count: usize, mut take: impl FnMut(&[u8])) -> Result<()> {
+    ///
+    /// # Errors
+    /// `Data` if there are fewer, or the dictionary is too small.
+    pub fn each(&mut self, bytes: &[u8], count: usize, mut take: impl FnMut(&[u8])) -> Result<()> {
         match &mut self.form {
             Form::Plain(position) => {
                 for _ in 0..count {
@@ -117,7 +127,7 @@ impl PageValues for TextValues {
 
 impl<'a> StringDecoder<'a> {
     pub fn new(pages: FlatPages<'a>) -> Self {
-        Self { pages, values: TextValues { dictionary: Texts::default(), form: Form::Plain(0) } }
+        Self { pages, values: TextValues::default() }
     }
 }
 

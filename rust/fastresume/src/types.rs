@@ -33,6 +33,8 @@ pub enum Dtype {
     Float32,
     /// IEEE 754 double precision.
     Float64,
+    /// The sign, the exponent and 7 bits of a single: no file holds it, a cast makes it.
+    Bfloat16,
 }
 
 impl Dtype {
@@ -52,7 +54,29 @@ impl Dtype {
             Self::Float16 => "float16",
             Self::Float32 => "float32",
             Self::Float64 => "float64",
+            Self::Bfloat16 => "bfloat16",
         }
+    }
+
+    /// The type of this name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        let all = [
+            Self::Bool,
+            Self::Int8,
+            Self::Int16,
+            Self::Int32,
+            Self::Int64,
+            Self::Uint8,
+            Self::Uint16,
+            Self::Uint32,
+            Self::Uint64,
+            Self::Float16,
+            Self::Bfloat16,
+            Self::Float32,
+            Self::Float64,
+        ];
+        all.into_iter().find(|dtype| dtype.name() == name)
     }
 
     /// Bytes per element.
@@ -60,7 +84,7 @@ impl Dtype {
     pub fn width(self) -> usize {
         match self {
             Self::Bool | Self::Int8 | Self::Uint8 => 1,
-            Self::Int16 | Self::Uint16 | Self::Float16 => 2,
+            Self::Int16 | Self::Uint16 | Self::Float16 | Self::Bfloat16 => 2,
             Self::Int32 | Self::Uint32 | Self::Float32 => 4,
             Self::Int64 | Self::Uint64 | Self::Float64 => 8,
         }
@@ -252,15 +276,22 @@ impl Dtype {
         })
     }
 
-    fn is_float(self) -> bool {
-        matches!(self, Self::Float16 | Self::Float32 | Self::Float64)
+    /// Whether its numbers are floats.
+    #[must_use]
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::Float16 | Self::Bfloat16 | Self::Float32 | Self::Float64)
+    }
+
+    /// Whether its numbers are integers; a truth value is none.
+    #[must_use]
+    pub fn is_integer(self) -> bool {
+        self != Self::Bool && !self.is_float()
     }
 
     /// Whether an integer is signed, and its bytes.
     fn integer(self) -> Option<(bool, usize)> {
         let is_signed = matches!(self, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64);
-        let is_integer = self != Self::Bool && !self.is_float();
-        is_integer.then(|| (is_signed, self.width()))
+        self.is_integer().then(|| (is_signed, self.width()))
     }
 }
 

@@ -180,7 +180,10 @@ impl<P: Word> PageValues for Values<P> {
 }
 
 /// The values of the dictionary that the next indices of a hybrid name.
-fn look_up<P: Copy>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
+///
+/// # Errors
+/// `Data` if there are fewer, or the dictionary is too small.
+pub fn look_up<P: Copy>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
     let mut indices = [0; CHUNK];
     let mut done = 0;
     let missing = |index| not_in_dictionary(index, dictionary.len());

@@ -1,0 +1,142 @@
+//! Columns of text or bytes, delivered as the bucket of each.
+
+use parquet::basic::Encoding;
+
+use crate::bits::{Marks, WORD};
+use crate::column::{Page, PageValues, ScalarDecoder, Target};
+use crate::error::Result;
+use crate::flatpages::{FlatPages, Presence};
+use crate::hash::Buckets;
+use crate::hybrid::Hybrid;
+use crate::numbers::as_numbers;
+use crate::strings::TextValues;
+use crate::texts::plain;
+use crate::values::look_up;
+use crate::vector;
+
+/// Buckets that are spread out between nulls are looked up so many at a time.
+const STEP: usize = 1024;
+
+/// A column of text or bytes, delivered as buckets of 64 bits. No text is copied.
+pub struct HashDecoder<'a> {
+    pages: FlatPages<'a>,
+    values: HashedValues,
+}
+
+/// The buckets of the values of pages.
+struct HashedValues {
+    buckets: Buckets,
+    /// Those of the dictionary's entries.
+    dictionary: Vec<u64>,
+    /// Of a page of indices to the dictionary: these.
+    indices: Option<Hybrid>,
+    /// Of other pages: their texts.
+    texts: TextValues,
+}
+
+impl HashedValues {
+    /// The buckets of the next values of the page.
+    fn read(&mut self, page: Page<'_>, output: &mut [u64]) -> Result<()> {
+        if let Some(indices) = &mut self.indices {
+            return look_up(indices, page.bytes, &self.dictionary, output);
+        }
+        let (buckets, count) = (self.buckets, output.len());
+        let mut places = output.iter_mut();
+        self.texts.each(page.bytes, count, |text| {
+            if let Some(place) = places.next() {
+                *place = buckets.of_bytes(text);
+            }
+        })
+    }
+
+    /// The same where a bit is 1, and `null` where it is 0.
+    fn read_spread(
+        &mut self,
+        page: Page<'_>,
+        there: &Marks<'_>,
+        null: u64,
+        output: &mut [u64],
+    ) -> Result<()> {
+        let mut scratch = [0; STEP + vector::EXPAND_SPARE];
+        for (step, places) in output.chunks_mut(STEP).enumerate() {
+            let marks = there.part(step * STEP..step * STEP + places.len());
+            let mut words = [0; STEP / WORD];
+            words.iter_mut().zip(marks.words()).for_each(|(place, word)| *place = word);
+            self.read(page, &mut scratch[..marks.ones()])?;
+            vector::expand(&scratch, &words, null, places);
+        }
+        Ok(())
+    }
+}
+
+impl PageValues for HashedValues {
+    fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        self.dictionary.clear();
+        let mut position = 0;
+        for _ in 0..count {
+            self.dictionary.push(self.buckets.of_bytes(plain(bytes, &mut position)?));
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
+        self.indices = match encoding {
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => Some(Hybrid::indices(bytes, start)?),
+            _ => {
+                self.texts.open(encoding, bytes, start, count)?;
+                None
+            }
+        };
+        Ok(())
+    }
+
+    fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        match &mut self.indices {
+            Some(indices) => indices.skip(bytes, count),
+            None => self.texts.skip(bytes, count),
+        }
+    }
+}
+
+impl<'a> HashDecoder<'a> {
+    pub fn new(pages: FlatPages<'a>, buckets: Buckets) -> Self {
+        let (dictionary, indices, texts) = (Vec::new(), None, TextValues::default());
+        Self { pages, values: HashedValues { buckets, dictionary, indices, texts } }
+    }
+}
+
+impl ScalarDecoder for HashDecoder<'_> {
+    fn skip(&mut self, rows: usize) -> Result<()> {
+        self.pages.skip(&mut self.values, rows)
+    }
+
+    fn page_rows(&mut self) -> Result<usize> {
+        self.pages.left_in_page(&mut self.values)
+    }
+
+    fn read(&mut self, target: Target<'_>) -> Result<()> {
+        let mut output: &mut [u64] = as_numbers(target.values)?;
+        let mut valid = target.valid;
+        while !output.is_empty() {
+            let part = self.pages.next(&mut self.values, output.len())?;
+            let (places, rest) = output.split_at_mut(part.rows.len());
+            let (marks, unmarked) = valid.split_at_mut(part.rows.len().min(valid.len()));
+            match part.presence {
+                Presence::All => {
+                    marks.fill(1);
+                    self.values.read(part.page, places)?;
+                }
+                Presence::None => {
+                    marks.fill(0);
+                    places.fill(part.null_bits);
+                }
+                Presence::Marked(there) => {
+                    there.write(marks);
+                    self.values.read_spread(part.page, &there, part.null_bits, places)?;
+                }
+            }
+            (output, valid) = (rest, unmarked);
+        }
+        Ok(())
+    }
+}

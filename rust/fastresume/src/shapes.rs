@@ -1,0 +1,151 @@
+//! What the user said of the types and names of tensors: casts, buckets, names.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+use crate::hash::Buckets;
+use crate::rules::{self, Named, Rule};
+use crate::schema::{Column, Dtype, Kind, Stored};
+use crate::shaping::Shaping;
+
+/// What is asked of the tensors.
+#[derive(Debug, Clone, Default)]
+pub struct Shapes {
+    /// The types that numbers are cast to.
+    pub casts: Vec<Rule<Dtype>>,
+    /// The buckets that texts, bytes and integers are put into.
+    pub hashes: Vec<Rule<Buckets>>,
+    /// Of names of tensors, those that they are to have instead.
+    pub names: Vec<(String, String)>,
+}
+
+/// A tensor that is to be named.
+#[derive(Debug)]
+pub struct Tensor<'a> {
+    /// The name that it would have, and then has.
+    pub name: &'a mut String,
+    /// What it is, in a word.
+    pub what: &'static str,
+    /// Whether a mask of its own follows, whose name is made of its name.
+    pub is_masked: bool,
+}
+
+impl Shapes {
+    /// Makes of the columns of all schemas (one after another, each of all schemas) what is asked; `stacks` tells
+    /// the stack that each is in.
+    ///
+    /// # Errors
+    /// `Data` if a column that is named can't become what is asked, or a name or pattern means none; `Argument`
+    /// if a pattern can't be read, or a column is asked to become two things.
+    pub fn apply(&self, columns: &mut [Vec<Column>], stacks: &HashMap<String, &str>) -> Result<()> {
+        let hashes = found("hash", &self.hashes, columns, stacks, can_be_hashed)?;
+        let casts = found("cast", &self.casts, columns, stacks, can_be_cast)?;
+        for ((of_schemas, hash), cast) in columns.iter_mut().zip(hashes).zip(casts) {
+            let are_bytes = are_bytes(of_schemas);
+            if let (Some(_), Some(dtype), Some(column)) = (hash, cast, of_schemas.first())
+                && dtype != Dtype::Int64
+            {
+                return Err(Error::Argument(format!(
+                    "hash= makes int64 of the column '{}', cast= says {}",
+                    column.name,
+                    dtype.name()
+                )));
+            }
+            for column in of_schemas {
+                let Some(unshaped) = column.dtype else { continue };
+                if let Some(buckets) = hash {
+                    column.shaping = Shaping::Hashed(unshaped, buckets);
+                    column.unit = Some(buckets.unit());
+                    column.dtype = Some(Dtype::Int64);
+                    if are_bytes {
+                        (column.kind, column.size) = (Kind::Scalar, None);
+                    }
+                } else if let Some(dtype) = cast.filter(|dtype| *dtype != unshaped) {
+                    column.shaping = Shaping::Cast(unshaped);
+                    column.dtype = Some(dtype);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives tensors their new names, all at once.
+    ///
+    /// # Errors
+    /// `Data` if there is no tensor of an old name; `Argument` if two tensors have one name.
+    pub fn name_all(&self, tensors: Vec<Tensor<'_>>) -> Result<()> {
+        for (old, _) in &self.names {
+            if !tensors.iter().any(|tensor| tensor.name == old) {
+                let there = tensors.iter().map(|tensor| tensor.name.as_str());
+                return Err(rules::no_match(&format!("'{old}' of rename"), there));
+            }
+        }
+        let new: HashMap<&str, &String> = self.names.iter().map(|(old, new)| (old.as_str(), new)).collect();
+        let mut taken: HashMap<String, String> = HashMap::new();
+        let mut take = |name: String, what: String| {
+            if let Some(other) = taken.get(&name) {
+                return Err(Error::Argument(format!(
+                    "the name '{name}' stands for two tensors: {other} and {what}"
+                )));
+            }
+            taken.insert(name, what);
+            Ok(())
+        };
+        let mut masks = Vec::new();
+        for Tensor { name, what, is_masked } in tensors {
+            let old = name.clone();
+            if let Some(new) = new.get(old.as_str()) {
+                name.clone_from(new);
+            }
+            if is_masked {
+                masks.push((format!("{name}_valid"), format!("the mask of '{old}'")));
+            }
+            take(name.clone(), format!("the {what} '{old}'"))?;
+        }
+        masks.into_iter().try_for_each(|(name, what)| take(name, what))
+    }
+}
+
+/// The rule of each column, where only some can have one.
+fn found<R: Copy>(
+    argument: &str,
+    rules: &[Rule<R>],
+    columns: &[Vec<Column>],
+    stacks: &HashMap<String, &str>,
+    can_have: fn(&[Column]) -> bool,
+) -> Result<Vec<Option<R>>> {
+    let mut able = Vec::with_capacity(columns.len());
+    for of_schemas in columns {
+        let Some(Column { name, type_name, .. }) = of_schemas.first() else { continue };
+        if can_have(of_schemas) {
+            able.push(Named { name, stack: stacks.get(name).copied() });
+        } else if rules.iter().any(|(key, _)| key.as_ref() == Some(name)) {
+            let reason = format!("{argument}= is not for a column of type {type_name}");
+            return Err(Error::data(reason).in_column(name));
+        }
+    }
+    let mut found = rules::resolve(argument, rules, &able)?.into_iter();
+    let mut rule_of = |of_schemas: &Vec<Column>| if can_have(of_schemas) { found.next()? } else { None };
+    Ok(columns.iter().map(&mut rule_of).collect())
+}
+
+/// Whether the values of a column are bytes, which are no numbers: as files hold them that have it.
+fn are_bytes(of_schemas: &[Column]) -> bool {
+    of_schemas.iter().any(|column| match column.stored {
+        Stored::Fixed(_) | Stored::Bytes => true,
+        Stored::Decimal { .. } => column.dtype == Some(Dtype::Uint8),
+        _ => matches!(column.kind, Kind::String | Kind::Binary),
+    })
+}
+
+fn can_be_cast(of_schemas: &[Column]) -> bool {
+    let are_numbers =
+        |column: &Column| matches!(column.kind, Kind::Scalar | Kind::List) && column.dtype.is_some();
+    of_schemas.iter().all(are_numbers) && !are_bytes(of_schemas)
+}
+
+fn can_be_hashed(of_schemas: &[Column]) -> bool {
+    let is_list = of_schemas.iter().any(|column| column.kind == Kind::List);
+    let are_integers = of_schemas.iter().all(|column| column.dtype.is_some_and(Dtype::is_integer));
+    if are_bytes(of_schemas) { !is_list } else { are_integers && can_be_cast(of_schemas) }
+}

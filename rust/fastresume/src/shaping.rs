@@ -1,0 +1,16 @@
+//! What becomes of the values of a column between the file and the tensor.
+
+use crate::hash::Buckets;
+use crate::types::Dtype;
+
+/// What a column's values become, besides what their type says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Shaping {
+    /// Nothing else.
+    #[default]
+    None,
+    /// Numbers of another type than this one, which they would be.
+    Cast(Dtype),
+    /// The buckets of values, which would be of this type.
+    Hashed(Dtype, Buckets),
+}
