@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 import oracle
+from shapes import Shape
 from strategies import Chosen, Dataset, Shuffle, Topology
 
 REST = r"pass ends here: the {} rows? that (?:was|were) left"
@@ -269,6 +270,7 @@ class Job:
         *,
         shuffle: Shuffle | None = None,
         chosen: Chosen | None = None,
+        shape: Shape | None = None,
         table: Mapping[str, np.ndarray] | None = None,
         state: Mapping[str, str] | None = None,
         threads: int | None = None,
@@ -280,8 +282,10 @@ class Job:
         self.mapped = mapped
         self.seed = 0 if shuffle is None else shuffle.seed
         self.table = oracle.read_table(dataset.directory) if table is None else table
+        self.table = self.table if shape is None else shape.of_arrays(self.table)
         order = {} if shuffle is None else shuffle.arguments
         order |= {} if chosen is None else chosen.arguments
+        order |= {} if shape is None else shape.arguments
         datasets = [
             fr.ParquetDataset(
                 dataset.directory, **topology.arguments, **order, **parallel(rank, topology.world_size)

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import fastresume as fr
 import oracle
 from jobs import FEWER, WORKERS, Job, Ledger, data_loader, do_step, fields_of, make
+from shapes import fitting_shapes
 from strategies import (
     RANKS,
     TAILS,
@@ -168,6 +169,7 @@ class JobThatDies(RuleBasedStateMachine):
             topology,
             shuffle=self.shuffle,
             chosen=self.chosen,
+            shape=data.draw(fitting_shapes(self.table), label="shape"),
             table=self.table,
             state=self.saved,
             threads=threads,

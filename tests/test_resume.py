@@ -31,6 +31,7 @@ from jobs import (
     rows_of,
     text_of,
 )
+from shapes import fitting_shapes
 from strategies import (
     TAILS,
     Dataset,
@@ -66,9 +67,12 @@ def test_resume_after_every_batch_equals_no_interruption(
 
         def make_rank() -> fr.ParquetDataset:
             order = {} if shuffle is None else shuffle.arguments
-            return make(files, **topology.arguments, **order, **parallel(rank, topology.world_size))
+            how = {**topology.arguments, **order, **shape.arguments}
+            return make(files, **how, **parallel(rank, topology.world_size))
 
         table = oracle.read_table(files.directory)
+        shape = data.draw(fitting_shapes(table))
+        table = shape.of_arrays(table)
         groups = oracle.group_rows_of(files.directory)
         job = oracle_job(spec.num_rows, topology, make_rank().fingerprint, shuffle, groups)
         states = [job.state()]

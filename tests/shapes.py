@@ -1,0 +1,169 @@
+"""Casts, buckets and new names, as users ask for them: drawn, and what becomes of the cells of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+import fastresume as fr
+import oracle
+from columns import Cell, Cells
+from strategies import FLOATS, INTEGERS, seeds
+
+CASTS = ("bool", *INTEGERS, *FLOATS, "bfloat16")
+
+MISFIT = b"a cell that does not fit"
+"""Stands in the place of one; no number has so many bytes."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is asked of tensors: dtypes, (buckets, seed) and new names, by columns."""
+
+    casts: Mapping[str, str] = field(default_factory=dict)
+    hashes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a ParquetDataset."""
+        return {
+            "cast": {name: getattr(torch, to) for name, to in self.casts.items()},
+            "hash": {name: fr.Hash(*how) for name, how in self.hashes.items()},
+            "rename": dict(self.names),
+        }
+
+    def of_cells(self, table: Mapping[str, Cells]) -> dict[str, Cells]:
+        """The columns as they must be delivered; numbers of bfloat16 as their bits."""
+        return {self.names.get(name, name): self._of_column(name, cells) for name, cells in table.items()}
+
+    def of_arrays(self, table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The same of columns of numbers that are arrays, where all of them fit."""
+        cells = {
+            name: Cells(array.dtype, "scalar", list(map(bytes_of, array))) for name, array in table.items()
+        }
+        return {
+            name: np.frombuffer(b"".join(map(bytes, found.rows)), found.dtype)  # type: ignore[arg-type]
+            for name, found in self.of_cells(cells).items()
+        }
+
+    def _of_column(self, name: str, cells: Cells) -> Cells:
+        if name in self.hashes:
+            buckets, seed = self.hashes[name]
+            is_number = cells.kind in ("scalar", "list") and cells.size is None
+
+            def put(cell: bytes) -> bytes:
+                value = number(cell, cells.dtype) if is_number else cell
+                return oracle.bucket(value, buckets, seed).to_bytes(8, "little")
+
+            kind = "list" if cells.kind == "list" else "scalar"
+            return Cells(np.dtype(np.int64), kind, [each(cell, put) for cell in cells.rows])
+        if name in self.casts:
+            to = self.casts[name]
+
+            def cast(cell: bytes) -> bytes:
+                found = oracle.cast(number(cell, cells.dtype), to)
+                return MISFIT if found is None else found
+
+            dtype = np.dtype("uint16" if to == "bfloat16" else to)
+            return replace(cells, dtype=dtype, rows=[each(cell, cast) for cell in cells.rows])
+        return cells
+
+
+def bytes_of(value: np.generic) -> bytes:
+    """The bytes of a number."""
+    return value.tobytes()
+
+
+def number(cell: bytes, dtype: np.dtype) -> Any:
+    """The number that bytes are, as Python's, which is exact."""
+    return np.frombuffer(cell, dtype)[0].item()
+
+
+def each(cell: Cell, change: Any) -> Cell:
+    """A cell with its value, or each of its elements, changed; nulls stay."""
+    if isinstance(cell, tuple):
+        return tuple(None if element is None else change(element) for element in cell)
+    return None if cell is None else change(cell)
+
+
+def fits(cells: Cells, row: int) -> bool:
+    """Whether a row holds no misfit."""
+    cell = cells.rows[row]
+    return cell != MISFIT and not (isinstance(cell, tuple) and MISFIT in cell)
+
+
+def with_plain_bits(batch: fr.Batch) -> fr.Batch:
+    """The batch with numbers of bfloat16 as their bits, and each NaN as the one without a sign."""
+    for value in batch.values():
+        values = value.values if isinstance(value, fr.Jagged) else value
+        if values.is_floating_point():
+            values[values.isnan()] = torch.nan
+    for name, value in batch.items():
+        if value.dtype == torch.bfloat16:
+            batch[name] = bits_of(value)
+    return batch
+
+
+def bits_of(value: torch.Tensor | fr.Jagged) -> torch.Tensor | fr.Jagged:
+    """Numbers of 16 bits as integers."""
+    if isinstance(value, fr.Jagged):
+        return fr.Jagged(value.values.view(torch.uint16), value.offsets, value.valid, value.kind)
+    return value.view(torch.uint16)
+
+
+# ---------------------------------------------------------------------------------------------- as strategies
+
+
+def can_be_cast(cells: Cells) -> bool:
+    """Whether a column holds numbers, or lists of such."""
+    return cells.kind in ("scalar", "list") and cells.size is None
+
+
+def can_be_hashed(cells: Cells) -> bool:
+    """Whether a column holds text, bytes or integers, or lists of these."""
+    if cells.kind in ("string", "binary") or cells.size is not None:
+        return True
+    return cells.kind in ("scalar", "list") and cells.dtype.kind in "iu"
+
+
+@st.composite
+def shapes(draw: st.DrawFn, table: Mapping[str, Cells], *, casts: Sequence[str] = CASTS) -> Shape:
+    """Draw casts, buckets and names for some columns of a table."""
+    cast: dict[str, str] = {}
+    hashed: dict[str, tuple[int, int]] = {}
+    for name, cells in table.items():
+        ways = ["none"] + ["cast"] * 2 * can_be_cast(cells) + ["hash"] * can_be_hashed(cells)
+        way = draw(st.sampled_from(ways))
+        if way == "cast":
+            cast[name] = draw(st.sampled_from(casts))
+        elif way == "hash":
+            buckets = draw(st.sampled_from((1, 2, 1000, 1_000_003, 2**63)))
+            hashed[name] = (buckets, draw(st.one_of(st.just(0), seeds(), st.just(2**64 - 1))))
+    structs = {name for name, cells in table.items() if cells.kind == "mask"}
+    renamed = draw(st.sets(st.sampled_from(sorted(set(table) - structs)), max_size=2))
+    return Shape(cast, hashed, {name: f"{name} anew" for name in sorted(renamed)})
+
+
+@st.composite
+def fitting_shapes(draw: st.DrawFn, table: Mapping[str, np.ndarray]) -> Shape:
+    """Draw the same for a table of arrays, all of whose numbers fit what they become; no bfloat16."""
+    cells = {name: Cells(array.dtype, "scalar", list(map(bytes_of, array))) for name, array in table.items()}
+    shape = draw(shapes(cells, casts=CASTS[:-1]))
+    found = shape.of_cells(cells)
+    fitting = {
+        name: to
+        for name, to in shape.casts.items()
+        if MISFIT not in found[shape.names.get(name, name)].rows and not has_nan(table[name])
+    }
+    return replace(shape, casts=fitting)
+
+
+def has_nan(array: np.ndarray) -> bool:
+    """Whether a number is none: of these, the bits are left to the machine."""
+    return array.dtype.kind == "f" and bool(np.isnan(array).any())
