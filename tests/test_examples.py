@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import oracle
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -122,6 +124,25 @@ def test_the_example_of_choosing_rows_runs(tmp_path: Path, monkeypatch: pytest.M
     )
     (tmp_path / "rows.py").write_text(code)
     assert runpy.run_path("rows.py")["positive"].num_rows == 20
+
+
+def test_the_example_of_shaping_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    rows = np.arange(20)
+    columns = {
+        "label": rows % 2 == 0,
+        "user": [f"user-{row}" if row % 3 else None for row in rows],
+        "item": rows * 1000,
+        "tags": [[row, row + 1] for row in rows],
+        "age": rows.astype(np.int8),
+        "price": rows / 4,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "data" / "0.parquet")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shaping.py").write_text(code_of("docs/SHAPING.md"))
+    batch = runpy.run_path("shaping.py")["batch"]
+    assert batch["dense"][3].tolist() == [3.0, 0.75]
+    assert batch["ids"][3].tolist() == [0, oracle.bucket(3000, 50_000, 7)]
 
 
 # the README's code
