@@ -34,6 +34,7 @@ from fastresume.records import (
 )
 
 if TYPE_CHECKING:
+    from fastresume.arrival import Arrival
     from fastresume.world import World
 
 
@@ -96,7 +97,7 @@ class DeliveryLog:
         """Takes note of how the next batches are cut. Nothing is written before the first of them."""
         self._segment = {"cut": list(cut), "batch_size": batch_size, "tail": tail, "on_iter": on_iter}
 
-    def deliver(self, batch: _core.Delivered, after: _core.Cursor, before: _core.Cursor) -> None:
+    def deliver(self, batch: _core.Delivered | Arrival, after: _core.Cursor, before: _core.Cursor) -> None:
         """Writes that a batch is being handed over, and from which state to which this leads.
 
         A batch that is handed over again from the same state, because a signal handler's exception kept it

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -36,13 +35,13 @@ from fastresume.batch import Batch, Schema
 from fastresume.cursor import Cursor
 from fastresume.filter import select_filtered
 from fastresume.intervals import Intervals, of_buffer
-from fastresume.iterator import BatchIterator, make_batch, rest_warning
+from fastresume.iterator import BatchIterator, WorkerIterator
 from fastresume.lanes import Cut, cut_of
 from fastresume.origin import Planned, Share
 from fastresume.plan import Plan, make_plan
 from fastresume.selection import Rows, select
 from fastresume.transform import Transform, check_picklable, name_of
-from fastresume.workers import Departing, SharedCursor, new_ticket
+from fastresume.workers import SharedCursor
 from fastresume.world import World
 
 if TYPE_CHECKING:
@@ -348,7 +347,7 @@ class ParquetDataset(IterableDataset[Batch]):
         worker = get_worker_info()
         if worker is None:
             return BatchIterator(self, threads=0, prefetch_bytes=0)
-        return self._iterate_in_worker(worker.id, worker.num_workers)
+        return WorkerIterator(self, worker.id, worker.num_workers)
 
     def map(self, function: Transform) -> Self:
         """The dataset whose batches are what a function makes of this one's: `function(batch)`.
@@ -470,27 +469,6 @@ class ParquetDataset(IterableDataset[Batch]):
                 f"the dataset was made for {self.world}, but the process group now says {current}: make it "
                 "after init_process_group, or pass rank= and world_size="
             )
-
-    def _iterate_in_worker(self, worker: int, workers: int) -> Iterator[Batch]:
-        reading = self._shared.read_as_worker(worker)
-        cursor, end_cursor = self._bounds(reading.cursor)
-        planned = self._pass(cursor, workers)
-        warning = None
-        if planned.batches_left == 0:
-            # The main process can't see an iterator that gives nothing, so the next pass follows at once.
-            warning = rest_warning(planned, self) if worker == 0 else None
-            cursor = cursor.next_pass()
-            planned = self._pass(cursor, workers)
-        ticket = new_ticket(self._shared, reading, worker, workers)
-        share = self._share(planned, cursor)
-        place = (self.world.rank, self.world.world_size, worker, workers)
-        reader = _core.Reader(self._manifest, self._layout, cursor, planned, place, 0, 0)
-        while (delivered := reader.front()) is not None:
-            reader.advance()
-            batch = make_batch(self, share, end_cursor, delivered)
-            sent = replace(ticket, ends_pass=delivered.ends_pass, warning=warning)
-            yield Departing(batch._tensors, batch._origin, sent)
-            warning = None
 
     def __getstate__(self) -> dict[str, Any]:
         check_picklable(self._transforms)

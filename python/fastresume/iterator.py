@@ -5,20 +5,28 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from fastresume import _core
 from fastresume.ahead import MAX_THREADS, Ahead
+from fastresume.arrival import Arrival, Run
 from fastresume.audit import DeliveryLog
-from fastresume.batch import Batch, of_delivered
+from fastresume.batch import Batch
+from fastresume.crew import Crew
 from fastresume.intervals import row_count
 from fastresume.origin import Share
-from fastresume.transform import transformed
+from fastresume.station import settle
+from fastresume.transform import cursor_after, make_batch
+from fastresume.workers import Departing, new_ticket
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
+
+
+Delivered = _core.Delivered | Arrival
+"""What a batch is made of, or a batch that a worker process has made."""
 
 
 @dataclass
@@ -41,10 +49,13 @@ class Stats:
     dropped_rows: int = 0
     padded_rows: int = 0
 
-    def _count(self, delivered: _core.Delivered, wait_seconds: float) -> None:
+    def _count(self, delivered: Delivered, wait_seconds: float) -> None:
         self.batches += 1
         self.rows += delivered.num_rows
-        self.bytes += sum(map(len, delivered.memory))
+        if isinstance(delivered, Arrival):
+            self.bytes += delivered.num_bytes
+        else:
+            self.bytes += sum(map(len, delivered.memory))
         self.wait_seconds += wait_seconds
         self.padded_rows += delivered.num_rows - delivered.valid_rows
         if delivered.ends_pass:
@@ -65,6 +76,7 @@ class BatchIterator(Iterator[Batch]):
         prefetch_bytes: int,
         stats: Stats | None = None,
         log: DeliveryLog | None = None,
+        crew: Crew | None = None,
     ) -> None:
         dataset._check_world()
         dataset._shared.iterators += 1
@@ -76,10 +88,12 @@ class BatchIterator(Iterator[Batch]):
         self._prefetch_bytes = prefetch_bytes
         self._stats = Stats() if stats is None else stats
         self._log = log
-        self._reader: _core.Reader | Ahead | None = None
+        self._crew = crew
+        self._workers = 1 if crew is None else crew.workers
+        self._reader: _core.Reader | Ahead | Run | None = None
         self._share: Share | None = None
-        self._handed: _core.Delivered | None = None
-        self._made: tuple[_core.Delivered, Batch] | None = None
+        self._handed: Delivered | None = None
+        self._made: tuple[Delivered, Batch] | None = None
         self._is_spoiled = False
         self._is_over = False
 
@@ -141,14 +155,17 @@ class BatchIterator(Iterator[Batch]):
         if isinstance(reader := getattr(self, "_reader", None), Ahead):
             reader.close(wait=False)
 
-    def _open(self) -> _core.Reader | Ahead:
+    def _open(self) -> _core.Reader | Ahead | Run:
         if self._reader is None:
-            dataset = self._dataset
+            dataset, cut = self._dataset, self._dataset._cut(self._workers)
             if self._log is not None:
-                self._log.begin(dataset._cut(1), dataset.batch_size, dataset.tail, dataset.on_iter)
+                self._log.begin(cut, dataset.batch_size, dataset.tail, dataset.on_iter)
             place = (dataset.world.rank, dataset.world.world_size, 0, 1)
-            planned = dataset._pass(self._cursor, 1)
+            planned = dataset._pass(self._cursor, self._workers)
             self._share = dataset._share(planned, self._cursor)
+            if self._crew is not None:
+                self._reader = self._crew.run(planned, self._share, self._end_cursor)
+                return self._reader
             reader = _core.Reader(
                 dataset._manifest,
                 dataset._layout,
@@ -181,7 +198,7 @@ class BatchIterator(Iterator[Batch]):
         elif reader is not None:
             reader.close()
 
-    def _front(self) -> _core.Delivered | None:
+    def _front(self) -> Delivered | None:
         """The first batch that the cursor does not know of.
 
         The reader lets go of a batch only when the cursor has moved past it, so that an exception raised by a
@@ -200,7 +217,9 @@ class BatchIterator(Iterator[Batch]):
             front = reader.front()
         return front
 
-    def _batch(self, front: _core.Delivered) -> Batch:
+    def _batch(self, front: Delivered) -> Batch:
+        if isinstance(front, Arrival):
+            return front.batch
         if self._made is None or self._made[0] is not front:
             if not self._dataset._transforms:
                 self._made = front, make_batch(self._dataset, self._share, self._end_cursor, front)
@@ -230,7 +249,7 @@ class BatchIterator(Iterator[Batch]):
     def _end(self) -> None:
         """Ends the pass here if no batch was left of it; else its last batch did."""
         dataset = self._dataset
-        planned = dataset._pass(self._cursor, 1)
+        planned = dataset._pass(self._cursor, self._workers)
         self.close()
         if planned.batches_left == 0:
             after = self._end_cursor or self._cursor.next_pass()
@@ -241,17 +260,65 @@ class BatchIterator(Iterator[Batch]):
             self._stats.dropped_rows += planned.rest
 
 
-def make_batch(
-    dataset: ParquetDataset, share: Share | None, end_cursor: _core.Cursor | None, delivered: _core.Delivered
-) -> Batch:
-    """The batch that the core delivered, after the dataset's transforms; see `cursor_after`."""
-    batch = of_delivered(dataset.schema, delivered, cursor_after(delivered, end_cursor), share)
-    return transformed(batch, dataset) if dataset._transforms else batch
+class WorkerIterator(Iterator[Batch]):
+    """The batches that a worker of torch's DataLoader makes: every K-th one of the rank's, of K workers.
 
+    It begins where the shared cursor is when the first one is asked for. After an error it raises for ever:
+    to end would look as if the pass had ended, and the rest would be missing without a word.
+    """
 
-def cursor_after(delivered: _core.Delivered, end_cursor: _core.Cursor | None) -> _core.Cursor:
-    """The cursor after a batch; `end_cursor` if a pass that starts anew ends with it."""
-    return end_cursor if delivered.ends_pass and end_cursor is not None else delivered.cursor
+    def __init__(self, dataset: ParquetDataset, worker: int, workers: int) -> None:
+        self._dataset = dataset
+        self._worker = worker
+        self._workers = workers
+        self._sent = 0
+        self._has_failed = False
+        self._reader: _core.Reader | None = None
+        self._warning: str | None = None
+
+    def __next__(self) -> Batch:
+        if self._has_failed:
+            raise _core.FastresumeError(
+                f"worker {self._worker} of {self._workers} raised an error before, and can't go on: call "
+                "iter() on the DataLoader again"
+            )
+        try:
+            return self._next()
+        except StopIteration:
+            raise
+        except BaseException:
+            self._has_failed = True
+            raise
+
+    def _next(self) -> Batch:
+        reader = self._reader or self._open()
+        delivered = reader.front()
+        if delivered is None:
+            raise StopIteration
+        reader.advance()
+        batch = make_batch(self._dataset, self._share, self._end_cursor, delivered)
+        place = self._worker + self._sent * self._workers
+        sent = replace(self._ticket, place=place, ends_pass=delivered.ends_pass, warning=self._warning)
+        self._warning = None
+        self._sent += 1
+        return Departing(batch._tensors, batch._origin, sent)
+
+    def _open(self) -> _core.Reader:
+        settle()
+        dataset, worker, workers = self._dataset, self._worker, self._workers
+        reading = dataset._shared.read_as_worker(worker)
+        cursor, self._end_cursor = dataset._bounds(reading.cursor)
+        planned = dataset._pass(cursor, workers)
+        if planned.batches_left == 0:
+            # The main process can't see an iterator that gives nothing, so the next pass follows at once.
+            self._warning = rest_warning(planned, dataset) if worker == 0 else None
+            cursor = cursor.next_pass()
+            planned = dataset._pass(cursor, workers)
+        self._ticket = new_ticket(dataset._shared, reading, worker, workers)
+        self._share = dataset._share(planned, cursor)
+        place = (dataset.world.rank, dataset.world.world_size, worker, workers)
+        self._reader = _core.Reader(dataset._manifest, dataset._layout, cursor, planned, place, 0, 0)
+        return self._reader
 
 
 def rest_warning(planned: _core.Pass, dataset: ParquetDataset) -> str:

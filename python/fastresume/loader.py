@@ -1,16 +1,19 @@
-"""The front door: a dataset with threads that decode ahead."""
+"""The front door: a dataset with threads, or worker processes, that decode ahead."""
 
 from __future__ import annotations
 
 import os
 import weakref
 from collections.abc import Iterator, Mapping
+from multiprocessing import get_all_start_methods
+from multiprocessing.context import BaseContext
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from fastresume.arguments import at_least
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
+from fastresume.crew import Crew
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
 from fastresume.iterator import BatchIterator, Stats
@@ -20,9 +23,10 @@ PREFETCH_BYTES = 256 << 20
 
 
 class Loader:
-    """Iterates over a `ParquetDataset` with threads of this process that decode ahead.
+    """Iterates over a `ParquetDataset` with threads of this process that decode ahead, or worker processes.
 
-    What `ParquetDataset.map` was given runs ahead, too, in threads of its own.
+    What `ParquetDataset.map` was given runs ahead, too: in threads of its own, or in the workers. Threads are
+    cheaper; workers are for transforms that spend their time in Python.
 
     Shares the dataset's cursor. An iterator goes on after the last delivered batch and ends with the pass;
     the next `iter()` begins the next pass. What was decoded ahead is not delivered and enters no state.
@@ -31,10 +35,16 @@ class Loader:
         dataset: what to read.
         threads: how many threads decode; by default the cores this process may use, shared with the other
             ranks of the node (`LOCAL_WORLD_SIZE`), at most 8. With 0, `next()` decodes by itself.
+        num_workers: how many torch worker processes read and transform instead. The batches are those of
+            torch's DataLoader with as many workers, and those of no workers where `groups` is named.
         prefetch_bytes: decoding ahead stops when batches of so many bytes are in memory (256 MiB by default).
             One segment per thread (some 32 MiB, or one row group where groups are smaller) comes on top, and
             in a shuffled order one window per lane (see `ParquetDataset.plan`). Of a mapped dataset as many
-            bytes again, in at most 8 batches and at least one, are transformed ahead.
+            bytes again, in at most 8 batches and at least one, are transformed ahead. Of workers each has
+            at most `prefetch_factor` batches of these bytes ready, and at least one.
+        prefetch_factor: how many batches each worker makes ahead: 2 by default.
+        multiprocessing_context: how workers are started: "fork", "spawn", "forkserver" or a context; None for
+            Python's default.
         audit: a directory for the delivery log, from which `fastresume audit` proves that every row was
             delivered exactly once; see docs/AUDIT.md.
 
@@ -43,7 +53,9 @@ class Loader:
         SourceError: if the directory of the audit can't be made.
 
     Threads and forks: use a loader in one thread at a time. In a forked child, make a new iterator. Threads
-    start with the first batch and end with the pass, with `close()`, or with the iterator.
+    start with the first batch and end with the pass, with `close()`, or with the iterator. Workers start with
+    the first batch or with `start()`, and last from pass to pass until `close()`, or as long as the loader.
+    A worker that dies is a FastresumeError that names it; the next `next()` goes on with new ones.
 
     Example:
         >>> loader = Loader(dataset)
@@ -60,20 +72,48 @@ class Loader:
         dataset: ParquetDataset,
         *,
         threads: int | None = None,
+        num_workers: int = 0,
         prefetch_bytes: int | None = None,
+        prefetch_factor: int | None = None,
+        multiprocessing_context: str | BaseContext | None = None,
         audit: str | os.PathLike[str] | None = None,
     ) -> None:
-        if not isinstance(dataset, ParquetDataset):
-            raise TypeError(f"dataset must be a ParquetDataset, found {type(dataset).__name__}")
-        self.dataset = dataset
+        self.dataset = _dataset_itself(dataset)
+        self.num_workers = at_least(0, "num_workers", num_workers)
+        if self.num_workers and threads is not None:
+            raise ValueError(
+                f"threads={threads} and num_workers={num_workers}: batches are read by threads of this "
+                "process or by workers, each in one thread; name one of them"
+            )
+        for name, value in (
+            ("prefetch_factor", prefetch_factor),
+            ("multiprocessing_context", multiprocessing_context),
+        ):
+            if value is not None and not self.num_workers:
+                raise ValueError(f"{name} is for worker processes: pass num_workers with it")
         self.threads = default_threads() if threads is None else at_least(0, "threads", threads)
         self.prefetch_bytes = (
             PREFETCH_BYTES if prefetch_bytes is None else at_least(1, "prefetch_bytes", prefetch_bytes)
         )
         self._log = None if audit is None else DeliveryLog(audit, dataset._manifest, dataset.world)
+        self._crew = self._new_crew(prefetch_factor, multiprocessing_context)
         self._stats = Stats()
         self._prepared: BatchIterator | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
+
+    def _new_crew(self, prefetch_factor: int | None, context: str | BaseContext | None) -> Crew | None:
+        if not self.num_workers:
+            return None
+        dataset, workers = self.dataset, self.num_workers
+        dataset._cut(workers)
+        if isinstance(context, str) and context not in get_all_start_methods():
+            raise ValueError(
+                f"multiprocessing_context must be one of {get_all_start_methods()}, found {context!r}"
+            )
+        depth = 2 if prefetch_factor is None else at_least(1, "prefetch_factor", prefetch_factor)
+        batch_bytes = max(dataset.batch_size * dataset._layout.row_bytes, 1)
+        depth = max(min(depth, self.prefetch_bytes // (batch_bytes * workers)), 1)
+        return Crew(dataset, workers, depth, context)
 
     @property
     def epoch(self) -> int:
@@ -109,7 +149,7 @@ class Loader:
         return iterator
 
     def start(self) -> None:
-        """Starts the threads now, so that the first batch is ready sooner."""
+        """Starts the threads or workers now: the first batch comes sooner, and workers start before CUDA."""
         self._present().start()
 
     def peek(self) -> Batch | None:
@@ -121,7 +161,9 @@ class Loader:
         return self._stats
 
     def close(self) -> None:
-        """Ends the threads and closes the files; the cursor stays, and a new `iter()` goes on from it."""
+        """Ends threads and workers, closes files; the cursor stays, and a new `iter()` goes on from it."""
+        if self._crew is not None:
+            self._crew.close()
         for iterator in (self._prepared, self._latest() if self._latest is not None else None):
             if iterator is not None:
                 iterator.close()
@@ -143,7 +185,7 @@ class Loader:
             if self._prepared is not None:
                 self._prepared.close()
             self._prepared = BatchIterator(
-                self.dataset, self.threads, self.prefetch_bytes, self._stats, self._log
+                self.dataset, self.threads, self.prefetch_bytes, self._stats, self._log, self._crew
             )
         return self._prepared
 
@@ -152,5 +194,20 @@ class Loader:
         latest = self._latest() if self._latest is not None else None
         return latest if latest is not None and latest.is_current else self._prepare()
 
+    def __getitem__(self, _index: object) -> NoReturn:
+        raise TypeError(
+            "a Loader has no items: iterate over it as it is, without another DataLoader around it; or give "
+            "the ParquetDataset to that one, with batch_size=None"
+        )
+
     def __repr__(self) -> str:
-        return f"Loader({self.dataset!r}, threads={self.threads}, prefetch_bytes={self.prefetch_bytes})"
+        how = f"num_workers={self.num_workers}" if self.num_workers else f"threads={self.threads}"
+        return f"Loader({self.dataset!r}, {how}, prefetch_bytes={self.prefetch_bytes})"
+
+
+def _dataset_itself(given: object) -> ParquetDataset:
+    if isinstance(given, ParquetDataset):
+        return given
+    wrapped = isinstance(getattr(given, "dataset", None), ParquetDataset)
+    advice = ": give the dataset to one loader only" if wrapped else ""
+    raise TypeError(f"dataset must be a ParquetDataset, found {type(given).__name__}{advice}")

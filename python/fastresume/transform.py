@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastresume import _core
-from fastresume.batch import Batch
+from fastresume.batch import Batch, of_delivered
+from fastresume.origin import Share
 
 if TYPE_CHECKING:
+    from fastresume.arrival import Arrival
     from fastresume.dataset import ParquetDataset
 
 Transform = Callable[[Batch], Mapping[str, Any]]
@@ -18,6 +20,19 @@ Transform = Callable[[Batch], Mapping[str, Any]]
 
 MAX_NAMED_FILES = 3
 """A note about a batch that failed names no more files than these."""
+
+
+def make_batch(
+    dataset: ParquetDataset, share: Share | None, end_cursor: _core.Cursor | None, delivered: _core.Delivered
+) -> Batch:
+    """The batch that the core delivered, after the dataset's transforms; see `cursor_after`."""
+    batch = of_delivered(dataset.schema, delivered, cursor_after(delivered, end_cursor), share)
+    return transformed(batch, dataset) if dataset._transforms else batch
+
+
+def cursor_after(delivered: _core.Delivered | Arrival, end_cursor: _core.Cursor | None) -> _core.Cursor:
+    """The cursor after a batch; `end_cursor` if a pass that starts anew ends with it."""
+    return end_cursor if delivered.ends_pass and end_cursor is not None else delivered.cursor
 
 
 def transformed(batch: Batch, dataset: ParquetDataset) -> Batch:

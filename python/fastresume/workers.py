@@ -17,6 +17,7 @@ import time
 import warnings
 import weakref
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from fastresume import _core
+from fastresume import _core, parcel
 from fastresume.batch import Batch, Tensors
 from fastresume.origin import Origin
 
@@ -49,7 +50,8 @@ _shared: weakref.WeakValueDictionary[str, SharedCursor] = weakref.WeakValueDicti
 class Ticket:
     """What the main process must know of a batch that a worker sends.
 
-    `warning` is what the worker would say: warnings of workers reach nobody.
+    `place` is that of the batch among all of the iterator. `warning` is what the worker would say: warnings
+    of workers reach nobody.
     """
 
     owner: str
@@ -58,6 +60,7 @@ class Ticket:
     worker: int
     iteration: tuple[int, int]
     workers: int
+    place: int
     ends_pass: bool
     warning: str | None
 
@@ -165,12 +168,6 @@ class SharedCursor:
                 )
             time.sleep(0.001)
 
-    def must_notice(self, ticket: Ticket) -> bool:
-        """Whether it matters when a worker's batch comes out of the DataLoader."""
-        if ticket.loads != self._loads or ticket.ends_pass or ticket.warning is not None:
-            return True
-        return self._seen.get(ticket.worker) != ticket.iteration
-
     def hand_over(self, ticket: Ticket, cursor: _core.Cursor) -> None:
         """Takes note of a worker's batch that comes out of the DataLoader."""
         if ticket.loads != self._loads:
@@ -197,8 +194,8 @@ class SharedCursor:
 
     def _own(self) -> None:
         if self._process != os.getpid() and get_worker_info() is None:
-            reading = self.read()
-            self._begin(reading.cursor, reading.loads)
+            # What was copied by the fork: in the memory the parent may be further on already.
+            self._begin(self._cursor, self._loads)
 
     def _write(self, cursor: _core.Cursor) -> None:
         self._version += 1
@@ -223,6 +220,8 @@ def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
     shared = SharedCursor.__new__(SharedCursor)
     shared.iterators = 0
     shared._owner, shared._process, shared._memory = owner, process, memory
+    reading = shared.read()
+    shared._cursor, shared._loads = reading.cursor, reading.loads
     return shared
 
 
@@ -236,6 +235,7 @@ def new_ticket(shared: SharedCursor, reading: Reading, worker: int, workers: int
         worker,
         iteration,
         workers,
+        place=worker,
         ends_pass=False,
         warning=None,
     )
@@ -253,16 +253,37 @@ class Departing(Batch):
     def _like(self, tensors: Tensors) -> Self:
         return type(self)(tensors, self._origin, self._ticket)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _arrive, (self._tensors, self._origin, self._ticket)
+
+_sender: parcel.Sender | None = None
 
 
-def _arrive(tensors: Tensors, origin: Origin, ticket: Ticket) -> Batch:
-    """The batch in the main process: a plain one, unless its hand-over must be noticed."""
-    shared = _shared.get(ticket.owner)
-    if shared is None or not shared.must_notice(ticket):
-        return Batch(tensors, origin)
-    return _Arrived(tensors, origin, ticket)
+def _depart(batch: Departing) -> tuple[Any, ...]:
+    """How torch's queue sends the batch, from a thread of the worker's."""
+    global _sender  # noqa: PLW0603  (of this process: a forked one has blocks of its own)
+    if _sender is None or _sender.process != os.getpid():
+        _sender = parcel.Sender()
+    try:
+        return _arrive, (_sender.pack((batch._tensors, batch._origin)), batch._ticket)
+    except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and the main process wait)
+        return _Lost, (f"can't be sent by worker {batch._ticket.worker}: {type(error).__name__}: {error}",)
+
+
+ForkingPickler.register(Departing, _depart)
+
+
+def _arrive(sent: parcel.Parcel, ticket: Ticket) -> Batch:
+    """The batch in the main process."""
+    try:
+        tensors, origin = parcel.unpack(sent)
+    except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and this process wait)
+        return _Lost(f"of worker {ticket.worker} can't be received: {type(error).__name__}: {error}")
+    if (sender := parcel.sender_of(sent)) is not None:
+        _senders[ticket.iteration[0]] = sender
+    return _Arrived(tensors, origin, ticket) if ticket.owner in _shared else Batch(tensors, origin)
+
+
+_senders: dict[int, str] = {}
+"""Of worker processes whose DataLoader iterator has not been seen."""
 
 
 class _Arrived(Departing):
@@ -277,11 +298,57 @@ class _Arrived(Departing):
 
     @property  # type: ignore[misc]  # the one of `object` can be assigned, too
     def __class__(self) -> type[Batch]:  # type: ignore[override]  # see above
-        if sys._getframe(1).f_code.co_name == "_process_data":
+        caller = sys._getframe(1)
+        if caller.f_code.co_name == "_process_data":
             shared = _shared.get(self._ticket.owner)
             if shared is not None:
+                _check_iterator(caller.f_locals.get("self"), self._ticket)
                 shared.hand_over(self._ticket, self.cursor._core)
         return Batch
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Batch, (self._tensors, self._origin)
+
+
+class _Lost(Batch):
+    """What comes in the place of a batch that could not be sent: an error when it comes out."""
+
+    __slots__ = ("_reason",)
+
+    def __init__(self, reason: str) -> None:
+        self._tensors = {}
+        self._reason = reason
+
+    def _like(self, _tensors: Tensors) -> Self:
+        return self
+
+    @property  # type: ignore[misc]  # see _Arrived
+    def __class__(self) -> type[Batch]:  # type: ignore[override]  # see _Arrived
+        if sys._getframe(1).f_code.co_name == "_process_data":
+            raise _core.FastresumeError(f"a batch {self._reason}")
+        return Batch
+
+
+def _check_iterator(iterator: object, ticket: Ticket) -> None:
+    """Refuses a DataLoader that hands out batches in another order than the workers' turns.
+
+    Raises:
+        FastresumeError: if it does so by intent, or because the error of a worker was caught.
+    """
+    if iterator is None or not type(iterator).__module__.startswith("torch.utils.data"):
+        return
+    if (sender := _senders.pop(ticket.iteration[0], None)) is not None:
+        weakref.finalize(iterator, parcel.forget, sender).atexit = False
+    if not getattr(iterator, "_in_order", True):
+        raise _core.FastresumeError(
+            "in_order=False is not supported: a batch would come before one that its cursor counts as "
+            "delivered; leave it out"
+        )
+    due = getattr(iterator, "_num_yielded", ticket.place)
+    if due != ticket.place:
+        raise _core.FastresumeError(
+            f"batch {ticket.place} of this DataLoader iterator came out where batch {due} was due: the error "
+            "of a worker was caught, and its batches are lost. To go on after the last batch, call "
+            "dataset.load_state_dict(batch.state_dict()) and iter() on the DataLoader, or use "
+            "fastresume.Loader"
+        )

@@ -1,0 +1,299 @@
+"""The worker processes of a `Loader`, and the batches that they make, in order.
+
+A crew owns a torch DataLoader, whose sampler hands out tasks: where the pass is planned from, and the number
+of the batch. The workers know nothing else, so what the main process wants next is the whole of the state. A
+serving is one line of tasks; when another one begins, what is left of it is thrown away.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from multiprocessing.context import BaseContext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler
+
+from fastresume import _core, parcel
+from fastresume.arrival import Run
+from fastresume.origin import Share
+from fastresume.seeds import batch_seed
+from fastresume.station import Failure, Made, Station, Task, begin
+
+if TYPE_CHECKING:
+    from fastresume.dataset import ParquetDataset
+
+_END_SECONDS = 10.0
+_DYING_SECONDS = 1.0
+_OF_A_DEATH = (RuntimeError, OSError, EOFError, AssertionError, KeyError, pickle.UnpicklingError)
+"""What torch's signal handler, its queue and its sockets raise when a worker dies."""
+
+
+class Crew:
+    """The worker processes of one loader: they start when they are needed, and last until `close`.
+
+    Args:
+        dataset: what they read.
+        workers: how many there are.
+        prefetch_factor: how many batches each of them makes ahead.
+        context: how they are started; None for Python's default.
+    """
+
+    def __init__(
+        self, dataset: ParquetDataset, workers: int, prefetch_factor: int, context: str | BaseContext | None
+    ) -> None:
+        self.workers = workers
+        self.dataset = dataset
+        self._prefetch_factor = prefetch_factor
+        self._context = context
+        self._process = os.getpid()
+        self._serving: Tensor | None = None
+        self._tasks = _Tasks()
+        self._loader: DataLoader[bytes] | None = None
+        self._iterator: Iterator[bytes] | None = None
+        self._senders: set[str] = set()
+        self._served: _core.Pass | None = None
+        self._expected = 0
+        self._is_sound = False
+        _crews.add(self)
+
+    def run(self, planned: _core.Pass, share: Share, end_cursor: _core.Cursor | None) -> Run:
+        """The batches that are left of a pass; `end_cursor` if a pass that starts anew ends with it."""
+        return Run(self, planned, share, end_cursor)
+
+    def serve(self, planned: _core.Pass, number: int) -> None:
+        """Lets the workers make the batches of a pass from the number-th on, if they do not do so already.
+
+        Raises:
+            FastresumeError: in a process that can't have workers.
+        """
+        self._check_process()
+        if not self._is_sound:
+            self._abandon()
+        elif self._goes_on(planned, number):
+            return
+        self._is_sound = False  # should a signal handler raise, nobody knows how far torch came
+        if self._serving is None:
+            self._serving = _shared_word()
+        serving = self._serving
+        # What is in the pipes of an earlier serving is skipped by the workers, and thrown away by torch.
+        self._tasks.begin(planned, number)
+        serving.numpy()[0] = self._tasks.serving
+        self._served, self._expected = planned, number
+        if self._loader is None:
+            self._loader = self._new_loader(planned.epoch, serving)
+        self._iterator = iter(self._loader)
+        self._is_sound = True
+
+    def _goes_on(self, planned: _core.Pass, number: int) -> bool:
+        """Whether the next batch that the workers send is this one."""
+        served, expected = self._served, self._expected
+        if served is None or served.cut != planned.cut or expected >= served.batches:
+            return False
+        if served is planned and expected == number:
+            return True
+        return served.cursor_after(expected) == planned.cursor_after(number)
+
+    def fetch(self, planned: _core.Pass, number: int) -> tuple[Made | Failure, int]:
+        """What the workers made of the number-th batch of a pass, and the bytes of its tensors.
+
+        Raises:
+            FastresumeError: if a worker died.
+        """
+        try:
+            self.serve(planned, number)
+            return self._receive()
+        except _core.FastresumeError:
+            raise
+        except _OF_A_DEATH as error:
+            death = self._death()
+            if death is None:  # a signal handler's, say
+                raise
+            raise death from error
+
+    def _receive(self) -> tuple[Made | Failure, int]:
+        if self._iterator is None or self._served is None:
+            raise _core.FastresumeError("the workers were ended")
+        self._is_sound = False
+        sent: parcel.Parcel = pickle.loads(next(self._iterator))  # noqa: S301  (of our workers)
+        found: Made | Failure = parcel.unpack(sent)
+        if (sender := parcel.sender_of(sent)) is not None:
+            self._senders.add(sender)
+        due = (self._tasks.serving, self._expected)
+        if (found.serving, found.number) != due:
+            raise _core.FastresumeError(
+                f"the workers sent task {(found.serving, found.number)} where {due} was due"
+            )
+        self._expected += 1
+        if isinstance(found, Failure):  # the others are well: the next serving begins with this task
+            self._served = None
+        self._is_sound = True
+        return found, parcel.num_bytes(sent)
+
+    def close(self) -> None:
+        """Ends the workers; they start again when they are needed."""
+        iterator, self._iterator, self._loader = self._iterator, None, None
+        self._served, self._is_sound = None, False
+        if self._process != os.getpid():
+            _kept.append(iterator)
+        elif iterator is not None:
+            ending = _end_in_thread(iterator)
+            del iterator
+            ending.join(_END_SECONDS)
+        self._forget()
+
+    def _abandon(self) -> None:
+        """Ends workers of which one is dead, or nobody knows what they will send."""
+        iterator, self._iterator, self._loader = self._iterator, None, None
+        self._served = None
+        if iterator is not None:
+            _end_in_thread(iterator)
+        self._forget()
+
+    def _forget(self) -> None:
+        for sender in self._senders:
+            parcel.forget(sender)
+        self._senders.clear()
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():  # a forked copy: the workers are its parent's
+            _kept.append(self._iterator)
+            self._loader = self._iterator = self._served = self._serving = None
+            self._senders = set()
+            self._process = os.getpid()
+        if multiprocessing.current_process().daemon and self._loader is None:
+            raise _core.FastresumeError(
+                "a daemon process can't start worker processes: pass num_workers=0 to the Loader, whose "
+                "threads do the same"
+            )
+
+    def _new_loader(self, epoch: int, serving: Tensor) -> DataLoader[bytes]:
+        dataset, world = self.dataset, self.dataset.world
+        seed = batch_seed(dataset._seed, epoch, 0, world.rank) & 0x7FFFFFFFFFFFFFFF
+        station: Any = Station(dataset, self.workers, serving)
+        return DataLoader(
+            station,
+            batch_size=None,
+            sampler=self._tasks,
+            num_workers=self.workers,
+            collate_fn=_as_it_is,
+            worker_init_fn=begin,
+            multiprocessing_context=self._context,
+            generator=torch.Generator().manual_seed(seed),
+            prefetch_factor=self._prefetch_factor,
+            persistent_workers=True,
+        )
+
+    def _death(self) -> _core.FastresumeError | None:
+        """What is raised when torch gives no batch because a worker died; None if all are alive."""
+        dead = [
+            f"worker {number} of {self.workers} (process {process}) {_cause(exit_code)}"
+            for number, process, exit_code in _dead(_workers_of(self._iterator))
+        ]
+        if not dead:
+            return None
+        step = "" if self._served is None else f" {self._served.step_of(self._expected)}"
+        return _core.FastresumeError(
+            f"{'; '.join(dead)}. The cursor stands before step{step}: the next next() or iter() goes on "
+            "there, with new workers"
+        )
+
+    def __repr__(self) -> str:
+        return f"Crew(workers={self.workers})"
+
+
+class _Tasks(Sampler[Task]):
+    """The tasks of the present serving, in the order in which torch deals them to the workers."""
+
+    def __init__(self) -> None:
+        self.serving = 0
+        self._start = ""
+        self._numbers = range(0)
+
+    def begin(self, planned: _core.Pass, number: int) -> None:
+        self.serving += 1
+        self._start = planned.cursor_after(number).to_json()
+        self._numbers = range(number, planned.batches)
+
+    def __iter__(self) -> Iterator[Task]:
+        serving, start = self.serving, self._start
+        for number in self._numbers:
+            yield Task(serving, start, number)
+
+
+def _as_it_is(data: Any) -> Any:
+    return data
+
+
+def _dead(workers: list[Any]) -> list[tuple[int, int, int]]:
+    """Number, process and exit code of workers that are dead, or die just now: a pipe may know it sooner."""
+    end = time.monotonic() + _DYING_SECONDS
+    while True:
+        try:
+            codes = [(number, worker.pid, worker.exitcode) for number, worker in enumerate(workers)]
+            dead = [found for found in codes if found[2] is not None]
+            if dead or time.monotonic() > end:
+                return dead
+            time.sleep(0.01)
+        except RuntimeError:  # torch's handler of the signal that a child died, in whose midst we are
+            continue
+
+
+def _cause(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"ended with status {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = f"signal {-exit_code}"
+    return f"was killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+
+
+def _shared_word() -> Tensor:
+    """An int64 `[1]` of zero in memory that workers share."""
+    storage = torch.UntypedStorage._new_shared(8)  # type: ignore[no-untyped-call]  # not typed yet
+    word = torch.empty(0, dtype=torch.int64).set_(storage)
+    word.numpy()[:] = 0
+    return word
+
+
+def _workers_of(iterator: Iterator[bytes] | None) -> list[Any]:
+    """The processes that torch started, in their order."""
+    return list(getattr(iterator, "_workers", ()))
+
+
+def _end_in_thread(iterator: Iterator[bytes]) -> threading.Thread:
+    """Lets go of torch's iterator, which ends its workers, in a thread: it may wait for locks of the dead."""
+    held, workers = [iterator], _workers_of(iterator)
+    thread = threading.Thread(target=_end, args=(held, workers), daemon=True)
+    thread.start()
+    return thread
+
+
+def _end(held: list[Iterator[bytes]], workers: list[Any]) -> None:
+    ending = threading.Thread(target=held.clear, daemon=True)
+    ending.start()
+    ending.join(_END_SECONDS)
+    if ending.is_alive():
+        for worker in workers:
+            worker.kill()
+
+
+_crews: weakref.WeakSet[Crew] = weakref.WeakSet()
+_kept: list[object] = []
+
+
+def _keep_iterators() -> None:
+    """In a forked child: to let go of torch's iterator would end the workers of the parent."""
+    _kept.extend(crew._iterator for crew in list(_crews))
+
+
+os.register_at_fork(after_in_child=_keep_iterators)

@@ -1,0 +1,316 @@
+"""Values on their way to another process: their tensors in one block of shared memory, which is used again.
+
+torch sends every tensor in a file of its own: made, filled, sent over a socket, mapped, page by page. Here
+all tensors of a value lie side by side in one block. The sender keeps the block, the receiver maps it once,
+and a byte in it says whether somebody still looks at it: it is used again when the last tensor over it is
+gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import math
+import mmap
+import os
+import pickle
+import tempfile
+import weakref
+from multiprocessing.reduction import DupFd, ForkingPickler
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fastresume import _core
+
+FREE, TAKEN, KEPT = 0, 1, 2
+"""What the first byte of a block says: it may be filled; it holds a value; it is never filled again."""
+
+_KNOWN = 1  # the place of the byte that says whether the receiver has mapped the block
+_HEAD_BYTES = 64
+_ALIGNMENT = 64
+_BLOCK_BYTES = 1 << 16
+MAX_IDLE_BLOCKS = 4
+"""A sender keeps no more blocks than these that nobody looks at."""
+
+_NAMES = """
+    bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 float8_e4m3fn
+    float8_e5m2
+"""
+_DTYPES = frozenset(getattr(torch, name) for name in _NAMES.split() if hasattr(torch, name))
+
+
+Array = npt.NDArray[Any]
+Place = tuple[int, torch.dtype | np.dtype[Any], tuple[int, ...]]
+"""Offset, type and shape of a tensor or an array."""
+
+
+class _Handle(Protocol):
+    def detach(self) -> int: ...
+
+
+class Parcel(NamedTuple):
+    """What goes through the pipe of a value whose tensors lie in a block.
+
+    `block` is (sender, number, bytes), or None where there is nothing to put into one. `handle` is the file
+    of a block that the receiver has not mapped. `gone` are blocks that the sender gave up.
+    """
+
+    block: tuple[str, int, int] | None
+    handle: _Handle | None
+    gone: tuple[int, ...]
+    places: tuple[Place, ...]
+    body: bytes
+
+
+class _Packer(ForkingPickler):
+    """Pickles a value, and leaves out the tensors and arrays that a block can hold."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.held: list[Tensor | Array] = []
+        self.sources: list[tuple[int, int]] = []
+        """Address and bytes of each."""
+
+    def persistent_id(self, value: object) -> int | None:
+        if type(value) is Tensor and _fits(value):
+            tensor = value if value.is_contiguous() else value.contiguous()
+            self.held.append(tensor)
+            self.sources.append((tensor.data_ptr(), tensor.nbytes))
+        elif type(value) is np.ndarray and value.dtype.kind in "biuf" and value.flags.c_contiguous:
+            self.held.append(value)
+            self.sources.append((value.ctypes.data, value.nbytes))
+        else:
+            return None
+        return len(self.held) - 1
+
+
+def _fits(tensor: Tensor) -> bool:
+    return bool(
+        tensor.is_cpu
+        and tensor.dtype in _DTYPES
+        and tensor.layout is torch.strided
+        and not (tensor.requires_grad or tensor.is_neg() or tensor.is_nested)
+    )
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, body: bytes, held: list[Tensor | Array]) -> None:
+        super().__init__(io.BytesIO(body))
+        self._held = held
+
+    def persistent_load(self, number: Any) -> Tensor | Array:
+        held: Tensor | Array = self._held[number]
+        return held
+
+
+class _Block:
+    """Shared memory of the sender: a head, and room for the tensors of one value."""
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number = number
+        self.size = size
+        self.file = shared_file(size)
+        self.memory = mmap.mmap(self.file, size)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+
+    def __del__(self) -> None:
+        if hasattr(self, "file"):
+            os.close(self.file)
+
+
+def shared_file(size: int) -> int:
+    """A file of so many zeros in memory, which has no name: the descriptor. Nothing stays behind of it.
+
+    Raises:
+        OSError: if there is not so much memory.
+    """
+    if hasattr(os, "memfd_create"):  # not bounded by the size of /dev/shm
+        file = os.memfd_create("fastresume", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as draft:
+            file = os.dup(draft.fileno())
+    try:
+        os.ftruncate(file, size)
+        if hasattr(os, "posix_fallocate"):  # an error now, and no signal later
+            os.posix_fallocate(file, 0, size)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+class Sender:
+    """The blocks of a process that sends values to one other."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._name = f"{self.process}-{os.urandom(8).hex()}"
+        self._blocks: list[_Block] = []
+        self._made = 0
+
+    def pack(self, value: object) -> Parcel:
+        """The value as a parcel, to be pickled by a `ForkingPickler` and given to `unpack` over there.
+
+        Raises:
+            Exception: what pickling a part of the value raises.
+            OSError: if there is no memory for a block.
+        """
+        file = io.BytesIO()
+        packer = _Packer(file)
+        packer.dump(value)
+        offsets, runs, size = _laid_out(packer.sources)
+        places = tuple(
+            (offset, held.dtype, tuple(held.shape)) for offset, held in zip(offsets, packer.held, strict=True)
+        )
+        if not runs:
+            return Parcel(None, None, (), places, file.getvalue())
+        block, gone = self._take(size)
+        for target, source, length in runs:
+            ctypes.memmove(block.address + target, source, length)
+        handle: Any = None if block.memory[_KNOWN] else DupFd(block.file)
+        return Parcel((self._name, block.number, block.size), handle, gone, places, file.getvalue())
+
+    def _take(self, size: int) -> tuple[_Block, tuple[int, ...]]:
+        """A block with room for so many bytes, and the numbers of those that are given up."""
+        gone = [block for block in self._blocks if block.memory[0] == KEPT]
+        free = sorted((block for block in self._blocks if block.memory[0] == FREE), key=lambda it: it.size)
+        block = next((block for block in free if block.size >= size), None)
+        if block is not None:
+            free.remove(block)
+        else:
+            self._made += 1
+            block = _Block(self._made, -(-(size + size // 8) // _BLOCK_BYTES) * _BLOCK_BYTES)
+            self._blocks.append(block)
+        gone += free[: max(len(free) - MAX_IDLE_BLOCKS, 0)]
+        if gone:
+            self._blocks = [kept for kept in self._blocks if kept not in gone]
+        block.memory[0] = TAKEN
+        return block, tuple(given_up.number for given_up in gone)
+
+
+def _laid_out(sources: list[tuple[int, int]]) -> tuple[list[int], list[tuple[int, int, int]], int]:
+    """The offset of each of these (address, bytes), the runs to copy (target, source, bytes), all bytes.
+
+    Tensors that lie side by side in memory, as those of one batch may, are copied as one run.
+    """
+    offsets: list[int] = []
+    runs: list[tuple[int, int, int]] = []
+    end = _HEAD_BYTES
+    begin_source = end_source = -1
+    for source, size in sources:
+        if size == 0:
+            offsets.append(0)
+            continue
+        if runs and 0 <= source - end_source <= _ALIGNMENT:
+            target = runs[-1][0]
+            runs[-1] = target, begin_source, source - begin_source + size
+            offsets.append(target + source - begin_source)
+        else:
+            target = -(-end // _ALIGNMENT) * _ALIGNMENT + source % _ALIGNMENT
+            runs.append((target, source, size))
+            begin_source = source
+            offsets.append(target)
+        end, end_source = offsets[-1] + size, source + size
+    return offsets, runs, end
+
+
+# ------------------------------------------------------------------------------------------ on the other side
+
+Memory = npt.NDArray[np.uint8]
+
+_mapped: dict[str, dict[int, Memory]] = {}
+_leases: dict[int, _Lease] = {}
+
+
+class _Lease:
+    """Lets go of a block when no tensor looks at it any more."""
+
+    __slots__ = ("_block", "_process", "_reference", "state")
+
+    def __init__(self, view: Memory, block: Memory) -> None:
+        self._block = block
+        self._process = os.getpid()
+        self.state = FREE
+        _leases[id(self)] = self
+        self._reference = weakref.ref(view, self._end)
+
+    def _end(self, _reference: object) -> None:
+        """Says that the block may be filled again, unless this is a forked copy."""
+        _leases.pop(id(self), None)
+        if self._process == os.getpid():
+            self._block[0] = self.state
+
+
+def _keep_all() -> None:
+    """A forked child looks at the same memory, for as long as it likes: nobody writes there again."""
+    for lease in list(_leases.values()):
+        lease.state = KEPT
+
+
+os.register_at_fork(before=_keep_all, after_in_parent=_keep_all)
+
+
+def unpack(parcel: Parcel) -> Any:
+    """The value in this process: its tensors over the block, which they share; nothing is copied.
+
+    Raises:
+        FastresumeError: if the block is not known here: the value was meant for another process.
+        Exception: what unpickling a part of the value raises.
+    """
+    view: Any = None
+    if parcel.block is not None:
+        sender, number, size = parcel.block
+        blocks = _mapped.setdefault(sender, {})
+        for given_up in parcel.gone:
+            blocks.pop(given_up, None)
+        if parcel.handle is not None:
+            blocks[number] = _map(parcel.handle, size)
+        block = blocks.get(number)
+        if block is None:
+            raise _core.FastresumeError(f"block {number} of {sender} is not known in process {os.getpid()}")
+        block[_KNOWN] = 1
+        view = block[:size]
+        _Lease(view, block)
+    return _Unpacker(parcel.body, [_held(view, place) for place in parcel.places]).load()
+
+
+def _map(handle: _Handle, size: int) -> Memory:
+    file = handle.detach()
+    try:
+        return np.frombuffer(mmap.mmap(file, size), dtype=np.uint8)
+    finally:
+        os.close(file)
+
+
+def _held(view: Memory, place: Place) -> Tensor | Array:
+    """The tensor or array at a place of a block, or an empty one."""
+    offset, dtype, shape = place
+    if isinstance(dtype, torch.dtype):
+        if offset == 0:
+            return torch.empty(shape, dtype=dtype)
+        if len(shape) == 1:
+            return torch.frombuffer(view, dtype=dtype, count=shape[0], offset=offset)
+        return torch.frombuffer(view, dtype=dtype, count=math.prod(shape), offset=offset).view(shape)
+    if offset == 0:
+        return np.empty(shape, dtype=dtype)
+    return np.frombuffer(view, dtype=dtype, count=math.prod(shape), offset=offset).reshape(shape)
+
+
+def sender_of(parcel: Parcel) -> str | None:
+    """The name of the process that sent it, for `forget`."""
+    return None if parcel.block is None else parcel.block[0]
+
+
+def num_bytes(parcel: Parcel) -> int:
+    """The bytes of the tensors and arrays in its block."""
+    return sum(math.prod(shape) * dtype.itemsize for _, dtype, shape in parcel.places)
+
+
+def forget(sender: str) -> None:
+    """Lets go of the blocks of a process that sends nothing any more; tensors over them stay as they are."""
+    for block in _mapped.pop(sender, {}).values():
+        block[_KNOWN] = 0
