@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,8 @@ ROWS = 1200
 
 ROWS_LEFT_FOR_THE_LAST = 100
 
-TOPOLOGIES = [("threads", 7), ("2", 5), ("threads", 11), ("1", 8), ("3", 3)]
-"""Threads or a number of workers, and the batch size."""
+TOPOLOGIES = [("threads", 7), ("2", 5), ("Loader 2", 11), ("1", 8), ("Loader 3", 3)]
+"""Threads, or a number of workers of torch's DataLoader or of ours, and the batch size."""
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +45,13 @@ def job(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> No
     saved = directory / "state.json"
     if saved.exists():
         dataset.load_state_dict(json.loads(saved.read_text()))
-    batches: Iterable[object] = (
-        fr.Loader(dataset, threads=2) if how == "threads" else torch_loader(dataset, int(how))
-    )
+    batches: Iterable[object]
+    if how == "threads":
+        batches = fr.Loader(dataset, threads=2)
+    elif how.startswith("Loader "):
+        batches = fr.Loader(dataset.map(with_much_text), num_workers=int(how.removeprefix("Loader ")))
+    else:
+        batches = torch_loader(dataset, int(how))
     print("ready", flush=True)
     if stop == "killed" and rows_left(fr.Cursor.from_state(dataset.state_dict())) < ROWS_LEFT_FOR_THE_LAST:
         time.sleep(60)
@@ -59,6 +64,13 @@ def job(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> No
         if stop == "killed" and rows_left(batch.cursor) < ROWS_LEFT_FOR_THE_LAST:
             time.sleep(60)
     print("done", flush=True)
+
+
+def with_much_text(batch: fr.Batch) -> fr.Batch:
+    """A transform whose values fill the pipe of a worker, which then waits for somebody who reads."""
+    values: Any = batch
+    values["text"] = "x" * 100_000
+    return batch
 
 
 def rows_left(cursor: fr.Cursor) -> int:
@@ -116,13 +128,13 @@ def test_a_job_that_is_killed_again_and_again_delivers_each_row_once(data: Datas
     assert len(kept) == ROWS
 
 
-def test_killing_the_main_process_leaves_no_worker_behind(data: Dataset, tmp_path: Path) -> None:
-    """Each worker has delivered a batch before the kill: one that is still starting would wait for ever.
-
-    torch's worker learns of a dead parent by its number, and notes that number just before its first batch.
-    """
+@pytest.mark.parametrize("how", ["2", "Loader 2"])
+def test_killing_the_main_process_leaves_nothing_behind(data: Dataset, tmp_path: Path, how: str) -> None:
+    """No process, though the pipes are full that workers write to, and no file in shared memory."""
+    shared = Path("/dev/shm")  # noqa: S108  (looked at, not written to)
     (log := tmp_path / "log").mkdir()
-    command = [sys.executable, __file__, str(data.directory), str(tmp_path), "1", "2", "killed"]
+    before = set(shared.iterdir())
+    command = [sys.executable, __file__, str(data.directory), str(tmp_path), "1", how, "killed"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -131,11 +143,12 @@ def test_killing_the_main_process_leaves_no_worker_behind(data: Dataset, tmp_pat
             time.sleep(0.01)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.kill()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 10
     while any(is_alive(child) for child in children) and time.monotonic() < deadline:
-        time.sleep(0.1)
+        time.sleep(0.05)
     assert len(children) >= 2
     assert [child for child in children if is_alive(child)] == []
+    assert set(shared.iterdir()) <= before
 
 
 FORKED = """

@@ -38,12 +38,13 @@ MAX_IDLE_BLOCKS = 4
 
 _NAMES = """
     bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 float8_e4m3fn
-    float8_e5m2
+    float8_e5m2 complex64 complex128
 """
 _DTYPES = frozenset(getattr(torch, name) for name in _NAMES.split() if hasattr(torch, name))
 
 
 Array = npt.NDArray[Any]
+Memory = npt.NDArray[np.uint8]
 Place = tuple[int, torch.dtype | np.dtype[Any], tuple[int, ...]]
 """Offset, type and shape of a tensor or an array."""
 
@@ -77,7 +78,8 @@ class _Packer(ForkingPickler):
 
     def persistent_id(self, value: object) -> int | None:
         if type(value) is Tensor and _fits(value):
-            tensor = value if value.is_contiguous() else value.contiguous()
+            # The bits that mark a lazy minus or conjugate would be lost, as torch's own pickling loses them.
+            tensor = value.resolve_neg().resolve_conj().contiguous()
             self.held.append(tensor)
             self.sources.append((tensor.data_ptr(), tensor.nbytes))
         elif type(value) is np.ndarray and value.dtype.kind in "biuf" and value.flags.c_contiguous:
@@ -93,7 +95,7 @@ def _fits(tensor: Tensor) -> bool:
         tensor.is_cpu
         and tensor.dtype in _DTYPES
         and tensor.layout is torch.strided
-        and not (tensor.requires_grad or tensor.is_neg() or tensor.is_nested)
+        and not (tensor.requires_grad or tensor.is_nested)
     )
 
 
@@ -107,19 +109,58 @@ class _Unpacker(pickle.Unpickler):
         return held
 
 
+class _Mapping:
+    """Shared memory, mapped for as long as this lives; Python's own mapping would keep a descriptor open.
+
+    Raises:
+        OSError: if the system maps no more.
+    """
+
+    def __init__(self, file: int, size: int) -> None:
+        address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file, 0)
+        if address == _MAP_FAILED:
+            raise OSError(ctypes.get_errno(), f"can't map {size} bytes of shared memory")
+        self.address, self._size = address, size
+        self._unmap = _libc.munmap
+
+    def __del__(self) -> None:
+        if hasattr(self, "_size"):
+            self._unmap(self.address, self._size)
+
+    def bytes(self) -> Memory:
+        """All of it, uint8; the mapping lives as long as what is made of this."""
+        exporter: Any = (ctypes.c_ubyte * self._size).from_address(self.address)
+        exporter.mapping = self
+        return np.frombuffer(exporter, dtype=np.uint8)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
 class _Block:
     """Shared memory of the sender: a head, and room for the tensors of one value."""
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
         self.size = size
+        self.file = -1
         self.file = shared_file(size)
-        self.memory = mmap.mmap(self.file, size)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.mapping = _Mapping(self.file, size)
+        self.memory = self.mapping.bytes()
+        self.address = self.mapping.address
+
+    def close_file(self) -> None:
+        """Closes the descriptor, which nobody needs any more when the receiver has mapped the block."""
+        file, self.file = self.file, -1
+        if file >= 0:
+            os.close(file)
 
     def __del__(self) -> None:
-        if hasattr(self, "file"):
-            os.close(self.file)
+        self.close_file()
 
 
 def shared_file(size: int) -> int:
@@ -176,20 +217,29 @@ class Sender:
 
     def _take(self, size: int) -> tuple[_Block, tuple[int, ...]]:
         """A block with room for so many bytes, and the numbers of those that are given up."""
-        gone = [block for block in self._blocks if block.memory[0] == KEPT]
-        free = sorted((block for block in self._blocks if block.memory[0] == FREE), key=lambda it: it.size)
-        block = next((block for block in free if block.size >= size), None)
-        if block is not None:
-            free.remove(block)
+        gone: list[_Block] = []
+        free: list[_Block] = []
+        for block in self._blocks:
+            if block.memory[_KNOWN]:
+                block.close_file()
+            is_of_use = block.memory[0] == FREE and (block.memory[_KNOWN] or block.file >= 0)
+            if is_of_use:
+                free.append(block)
+            elif block.memory[0] != TAKEN:
+                gone.append(block)
+        free.sort(key=lambda block: block.size)
+        found = next((block for block in free if block.size >= size), None)
+        if found is not None:
+            free.remove(found)
         else:
             self._made += 1
-            block = _Block(self._made, -(-(size + size // 8) // _BLOCK_BYTES) * _BLOCK_BYTES)
-            self._blocks.append(block)
+            found = _Block(self._made, -(-(size + size // 8) // _BLOCK_BYTES) * _BLOCK_BYTES)
+            self._blocks.append(found)
         gone += free[: max(len(free) - MAX_IDLE_BLOCKS, 0)]
         if gone:
             self._blocks = [kept for kept in self._blocks if kept not in gone]
-        block.memory[0] = TAKEN
-        return block, tuple(given_up.number for given_up in gone)
+        found.memory[0] = TAKEN
+        return found, tuple(given_up.number for given_up in gone)
 
 
 def _laid_out(sources: list[tuple[int, int]]) -> tuple[list[int], list[tuple[int, int, int]], int]:
@@ -219,8 +269,6 @@ def _laid_out(sources: list[tuple[int, int]]) -> tuple[list[int], list[tuple[int
 
 
 # ------------------------------------------------------------------------------------------ on the other side
-
-Memory = npt.NDArray[np.uint8]
 
 _mapped: dict[str, dict[int, Memory]] = {}
 _leases: dict[int, _Lease] = {}
@@ -281,7 +329,7 @@ def unpack(parcel: Parcel) -> Any:
 def _map(handle: _Handle, size: int) -> Memory:
     file = handle.detach()
     try:
-        return np.frombuffer(mmap.mmap(file, size), dtype=np.uint8)
+        return _Mapping(file, size).bytes()
     finally:
         os.close(file)
 
