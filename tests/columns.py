@@ -243,9 +243,14 @@ class Cells:
 
 def read_cells(paths: str | Path | Sequence[Path]) -> dict[str, Cells]:
     """Every column of the files, in canonical order of the files."""
-    tables = [flattened(pq.ParquetFile(file).read()) for file in oracle.canonical_files(paths)]
+    return cells_of_tables([pq.ParquetFile(file).read() for file in oracle.canonical_files(paths)])
+
+
+def cells_of_tables(tables: Sequence[pa.Table]) -> dict[str, Cells]:
+    """Every column of tables, one after another."""
     # Files may say of one column in several ways that it is a list.
-    found = {name: [cells_of(table[name]) for table in tables] for name in tables[0]}
+    columns = [flattened(table) for table in tables]
+    found = {name: [cells_of(each[name]) for each in columns] for name in columns[0]}
     return {
         name: replace(parts[0], rows=[row for part in parts for row in part.rows])
         for name, parts in found.items()

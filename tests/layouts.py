@@ -1,0 +1,173 @@
+"""What a dataset makes of columns: the arguments that shape batches, and what a batch must then hold.
+
+A `Layout` has one `Treatment` for each column that is treated, and the stacks. `Contents` is the oracle:
+cells as pyarrow reads them, and the layout; `contents.of_rows(rows)` are the arrays of a batch of these rows,
+under the names that `jobs.arrays_of` gives them, in the order of the batch. A new way to shape a column is a
+field of `Treatment`, what it means in `Contents`, and a line in `layouts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from columns import Cell, Cells, filled, is_delivered
+
+# ------------------------------------------------------------------------------------------ what is asked for
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What is asked for of one column, or of one stack."""
+
+    nulls: Any = "error"
+    fixed: int | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is asked for of all columns; those that are not named are read as they are."""
+
+    columns: Mapping[str, Treatment] = field(default_factory=dict)
+    stacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a ParquetDataset."""
+        found: dict[str, Any] = {
+            "nulls": {name: treatment.nulls for name, treatment in self.columns.items()},
+            "fixed": {
+                name: treatment.fixed
+                for name, treatment in self.columns.items()
+                if treatment.fixed is not None
+            },
+            "stack": {name: list(members) for name, members in self.stacks.items()},
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def treatment_of(self, name: str) -> Treatment:
+        """What is asked for of a column or a stack."""
+        return self.columns.get(name, Treatment())
+
+
+# --------------------------------------------------------------------------------------------- what must come
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a dataset holds under a layout."""
+
+    cells: Mapping[str, Cells]
+    layout: Layout = field(default_factory=Layout)
+
+    def of_rows(self, rows: Sequence[int]) -> dict[str, Array]:
+        """The arrays of a batch of these rows."""
+        stacked = {member for members in self.layout.stacks.values() for member in members}
+        found: dict[str, Array] = {}
+        for name, cells in self.cells.items():
+            if name not in stacked and cells.kind != "mask":
+                found |= self._column(name, [cells.rows[row] for row in rows])
+        for name, members in self.layout.stacks.items():
+            columns = [
+                self._column(member, [self.cells[member].rows[row] for row in rows], name)
+                for member in members
+            ]
+            for key, suffix in ((name, ""), (f"{name}_valid", "_valid")):
+                parts = [
+                    column.get(f"{member}{suffix}") for column, member in zip(columns, members, strict=True)
+                ]
+                if parts[0] is not None:
+                    found[key] = np.stack(parts, axis=1)
+        # A struct is told apart from its members where it is named.
+        for name, cells in self.cells.items():
+            if cells.kind == "mask" and self.layout.treatment_of(name).nulls == "mask":
+                found[f"{name}_valid"] = np.array([cells.rows[row] is not None for row in rows], np.bool_)
+        return found
+
+    def _column(self, name: str, rows: Sequence[Cell], treated_as: str | None = None) -> dict[str, Array]:
+        """The arrays of one column, treated as what stands under another name."""
+        cells, treatment = self.cells[name], self.layout.treatment_of(treated_as or name)
+        fill = filled(cells, treatment.nulls)
+        there = np.array([row is not None for row in rows], np.bool_)
+        masks = treatment.nulls == "mask"
+        if cells.is_jagged and treatment.fixed is None:
+            texts = [b"".join(elements_of(row, fill)) for row in rows]
+            lengths = [len(text) // cells.dtype.itemsize for text in texts]
+            found = {
+                f"{name}.values": np.frombuffer(b"".join(texts), cells.dtype),
+                f"{name}.offsets": np.cumsum([0, *lengths], dtype=np.int64),
+            }
+            return {**found, f"{name}.valid": there} if masks else found
+        if treatment.fixed is not None:
+            shape: tuple[int, ...] = (treatment.fixed,)
+            texts = [
+                b"".join(elements_of((None,) * treatment.fixed if row is None else row, fill)) for row in rows
+            ]
+        else:
+            shape = cells.shape
+            texts = [there_or(row, fill) for row in rows]
+        array = np.frombuffer(b"".join(texts), cells.dtype).reshape(len(rows), *shape)
+        return {name: array, f"{name}_valid": there} if masks else {name: array}
+
+
+def there_or(cell: Cell, fill: bytes | None) -> bytes:
+    """A value, or what stands in its place."""
+    found = fill if cell is None else cell
+    assert isinstance(found, bytes), "a null that is an error"
+    return found
+
+
+def elements_of(row: Cell, fill: bytes | None) -> Iterator[bytes]:
+    """The elements of a list, or a text as the only one; none of a null."""
+    if isinstance(row, tuple):
+        for element in row:
+            yield there_or(element, fill)
+    elif row is not None:
+        yield row
+
+
+# ---------------------------------------------------------------------------------------------- as strategies
+
+
+def one_length(cells: Cells) -> int | None:
+    """The length of all lists of a column, if they have one."""
+    lengths = {len(row) for row in cells.rows if isinstance(row, tuple)}
+    return lengths.pop() if cells.kind == "list" and len(lengths) == 1 else None
+
+
+def null_rules(cells: Cells) -> list[Any]:
+    """What may become of a column's nulls: not what makes one an error."""
+    rows = range(len(cells.rows))
+    return [rule for rule in ("mask", 0, 1, "error") if is_delivered(cells, rows, rule)]
+
+
+@st.composite
+def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
+    """Draw a layout under which all rows are delivered."""
+    treatments, stacks = {}, {}
+    for name, column in cells.items():
+        if column.kind == "mask":
+            continue  # named after its members: the last name that means a column counts for it
+        length = one_length(column)
+        fixed = length if length and draw(st.booleans()) else None
+        treatments[name] = Treatment(draw(st.sampled_from(null_rules(column))), fixed)
+    plain: dict[np.dtype, list[str]] = {}
+    for name, column in cells.items():
+        if column.kind == "scalar" and column.size is None:
+            plain.setdefault(column.dtype, []).append(name)
+    for place, (_, names) in enumerate(sorted(plain.items(), key=lambda pair: str(pair[0]))):
+        members = tuple(name for name in names if draw(st.booleans()))
+        if members:
+            stacks[f"stack{place}"] = members
+            rules = set.intersection(*(set(null_rules(cells[name])) for name in members))
+            rule = draw(st.sampled_from(sorted(rules, key=str)))
+            for name in members:
+                del treatments[name]
+            treatments[f"stack{place}"] = Treatment(rule)
+    return Layout(treatments, stacks)
