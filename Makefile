@@ -122,6 +122,10 @@ test-python: develop ## Run the Python tests; ARGS='-k resume' goes to pytest
 soak: develop ## Look for rare failures, for as long as you like; ARGS='...' goes to tests/soak.py
 	FASTRESUME_PROFILE=soak $(BIN)/python tests/soak.py $(ARGS)
 
+.PHONY: soak-types
+soak-types: develop ## Compare thousands of files of all writers with other readers; cells of 100 MB; ARGS goes to pytest
+	FASTRESUME_PROFILE=soak $(BIN)/python -m pytest --timeout 0 tests/test_writers.py tests/test_memory.py $(ARGS)
+
 .PHONY: lint
 lint: develop ## Check formatting, lints and types; change nothing
 	cargo fmt --all --check
