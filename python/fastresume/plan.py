@@ -129,9 +129,8 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
     if windows:
         of_reader = max(lanes // (world_size * processes), 1)
         open_windows = processes * _open_windows(of_reader, remaining // lanes, windows, window_rows)
-        # A shuffled row is held with its number; lists and strings as they come, until all of a window are
-        # there, and then in their order.
-        held_bytes = open_windows * window_rows * (row_bytes + 8 + _jagged_bytes(dataset))
+        # A shuffled row is held with its number.
+        held_bytes = open_windows * window_rows * (row_bytes + 8)
     else:
         each = lanes // world_size if lanes > 1 else processes
         # At least a row is decoded in one go, whatever its size.
@@ -203,6 +202,8 @@ def _thread_bytes(dataset: ParquetDataset, is_shuffled: bool) -> int:
     cell = max(8, jagged)
     # Memory that grows has room for as much again, and a shuffled matrix is turned before rows go anywhere.
     decoded = rows * (2 * jagged + 2 * widest + (PLACE_BYTES if is_shuffled else 0))
+    # Lists and strings of a batch are held as they came, and in their order, while it is ended.
+    decoded += dataset.batch_size * jagged
     return decoded + 2 * (PAGE_BYTES + min(PAGE_VALUES, group_rows) * cell) + READ_AHEAD_BYTES
 
 

@@ -166,9 +166,13 @@ impl JaggedSlot {
         Ok(())
     }
 
-    /// Bytes of values, offsets and mask.
+    /// Bytes of values, offsets and mask, as far as they are there.
     pub fn bytes(&self) -> usize {
-        self.values.len() + self.offsets.len() + self.valid.len()
+        let of_parts = self.parts.iter().map(|part| {
+            let JaggedRows { values, ends, valid } = &part.rows;
+            values.len() + size_of_val(ends.as_slice()) + valid.len()
+        });
+        self.values.len() + self.offsets.len() + self.valid.len() + of_parts.sum::<usize>()
     }
 
     /// Values, offsets and mask; this is empty where none is asked for.

@@ -79,5 +79,6 @@ mod turns;
 pub mod plan;
 mod schedule;
 mod fill;
+mod filling;
 pub mod rows;
 pub mod pipeline;

@@ -1,8 +1,6 @@
 //! The only place with threads: segments are decoded ahead, bounded by bytes, and batches come out in
 //! order.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,7 +10,8 @@ use std::time::Duration;
 use crate::batch::{SharedSlots, Slots, locked};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result, caught};
-use crate::fill::Filler;
+use crate::fill::{Filled, Filler};
+use crate::filling::{BatchSlots, Filling};
 use crate::lanes::Reader;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
@@ -25,6 +24,10 @@ use crate::window::WindowPart;
 
 /// What a batch takes beside its values.
 const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
+
+/// So many batches behind the front one are brought into their last form ahead of the consumer. More would leave the
+/// processor's caches before they are asked for.
+const ENDED_AHEAD: u64 = 8;
 
 /// A batch, ready for its consumer.
 #[derive(Debug)]
@@ -78,25 +81,15 @@ struct Work {
     ready: Condvar,
 }
 
-/// A batch whose rows are still coming in.
-struct Filling {
-    slots: SharedSlots,
-    /// Its bytes as far as they are known, at least those that are expected.
-    bytes: u64,
-    missing_rows: u64,
-    /// Whether it was brought into the form that is delivered.
-    is_ready: bool,
-}
-
 struct State {
     schedule: Schedule,
     /// A segment that waits for room.
     waiting: Option<Segment>,
     /// Later parts of segments that were too large to be decoded at once.
-    divided: Vec<Task>,
+    divided: Vec<Decoding>,
     /// The window that was opened last, and the memory of its batches, which all its segments share.
     window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
-    filling: BTreeMap<u64, Filling>,
+    filling: Filling,
     /// The next batch to deliver.
     front: u64,
     /// The least batch that can't be had, and why.
@@ -112,13 +105,18 @@ impl State {
     }
 }
 
-struct Task {
+/// What a thread does in one go.
+enum Task {
+    Decode(Decoding),
+    /// A batch whose rows are all there is brought into the form that is delivered.
+    End(u64, SharedSlots),
+}
+
+/// A segment to decode, and the memory of its batches.
+struct Decoding {
     segment: Segment,
     slots: Arc<BatchSlots>,
 }
-
-/// The memory of batches, by their numbers.
-type BatchSlots = BTreeMap<u64, SharedSlots>;
 
 /// Decodes what one reader is to deliver in the rest of a pass.
 ///
@@ -156,7 +154,7 @@ impl Pipeline {
             waiting: None,
             divided: Vec::new(),
             window: None,
-            filling: BTreeMap::new(),
+            filling: Filling::default(),
             front: pass.done() + reader.worker,
             failed: None,
         };
@@ -201,14 +199,17 @@ impl Pipeline {
         if let Some(polled) = self.work.deliver(&mut state) {
             return polled;
         }
-        if self.threads > 0 {
-            drop(self.work.ready.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner));
+        let task = if self.threads > 0 {
+            // The threads may be busy with what comes later.
+            self.work.take_end(&mut state, 0)
         } else {
-            let task = self.work.take(&mut state);
+            self.work.take(&mut state)
+        };
+        if let Some(task) = task {
             drop(state);
-            if let Some(task) = task {
-                self.work.perform(task);
-            }
+            self.work.perform(task);
+        } else if self.threads > 0 {
+            drop(self.work.ready.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner));
         }
         Ok(Polled::Pending)
     }
@@ -272,11 +273,9 @@ impl Work {
         if batch >= self.pass.batches() {
             return Some(Ok(Polled::End));
         }
-        if state.filling.get(&batch).is_some_and(|filling| filling.is_ready) {
-            let filling = state.filling.remove(&batch)?;
+        if let Some(slots) = state.filling.take_ready(batch) {
             state.front += self.reader.workers;
             self.room.notify_all();
-            let slots = locked(&filling.slots).taken();
             return Some(self.delivered(batch, slots).map(|delivered| Polled::Batch(Box::new(delivered))));
         }
         match &state.failed {
@@ -299,21 +298,25 @@ impl Work {
         })
     }
 
-    /// The next segment to decode, if there is one and its batches fit the budget.
+    /// What to do next, if there is something: batches of which all is there come first, then the next segment, if
+    /// its batches fit the budget.
     ///
     /// What the front batch needs is taken whatever the budget says, so something always moves.
     fn take(&self, state: &mut State) -> Option<Task> {
+        if let Some(end) = self.take_end(state, ENDED_AHEAD) {
+            return Some(end);
+        }
         // What batches before a failed one need is still decoded: these are delivered.
         let end = state.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
         let front = state.front;
-        let is_full = Self::held_bytes(state) >= self.budget_bytes;
+        let is_full = state.filling.bytes() >= self.budget_bytes;
         let may_go = |segment: &Segment| {
             let first = segment.first_batch();
             first < end && (!is_full || first <= front)
         };
         let divided = state.divided.iter().enumerate().filter(|(_, task)| may_go(&task.segment));
         if let Some((at, _)) = divided.min_by_key(|(_, task)| task.segment.first_batch()) {
-            return Some(state.divided.swap_remove(at));
+            return Some(Task::Decode(state.divided.swap_remove(at)));
         }
         let segment = state.waiting.take().or_else(|| state.schedule.next_segment())?;
         if !may_go(&segment) {
@@ -321,7 +324,7 @@ impl Work {
             return None;
         }
         match self.slots_for(&segment, state) {
-            Ok(slots) => Some(Task { segment, slots }),
+            Ok(slots) => Some(Task::Decode(Decoding { segment, slots })),
             Err(error) => {
                 state.fail(segment.first_batch(), error);
                 self.ready.notify_all();
@@ -330,9 +333,11 @@ impl Work {
         }
     }
 
-    /// Bytes of the batches that are being made, or wait for the consumer.
-    fn held_bytes(state: &State) -> u64 {
-        state.filling.values().map(|filling| filling.bytes).fold(0, u64::saturating_add)
+    /// A batch to end, of the front one and so many behind it.
+    fn take_end(&self, state: &mut State, behind: u64) -> Option<Task> {
+        let last = state.front + behind * self.reader.workers;
+        let (batch, slots) = state.filling.take_complete(state.front..=last)?;
+        Some(Task::End(batch, slots))
     }
 
     /// What a batch is expected to take.
@@ -363,78 +368,42 @@ impl Work {
     }
 
     fn slots_of(&self, batches: impl Iterator<Item = u64>, state: &mut State) -> Result<BatchSlots> {
-        let mut slots = BatchSlots::new();
-        let mut last = None;
-        for batch in batches.filter(|&batch| last.replace(batch) != Some(batch)) {
-            let filling = match state.filling.entry(batch) {
-                Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => {
-                    let shape = self.pass.shape(batch, self.reader.rank);
-                    entry.insert(Filling {
-                        slots: Arc::new(Mutex::new(Slots::new(
-                            self.filler.layout(),
-                            to_usize(shape.rows)?,
-                            &self.pool,
-                        )?)),
-                        bytes: self.expected_bytes(shape.rows, state.schedule.is_shuffled()),
-                        missing_rows: shape.distinct,
-                        is_ready: false,
-                    })
-                }
-            };
-            slots.insert(batch, Arc::clone(&filling.slots));
-        }
-        Ok(slots)
-    }
-
-    /// Counts the rows that batches got, and ends those that have all; gives these, and their
-    /// bytes.
-    fn finish(&self, filled: &[(u64, u64)]) -> Result<Vec<(u64, u64)>> {
-        let mut state = locked(&self.state);
-        let mut complete = Vec::new();
-        for &(batch, rows) in filled {
-            if let Some(filling) = state.filling.get_mut(&batch) {
-                filling.missing_rows -= rows;
-                if filling.missing_rows == 0 {
-                    complete.push((batch, Arc::clone(&filling.slots)));
-                }
-            }
-        }
-        drop(state);
-        let mut finished = Vec::with_capacity(complete.len());
-        for (batch, slots) in complete {
+        let is_shuffled = state.schedule.is_shuffled();
+        state.filling.slots_of(batches, |batch| {
             let shape = self.pass.shape(batch, self.reader.rank);
-            locked(&slots).finish(to_usize(shape.distinct)?, to_usize(shape.rows)?)?;
-            finished.push((batch, locked(&slots).bytes()));
-        }
-        Ok(finished)
+            let slots = Slots::new(self.filler.layout(), to_usize(shape.rows)?, &self.pool)?;
+            Ok((slots, shape, self.expected_bytes(shape.rows, is_shuffled)))
+        })
     }
 
-    /// Decodes a segment and marks what it filled, or notes its failure.
+    /// Does a task and notes what came of it, or why it failed.
     fn perform(&self, task: Task) {
         // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
-        let filled = caught(|| {
-            let filled = self.filler.fill(&task.segment, |batch| task.slots.get(&batch), &self.stop)?;
-            Ok((self.finish(&filled.rows)?, filled.left))
-        });
-        let first = task.segment.first_batch();
-        let mut state = locked(&self.state);
-        match filled {
-            Ok((finished, left)) => {
-                if let Some(segment) = left {
-                    state.divided.push(Task { segment, slots: task.slots });
-                    self.room.notify_all();
-                }
-                for (batch, bytes) in finished {
-                    if let Some(filling) = state.filling.get_mut(&batch) {
-                        filling.is_ready = true;
-                        filling.bytes = filling.bytes.max(bytes);
+        match task {
+            Task::Decode(Decoding { segment, slots }) => {
+                let filled = caught(|| self.filler.fill(&segment, |batch| slots.get(&batch), &self.stop));
+                let mut state = locked(&self.state);
+                match filled {
+                    Ok(Filled { rows, left }) => {
+                        state.filling.count(&rows);
+                        state.divided.extend(left.map(|segment| Decoding { segment, slots }));
                     }
+                    Err(error) => state.fail(segment.first_batch(), error),
+                }
+                drop(state);
+                self.room.notify_all();
+            }
+            Task::End(batch, slots) => {
+                let shape = self.pass.shape(batch, self.reader.rank);
+                let ended =
+                    caught(|| locked(&slots).finish(to_usize(shape.distinct)?, to_usize(shape.rows)?));
+                let mut state = locked(&self.state);
+                match ended {
+                    Ok(()) => state.filling.end(batch),
+                    Err(error) => state.fail(batch, error),
                 }
             }
-            Err(error) => state.fail(first, error),
         }
-        drop(state);
         self.ready.notify_all();
     }
 }

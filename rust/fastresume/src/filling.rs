@@ -1,0 +1,97 @@
+//! Batches of one reader whose rows are coming in, until they are delivered.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex};
+
+use crate::batch::{SharedSlots, Slots, locked};
+use crate::error::Result;
+use crate::tail::Shape;
+
+/// The memory of batches, by their numbers.
+pub type BatchSlots = BTreeMap<u64, SharedSlots>;
+
+/// The batches, by their numbers.
+#[derive(Default)]
+pub struct Filling {
+    batches: BTreeMap<u64, Coming>,
+    /// Those whose rows are all there, and which nobody began to end.
+    complete: BTreeSet<u64>,
+}
+
+struct Coming {
+    slots: SharedSlots,
+    /// Its bytes as far as they are known, at least those that are expected.
+    bytes: u64,
+    missing_rows: u64,
+    /// Whether it was brought into the form that is delivered.
+    is_ready: bool,
+}
+
+impl Filling {
+    /// The bytes of all batches.
+    pub fn bytes(&self) -> u64 {
+        self.batches.values().map(|coming| coming.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The slots of batches; a batch that is new begins with those that `new` gives, of the shape and the expected
+    /// bytes that it gives as well.
+    ///
+    /// # Errors
+    /// Those of `new`.
+    pub fn slots_of(
+        &mut self,
+        batches: impl Iterator<Item = u64>,
+        new: impl Fn(u64) -> Result<(Slots, Shape, u64)>,
+    ) -> Result<BatchSlots> {
+        let mut found = BatchSlots::new();
+        let mut last = None;
+        for batch in batches.filter(|&batch| last.replace(batch) != Some(batch)) {
+            let coming = match self.batches.entry(batch) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let (slots, shape, bytes) = new(batch)?;
+                    let slots = Arc::new(Mutex::new(slots));
+                    entry.insert(Coming { slots, bytes, missing_rows: shape.distinct, is_ready: false })
+                }
+            };
+            found.insert(batch, Arc::clone(&coming.slots));
+        }
+        Ok(found)
+    }
+
+    /// Counts the rows that batches got.
+    pub fn count(&mut self, filled: &[(u64, u64)]) {
+        for &(batch, rows) in filled {
+            if let Some(coming) = self.batches.get_mut(&batch) {
+                coming.missing_rows -= rows;
+                if coming.missing_rows == 0 {
+                    coming.bytes = coming.bytes.max(locked(&coming.slots).bytes());
+                    self.complete.insert(batch);
+                }
+            }
+        }
+    }
+
+    /// Takes the first of some batches that is to be ended.
+    pub fn take_complete(&mut self, among: RangeInclusive<u64>) -> Option<(u64, SharedSlots)> {
+        let batch = *self.complete.range(among).next()?;
+        self.complete.remove(&batch);
+        Some((batch, Arc::clone(&self.batches.get(&batch)?.slots)))
+    }
+
+    /// Notes that a batch was ended.
+    pub fn end(&mut self, batch: u64) {
+        if let Some(coming) = self.batches.get_mut(&batch) {
+            coming.is_ready = true;
+        }
+    }
+
+    /// Takes a batch out, if it was ended.
+    pub fn take_ready(&mut self, batch: u64) -> Option<Slots> {
+        self.batches.get(&batch).filter(|coming| coming.is_ready)?;
+        let slots = self.batches.remove(&batch)?.slots;
+        Some(locked(&slots).taken())
+    }
+}
