@@ -16,6 +16,7 @@ PYTHON_ORDER = [
     "intervals",
     "selection",
     "cursor",
+    "distributed",
     "seeds",
     "origin",
     "arrow",

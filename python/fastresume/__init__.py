@@ -7,7 +7,7 @@
 ...     save({"data": batch.state_dict()})
 """
 
-from fastresume import intervals, testing
+from fastresume import distributed, intervals, testing
 from fastresume._core import DataError, FastresumeError, SourceError, StateError, __version__
 from fastresume.arguments import Hash
 from fastresume.batch import Batch, Field, Schema
@@ -42,6 +42,7 @@ __all__ = [
     "World",
     "__version__",
     "column",
+    "distributed",
     "intervals",
     "testing",
 ]

@@ -10,6 +10,7 @@ from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+from fastresume import distributed
 from fastresume.arguments import at_least
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
@@ -133,9 +134,16 @@ class Loader:
         """The state after the last delivered batch; see `ParquetDataset.state_dict`."""
         return self.dataset.state_dict()
 
-    def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
-        """Goes on from a state at the next `iter()`; see `ParquetDataset.load_state_dict`."""
-        self.dataset.load_state_dict(state, reset_epochs=reset_epochs)
+    def load_state_dict(
+        self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False, check_same: bool = False
+    ) -> None:
+        """Goes on from a state at the next `iter()`; see `ParquetDataset.load_state_dict`.
+
+        With `check_same`, all ranks of the default process group call it, and those whose state differs are
+        an error on all of them: see `fastresume.distributed.check_same`.
+        """
+        given = distributed.check_same(state) if check_same else state
+        self.dataset.load_state_dict(given, reset_epochs=reset_epochs)
 
     def reset(self) -> None:
         """Goes back to the start of the present pass, for the next `iter()`."""
