@@ -300,6 +300,21 @@ def test_times_and_decimals_are_cast_as_the_numbers_that_they_would_be(path: Pat
             list(open_dataset(path, {name: to}, decimals=decimals_to))
 
 
+@pytest.mark.parametrize("precision", [9, 30, 60])
+@pytest.mark.parametrize("delivered", ["int64", "float64"])
+def test_a_decimal_that_nobody_wants_may_be_anything(path: Path, precision: int, delivered: Any) -> None:
+    values = [decimal.Decimal(value) for value in ("1.00", "70000.25", "3.00")]
+    type_ = pa.decimal128(precision, 2) if precision < 40 else pa.decimal256(precision, 2)
+    for is_integer in (True, False) if precision < 19 else (False,):
+        write(path, {"store_decimal_as_integer": is_integer}, x=pa.array(values, type_))
+        dataset = open_dataset(path, torch.int16, decimals=delivered)
+        unit = 100 if delivered == "int64" else 1
+        assert dataset.read_rows([0, 2])["x"].tolist() == [unit, 3 * unit]
+        value = "7000025" if delivered == "int64" else "70000.25"
+        with pytest.raises(fr.DataError, match=f"row 1 of the row group holds {value}, which does not fit"):
+            list(dataset)
+
+
 def test_instants_of_96_bits_are_cast_and_checked(path: Path) -> None:
     stamps = pa.array([1000, 2**31 * 1000], pa.timestamp("ns"))
     write(path, {"use_deprecated_int96_timestamps": True}, x=stamps)
@@ -365,6 +380,8 @@ def test_narrow_types_take_less_memory_by_the_plan(path: Path) -> None:
     write(path, **{f"c_{index}": pa.array(range(40)) for index in range(8)})
     plain, narrow = (open_dataset(path, cast)._layout.row_bytes for cast in (None, torch.int8))
     assert (plain, narrow) == (64, 8)
+    for to in CASTS:
+        assert open_dataset(path, getattr(torch, to)).plan().steps == 6
 
 
 def test_bfloat16_has_no_type_in_arrow_and_its_bits_can_be_had(path: Path) -> None:

@@ -41,7 +41,7 @@ class Field:
             named in `fixed=`; else None.
         unit: what its numbers count or stand for, where their type alone does not say it:
             "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
-            "decimal(9, 2)" (units of 0.01), "uuid", "interval"; else None.
+            "decimal(9, 2)" (units of 0.01), "uuid", "interval", "hash1[1000, seed 7]" (buckets); else None.
     """
 
     name: str

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from fastresume import _core
 from fastresume.cursor import Cursor
@@ -180,7 +181,7 @@ def _open_windows(lanes: int, lane_rows: int, windows: int, window_rows: int) ->
 def _flat_widths(dataset: ParquetDataset) -> list[tuple[int, int]]:
     """Of each tensor of numbers the bytes of a row, with its mask, and its columns."""
     return [
-        (len(columns) * (np.dtype(dtype).itemsize * (size or 1) + is_masked), len(columns))
+        (len(columns) * (getattr(torch, dtype).itemsize * (size or 1) + is_masked), len(columns))
         for _, dtype, columns, _, kind, is_masked, size, _ in dataset._layout.fields
         if kind in ("scalar", "mask")
     ]
