@@ -1,4 +1,7 @@
-"""Under torch's DataLoader: every number of workers, fork and spawn, fresh and persistent ones."""
+"""Under torch's DataLoader: every number of workers, fork and spawn, fresh and persistent ones.
+
+With FASTRESUME_PROFILE=soak every start method is tried with more workers.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +74,15 @@ MATRIX = [
         for persistent in (False, True)
     ),
     pytest.param(2, "spawn", True, id="2-spawn-persistent", marks=pytest.mark.slow),
-    pytest.param(1, "spawn", False, id="1-spawn", marks=pytest.mark.slow),
+    pytest.param(1, "forkserver", False, id="1-forkserver", marks=pytest.mark.slow),
 ]
+if os.environ.get("FASTRESUME_PROFILE") == "soak":
+    MATRIX += [
+        pytest.param(workers, start, persistent, id=f"{workers}-{start}{'-persistent' * persistent}")
+        for workers in (2, 8)
+        for start in ("fork", "spawn", "forkserver")
+        for persistent in (False, True)
+    ]
 
 
 @pytest.mark.law(2)

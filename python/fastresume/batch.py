@@ -165,7 +165,13 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     __slots__ = ("__weakref__", "_origin", "_tensors")
 
-    def __init__(self, tensors: Tensors, origin: Origin) -> None:
+    def __init__(self, tensors: Tensors, origin: Origin | None = None) -> None:
+        if origin is None:
+            raise TypeError(
+                "a Batch is made of what a dataset reads, and not of other tensors: a wrapper that slices or "
+                "joins batches (Accelerate's dispatcher, say) must be told to leave them as they are, with "
+                "dispatch_batches=False, or be given dict(batch)"
+            )
         self._tensors = tensors
         self._origin = origin
 
@@ -404,11 +410,16 @@ def tensors_of(fields: Iterable[Field], memory: Iterable[_core.Buffer]) -> Tenso
     return tensors
 
 
-def _refuse_to_collate(*_arguments: object, **_keywords: object) -> None:
+def refuse_to_collate(*_arguments: object, **_keywords: object) -> None:
+    """What torch collates several batches with.
+
+    Raises:
+        TypeError: that says what to write.
+    """
     raise TypeError(
         "the dataset yields whole batches, which can't be collated into larger ones: pass batch_size=None to "
         "the DataLoader, and the batch size to ParquetDataset"
     )
 
 
-default_collate_fn_map[Batch] = _refuse_to_collate
+default_collate_fn_map[Batch] = refuse_to_collate

@@ -58,12 +58,20 @@ class Crew:
         self._serving: Tensor | None = None
         self._tasks = _Tasks()
         self._loader: DataLoader[bytes] | None = None
-        self._iterator: Iterator[bytes] | None = None
+        self._held: list[Iterator[bytes]] = []
+        """Torch's iterator, if there is one; what ends the crew holds it, too."""
         self._senders: set[str] = set()
         self._served: _core.Pass | None = None
         self._expected = 0
         self._is_sound = False
         _crews.add(self)
+        # Python's garbage collector closes queues before it lets go of torch's iterator, which then waits
+        # for workers that hear nothing any more: so the iterator must be reachable when the crew is not.
+        weakref.finalize(self, _end_held, self._held, os.getpid()).atexit = False
+
+    @property
+    def _iterator(self) -> Iterator[bytes] | None:
+        return self._held[0] if self._held else None
 
     def run(self, planned: _core.Pass, share: Share, end_cursor: _core.Cursor | None) -> Run:
         """The batches that are left of a pass; `end_cursor` if a pass that starts anew ends with it."""
@@ -90,7 +98,7 @@ class Crew:
         self._served, self._expected = planned, number
         if self._loader is None:
             self._loader = self._new_loader(planned.epoch, serving)
-        self._iterator = iter(self._loader)
+        self._held[:] = [iter(self._loader)]
         self._is_sound = True
 
     def _goes_on(self, planned: _core.Pass, number: int) -> bool:
@@ -140,22 +148,16 @@ class Crew:
 
     def close(self) -> None:
         """Ends the workers; they start again when they are needed."""
-        iterator, self._iterator, self._loader = self._iterator, None, None
-        self._served, self._is_sound = None, False
-        if self._process != os.getpid():
-            _kept.append(iterator)
-        elif iterator is not None:
-            ending = _end_in_thread(iterator)
-            del iterator
+        self._served, self._is_sound, self._loader = None, False, None
+        ending = _end_held(self._held, self._process)
+        if ending is not None:
             ending.join(_END_SECONDS)
         self._forget()
 
     def _abandon(self) -> None:
         """Ends workers of which one is dead, or nobody knows what they will send."""
-        iterator, self._iterator, self._loader = self._iterator, None, None
-        self._served = None
-        if iterator is not None:
-            _end_in_thread(iterator)
+        self._served = self._loader = None
+        _end_held(self._held, self._process)
         self._forget()
 
     def _forget(self) -> None:
@@ -165,8 +167,9 @@ class Crew:
 
     def _check_process(self) -> None:
         if self._process != os.getpid():  # a forked copy: the workers are its parent's
-            _kept.append(self._iterator)
-            self._loader = self._iterator = self._served = self._serving = None
+            _kept.extend(self._held)
+            self._held.clear()
+            self._loader = self._served = self._serving = None
             self._senders = set()
             self._process = os.getpid()
         if multiprocessing.current_process().daemon and self._loader is None:
@@ -270,10 +273,15 @@ def _workers_of(iterator: Iterator[bytes] | None) -> list[Any]:
     return list(getattr(iterator, "_workers", ()))
 
 
-def _end_in_thread(iterator: Iterator[bytes]) -> threading.Thread:
+def _end_held(held: list[Iterator[bytes]], process: int) -> threading.Thread | None:
     """Lets go of torch's iterator, which ends its workers, in a thread: it may wait for locks of the dead."""
-    held, workers = [iterator], _workers_of(iterator)
-    thread = threading.Thread(target=_end, args=(held, workers), daemon=True)
+    ended, held[:] = list(held), []
+    if process != os.getpid():  # a forked copy: it would end the workers of its parent
+        _kept.extend(ended)
+        return None
+    if not ended:
+        return None
+    thread = threading.Thread(target=_end, args=(ended, _workers_of(ended[0])), daemon=True)
     thread.start()
     return thread
 
@@ -293,7 +301,8 @@ _kept: list[object] = []
 
 def _keep_iterators() -> None:
     """In a forked child: to let go of torch's iterator would end the workers of the parent."""
-    _kept.extend(crew._iterator for crew in list(_crews))
+    for crew in list(_crews):
+        _kept.extend(crew._held)
 
 
 os.register_at_fork(after_in_child=_keep_iterators)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -41,7 +42,7 @@ from fastresume.origin import Planned, Share
 from fastresume.plan import Plan, make_plan
 from fastresume.selection import Rows, select
 from fastresume.transform import Transform, check_picklable, name_of
-from fastresume.workers import SharedCursor
+from fastresume.workers import SharedCursor, check_collation
 from fastresume.world import World
 
 if TYPE_CHECKING:
@@ -344,6 +345,7 @@ class ParquetDataset(IterableDataset[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank up to the end of the pass; see `on_iter` for where they begin."""
+        check_collation(sys._getframe(1))
         worker = get_worker_info()
         if worker is None:
             return BatchIterator(self, threads=0, prefetch_bytes=0)

@@ -268,6 +268,7 @@ class WorkerIterator(Iterator[Batch]):
     """
 
     def __init__(self, dataset: ParquetDataset, worker: int, workers: int) -> None:
+        settle()
         self._dataset = dataset
         self._worker = worker
         self._workers = workers
@@ -304,7 +305,6 @@ class WorkerIterator(Iterator[Batch]):
         return Departing(batch._tensors, batch._origin, sent)
 
     def _open(self) -> _core.Reader:
-        settle()
         dataset, worker, workers = self._dataset, self._worker, self._workers
         reading = dataset._shared.read_as_worker(worker)
         cursor, self._end_cursor = dataset._bounds(reading.cursor)

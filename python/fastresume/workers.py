@@ -18,16 +18,17 @@ import warnings
 import weakref
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
+from types import FrameType
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import get_worker_info
+from torch.utils.data import default_collate, get_worker_info
 
 from fastresume import _core, parcel
-from fastresume.batch import Batch, Tensors
+from fastresume.batch import Batch, Tensors, refuse_to_collate
 from fastresume.origin import Origin
 
 CAPACITY_BYTES = 1 << 20
@@ -277,13 +278,32 @@ def _arrive(sent: parcel.Parcel, ticket: Ticket) -> Batch:
         tensors, origin = parcel.unpack(sent)
     except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and this process wait)
         return _Lost(f"of worker {ticket.worker} can't be received: {type(error).__name__}: {error}")
-    if (sender := parcel.sender_of(sent)) is not None:
+    if (sender := parcel.sender_of(sent)) is not None and ticket.iteration[0] not in _senders:
+        _forget([process for process in _senders if not _is_alive(process)])
         _senders[ticket.iteration[0]] = sender
     return _Arrived(tensors, origin, ticket) if ticket.owner in _shared else Batch(tensors, origin)
 
 
 _senders: dict[int, str] = {}
-"""Of worker processes whose DataLoader iterator has not been seen."""
+"""The names under which worker processes send."""
+
+_iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Those of DataLoaders that have handed out a batch."""
+
+
+def _forget(processes: list[int]) -> None:
+    """Lets go of the blocks of workers that have ended; what batches hold of them stays."""
+    for process in processes:
+        if (sender := _senders.pop(process, None)) is not None:
+            parcel.forget(sender)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError:
+        return False
+    return True
 
 
 class _Arrived(Departing):
@@ -329,6 +349,19 @@ class _Lost(Batch):
         return Batch
 
 
+def check_collation(caller: FrameType) -> None:
+    """Refuses to be iterated over for a DataLoader that would collate batches, before any is drawn.
+
+    Raises:
+        TypeError: that says what to write.
+    """
+    if caller.f_globals.get("__name__") != "torch.utils.data._utils.fetch":
+        return
+    fetcher = caller.f_locals.get("self")
+    if getattr(fetcher, "auto_collation", False) and getattr(fetcher, "collate_fn", None) is default_collate:
+        refuse_to_collate()
+
+
 def _check_iterator(iterator: object, ticket: Ticket) -> None:
     """Refuses a DataLoader that hands out batches in another order than the workers' turns.
 
@@ -337,8 +370,10 @@ def _check_iterator(iterator: object, ticket: Ticket) -> None:
     """
     if iterator is None or not type(iterator).__module__.startswith("torch.utils.data"):
         return
-    if (sender := _senders.pop(ticket.iteration[0], None)) is not None:
-        weakref.finalize(iterator, parcel.forget, sender).atexit = False
+    if iterator not in _iterators:
+        _iterators.add(iterator)
+        processes = [worker.pid for worker in getattr(iterator, "_workers", ())]
+        weakref.finalize(iterator, _forget, processes).atexit = False
     if not getattr(iterator, "_in_order", True):
         raise _core.FastresumeError(
             "in_order=False is not supported: a batch would come before one that its cursor counts as "
