@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 PYTHON_ORDER = [
     "_core",
     "arguments",
+    "padding",
     "draft",
     "world",
     "intervals",

@@ -17,6 +17,7 @@ from fastresume.expression import Column, Expression, column
 from fastresume.iterator import Stats
 from fastresume.jagged import Jagged
 from fastresume.loader import Loader
+from fastresume.padding import Pad
 from fastresume.plan import Plan
 from fastresume.selection import Split
 from fastresume.world import World
@@ -32,6 +33,7 @@ __all__ = [
     "Hash",
     "Jagged",
     "Loader",
+    "Pad",
     "ParquetDataset",
     "Plan",
     "Schema",

@@ -85,6 +85,26 @@ def integer(name: str, value: object) -> int:
         raise TypeError(f"{name} must be an integer, found {value!r}") from None
 
 
+def number(name: str, value: object, expected: str = "a number (int, float or bool)") -> bool | int | float:
+    """The number, as Python's own; `expected` is what it might have been, in words.
+
+    Raises:
+        TypeError: if it is none.
+        ValueError: if it is an integer of more than 64 bits.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    try:
+        found = integer(name, value)
+    except TypeError:
+        raise TypeError(f"{name} must be {expected}, found {value!r}") from None
+    if not -(2**63) <= found < 2**64:
+        raise ValueError(f"{name} must fit 64 bits, found {found}")
+    return found
+
+
 def at_least(least: int, name: str, value: object) -> int:
     """The integer, which is at least `least`.
 
@@ -137,9 +157,7 @@ def nearest(number: int, divisor: int) -> str:
 def path_list(paths: Path | Sequence[Path]) -> list[str]:
     """The paths as strings."""
     entries = [paths] if isinstance(paths, (str, os.PathLike)) else _sequence("paths", paths)
-    return [
-        _text("paths", os.fspath(entry) if isinstance(entry, os.PathLike) else entry) for entry in entries
-    ]
+    return [text("paths", os.fspath(entry) if isinstance(entry, os.PathLike) else entry) for entry in entries]
 
 
 def one_path(name: str, value: object) -> str:
@@ -162,7 +180,7 @@ def names(argument: str, given: str | Sequence[str] | None) -> list[str] | None:
     if given is None:
         return None
     return [
-        _text(argument, name) for name in ([given] if isinstance(given, str) else _sequence(argument, given))
+        text(argument, name) for name in ([given] if isinstance(given, str) else _sequence(argument, given))
     ]
 
 
@@ -173,14 +191,14 @@ def stack_list(stack: Mapping[str, str | Sequence[str]] | None) -> list[tuple[st
     if not isinstance(stack, Mapping):
         raise TypeError(f"stack must be a mapping of names to columns, found {stack!r}")
     items = stack.items()
-    return [(_text("stack", name), names(f"stack[{name!r}]", columns) or []) for name, columns in items]
+    return [(text("stack", name), names(f"stack[{name!r}]", columns) or []) for name, columns in items]
 
 
 def null_list(nulls: Nulls) -> list[tuple[str | None, NullRule]]:
     """What becomes of nulls, as pairs of a name or pattern (None: all columns) and a rule."""
     if not isinstance(nulls, Mapping):
         return [(None, _null_rule("nulls", nulls))]
-    return [(_text("nulls", name), _null_rule(f"nulls[{name!r}]", rule)) for name, rule in nulls.items()]
+    return [(text("nulls", name), _null_rule(f"nulls[{name!r}]", rule)) for name, rule in nulls.items()]
 
 
 def decimal_list(decimals: Decimals | None) -> list[tuple[str | None, DecimalRule]]:
@@ -190,7 +208,7 @@ def decimal_list(decimals: Decimals | None) -> list[tuple[str | None, DecimalRul
     if not isinstance(decimals, Mapping):
         return [(None, _decimal_rule("decimals", decimals))]
     items = decimals.items()
-    return [(_text("decimals", name), _decimal_rule(f"decimals[{name!r}]", rule)) for name, rule in items]
+    return [(text("decimals", name), _decimal_rule(f"decimals[{name!r}]", rule)) for name, rule in items]
 
 
 def fixed_list(fixed: Mapping[str, int] | None) -> list[tuple[str, int]]:
@@ -199,7 +217,7 @@ def fixed_list(fixed: Mapping[str, int] | None) -> list[tuple[str, int]]:
         return []
     if not isinstance(fixed, Mapping):
         raise TypeError(f"fixed must be a mapping of names to lengths, found {fixed!r}")
-    return [(_text("fixed", name), at_least(1, f"fixed[{name!r}]", size)) for name, size in fixed.items()]
+    return [(text("fixed", name), at_least(1, f"fixed[{name!r}]", size)) for name, size in fixed.items()]
 
 
 def cast_list(casts: Casts | None) -> list[tuple[str | None, str]]:
@@ -208,7 +226,7 @@ def cast_list(casts: Casts | None) -> list[tuple[str | None, str]]:
         return []
     if not isinstance(casts, Mapping):
         return [(None, _dtype_name("cast", casts))]
-    return [(_text("cast", name), _dtype_name(f"cast[{name!r}]", dtype)) for name, dtype in casts.items()]
+    return [(text("cast", name), _dtype_name(f"cast[{name!r}]", dtype)) for name, dtype in casts.items()]
 
 
 def hash_list(hashes: Mapping[str, int | Hash] | None) -> list[tuple[str, int, int]]:
@@ -223,7 +241,7 @@ def hash_list(hashes: Mapping[str, int | Hash] | None) -> list[tuple[str, int, i
             hashed = given if isinstance(given, Hash) else Hash(given)
         except (TypeError, ValueError) as cause:
             raise type(cause)(f"hash[{name!r}]: {cause}") from None
-        found.append((_text("hash", name), hashed.buckets, hashed.seed))
+        found.append((text("hash", name), hashed.buckets, hashed.seed))
     return found
 
 
@@ -233,7 +251,7 @@ def rename_list(renamed: Mapping[str, str] | None) -> list[tuple[str, str]]:
         return []
     if not isinstance(renamed, Mapping):
         raise TypeError(f"rename must be a mapping of names to names, found {renamed!r}")
-    return [(_text("rename", old), _text("rename", new)) for old, new in renamed.items()]
+    return [(text("rename", old), text("rename", new)) for old, new in renamed.items()]
 
 
 def _dtype_name(argument: str, dtype: object) -> str:
@@ -254,19 +272,7 @@ def _decimal_rule(argument: str, rule: object) -> DecimalRule:
 def _null_rule(argument: str, rule: object) -> NullRule:
     if isinstance(rule, str):
         return one_of(argument, rule, ("error", "mask"), "a fill value")
-    if isinstance(rule, (bool, np.bool_)):
-        return bool(rule)
-    if isinstance(rule, (float, np.floating)):
-        return float(rule)
-    try:
-        number = integer(argument, rule)
-    except TypeError:
-        raise TypeError(
-            f"{argument} must be 'error', 'mask' or a fill value (int, float or bool), found {rule!r}"
-        ) from None
-    if not -(2**63) <= number < 2**64:
-        raise ValueError(f"{argument} must fit 64 bits, found {number}")
-    return number
+    return number(argument, rule, "'error', 'mask' or a fill value (int, float or bool)")
 
 
 def _sequence(argument: str, given: object) -> list[object]:
@@ -275,7 +281,12 @@ def _sequence(argument: str, given: object) -> list[object]:
     return list(given)
 
 
-def _text(argument: str, value: object) -> str:
+def text(argument: str, value: object) -> str:
+    """The string, one of those that an argument holds.
+
+    Raises:
+        TypeError: if it is not one.
+    """
     if not isinstance(value, str):
         raise TypeError(f"{argument} must hold strings, found {value!r}")
     return value

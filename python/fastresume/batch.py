@@ -35,10 +35,11 @@ class Field:
         columns: the columns of the files that it holds.
         is_stacked: whether it is a matrix `[B, k]` of k columns, rather than `[B]`.
         kind: "scalar", or "list", "string" or "binary", which are a `Jagged`; "mask" for the tensor that says
-            where the one before it, of the same columns, is null.
+            where the one before it, of the same columns, is null; "length" for the one that says how many
+            elements of a padded row are its own.
         is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
         size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, or lists
-            named in `fixed=`; else None.
+            named in `fixed=` or `pad=`; else None.
         unit: what its numbers count or stand for, where their type alone does not say it:
             "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
             "decimal(9, 2)" (units of 0.01), "uuid", "interval", "hash1[1000, seed 7]" (buckets); else None.
@@ -48,7 +49,7 @@ class Field:
     dtype: torch.dtype
     columns: tuple[str, ...]
     is_stacked: bool
-    kind: Literal["scalar", "list", "string", "binary", "mask"] = "scalar"
+    kind: Literal["scalar", "list", "string", "binary", "mask", "length"] = "scalar"
     is_masked: bool = False
     size: int | None = None
     unit: str | None = None

@@ -39,6 +39,7 @@ from fastresume.intervals import Intervals, of_buffer
 from fastresume.iterator import BatchIterator, WorkerIterator
 from fastresume.lanes import Cut, cut_of
 from fastresume.origin import Planned, Share
+from fastresume.padding import End, Pads, pad_list, truncation_list
 from fastresume.plan import Plan, make_plan
 from fastresume.selection import Rows, select
 from fastresume.transform import Transform, check_picklable, name_of
@@ -110,6 +111,12 @@ class ParquetDataset(IterableDataset[Batch]):
             the type says that all fit (18 digits), and else the dataset is refused.
         fixed: of list columns by name or pattern, how many elements each list has: these become a tensor
             `[B, k]`. A list of another length is a DataError; a null one is filled as a null number is.
+        pad: of columns of lists, strings or binary, by name or pattern, to which length each row is filled
+            up: a size k (zeros behind) or a `Pad`. These become a tensor `[B, k]`, and `name + "_length"`
+            says how many elements of each row are its own (int64 `[B]`). A longer row is a DataError, but
+            where `truncate` names the column; a null one is all padding, of length 0.
+        truncate: of columns that are padded, by name or pattern, what is kept of a longer row: its first
+            elements ("head"), or its last ones ("tail").
         optional: names or patterns of columns that files may lack. Rows of such files are null there, and
             `nulls` must say what becomes of them.
         partitions: names of columns whose values stand in the files' paths, as `region=eu/part-0.parquet`
@@ -182,6 +189,8 @@ class ParquetDataset(IterableDataset[Batch]):
         nulls: Nulls = "error",
         decimals: Decimals | None = None,
         fixed: Mapping[str, int] | None = None,
+        pad: Pads | None = None,
+        truncate: Mapping[str, End] | None = None,
         optional: str | Sequence[str] | None = None,
         partitions: str | Sequence[str] | None = None,
         cast: Casts | None = None,
@@ -215,6 +224,8 @@ class ParquetDataset(IterableDataset[Batch]):
         self._nulls = null_list(nulls)
         self._decimals = decimal_list(decimals)
         self._fixed = fixed_list(fixed)
+        self._pads = pad_list(pad)
+        self._truncations = truncation_list(truncate)
         self._optional = names("optional", optional) or []
         self._partitions = names("partitions", partitions) or []
         self._casts = cast_list(cast)
@@ -242,6 +253,8 @@ class ParquetDataset(IterableDataset[Batch]):
             self._nulls,
             self._decimals,
             self._fixed,
+            self._pads,
+            self._truncations,
             self._optional,
             self._partitions,
             self._casts,

@@ -131,7 +131,7 @@ def _name(wanted: Any) -> bytes:
 def _resolve(manifest: _core.Manifest, wanted: Expression) -> Intervals:
     """The rows that a condition keeps, of those selected."""
     names = sorted(wanted.columns)
-    layout = _core.Layout(manifest, names, [], [(None, "mask")], [], [], [], [], [], [], [])
+    layout = _core.Layout(manifest, names, [], [(None, "mask")], [], [], [], [], [], [], [], [], [])
     types = {
         name: (dtype, kind if size is None else "matrix")
         for name, dtype, _, _, kind, _, size, _ in layout.fields

@@ -183,7 +183,7 @@ def _flat_widths(dataset: ParquetDataset) -> list[tuple[int, int]]:
     return [
         (len(columns) * (getattr(torch, dtype).itemsize * (size or 1) + is_masked), len(columns))
         for _, dtype, columns, _, kind, is_masked, size, _ in dataset._layout.fields
-        if kind in ("scalar", "mask")
+        if kind in ("scalar", "mask", "length")
     ]
 
 

@@ -3,6 +3,7 @@
 use fastresume::agreement::{Decimals, Request};
 use fastresume::hash::Buckets;
 use fastresume::layout::{Layout as CoreLayout, Stack};
+use fastresume::padding::{End, Pad};
 use fastresume::policy::{Fill, NullPolicy, Policy};
 use fastresume::rules::Rule;
 use fastresume::shapes::Shapes;
@@ -69,6 +70,25 @@ impl CastArgument {
     }
 }
 
+/// How rows are filled up: to how many elements, with which number, at which side.
+type PadArgument = (usize, NullArgument, String);
+
+fn pad_of((size, value, place): &PadArgument) -> PyResult<Pad> {
+    let Policy::Fill(value) = value.policy()? else {
+        return Err(PyValueError::new_err("a pad value must be a number"));
+    };
+    Ok(Pad { size: *size, value, at: end_of(place, ("left", "right"))? })
+}
+
+/// The end that one of two words names.
+fn end_of(word: &str, (head, tail): (&str, &str)) -> PyResult<End> {
+    match word {
+        word if word == head => Ok(End::Head),
+        word if word == tail => Ok(End::Tail),
+        _ => Err(PyValueError::new_err(format!("expected '{head}' or '{tail}', found '{word}'"))),
+    }
+}
+
 /// Name, dtype, columns, whether it is stacked, what its rows are, whether it is masked, elements of a row, and
 /// what its numbers count.
 type FieldParts =
@@ -84,7 +104,7 @@ pub struct Layout {
 impl Layout {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "one caller, which passes what the dataset was given")]
-    #[pyo3(signature = (manifest, columns, stacks, nulls, decimals, fixed, optional, partitions, casts, hashes, names))]
+    #[pyo3(signature = (manifest, columns, stacks, nulls, decimals, fixed, pads, truncations, optional, partitions, casts, hashes, names))]
     fn new(
         py: Python<'_>,
         manifest: &Manifest,
@@ -93,6 +113,8 @@ impl Layout {
         nulls: Vec<(Option<String>, NullArgument)>,
         decimals: Vec<(Option<String>, DecimalArgument)>,
         fixed: Vec<(String, usize)>,
+        pads: Vec<(String, PadArgument)>,
+        truncations: Vec<(String, String)>,
         optional: Vec<String>,
         partitions: Vec<String>,
         casts: Vec<(Option<String>, CastArgument)>,
@@ -102,7 +124,12 @@ impl Layout {
         let decimals = decimals.into_iter().map(|(key, argument)| Ok((key, argument.decimals()?)));
         let decimals = decimals.collect::<PyResult<_>>()?;
         let fixed = fixed.into_iter().map(|(key, size)| (Some(key), size)).collect();
-        let request = Request { columns, decimals, fixed, optional, partitions };
+        let pads = pads.into_iter().map(|(key, pad)| Ok((Some(key), pad_of(&pad)?)));
+        let pads = pads.collect::<PyResult<_>>()?;
+        let truncations =
+            truncations.into_iter().map(|(key, end)| Ok((Some(key), end_of(&end, ("head", "tail"))?)));
+        let truncations = truncations.collect::<PyResult<_>>()?;
+        let request = Request { columns, decimals, fixed, pads, truncations, optional, partitions };
         let nulls = nulls.into_iter().map(|(key, argument)| Ok((key, argument.policy()?)));
         let nulls: Vec<NullPolicy> = nulls.collect::<PyResult<_>>()?;
         let casts = casts.into_iter().map(|(key, argument)| Ok((key, argument.dtype()?)));

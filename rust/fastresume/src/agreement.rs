@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::padding::{End, Pad};
 use crate::rules::{self, Named, Rule, is_in};
 use crate::schema::{Column, Dtype, Kind, Stored};
 
@@ -27,6 +28,10 @@ pub struct Request {
     pub decimals: Vec<Rule<Decimals>>,
     /// Of lists, how many elements each has.
     pub fixed: Vec<Rule<usize>>,
+    /// Of lists and texts, to which length they are filled up.
+    pub pads: Vec<Rule<Pad>>,
+    /// Of these, which end is kept of rows that are longer.
+    pub truncations: Vec<Rule<End>>,
     /// Names or patterns of columns that files may lack.
     pub optional: Vec<String>,
     /// Names of columns that stand in the paths of the files.

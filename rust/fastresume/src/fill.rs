@@ -12,8 +12,10 @@ use crate::jaggedrun::{JaggedRun, expected_bytes};
 use crate::layout::{Field, Layout};
 use crate::manifest::Manifest;
 use crate::memory::Memory;
+use crate::padded::PadDecoder;
+use crate::padding::Padding;
 use crate::page::Buffers;
-use crate::schema::Column;
+use crate::schema::{Column, Kind};
 use crate::segment::{Places, Segment, to_usize};
 use crate::shares::{Part, Parts, Shares};
 use crate::sieve::StepRows;
@@ -67,7 +69,7 @@ struct Source<'a> {
     columns: Vec<&'a Column>,
     index: usize,
     field: &'a Field,
-    /// Mean bytes of a row, if it is jagged, as near as footers tell.
+    /// Mean bytes of a row, if it is jagged or padded, as near as footers tell.
     row_bytes: usize,
 }
 
@@ -176,6 +178,13 @@ impl Filler {
         let parts = shares.parts();
         for source in fields.iter().filter(|source| !source.field.kind.is_jagged()) {
             check(stop)?;
+            if let Some(padding) = source.field.padding {
+                source.fill_padded(padding, shares, &mut scratch).map_err(in_group)?;
+            }
+            // Lengths come with what they are of.
+            if source.field.padding.is_some() || source.field.kind == Kind::Length {
+                continue;
+            }
             let filled = if source.columns.len() == 1 && shares.are_runs() {
                 source.fill_runs(&parts, &mut scratch)
             } else {
@@ -347,5 +356,17 @@ impl Source<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Decodes the only column to rows of one length, and their lengths to the field behind this one.
+    fn fill_padded(&self, padding: Padding, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
+        let (column, width) = (self.columns[0], self.field.dtype.width());
+        let Scratch { buffers, jagged, values, by_row, valid, .. } = scratch;
+        let mut decode = || {
+            let decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], buffers)?;
+            let mut decoder = PadDecoder::new(decoder, padding, width, self.row_bytes, jagged);
+            decoder.fill(shares, (self.index, self.field.is_masked()), [values, by_row, valid])
+        };
+        decode().map_err(|error: Error| error.in_column(&column.name))
     }
 }

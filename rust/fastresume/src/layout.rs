@@ -7,7 +7,9 @@ use std::path::Path;
 use crate::agreement::{Request, agree, is_optional, pick, places};
 use crate::column::Nulls;
 use crate::error::{Error, Result};
+pub use crate::field::Field;
 use crate::manifest::Manifest;
+use crate::padding;
 use crate::partition;
 use crate::policy::{self, NullPolicy, Policy, Subject};
 use crate::rules::is_in;
@@ -15,61 +17,14 @@ use crate::schema::{Column, Dtype, Kind, Stored};
 use crate::shapes::{Shapes, Tensor};
 use crate::shaping::Shaping;
 
-/// One tensor of a batch: `[rows]`, or `[rows, k]` where k columns are stacked or a row has k elements; or a
-/// jagged one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
-    /// The key of the tensor.
-    pub name: String,
-    /// Its element type.
-    pub dtype: Dtype,
-    /// What its rows are.
-    pub kind: Kind,
-    /// Elements of a row of its one column, where it is no single number and all rows have as many.
-    pub size: Option<usize>,
-    /// What its numbers count or stand for, where their type alone does not say it.
-    pub unit: Option<String>,
-    /// The columns of the files that it holds.
-    pub columns: Vec<String>,
-    /// Whether it is a matrix; a stack of one column is one, too.
-    pub is_stacked: bool,
-    /// What becomes of the nulls of each column.
-    pub nulls: Vec<Nulls>,
-}
-
-impl Field {
-    /// Bytes of one row of values, where rows have one length.
-    #[must_use]
-    pub fn row_bytes(&self) -> usize {
-        self.element_bytes() * self.columns.len()
-    }
-
-    /// Bytes of one row of one column, where rows have one length.
-    #[must_use]
-    pub fn element_bytes(&self) -> usize {
-        self.dtype.width().saturating_mul(self.size.unwrap_or(1))
-    }
-
-    /// Whether a mask tells which values are valid.
-    #[must_use]
-    pub fn is_masked(&self) -> bool {
-        self.nulls.contains(&Nulls::Masked)
-    }
-
-    /// Bytes of one row of the mask.
-    #[must_use]
-    pub fn mask_bytes(&self) -> usize {
-        if self.is_masked() { self.columns.len() } else { 0 }
-    }
-}
-
 /// Which columns are read, and where in a batch each goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     fields: Vec<Field>,
     /// For each of the manifest's schemas, the columns of each field, field after field.
     columns: Vec<Vec<Column>>,
-    /// For each of them, of each field the mean bytes of a row, if it is jagged, as near as footers tell; else 0.
+    /// For each of them, of each field the mean bytes of a row, if it is jagged or padded, as near as footers tell;
+    /// else 0.
     jagged_bytes: Vec<Vec<usize>>,
     row_bytes: usize,
 }
@@ -103,6 +58,7 @@ impl Layout {
         let selected: Vec<&Column> = agreed.iter().filter_map(|column| column.first()).collect();
         let mut fields = stacked(&selected, stacks, &members).map_err(|error| error.in_file(first_file))?;
         set_nulls(&mut fields, nulls, &selected)?;
+        let mut fields = padded(fields, request)?;
         let by_name: HashMap<&str, &Vec<Column>> =
             selected.iter().map(|column| column.name.as_str()).zip(&agreed).collect();
         let mut columns: Vec<Vec<Column>> = Vec::with_capacity(schemas.len());
@@ -145,6 +101,7 @@ impl Layout {
                 unit: None,
                 columns: vec![name.to_owned()],
                 is_stacked: false,
+                padding: None,
                 nulls: vec![Nulls::Filled(0)],
             });
         }
@@ -166,7 +123,8 @@ impl Layout {
         &self.columns[schema]
     }
 
-    /// Of each field the mean bytes of a row in files of a schema, if it is jagged, as near as footers tell; else 0.
+    /// Of each field the mean bytes of a row in files of a schema, if it is jagged or padded, as near as footers tell;
+    /// else 0.
     #[must_use]
     pub fn jagged_bytes(&self, schema: usize) -> &[usize] {
         &self.jagged_bytes[schema]
@@ -193,6 +151,37 @@ fn with_partitions<'a>(manifest: &'a Manifest, request: &Request) -> Result<Vec<
         added => Cow::Owned(columns.iter().chain(added).cloned().collect()),
     };
     Ok(manifest.schemas().map(|(columns, file)| (extended(columns), file)).collect())
+}
+
+/// The same, with those that are padded as matrices, each before its lengths.
+fn padded(fields: Vec<Field>, request: &Request) -> Result<Vec<Field>> {
+    let subjects: Vec<_> = fields
+        .iter()
+        .filter(|field| field.kind.is_jagged())
+        .filter_map(|field| Some((field.columns.first()?.as_str(), field.dtype)))
+        .collect();
+    let mut found = padding::resolve(&request.pads, &request.truncations, &subjects)?.into_iter();
+    let mut all = Vec::with_capacity(fields.len());
+    for mut field in fields {
+        let padding = if field.kind.is_jagged() { found.next().flatten() } else { None };
+        let lengths = padding.map(|padding| {
+            (field.kind, field.size, field.padding) = (Kind::Scalar, Some(padding.size), Some(padding));
+            Field {
+                name: format!("{}_length", field.name),
+                dtype: Dtype::Int64,
+                kind: Kind::Length,
+                size: None,
+                unit: None,
+                columns: field.columns.clone(),
+                is_stacked: false,
+                padding: None,
+                nulls: vec![Nulls::Filled(0)],
+            }
+        });
+        all.push(field);
+        all.extend(lengths);
+    }
+    Ok(all)
 }
 
 fn set_nulls(fields: &mut [Field], nulls: &[NullPolicy], selected: &[&Column]) -> Result<()> {
@@ -236,7 +225,7 @@ fn jagged_bytes(manifest: &Manifest, fields: &[Field]) -> Vec<Vec<usize>> {
     let of_schema = |(schema, (columns, _)): (usize, (&[Column], _))| {
         let by_name = places(columns);
         let of_field = |field: &Field| {
-            let column = field.columns.first().filter(|_| field.kind.is_jagged());
+            let column = field.columns.first().filter(|_| field.kind.is_jagged() || field.padding.is_some());
             let place = column.and_then(|name| by_name.get(name.as_str()));
             // As they would be delivered if nothing else became of them.
             let width = |place: &usize| columns[*place].dtype.map_or(1, Dtype::width) as u64;
@@ -326,6 +315,7 @@ fn stacked(selected: &[&Column], stacks: &[Stack], taken: &HashMap<String, &str>
             unit: first.unit.clone().filter(|_| is_one_unit),
             columns: members.iter().map(|member| member.name.clone()).collect(),
             is_stacked: true,
+            padding: None,
             nulls: Vec::new(),
         });
     }
@@ -339,6 +329,7 @@ fn stacked(selected: &[&Column], stacks: &[Stack], taken: &HashMap<String, &str>
             unit: column.unit.clone(),
             columns: vec![column.name.clone()],
             is_stacked: false,
+            padding: None,
             nulls: Vec::new(),
         });
     }
@@ -348,9 +339,18 @@ fn stacked(selected: &[&Column], stacks: &[Stack], taken: &HashMap<String, &str>
 
 /// Gives the tensors the names that are asked for.
 fn name_all(fields: &mut [Field], shapes: &Shapes) -> Result<()> {
+    let mut shapes = shapes.clone();
+    for pair in fields.windows(2).filter(|pair| pair[1].kind == Kind::Length) {
+        // Lengths are called after what they are of, but where they are named themselves.
+        let new = |field: &Field| shapes.names.iter().find(|(old, _)| *old == field.name).map(|(_, new)| new);
+        if let (Some(name), None) = (new(&pair[0]), new(&pair[1])) {
+            shapes.names.push((pair[1].name.clone(), format!("{name}_length")));
+        }
+    }
     let tensors = fields.iter_mut().map(|field| Tensor {
         what: match field.kind {
             Kind::Mask => "mask",
+            Kind::Length => "length",
             _ if field.is_stacked => "stack",
             _ => "column",
         },

@@ -89,7 +89,8 @@ fn nulls_of(subject: &Subject<'_>, policy: Option<Policy>) -> Result<Nulls> {
 }
 
 /// The bits of a value in a type, if that can hold it.
-fn bits_of(value: Fill, dtype: Dtype) -> Option<u64> {
+#[must_use]
+pub fn bits_of(value: Fill, dtype: Dtype) -> Option<u64> {
     #[allow(clippy::cast_precision_loss, reason = "a float holds the nearest number")]
     let float = match value {
         Fill::Integer(value) => value as f64,

@@ -104,6 +104,8 @@ pub enum Kind {
     Binary,
     /// Whether the struct in it is there: a truth value.
     Mask,
+    /// How many elements the row of a padded column has: an integer.
+    Length,
 }
 
 impl Kind {
@@ -122,6 +124,7 @@ impl Kind {
             Self::String => "string",
             Self::Binary => "binary",
             Self::Mask => "mask",
+            Self::Length => "length",
         }
     }
 }

@@ -1,0 +1,56 @@
+//! One tensor of a batch, before there is any.
+
+use crate::column::Nulls;
+use crate::padding::Padding;
+use crate::schema::{Dtype, Kind};
+
+/// One tensor of a batch: `[rows]`, or `[rows, k]` where k columns are stacked or a row has k elements; or a
+/// jagged one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// The key of the tensor.
+    pub name: String,
+    /// Its element type.
+    pub dtype: Dtype,
+    /// What its rows are.
+    pub kind: Kind,
+    /// Elements of a row of its one column, where it is no single number and all rows have as many.
+    pub size: Option<usize>,
+    /// What its numbers count or stand for, where their type alone does not say it.
+    pub unit: Option<String>,
+    /// The columns of the files that it holds.
+    pub columns: Vec<String>,
+    /// Whether it is a matrix; a stack of one column is one, too.
+    pub is_stacked: bool,
+    /// How its rows are made of so many elements each, if they have any number of them in the files. The lengths
+    /// that they had are the field behind it.
+    pub padding: Option<Padding>,
+    /// What becomes of the nulls of each column.
+    pub nulls: Vec<Nulls>,
+}
+
+impl Field {
+    /// Bytes of one row of values, where rows have one length.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.element_bytes() * self.columns.len()
+    }
+
+    /// Bytes of one row of one column, where rows have one length.
+    #[must_use]
+    pub fn element_bytes(&self) -> usize {
+        self.dtype.width().saturating_mul(self.size.unwrap_or(1))
+    }
+
+    /// Whether a mask tells which values are valid.
+    #[must_use]
+    pub fn is_masked(&self) -> bool {
+        self.nulls.contains(&Nulls::Masked)
+    }
+
+    /// Bytes of one row of the mask.
+    #[must_use]
+    pub fn mask_bytes(&self) -> usize {
+        if self.is_masked() { self.columns.len() } else { 0 }
+    }
+}

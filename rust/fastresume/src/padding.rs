@@ -1,0 +1,76 @@
+//! Rows of any length as rows of one: what they are filled up with, and what is cut off.
+
+use crate::error::{Error, Result};
+use crate::policy::{Fill, bits_of};
+use crate::rules::{self, Named, Rule};
+use crate::schema::Dtype;
+
+/// One end of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Where its first element is.
+    Head,
+    /// Where its last one is.
+    Tail,
+}
+
+/// How rows are filled up, as the user says it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pad {
+    /// Elements of each row.
+    pub size: usize,
+    /// What stands where a row has none.
+    pub value: Fill,
+    /// Where that is.
+    pub at: End,
+}
+
+/// What makes of rows of any length those of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Padding {
+    /// Elements of each row.
+    pub size: usize,
+    /// The bits of what stands where a row has none.
+    pub bits: u64,
+    /// Where that is.
+    pub at: End,
+    /// Which end is kept of a row that has more elements; without one, such a row is an error.
+    pub kept: Option<End>,
+}
+
+/// The padding of each column, of which the name and the type of the elements are given, as [`rules::resolve`]
+/// finds it.
+///
+/// # Errors
+/// As there; `Argument` also if a value does not fit its column's type, or what is said of truncation means no column
+/// that is padded.
+pub fn resolve(
+    pads: &[Rule<Pad>],
+    truncations: &[Rule<End>],
+    columns: &[(&str, Dtype)],
+) -> Result<Vec<Option<Padding>>> {
+    let named: Vec<Named<'_>> = columns.iter().map(|&(name, _)| Named { name, stack: None }).collect();
+    let found = rules::resolve("pad", pads, &named)?;
+    let are_padded = named.iter().zip(&found).filter(|(_, pad)| pad.is_some());
+    let padded: Vec<Named<'_>> = are_padded.map(|(named, _)| *named).collect();
+    if let (true, Some((Some(key), _))) = (padded.is_empty(), truncations.first()) {
+        let reason =
+            format!("truncate names '{key}', and no column is padded: pad says how many elements are kept");
+        return Err(Error::Argument(reason));
+    }
+    let mut kept = rules::resolve("truncate", truncations, &padded)?.into_iter();
+    let each = columns.iter().zip(found).map(|(&(name, dtype), pad)| {
+        let Some(Pad { size, value, at }) = pad else { return Ok(None) };
+        if size == 0 {
+            return Err(Error::Argument(format!("pad says that rows of '{name}' have 0 elements")));
+        }
+        let bits = bits_of(value, dtype).ok_or_else(|| {
+            let type_name = dtype.name();
+            Error::Argument(format!(
+                "the pad value {value} does not fit column '{name}', which is {type_name}"
+            ))
+        })?;
+        Ok(Some(Padding { size, bits, at, kept: kept.next().flatten() }))
+    });
+    each.collect()
+}
