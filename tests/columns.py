@@ -248,11 +248,14 @@ def read_cells(paths: str | Path | Sequence[Path]) -> dict[str, Cells]:
 
 def cells_of_tables(tables: Sequence[pa.Table]) -> dict[str, Cells]:
     """Every column of tables, one after another."""
-    # Files may say of one column in several ways that it is a list.
+    # Files may say of one column in several ways that it is a list: a matrix, where all say of what length.
     columns = [flattened(table) for table in tables]
     found = {name: [cells_of(each[name]) for each in columns] for name in columns[0]}
     return {
-        name: replace(parts[0], rows=[row for part in parts for row in part.rows])
+        name: replace(
+            next((part for part in parts if part.kind == "list"), parts[0]),
+            rows=[row for part in parts for row in part.rows],
+        )
         for name, parts in found.items()
     }
 
@@ -280,6 +283,9 @@ def written_columns(spec: DatasetSpec) -> dict[str, pa.ChunkedArray]:
             # What the file holds of them is milliseconds, and days.
             for given, stored in ((pa.timestamp("s"), pa.timestamp("ms")), (pa.date64(), pa.date32())):
                 part = cast_element(part, given, stored)
+            # Parquet's own schema does not say that lists have one length.
+            if pa.types.is_fixed_size_list(part.type) and not all(file.arrow_schema for file in spec.files):
+                part = part.cast(pa.list_(part.type.value_field))
             found[name] = part
     return found
 
@@ -305,6 +311,8 @@ def cells_of(column: pa.ChunkedArray) -> Cells:
             None if row is None else tuple(next(left) for _ in range(row))  # type: ignore[misc]
             for row in lengths_of(column)
         ]
+        if pa.types.is_fixed_size_list(type_) and elements.kind == "scalar" and elements.size is None:
+            return Cells(elements.dtype, "scalar", rows, type_.list_size)
         return Cells(elements.dtype, "list", rows)
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return Cells(np.dtype(np.uint8), "string", column.cast(pa.large_binary()).to_pylist())
@@ -423,9 +431,15 @@ def assert_column(tensor: torch.Tensor, cells: Cells, rows: np.ndarray, rule: An
     assert tensor.numpy().dtype == cells.dtype
     assert tensor.shape == (len(rows), *cells.shape)
     fill = filled(cells, rule)
+    # A mask marks rows; what stands in the place of a null element is named.
+    fill_element = None if rule == "mask" else filled(replace(cells, size=None), rule)
     found = np.ascontiguousarray(tensor.numpy())
     for place, row in enumerate(rows):
         cell = cells.rows[row]
+        if isinstance(cell, tuple):
+            elements = [fill_element if element is None else element for element in cell]
+            assert None not in elements, f"{name}: row {row} has a null element, and is delivered"
+            cell = b"".join(elements)  # type: ignore[arg-type]  # none is None
         expected = fill if cell is None else cell
         assert expected is not None, f"{name}: row {row} is null, and delivered"
         assert found[place].tobytes() == expected, f"{name}: row {row}"

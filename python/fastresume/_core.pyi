@@ -84,7 +84,7 @@ class Layout:
         stacks: Sequence[tuple[str, Sequence[str]]],
         nulls: Sequence[tuple[str | None, str | bool | int | float]],
         decimals: Sequence[tuple[str | None, str]],
-        fixed: Sequence[tuple[str, int]],
+        fixed: Sequence[tuple[str, Sequence[int] | None]],
         pads: Sequence[tuple[str, tuple[int, bool | int | float, str]]],
         truncations: Sequence[tuple[str, str]],
         optional: Sequence[str],
@@ -104,7 +104,7 @@ class Layout:
             bool,
             Literal["scalar", "list", "string", "binary", "mask", "length"],
             bool,
-            int | None,
+            list[int],
             str | None,
         ]
     ]: ...

@@ -26,6 +26,9 @@ DecimalRule = Literal["int64", "float64", "bytes"]
 Decimals = DecimalRule | Mapping[str, DecimalRule]
 """One rule for all decimals, or rules by names and patterns of columns."""
 
+Fixed = int | tuple[int, ...] | None
+"""How many elements lists have, and the lists in them; None where they may differ."""
+
 Casts = torch.dtype | Mapping[str, torch.dtype]
 """One type for all numbers, or types by names and patterns of columns."""
 
@@ -211,13 +214,22 @@ def decimal_list(decimals: Decimals | None) -> list[tuple[str | None, DecimalRul
     return [(text("decimals", name), _decimal_rule(f"decimals[{name!r}]", rule)) for name, rule in items]
 
 
-def fixed_list(fixed: Mapping[str, int] | None) -> list[tuple[str, int]]:
-    """How many elements lists have, as pairs of a name or pattern and a number."""
+def fixed_list(fixed: Mapping[str, Fixed] | None) -> list[tuple[str, list[int] | None]]:
+    """How many elements lists have, as pairs of a name or pattern and a number for each level of lists."""
     if fixed is None:
         return []
     if not isinstance(fixed, Mapping):
         raise TypeError(f"fixed must be a mapping of names to lengths, found {fixed!r}")
-    return [(text("fixed", name), at_least(1, f"fixed[{name!r}]", size)) for name, size in fixed.items()]
+    return [(text("fixed", name), _lengths(f"fixed[{name!r}]", given)) for name, given in fixed.items()]
+
+
+def _lengths(argument: str, given: object) -> list[int] | None:
+    if given is None:
+        return None
+    lengths = given if isinstance(given, tuple) else (given,)
+    if not lengths:
+        raise ValueError(f"{argument} must hold a length, found ()")
+    return [at_least(1, argument, length) for length in lengths]
 
 
 def cast_list(casts: Casts | None) -> list[tuple[str | None, str]]:

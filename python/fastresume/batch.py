@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -38,11 +39,13 @@ class Field:
             where the one before it, of the same columns, is null; "length" for the one that says how many
             elements of a padded row are its own.
         is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
-        size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, or lists
-            named in `fixed=` or `pad=`; else None.
+        size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, lists that
+            all have as many, or what `pad=` names; else None.
         unit: what its numbers count or stand for, where their type alone does not say it:
             "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
             "decimal(9, 2)" (units of 0.01), "uuid", "interval", "hash1[1000, seed 7]" (buckets); else None.
+        sizes: where a row is lists in a list, how many elements these have at each level: (k1, k2) of a
+            tensor `[B, k1, k2]`, whose `size` is k1 * k2; else empty.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Field:
     is_masked: bool = False
     size: int | None = None
     unit: str | None = None
+    sizes: tuple[int, ...] = ()
 
     @cached_property
     def is_plain(self) -> bool:
@@ -71,16 +75,18 @@ class Field:
 
     @property
     def shape(self) -> tuple[str | int, ...]:
-        """`("B",)`, `("B", k)`, or `("B", "*")` of a `Jagged`, where B is the number of rows."""
+        """`("B",)`, `("B", k)`, `("B", k1, k2)`, or `("B", "*")` of a `Jagged`; B is the number of rows."""
         if self.is_jagged:
             return ("B", "*")
+        if self.sizes:
+            return ("B", *self.sizes)
         return ("B",) if self.width is None else ("B", self.width)
 
     def of_buffers(self, buffers: Iterator[_core.Buffer]) -> Tensor | Jagged:
         """The tensors over the next memory that the core filled; they own it, nothing is copied."""
         tensor = _over(next(buffers), self.dtype)
         if self.width is not None:
-            return tensor.view(-1, self.width)
+            return tensor.view(-1, *(self.sizes or (self.width,)))
         if not self.is_jagged:
             return tensor
         offsets = _over(next(buffers), torch.int64)
@@ -109,9 +115,17 @@ class Schema(Mapping[str, Field]):
 
     def __init__(self, layout: _core.Layout) -> None:
         self._fields: dict[str, Field] = {}
-        for name, dtype, columns, is_stacked, kind, is_masked, size, unit in layout.fields:
+        for name, dtype, columns, is_stacked, kind, is_masked, shape, unit in layout.fields:
             field = Field(
-                name, getattr(torch, dtype), tuple(columns), is_stacked, kind, is_masked, size, unit
+                name,
+                getattr(torch, dtype),
+                tuple(columns),
+                is_stacked,
+                kind,
+                is_masked,
+                prod(shape) if shape else None,
+                unit,
+                tuple(shape) if len(shape) > 1 else (),
             )
             self._fields[name] = field
             if is_masked and not field.is_jagged:

@@ -16,6 +16,7 @@ from fastresume import _core, travel
 from fastresume.arguments import (
     Casts,
     Decimals,
+    Fixed,
     Hash,
     Nulls,
     at_least,
@@ -110,7 +111,9 @@ class ParquetDataset(IterableDataset[Batch]):
             Or a mapping from names or patterns of columns to one of these. Where nothing is said, "int64" if
             the type says that all fit (18 digits), and else the dataset is refused.
         fixed: of list columns by name or pattern, how many elements each list has: these become a tensor
-            `[B, k]`. A list of another length is a DataError; a null one is filled as a null number is.
+            `[B, k]`, or, of lists in a list, `[B, k1, k2]` by a tuple `(k1, k2)`. A list of another length is
+            a DataError; a null one is filled as a null number is. Where the Arrow schema in the files says
+            that all lists have one length, nothing need be said, and None makes a `Jagged` of them.
         pad: of columns of lists, strings or binary, by name or pattern, to which length each row is filled
             up: a size k (zeros behind) or a `Pad`. These become a tensor `[B, k]`, and `name + "_length"`
             says how many elements of each row are its own (int64 `[B]`). A longer row is a DataError, but
@@ -188,7 +191,7 @@ class ParquetDataset(IterableDataset[Batch]):
         tail: Literal["drop", "short", "pad"] = "drop",
         nulls: Nulls = "error",
         decimals: Decimals | None = None,
-        fixed: Mapping[str, int] | None = None,
+        fixed: Mapping[str, Fixed] | None = None,
         pad: Pads | None = None,
         truncate: Mapping[str, End] | None = None,
         optional: str | Sequence[str] | None = None,

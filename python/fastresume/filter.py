@@ -133,8 +133,7 @@ def _resolve(manifest: _core.Manifest, wanted: Expression) -> Intervals:
     names = sorted(wanted.columns)
     layout = _core.Layout(manifest, names, [], [(None, "mask")], [], [], [], [], [], [], [], [], [])
     types = {
-        name: (dtype, kind if size is None else "matrix")
-        for name, dtype, _, _, kind, _, size, _ in layout.fields
+        name: (dtype, "matrix" if shape else kind) for name, dtype, _, _, kind, _, shape, _ in layout.fields
     }
     for name in names:
         if name not in types:

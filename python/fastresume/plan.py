@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -181,8 +182,8 @@ def _open_windows(lanes: int, lane_rows: int, windows: int, window_rows: int) ->
 def _flat_widths(dataset: ParquetDataset) -> list[tuple[int, int]]:
     """Of each tensor of numbers the bytes of a row, with its mask, and its columns."""
     return [
-        (len(columns) * (getattr(torch, dtype).itemsize * (size or 1) + is_masked), len(columns))
-        for _, dtype, columns, _, kind, is_masked, size, _ in dataset._layout.fields
+        (len(columns) * (getattr(torch, dtype).itemsize * prod(shape) + is_masked), len(columns))
+        for _, dtype, columns, _, kind, is_masked, shape, _ in dataset._layout.fields
         if kind in ("scalar", "mask", "length")
     ]
 

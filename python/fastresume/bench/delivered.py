@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from fastresume.bench.arrow import Array, Cells, cells_of
@@ -56,7 +57,8 @@ def _of_tensors(batch: Mapping[str, Any], name: str, stacks: Mapping[str, list[s
     if name in batch:
         value = batch[name]
         if isinstance(value, Tensor):
-            return Cells(_array(value), None, _mask(batch.get(f"{name}_valid")))
+            valid = _mask(batch.get(f"{name}_valid"))
+            return Cells(_array(value), None, valid) if value.ndim == 1 else _of_matrix(_array(value), valid)
         return Cells(_array(value.values), _array(value.offsets), _mask(value.valid))
     for stack, members in stacks.items():
         if name in members and stack in batch:
@@ -66,6 +68,13 @@ def _of_tensors(batch: Mapping[str, Any], name: str, stacks: Mapping[str, list[s
                 _array(batch[stack][:, place]), None, None if valid is None else _mask(valid[:, place])
             )
     raise ValueError(f"the column {name!r} was not delivered")
+
+
+def _of_matrix(rows: Array, valid: Array | None) -> Cells:
+    """Lists of one length, as those of any: null ones have no values."""
+    there = np.ones(len(rows), np.bool_) if valid is None else valid
+    offsets = np.concatenate([[0], np.cumsum(there * rows.shape[1], dtype=np.int64)])
+    return Cells(rows[there].reshape(-1), offsets, valid)
 
 
 def _mask(valid: Tensor | None) -> Array | None:

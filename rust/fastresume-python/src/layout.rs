@@ -89,10 +89,9 @@ fn end_of(word: &str, (head, tail): (&str, &str)) -> PyResult<End> {
     }
 }
 
-/// Name, dtype, columns, whether it is stacked, what its rows are, whether it is masked, elements of a row, and
+/// Name, dtype, columns, whether it is stacked, what its rows are, whether it is masked, the shape of a row, and
 /// what its numbers count.
-type FieldParts =
-    (String, &'static str, Vec<String>, bool, &'static str, bool, Option<usize>, Option<String>);
+type FieldParts = (String, &'static str, Vec<String>, bool, &'static str, bool, Vec<usize>, Option<String>);
 
 /// Which columns are read, and which tensor of a batch each is a part of.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -112,7 +111,7 @@ impl Layout {
         stacks: Vec<Stack>,
         nulls: Vec<(Option<String>, NullArgument)>,
         decimals: Vec<(Option<String>, DecimalArgument)>,
-        fixed: Vec<(String, usize)>,
+        fixed: Vec<(String, Option<Vec<usize>>)>,
         pads: Vec<(String, PadArgument)>,
         truncations: Vec<(String, String)>,
         optional: Vec<String>,
@@ -123,7 +122,7 @@ impl Layout {
     ) -> PyResult<Self> {
         let decimals = decimals.into_iter().map(|(key, argument)| Ok((key, argument.decimals()?)));
         let decimals = decimals.collect::<PyResult<_>>()?;
-        let fixed = fixed.into_iter().map(|(key, size)| (Some(key), size)).collect();
+        let fixed = fixed.into_iter().map(|(key, sizes)| (Some(key), sizes.unwrap_or_default())).collect();
         let pads = pads.into_iter().map(|(key, pad)| Ok((Some(key), pad_of(&pad)?)));
         let pads = pads.collect::<PyResult<_>>()?;
         let truncations =
@@ -149,7 +148,7 @@ impl Layout {
             let (name, columns) = (field.name.clone(), field.columns.clone());
             let (dtype, kind) = (field.dtype.name(), field.kind.name());
             let (is_masked, unit) = (field.is_masked(), field.unit.clone());
-            (name, dtype, columns, field.is_stacked, kind, is_masked, field.size, unit)
+            (name, dtype, columns, field.is_stacked, kind, is_masked, field.row_shape(), unit)
         });
         fields.collect()
     }

@@ -26,8 +26,9 @@ pub struct Request {
     pub columns: Option<Vec<String>>,
     /// What becomes of decimals; integers where the file says that all fit, if nothing is said.
     pub decimals: Vec<Rule<Decimals>>,
-    /// Of lists, how many elements each has.
-    pub fixed: Vec<Rule<usize>>,
+    /// Of lists, how many elements each has, and each of the lists in it; nothing where they may differ. What is said of
+    /// a list by its file is believed if nothing is said here.
+    pub fixed: Vec<Rule<Vec<usize>>>,
     /// Of lists and texts, to which length they are filled up.
     pub pads: Vec<Rule<Pad>>,
     /// Of these, which end is kept of rows that are longer.
@@ -61,7 +62,9 @@ pub fn agree(schemas: &[(&[Column], &Path)], request: &Request) -> Result<Agreed
     let is_decimal = |column: &Column| matches!(column.stored, Stored::Decimal { .. });
     let decimals = rules_for("decimals", &request.decimals, &selected, |name| has(name, is_decimal))?;
     let is_list = |column: &Column| column.kind == Kind::List;
-    let fixed = rules_for("fixed", &request.fixed, &selected, |name| has(name, is_list))?;
+    let fixed: Vec<Rule<&[usize]>> =
+        request.fixed.iter().map(|(key, sizes)| (key.clone(), sizes.as_slice())).collect();
+    let fixed = rules_for("fixed", &fixed, &selected, |name| has(name, is_list))?;
     let mut agreed = Vec::with_capacity(selected.len());
     for ((name, decimals), fixed) in selected.iter().zip(decimals).zip(fixed) {
         let mut of_schemas = Vec::with_capacity(schemas.len());
@@ -202,7 +205,7 @@ fn check_optional(optional: &[Pattern<'_>], selected: &[&str]) -> Result<()> {
 }
 
 /// A column of one schema as it is asked for.
-fn as_asked(column: &Column, decimals: Option<Decimals>, fixed: Option<usize>) -> Result<Column> {
+fn as_asked(column: &Column, decimals: Option<Decimals>, fixed: Option<&[usize]>) -> Result<Column> {
     let mut asked = column.clone();
     if let (Some(decimals), Stored::Decimal { is_integer, length, .. }) = (decimals, column.stored) {
         let is_listed = column.kind == Kind::List;
@@ -221,8 +224,21 @@ fn as_asked(column: &Column, decimals: Option<Decimals>, fixed: Option<usize>) -
             asked.unit = None;
         }
     }
-    if let Some(size) = fixed.filter(|_| column.kind == Kind::List) {
-        (asked.kind, asked.size) = (Kind::Scalar, Some(size));
+    if let Some(sizes) = fixed.filter(|_| column.kind == Kind::List) {
+        if !sizes.is_empty() && sizes.len() != column.lists {
+            return Err(Error::Argument(format!(
+                "fixed says how long lists of {} levels are, the column is a {}",
+                sizes.len(),
+                column.type_name
+            )));
+        }
+        asked.sizes = sizes.to_vec();
+        if !sizes.is_empty() {
+            asked = of_one_length(asked)?;
+        }
+    }
+    if asked.kind == Kind::List && asked.lists > 1 && asked.sizes.is_empty() {
+        asked.dtype = None;
     }
     if asked.dtype.is_some() || asked.stored == Stored::Nothing {
         return Ok(asked);
@@ -234,6 +250,15 @@ fn as_asked(column: &Column, decimals: Option<Decimals>, fixed: Option<usize>) -
         _ => "is not supported yet",
     };
     Err(Error::data(format!("the type {} {hint}", column.type_name)))
+}
+
+/// A column of lists as one of as many elements each as its lists have.
+fn of_one_length(column: Column) -> Result<Column> {
+    let elements = column.sizes.iter().try_fold(1_usize, |elements, &size| elements.checked_mul(size));
+    let elements = elements
+        .filter(|&elements| elements > 0)
+        .ok_or_else(|| Error::Argument(format!("lists of {:?} elements can't be held", column.sizes)))?;
+    Ok(Column { kind: Kind::Scalar, size: Some(elements), ..column })
 }
 
 /// The columns of all schemas, delivered in one type; or why there is none, and the file to blame.
@@ -260,16 +285,29 @@ fn joined<'a>(
             (Error::data(reason), file)
         })?;
     }
+    let mut sizes =
+        columns.iter().filter_map(|(column, _)| column.as_ref()).filter(|column| !is_null(column));
+    if whole.kind == Kind::List && !whole.sizes.is_empty() && sizes.all(|column| column.sizes == whole.sizes)
+    {
+        whole = of_one_length(whole).map_err(|error| (error, first_file))?;
+    } else if whole.kind == Kind::List {
+        whole.sizes.clear();
+        if whole.lists > 1 {
+            let reason = format!("the type {} is not supported yet", first.type_name);
+            return Err((Error::data(reason), first_file));
+        }
+    }
     let lacking = columns.iter().find(|(column, _)| column.is_none());
     if let Some((_, file)) = lacking.filter(|_| !is_optional) {
         let reason = format!("the column is missing; file '{}' has it", first_file.display());
         return Err((Error::data(reason), file));
     }
     let delivered = columns.iter().map(|(column, _)| match column {
-        Some(Column { type_name, stored, level, leaf, .. }) => Column {
+        Some(Column { type_name, stored, level, element, leaf, .. }) => Column {
             type_name: type_name.clone(),
             stored: *stored,
             level: *level,
+            element: *element,
             leaf: *leaf,
             ..whole.clone()
         },
@@ -281,7 +319,7 @@ fn joined<'a>(
 /// The type that holds what both do: the smallest integer or float type, the decimal of one scale. What is
 /// counted must be the same.
 fn widened(one: &Column, other: &Column) -> Option<Column> {
-    if one.kind != other.kind || one.size != other.size {
+    if one.kind != other.kind || one.size != other.size || one.lists != other.lists {
         return None;
     }
     let unit = match (one.stored, other.stored) {

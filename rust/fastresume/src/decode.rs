@@ -16,6 +16,7 @@ use crate::fixed::FixedDecoder;
 use crate::flat::FlatDecoder;
 use crate::flatpages::{FlatLevels, FlatPages};
 use crate::footer::Footer;
+use crate::grid::Grid;
 use crate::hashed::HashDecoder;
 use crate::lists::{ListDecoder, ListLevels};
 use crate::manifest::DataFile;
@@ -112,11 +113,12 @@ impl OpenFile {
         let leaf = self.leaf(column)?;
         if leaf.max_rep_level() > 0 && column.kind == Kind::Mask {
             // What is in the lists does not matter, where they belong to a struct that is there.
-            let levels = ListLevels { empty: column.level, value: level_of(&leaf) };
+            let element = column.level.saturating_add(1);
+            let levels = ListLevels { empty: column.level, element, value: level_of(&leaf) };
             let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
             let stored = number(column, &leaf)?;
             let delivery = Delivery::new(stored, stored).ok_or_else(|| undeliverable(column))?;
-            let lists = list_decoder(pages, delivery, levels, nulls)?;
+            let lists = list_decoder(pages, delivery, levels, None, nulls)?;
             return Ok(Box::new(EqualDecoder::new(lists, Rows::Presence, shape, nulls)));
         }
         if leaf.max_rep_level() > 0 {
@@ -179,8 +181,9 @@ impl OpenFile {
             let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
             return Ok(Box::new(StringDecoder::new(FlatPages::new(pages, levels, nulls))));
         }
-        let levels = ListLevels { empty: column.level, value: level_of(&leaf) };
-        list_decoder(pages, delivery(column, number(column, &leaf)?)?, levels, nulls)
+        let levels = ListLevels { empty: column.level, element: column.element, value: level_of(&leaf) };
+        let grid = Grid::new(&column.sizes);
+        list_decoder(pages, delivery(column, number(column, &leaf)?)?, levels, grid, nulls)
     }
 
     /// The decoder of a column of one value in all of the file.
@@ -226,9 +229,10 @@ fn list_decoder<'a>(
     pages: Pages<'a>,
     delivery: Delivery,
     levels: ListLevels,
+    grid: Option<Grid>,
     nulls: Nulls,
 ) -> Result<Box<dyn JaggedDecoder + 'a>> {
-    of_numbers!(delivery, |numbers| ListDecoder::new(pages, levels, nulls, numbers))
+    of_numbers!(delivery, |numbers| ListDecoder::new(pages, levels, grid, nulls, numbers))
 }
 
 /// What becomes of the numbers of a column, which its file holds in this type.

@@ -16,6 +16,8 @@ pub struct Field {
     pub kind: Kind,
     /// Elements of a row of its one column, where it is no single number and all rows have as many.
     pub size: Option<usize>,
+    /// Of lists, how many elements they have at each level, from the outermost on; else nothing.
+    pub sizes: Vec<usize>,
     /// What its numbers count or stand for, where their type alone does not say it.
     pub unit: Option<String>,
     /// The columns of the files that it holds.
@@ -40,6 +42,12 @@ impl Field {
     #[must_use]
     pub fn element_bytes(&self) -> usize {
         self.dtype.width().saturating_mul(self.size.unwrap_or(1))
+    }
+
+    /// The shape of one row, where rows have one length; nothing of a single number, or of stacked columns.
+    #[must_use]
+    pub fn row_shape(&self) -> Vec<usize> {
+        if self.sizes.is_empty() { self.size.into_iter().collect() } else { self.sizes.clone() }
     }
 
     /// Whether a mask tells which values are valid.

@@ -9,6 +9,7 @@ use bytemuck::Pod;
 use crate::bits::{Bits, WORD, lowest};
 use crate::column::{JaggedDecoder, JaggedRows, Nulls, PageValues};
 use crate::error::{Error, Result};
+use crate::grid::Grid;
 use crate::hybrid::MAX_VALUES;
 use crate::levels::Levels;
 use crate::numbers::{Numbers, as_numbers, narrowed};
@@ -20,6 +21,8 @@ use crate::values::Word;
 pub struct ListLevels {
     /// The level of an empty list; below it is that of a list that is null, if there are such.
     pub empty: u8,
+    /// The lowest level of an element.
+    pub element: u8,
     /// The level of a value; between the two is that of an element that is null, if there are such.
     pub value: u8,
 }
@@ -30,6 +33,8 @@ pub struct ListDecoder<'a, P, V> {
     meaning: ListLevels,
     nulls: Nulls,
     numbers: Numbers<P, V>,
+    /// Of lists in lists, what these must be.
+    grid: Option<Grid>,
     levels: Levels,
     page: PageBits,
     /// Levels of the present page, and how many of them were read.
@@ -57,12 +62,20 @@ struct PageBits {
 }
 
 impl<'a, P: Word, V: Pod> ListDecoder<'a, P, V> {
-    pub fn new(pages: Pages<'a>, meaning: ListLevels, nulls: Nulls, numbers: Numbers<P, V>) -> Self {
+    /// A decoder of lists; where it has a grid, of lists in lists.
+    pub fn new(
+        pages: Pages<'a>,
+        meaning: ListLevels,
+        grid: Option<Grid>,
+        nulls: Nulls,
+        numbers: Numbers<P, V>,
+    ) -> Self {
         Self {
             pages,
             meaning,
             nulls,
             numbers,
+            grid,
             levels: Levels::default(),
             page: PageBits::default(),
             in_page: 0,
@@ -87,15 +100,19 @@ impl<'a, P: Word, V: Pod> ListDecoder<'a, P, V> {
             return Err(Error::data(format!("a page has {count} values, at most {MAX_VALUES} are read")));
         }
         let (repetition, definition) = page.level_bytes.unzip();
-        let ListLevels { empty, value } = self.meaning;
+        let ListLevels { empty, element, value } = self.meaning;
+        let deepest = self.grid.as_ref().map_or(1, Grid::deepest);
         let PageBits { starts, valid, elements, values, .. } = &mut self.page;
-        let start = self.levels.read(bytes, 0, count, 1, (page.repetition_encoding, repetition))?;
+        let start = self.levels.read(bytes, 0, count, deepest, (page.repetition_encoding, repetition))?;
         self.levels.at_least(1, values);
+        if let Some(grid) = &mut self.grid {
+            grid.open(&self.levels);
+        }
         starts.set(count, |index| !values.words()[index]);
         let how = (page.definition_encoding, definition);
         let start = self.levels.read(bytes, start, count, value, how)?;
         self.levels.at_least(value, values);
-        self.levels.at_least(empty.saturating_add(1), elements);
+        self.levels.at_least(element, elements);
         self.levels.at_least(empty, valid);
         let rows = starts.all().ones();
         if page.rows.is_some() && starts.words().first().is_some_and(|word| word & 1 == 0) {
@@ -110,7 +127,9 @@ impl<'a, P: Word, V: Pod> ListDecoder<'a, P, V> {
         }
         let present = values.all().ones();
         self.page.has_null_elements = present < elements.all().ones();
-        self.page.check()?;
+        if self.grid.is_none() {
+            self.page.check()?;
+        }
         self.numbers.values.open(page.encoding, bytes, start, present)?;
         (self.in_page, self.at) = (count, 0);
         Ok(())
@@ -153,8 +172,26 @@ impl<'a, P: Word, V: Pod> ListDecoder<'a, P, V> {
         Ok(())
     }
 
+    /// Refuses rows of a stretch whose lists have not the lengths of the grid, if there is one.
+    fn check_grid(&mut self, stretch: &Range<usize>) -> Result<()> {
+        let Some(grid) = &mut self.grid else { return Ok(()) };
+        let PageBits { starts, elements, .. } = &self.page;
+        let (mut row, mut first) = (self.row, stretch.start);
+        while first < stretch.end {
+            let next = starts.part(first + 1..stretch.end).nth_one(0);
+            let next = next.map_or(stretch.end, |next| first + 1 + next);
+            // What begins no row here is of the one before.
+            let begins = starts.part(first..first + 1).ones();
+            grid.check((row + begins).saturating_sub(1), begins == 0, first, &elements.part(first..next))?;
+            row += begins;
+            first = next;
+        }
+        Ok(())
+    }
+
     /// Adds the rows, or the rest of a row, of a stretch of levels.
     fn take(&mut self, stretch: Range<usize>, some: usize, output: &mut JaggedRows) -> Result<()> {
+        self.check_grid(&stretch)?;
         let (before, first) = (output.values.len(), output.ends.len());
         let end_of = |elements: usize| before + elements * size_of::<V>();
         output.ends.reserve(some);

@@ -115,9 +115,12 @@ pub fn column(manifest: &Manifest, name: &str, may_miss: bool) -> Result<Column>
         kind,
         dtype: Some(dtype),
         size: None,
+        lists: 0,
+        sizes: Vec::new(),
         unit: None,
         stored: Stored::Path,
         level: 0,
+        element: 0,
         leaf: 0,
         shaping: Shaping::None,
     })

@@ -8,6 +8,7 @@ use parquet::basic::{ConvertedType, LogicalType, Repetition};
 use parquet::schema::types::{SchemaDescriptor, Type};
 use serde::{Deserialize, Serialize};
 
+use crate::arrowschema::{ArrowField, ArrowFields};
 use crate::shaping::Shaping;
 use crate::types::LeafType;
 pub use crate::types::{Dtype, Kind, Stored};
@@ -25,6 +26,11 @@ pub struct Column {
     pub dtype: Option<Dtype>,
     /// Elements of a row, where it is no single number and all rows have as many.
     pub size: Option<usize>,
+    /// How many lists its values are in, one in the other.
+    pub lists: usize,
+    /// Of each of these, from the outermost on, how many elements it has, where the file says that all have as many;
+    /// else nothing.
+    pub sizes: Vec<usize>,
     /// What its numbers count or stand for (`timestamp[us, UTC]`, `decimal(9, 2)`, ...), where their type
     /// alone does not say it.
     pub unit: Option<String>,
@@ -32,6 +38,8 @@ pub struct Column {
     pub stored: Stored,
     /// The definition level from which on a row is there: a value, a list (which may be empty), a struct.
     pub level: u8,
+    /// The definition level from which on the innermost list has an element; in no list, 0.
+    pub element: u8,
     /// Its index among the leaves of the schema.
     pub leaf: usize,
     /// What was asked to become of its values; the type and kind are those of what they become.
@@ -68,25 +76,32 @@ impl Column {
     }
 }
 
-/// The columns of a file, in the file's order; a struct stands before its members.
+/// The columns of a file, in the file's order; a struct stands before its members. Of lists its Arrow schema says more.
 #[must_use]
-pub fn columns(schema: &SchemaDescriptor) -> Vec<Column> {
+pub fn columns(schema: &SchemaDescriptor, arrow: &ArrowFields) -> Vec<Column> {
     let mut found = Found { schema, columns: Vec::new(), leaf: 0 };
     for root in schema.root_schema().get_fields() {
-        found.add(root, root.name(), Above::default());
+        found.add(root, root.name(), Above::default(), arrow.get(root.name()));
     }
     found.columns
 }
 
+/// A row of more elements is believed to have one length where the user says so, but not where a file does.
+const MAX_ELEMENTS: usize = 1 << 24;
+
 /// What is above a node of the schema.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Above {
     /// The definition level at which a value of the node is there.
     level: u8,
     /// How many lists and maps it is in.
     lists: usize,
-    /// The definition level at which the innermost of these is there.
+    /// How many elements the outermost ones have, as far as all have as many.
+    sizes: Vec<usize>,
+    /// The definition level at which the outermost one is there.
     list_level: u8,
+    /// The definition level at which the innermost one has an element.
+    element: u8,
 }
 
 impl Above {
@@ -95,8 +110,15 @@ impl Above {
         self
     }
 
-    fn repeated(self) -> Self {
-        Self { level: self.level.saturating_add(1), lists: self.lists + 1, list_level: self.level }
+    fn repeated(mut self, size: Option<usize>) -> Self {
+        self.sizes.extend(size.filter(|_| self.sizes.len() == self.lists));
+        if self.lists == 0 {
+            self.list_level = self.level;
+        }
+        self.level = self.level.saturating_add(1);
+        self.element = self.level;
+        self.lists += 1;
+        self
     }
 }
 
@@ -109,26 +131,29 @@ struct Found<'a> {
 
 impl Found<'_> {
     /// Adds the columns of a node and of those below it.
-    fn add(&mut self, node: &Type, name: &str, above: Above) {
-        let above = if is(node, Repetition::REPEATED) { above.repeated() } else { above.optional(node) };
+    fn add(&mut self, node: &Type, name: &str, above: Above, arrow: Option<&ArrowField>) {
+        let above = if is(node, Repetition::REPEATED) { above.repeated(None) } else { above.optional(node) };
         if node.is_primitive() {
-            self.add_leaf(name, above);
+            self.add_leaf(name, &above);
         } else if let Some(repeated) = list_of(node) {
-            let above = above.repeated();
+            let above = above.repeated(arrow.and_then(|list| list.size));
+            let arrow = arrow.and_then(ArrowField::element);
             match element_of(node, repeated) {
-                Some(element) => self.add(element, name, above),
-                None if repeated.is_primitive() => self.add_leaf(name, above),
-                None => self.add_members(repeated, name, above),
+                Some(element) => self.add(element, name, above, arrow),
+                None if repeated.is_primitive() => self.add_leaf(name, &above),
+                None => self.add_members(repeated, name, &above, arrow),
             }
         } else if let Some([key, values @ ..]) = entries_of(node) {
-            let above = above.repeated();
-            self.add(key, &format!("{name}.key"), above);
+            let above = above.repeated(None);
+            let entry = arrow.and_then(ArrowField::element);
+            self.add(key, &format!("{name}.key"), above.clone(), entry.and_then(|entry| entry.member(0)));
             for value in values {
-                self.add(value, &format!("{name}.value"), above);
+                let arrow = entry.and_then(|entry| entry.member(1));
+                self.add(value, &format!("{name}.value"), above.clone(), arrow);
             }
         } else {
             let place = self.columns.len();
-            self.add_members(node, name, above);
+            self.add_members(node, name, &above, arrow);
             if above.lists == 0 && self.columns.len() > place {
                 let mask = struct_mask(name, above.level, &self.columns[place..]);
                 self.columns.insert(place, mask);
@@ -136,13 +161,14 @@ impl Found<'_> {
         }
     }
 
-    fn add_members(&mut self, group: &Type, name: &str, above: Above) {
+    fn add_members(&mut self, group: &Type, name: &str, above: &Above, arrow: Option<&ArrowField>) {
         for member in group.get_fields() {
-            self.add(member, &format!("{name}.{}", member.name()), above);
+            let arrow = arrow.and_then(|group| group.members().get(member.name()));
+            self.add(member, &format!("{name}.{}", member.name()), above.clone(), arrow);
         }
     }
 
-    fn add_leaf(&mut self, name: &str, above: Above) {
+    fn add_leaf(&mut self, name: &str, above: &Above) {
         let leaf = self.leaf;
         self.leaf += 1;
         if leaf >= self.schema.num_columns() {
@@ -151,33 +177,54 @@ impl Found<'_> {
         let LeafType { name: type_name, kind, dtype, size, unit, stored } =
             LeafType::of(&self.schema.column(leaf));
         let (name, level) = (name.to_owned(), above.level);
-        let shaping = Shaping::None;
-        let column = Column { name, type_name, kind, dtype, size, unit, stored, level, leaf, shaping };
-        self.columns.push(if above.lists == 0 { column } else { listed(column, above) });
+        let (lists, sizes, element, shaping) = (above.lists, Vec::new(), above.element, Shaping::None);
+        let column = Column {
+            name,
+            type_name,
+            kind,
+            dtype,
+            size,
+            lists,
+            sizes,
+            unit,
+            stored,
+            level,
+            element,
+            leaf,
+            shaping,
+        };
+        self.columns.push(if lists == 0 { column } else { listed(column, above) });
     }
 }
 
 /// A leaf inside of lists, as a column.
-fn listed(column: Column, above: Above) -> Column {
+fn listed(column: Column, above: &Above) -> Column {
     let type_name = format!("{}{}{}", "list<".repeat(above.lists), column.type_name, ">".repeat(above.lists));
     let holds_numbers = matches!(column.stored, Stored::Number(_) | Stored::Decimal { is_integer: true, .. });
-    let dtype = column.dtype.filter(|_| above.lists == 1 && holds_numbers);
-    Column { type_name, kind: Kind::List, dtype, level: above.list_level, ..column }
+    let dtype = column.dtype.filter(|_| holds_numbers);
+    let is_known = holds_numbers && above.sizes.len() == above.lists;
+    let elements = above.sizes.iter().try_fold(1_usize, |elements, &size| elements.checked_mul(size));
+    let is_known = is_known && elements.is_some_and(|elements| elements <= MAX_ELEMENTS);
+    let sizes = if is_known { above.sizes.clone() } else { Vec::new() };
+    Column { type_name, kind: Kind::List, dtype, sizes, level: above.list_level, ..column }
 }
 
 /// Whether a struct is there, as the levels of one of its members tell: best of one without lists.
 fn struct_mask(name: &str, level: u8, members: &[Column]) -> Column {
     let told = members.iter().find(|member| member.is_flat());
-    let told = told.or_else(|| members.iter().find(|member| member.dtype.is_some()));
+    let told = told.or_else(|| members.iter().find(|member| member.dtype.is_some() && member.lists == 1));
     Column {
         name: name.to_owned(),
         type_name: "struct".into(),
         kind: Kind::Mask,
         dtype: told.map(|_| Dtype::Bool),
         size: None,
+        lists: 0,
+        sizes: Vec::new(),
         unit: None,
         stored: told.map_or(Stored::Unknown, |member| member.stored),
         level,
+        element: 0,
         leaf: told.map_or(0, |member| member.leaf),
         shaping: Shaping::None,
     }

@@ -5,8 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{FileMetaData, RowGroupMetaData};
 
+use crate::arrowschema::{self, ArrowFields};
 use crate::error::Result;
 use crate::footer::{Footer, HASH_BYTES};
 use crate::schema::{self, Column, Kind};
@@ -41,7 +42,9 @@ impl Summary {
         let footer = Footer::read(&source)?;
         let groups = footer.metadata.row_groups();
         let bytes = groups.iter().map(|group| to_count(group.total_byte_size()));
-        let columns = schema::columns(footer.metadata.file_metadata().schema_descr());
+        let of_file = footer.metadata.file_metadata();
+        let arrow = arrow_fields(of_file).map_err(|error| error.in_file(path))?;
+        let columns = schema::columns(of_file.schema_descr(), &arrow);
         Ok(Self {
             size: source.size(),
             footer_hash: footer.hash,
@@ -52,6 +55,13 @@ impl Summary {
             data_bytes: bytes.fold(0, u64::saturating_add),
         })
     }
+}
+
+/// What a file's Arrow schema says, if it has one.
+fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
+    let pairs = file.key_value_metadata().map_or(&[][..], Vec::as_slice);
+    let text = pairs.iter().find(|pair| pair.key == arrowschema::KEY).and_then(|pair| pair.value.as_deref());
+    text.map_or_else(|| Ok(ArrowFields::default()), ArrowFields::parse)
 }
 
 /// Of each jagged column its number, and the bytes of its rows as delivered, as near as a footer tells.
@@ -143,7 +153,7 @@ mod tests {
             ),
             group(&schema, 2, [|of| of, |of| of.set_num_values(2), |of| of.set_total_uncompressed_size(70)]),
         ];
-        let columns = schema::columns(&schema);
+        let columns = schema::columns(&schema, &ArrowFields::default());
         let found = jagged_bytes(&columns, &groups);
         assert_eq!(found, [(1, 4 * 12 + 8 * 5), (2, 570 + 8 * 5)]);
 
