@@ -87,6 +87,10 @@ bench: $(VENV)/.release $(VENV)/.bench ## Measure beside what a user would pick 
 bench-shuffle: $(VENV)/.release $(VENV)/.bench ## Measure how well a shuffled order mixes; ARGS='...' goes to benches/shuffle.py
 	$(BIN)/python benches/shuffle.py $(ARGS)
 
+.PHONY: bench-padding
+bench-padding: $(VENV)/.release $(VENV)/.bench ## Measure lists with nulls, jagged and padded, beside other ways; ARGS='...' goes to benches/padding.py
+	$(BIN)/python benches/padding.py $(ARGS)
+
 .PHONY: bench-floor
 bench-floor: $(VENV)/.release ## Measure one thread in Rust beside its floor and beside the parquet crate; compiles arrow
 	cargo build --release --manifest-path benches/floor/Cargo.toml --target-dir target/floor $(LOCKED)

@@ -8,6 +8,8 @@ categories of which a few are everywhere, all encoded by dictionaries (the large
 compressed with snappy. `criteo_zstd` has the same rows, `criteo_nulls` the same with a tenth of the values
 of every column null. `tokens` is packed text, 2048 numbers a row. `jagged` has lists of 0 to 50 numbers,
 and strings of which some are null. As pyarrow writes by default, every column may have nulls.
+Made by name alone, for `padding.py`: `jagged_nulls` has such lists, a tenth of them null, and in half of the
+columns a tenth of the elements as well.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Kind:
 
 def write(name: str, directory: Path, rows_of_criteo: int = ROWS) -> None:
     """Write a data set into a directory that does not exist yet."""
-    kind = KINDS[name]
+    kind = MADE[name]
     rows = max(1, int(rows_of_criteo * kind.rows_per_criteo))
     groups = -(-rows // kind.group_rows)
     files = min(FILES, groups)
@@ -136,6 +138,23 @@ def jagged(start: int, rows: int) -> pa.Table:
     return pa.table(columns)
 
 
+def jagged_with_nulls(start: int, rows: int) -> pa.Table:
+    random = np.random.default_rng([19, start])
+    columns: dict[str, pa.Array] = {}
+    for number in range(LISTS):
+        lengths = random.integers(0, LONGEST + 1, rows)
+        gone = random.random(rows) < NULLS
+        lengths[gone] = 0
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        ids = skewed(random, 10 ** (2 + 4 * (number % 4) / 3), int(offsets[-1]))
+        has_null_elements = number >= LISTS // 2
+        elements = pa.array(ids, mask=random.random(len(ids)) < NULLS if has_null_elements else None)
+        bounds = pa.array(offsets, mask=np.append(gone, False))
+        name = f"{'item' if has_null_elements else 'list'}_{number % (LISTS // 2)}"
+        columns[name] = pa.ListArray.from_arrays(bounds, elements)
+    return pa.table(columns)
+
+
 KINDS = {
     "criteo": Kind(criteo, "snappy", 1, GROUP_ROWS),
     "criteo_zstd": Kind(criteo, "zstd", 1, GROUP_ROWS),
@@ -143,6 +162,8 @@ KINDS = {
     "tokens": Kind(tokens, "zstd", 1 / 40, 2048),
     "jagged": Kind(jagged, "snappy", 1 / 8, 16_384),
 }
+JAGGED_NULLS = Kind(jagged_with_nulls, "snappy", 1 / 8, 16_384)
+MADE = {**KINDS, "jagged_nulls": JAGGED_NULLS}
 
 
 def main() -> None:
@@ -153,8 +174,8 @@ def main() -> None:
         "--rows", type=int, default=ROWS, help="of criteo; the others keep step (%(default)s)"
     )
     options = parser.parse_args()
-    if unknown := set(options.names) - set(KINDS):
-        parser.error(f"no data set is called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    if unknown := set(options.names) - set(MADE):
+        parser.error(f"no data set is called {', '.join(sorted(unknown))}; there are {', '.join(MADE)}")
     for name in options.names or KINDS:
         write(name, options.directory / name, options.rows)
 

@@ -150,14 +150,20 @@ class Reader:
         self._child: Child | None = None
 
     def read(
-        self, path: Path, batch_size: int = 3, threads: int = 0, nulls: str | float = "error"
+        self,
+        path: Path,
+        batch_size: int = 3,
+        threads: int = 0,
+        nulls: str | float = "error",
+        width: int = 0,
     ) -> Outcome:
-        """Read all of a file."""
+        """Read all of a file; rows of any length padded to a width, if one is given."""
         # Where memory is limited, a request for far too much ends a process, even if it would never be used.
         self._child = self._child or Child(self._address_space)
         child, self._child = self._child, None
         try:
-            found = child.call(read_whole, str(path), batch_size, threads, nulls, seconds=self._seconds)
+            arguments = (str(path), batch_size, threads, nulls, width)
+            found = child.call(read_whole, *arguments, seconds=self._seconds)
         except BaseException:
             child.close()
             raise
@@ -192,7 +198,21 @@ def serve(address_space: int | None) -> None:
             _send(returned=returned)
 
 
-def read_whole(path: str, batch_size: int, threads: int, nulls: str | float = "error") -> dict[str, Any]:
+def opened(path: str, batch_size: int, nulls: str | float, width: int) -> Any:
+    """The dataset of a path; with a width, all that would be a `Jagged` is padded to it."""
+    import fastresume
+
+    dataset = fastresume.ParquetDataset(path, batch_size=batch_size, nulls=nulls)
+    names = [field.name for field in dataset.schema.values() if field.is_jagged and width]
+    if not names:
+        return dataset
+    pad, truncate = dict.fromkeys(names, width), dict.fromkeys(names, "tail")
+    return fastresume.ParquetDataset(path, batch_size=batch_size, nulls=nulls, pad=pad, truncate=truncate)
+
+
+def read_whole(
+    path: str, batch_size: int, threads: int, nulls: str | float = "error", width: int = 0
+) -> dict[str, Any]:
     """Read all files that a path means, and say what came of it."""
     import fastresume
 
@@ -200,7 +220,7 @@ def read_whole(path: str, batch_size: int, threads: int, nulls: str | float = "e
     before, began = peak(), time.monotonic()
     batches, error = 0, None
     try:
-        dataset = fastresume.ParquetDataset(path, batch_size=batch_size, nulls=nulls)
+        dataset = opened(path, batch_size, nulls, width)
         for _ in fastresume.Loader(dataset, threads=threads) if threads else dataset:
             batches += 1
     except Exception as raised:  # noqa: BLE001  (the test looks at it)

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 import thrift_writer as tw
-from child import MIB, Child, Outcome, Reader, forget_peak, peak, say
+from child import MIB, Child, Outcome, Reader, forget_peak, opened, peak, say
 from columns import Kind, tables
 from columns import all_kinds as columns_of_all_kinds
 from strategies import CODECS, ENCODINGS, TYPES, ColumnSpec, DatasetSpec, FileSpec, dataset_specs, written
@@ -214,12 +214,12 @@ def damaged(data: bytes, random: Random) -> bytes:
 # ---------------------------------------------------------------------------------------------------- the law
 
 
-def read_here(path: Path, batch_size: int, threads: int, nulls: str | int = "error") -> str:
+def read_here(path: Path, batch_size: int, threads: int, nulls: str | int = "error", width: int = 0) -> str:
     """Read all of a file; return what came of it, which is a success or one of our exceptions."""
     began = time.monotonic()
     kind = "success"
     try:
-        dataset = fr.ParquetDataset(path, batch_size=batch_size, nulls=nulls)
+        dataset = opened(str(path), batch_size, nulls, width)
         batches = list(fr.Loader(dataset, threads=threads) if threads else dataset)
         assert len(batches) == len(dataset)
         assert all(is_whole(tensor, batch_size) for batch in batches for tensor in batch.values())
@@ -250,9 +250,9 @@ def caught(kind: str, message: str) -> str:
     return f"{kind} of a panic" if "gave up" in message else kind
 
 
-def read_there(reader: Reader, path: Path, batch_size: int, threads: int, nulls: str | int = "error") -> str:
+def read_there(reader: Reader, *arguments: Any) -> str:
     """Do the same in another process."""
-    outcome: Outcome = reader.read(path, batch_size, threads, nulls)
+    outcome: Outcome = reader.read(*arguments)
     if outcome.kind == "NoneType":
         return "success"
     assert outcome.kind in ("DataError", "SourceError", "ValueError"), outcome
@@ -295,6 +295,7 @@ def test_any_damage_is_read_or_refused(
     st.sampled_from([1, 3, 7]),
     st.sampled_from([0, 0, 2]),
     st.sampled_from(["mask", 0]),
+    st.sampled_from([0, 3]),
 )
 def test_any_damage_to_lists_strings_and_nulls_is_read_or_refused(
     read: Callable[..., str],
@@ -303,11 +304,12 @@ def test_any_damage_to_lists_strings_and_nulls_is_read_or_refused(
     batch_size: int,
     threads: int,
     nulls: str | int,
+    width: int,
 ) -> None:
     with written(spec) as dataset:
         path = dataset.files[0]
         path.write_bytes(damaged(path.read_bytes(), random))
-        event(read(path, batch_size, threads, nulls))
+        event(read(path, batch_size, threads, nulls, width))
 
 
 @pytest.mark.parametrize("small", ["numbers", "a list", "a string", "nulls"])
@@ -379,7 +381,11 @@ def fuzz(directory: str, first_seed: int, seconds: float) -> dict[str, int]:
         forget_peak()
         before = peak()
         kind = read_here(
-            path, random.choice([1, 3, 7]), random.choice([0, 0, 0, 2]), random.choice(["mask", 0])
+            path,
+            random.choice([1, 3, 7]),
+            random.choice([0, 0, 0, 2]),
+            random.choice(["mask", 0]),
+            random.choice([0, 0, 5]),
         )
         assert peak() - before < GROWTH, f"seed {seed}: {peak() - before} bytes"
         counts[kind] = counts.get(kind, 0) + 1
