@@ -68,7 +68,8 @@ class ParquetDataset(IterableDataset[Batch]):
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, in place of `batch_size`.
         columns: names or glob patterns of the columns to read; all of them if None. The members of a struct
-            `a` are columns `a.b`, and `a` names all of them.
+            `a` are columns `a.b`, and `a` names all of them. What a `!` stands before is left out:
+            `["*", "!payload"]`, or `"!payload"` alone, are all columns but `payload`.
         rows: which rows the dataset consists of: a boolean mask (an array or tensor with one value for each
             row of the files), intervals of row numbers (int64 `[n, 2]`, half open), or a `Split`, a share of
             the rows by a hash of their numbers. All rows if None. A state belongs to one selection of rows.

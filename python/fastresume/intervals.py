@@ -160,6 +160,12 @@ def _numbers(buffer: _core.Buffer) -> npt.NDArray[np.int64]:
 
 def to_array(intervals: npt.ArrayLike) -> Intervals:
     """The intervals as a C-contiguous int64 array `[n, 2]`, not checked but for shape and dtype."""
+    for given in intervals if isinstance(intervals, (list, tuple)) else ():
+        if isinstance(given, range):
+            # The numbers of a range of two would be taken for the bounds of an interval.
+            raise ValueError(
+                f"intervals are pairs of bounds: write [{given.start}, {given.stop}] for {given!r}"
+            )
     array = np.asarray(intervals)
     if array.size == 0:
         return np.empty((0, 2), dtype=np.int64)

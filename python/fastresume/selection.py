@@ -86,7 +86,7 @@ def _rows(rows: Rows, total: int) -> Intervals:
         return rows.rows(total)
     array = np.asarray(rows)
     if array.dtype != np.bool_:
-        return _intervals("rows", array, total)
+        return _intervals("rows", rows, total)
     if array.shape != (total,):
         raise ValueError(
             f"a mask of rows must have the shape [{total}], one value for each row of the files, found "

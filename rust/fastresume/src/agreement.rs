@@ -50,10 +50,9 @@ pub type Agreed = Vec<Vec<Column>>;
 /// `Data` if a column is not there, can't be delivered, or has types in two files that no type holds; `Argument`
 /// if a pattern can't be read, or nothing is asked for.
 pub fn agree(schemas: &[(&[Column], &Path)], request: &Request) -> Result<Agreed> {
-    let optional = patterns(&request.optional)?;
-    let is_optional = |name: &str| means_any(&optional, name);
-    let selected = select(schemas, request, &is_optional)?;
-    check_optional(&optional, &selected)?;
+    let names = all_names(schemas);
+    let optional = OptionalColumns::new(&request.optional, &names)?;
+    let selected = select(schemas, request, &optional)?;
     let by_name: Vec<_> = schemas.iter().map(|(columns, _)| places(columns)).collect();
     let all = || schemas.iter().zip(&by_name);
     let has = |name: &str, is_one: fn(&Column) -> bool| {
@@ -66,6 +65,7 @@ pub fn agree(schemas: &[(&[Column], &Path)], request: &Request) -> Result<Agreed
         request.fixed.iter().map(|(key, sizes)| (key.clone(), sizes.as_slice())).collect();
     let fixed = rules_for("fixed", &fixed, &selected, |name| has(name, is_list))?;
     let mut agreed = Vec::with_capacity(selected.len());
+    let mut refused: Vec<Refused<'_>> = Vec::new();
     for ((name, decimals), fixed) in selected.iter().zip(decimals).zip(fixed) {
         let mut of_schemas = Vec::with_capacity(schemas.len());
         for ((columns, file), by_name) in all() {
@@ -73,10 +73,66 @@ pub fn agree(schemas: &[(&[Column], &Path)], request: &Request) -> Result<Agreed
             of_schemas
                 .push((column.transpose().map_err(|error| error.in_column(name).in_file(file))?, *file));
         }
-        let joined = joined(&of_schemas, is_optional(name));
+        if let Some((reason, file)) = undeliverable(&of_schemas) {
+            refused.push(Refused { name, reason, file });
+            continue;
+        }
+        let joined = joined(&of_schemas, optional.means(name));
         agreed.push(joined.map_err(|(error, file)| error.in_column(name).in_file(file))?);
     }
-    Ok(agreed)
+    if refused.is_empty() { Ok(agreed) } else { Err(refusal(&refused)) }
+}
+
+/// A column that can't be delivered, why not, and the first file in which it is so.
+struct Refused<'a> {
+    name: &'a str,
+    reason: String,
+    file: &'a Path,
+}
+
+/// The error that names all columns which can't be delivered, and says how to do without.
+fn refusal(refused: &[Refused<'_>]) -> Error {
+    let without: Vec<String> = refused.iter().map(|column| format!("'!{}'", column.name)).collect();
+    let without = format!("columns=['*', {}]", without.join(", "));
+    if let [Refused { name, reason, file }] = refused {
+        let reason = format!("{reason}; {without} leaves it out");
+        return Error::data(reason).in_column(name).in_file(file);
+    }
+    let each: Vec<String> =
+        refused.iter().map(|column| format!("'{}' ({})", column.name, column.reason)).collect();
+    let reason = format!(
+        "{} columns can't be delivered: {}; {without} leaves them out",
+        refused.len(),
+        each.join(", ")
+    );
+    let file = refused.first().map_or(Path::new(""), |column| column.file);
+    Error::data(reason).in_file(file)
+}
+
+/// Why a column can't be delivered, if so, and the file that has it so.
+fn undeliverable<'a>(columns: &[(Option<Column>, &'a Path)]) -> Option<(String, &'a Path)> {
+    let there = || columns.iter().filter_map(|(column, file)| Some((column.as_ref()?, *file)));
+    let unknown = there().find(|(column, _)| column.dtype.is_none() && !is_null(column));
+    let nulls_alone = || there().next().filter(|_| there().all(|(column, _)| is_null(column)));
+    let (column, file) = unknown.or_else(nulls_alone)?;
+    let hint = match column.stored {
+        Stored::Decimal { .. } if column.kind == Kind::Scalar => {
+            "may not fit 64 bits: decimals= says whether it becomes 'int64', 'float64' or 'bytes'"
+        }
+        _ => "is not supported yet",
+    };
+    Some((format!("the type {} {hint}", column.type_name), file))
+}
+
+/// Whether all values of a column are null, so that it may have any type.
+fn is_null(column: &Column) -> bool {
+    column.stored == Stored::Nothing && column.kind == Kind::Scalar
+}
+
+/// The names of the columns of all schemas.
+fn all_names<'a>(schemas: &[(&'a [Column], &Path)]) -> HashSet<&'a str> {
+    let columns = schemas.iter().flat_map(|(columns, _)| columns.iter());
+    columns.filter(|column| column.kind != Kind::Mask).map(|column| column.name.as_str()).collect()
 }
 
 /// The rule of each column, where only some can have one.
@@ -97,27 +153,49 @@ fn rules_for<R: Copy>(
     Ok(columns.iter().map(|name| by_name.get(name).copied().flatten()).collect())
 }
 
-type Pattern<'a> = (&'a str, glob::Pattern);
-
-fn patterns(texts: &[String]) -> Result<Vec<Pattern<'_>>> {
-    texts.iter().map(|text| Ok((text.as_str(), rules::pattern(text)?))).collect()
+/// The columns that files may lack.
+struct OptionalColumns<'a> {
+    /// Names, names of structs, or patterns; of each, whether a column has it as its name.
+    meant: Vec<(&'a str, bool, glob::Pattern)>,
 }
 
-/// Whether `optional=` means a column.
+impl<'a> OptionalColumns<'a> {
+    /// Those that texts mean among columns of these names.
+    fn new(texts: &'a [String], names: &HashSet<&str>) -> Result<Self> {
+        let mut meant = Vec::with_capacity(texts.len());
+        for text in texts {
+            meant.push((text.as_str(), names.contains(text.as_str()), rules::pattern(text)?));
+        }
+        let optional = Self { meant };
+        let is_none =
+            |(index, _): &(usize, &String)| !names.iter().any(|name| optional.is_meant(*index, name));
+        match texts.iter().enumerate().find(is_none) {
+            Some((_, text)) => Err(Error::data(format!("no column matches '{text}' of optional"))),
+            None => Ok(optional),
+        }
+    }
+
+    fn is_meant(&self, index: usize, column: &str) -> bool {
+        let (text, is_name, pattern) = &self.meant[index];
+        column == *text || (!is_name && (is_in(column, text) || pattern.matches(column)))
+    }
+
+    fn means(&self, column: &str) -> bool {
+        (0..self.meant.len()).any(|index| self.is_meant(index, column))
+    }
+}
+
+/// Whether `optional=` means a column by its name or a pattern.
 ///
 /// # Errors
 /// `Argument` if a pattern can't be read.
 pub fn is_optional(request: &Request, column: &str) -> Result<bool> {
-    Ok(means_any(&patterns(&request.optional)?, column))
-}
-
-fn means_any(patterns: &[Pattern<'_>], column: &str) -> bool {
-    patterns.iter().any(|pattern| is_meant(pattern, column))
-}
-
-/// Whether a name, the name of a struct, or a pattern means a column.
-fn is_meant((text, pattern): &Pattern<'_>, column: &str) -> bool {
-    column == *text || is_in(column, text) || pattern.matches(column)
+    for text in &request.optional {
+        if column == text || rules::pattern(text)?.matches(column) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Where in a schema each column stands, by its name.
@@ -131,7 +209,7 @@ pub fn places(columns: &[Column]) -> HashMap<&str, usize> {
 fn select<'a>(
     schemas: &[(&'a [Column], &Path)],
     request: &Request,
-    is_optional: &impl Fn(&str) -> bool,
+    optional: &OptionalColumns<'_>,
 ) -> Result<Vec<&'a str>> {
     // Those of the first file, and then what others have besides, each with the first file that has it.
     let mut there: Vec<(&str, usize)> = Vec::new();
@@ -144,7 +222,7 @@ fn select<'a>(
     }
     let names: Vec<&str> = there.iter().map(|&(name, _)| name).collect();
     let picked = match &request.columns {
-        Some(patterns) => pick(&names, patterns).map_err(|error| error.in_file(schemas[0].1))?,
+        Some(patterns) => rules::pick(&names, patterns).map_err(|error| error.in_file(schemas[0].1))?,
         None => names,
     };
     if picked.is_empty() {
@@ -154,7 +232,8 @@ fn select<'a>(
     for (columns, file) in schemas {
         check_unique(columns, &asked).map_err(|error| error.in_file(file))?;
     }
-    let added = there.iter().find(|(name, schema)| *schema > 0 && asked.contains(name) && !is_optional(name));
+    let added =
+        there.iter().find(|(name, schema)| *schema > 0 && asked.contains(name) && !optional.means(name));
     if let Some((name, schema)) = added {
         let reason = format!("the column is not in file '{}'", schemas[0].1.display());
         return Err(Error::data(reason).in_column(name).in_file(schemas[*schema].1));
@@ -168,38 +247,6 @@ fn check_unique(columns: &[Column], selected: &HashSet<&str>) -> Result<()> {
     let own = columns.iter().filter(|column| column.kind != Kind::Mask);
     match own.map(|column| column.name.as_str()).find(|name| !seen.insert(*name) && selected.contains(name)) {
         Some(name) => Err(Error::data("two columns have this name").in_column(name)),
-        None => Ok(()),
-    }
-}
-
-/// The columns that names, names of structs and patterns mean, in the order of these, each once.
-///
-/// # Errors
-/// `Data` if one means no column; `Argument` if a pattern can't be read.
-pub fn pick<'a>(among: &[&'a str], patterns: &[String]) -> Result<Vec<&'a str>> {
-    let mut picked = Vec::new();
-    let mut seen = HashSet::new();
-    for text in patterns {
-        let matching: Vec<&str> = if among.contains(&text.as_str()) {
-            among.iter().copied().filter(|name| name == text).take(1).collect()
-        } else if among.iter().any(|name| is_in(name, text)) {
-            among.iter().copied().filter(|name| is_in(name, text)).collect()
-        } else {
-            let pattern = rules::pattern(text)?;
-            among.iter().copied().filter(|name| pattern.matches(name)).collect()
-        };
-        if matching.is_empty() {
-            return Err(rules::no_match(&format!("'{text}'"), among.iter().copied()));
-        }
-        picked.extend(matching.into_iter().filter(|name| seen.insert(*name)));
-    }
-    Ok(picked)
-}
-
-/// Refuses a name of columns that files may lack which means none.
-fn check_optional(optional: &[Pattern<'_>], selected: &[&str]) -> Result<()> {
-    match optional.iter().find(|pattern| !selected.iter().any(|name| is_meant(pattern, name))) {
-        Some((text, _)) => Err(Error::data(format!("no column matches '{text}' of optional"))),
         None => Ok(()),
     }
 }
@@ -240,16 +287,7 @@ fn as_asked(column: &Column, decimals: Option<Decimals>, fixed: Option<&[usize]>
     if asked.kind == Kind::List && asked.lists > 1 && asked.sizes.is_empty() {
         asked.dtype = None;
     }
-    if asked.dtype.is_some() || asked.stored == Stored::Nothing {
-        return Ok(asked);
-    }
-    let hint = match column.stored {
-        Stored::Decimal { .. } if column.kind == Kind::Scalar => {
-            "may not fit 64 bits: decimals= says whether it becomes 'int64', 'float64' or 'bytes'"
-        }
-        _ => "is not supported yet",
-    };
-    Err(Error::data(format!("the type {} {hint}", column.type_name)))
+    Ok(asked)
 }
 
 /// A column of lists as one of as many elements each as its lists have.
@@ -266,8 +304,6 @@ fn joined<'a>(
     columns: &[(Option<Column>, &'a Path)],
     is_optional: bool,
 ) -> std::result::Result<Vec<Column>, (Error, &'a Path)> {
-    // A column of nulls alone may have any type.
-    let is_null = |column: &Column| column.stored == Stored::Nothing && column.kind == Kind::Scalar;
     let mut typed = columns.iter().filter_map(|(column, file)| Some((column.as_ref()?, *file)));
     let Some((first, first_file)) = typed.clone().find(|(column, _)| !is_null(column)) else {
         let file = typed.next().map_or(Path::new(""), |(_, file)| file);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::agreement::{Request, agree, is_optional, pick, places};
+use crate::agreement::{Request, agree, is_optional, places};
 use crate::column::Nulls;
 use crate::error::{Error, Result};
 pub use crate::field::Field;
@@ -12,7 +12,7 @@ use crate::manifest::Manifest;
 use crate::padding;
 use crate::partition;
 use crate::policy::{self, NullPolicy, Policy, Subject};
-use crate::rules::is_in;
+use crate::rules::{is_in, pick};
 use crate::schema::{Column, Dtype, Kind, Stored};
 use crate::shapes::{Shapes, Tensor};
 use crate::shaping::Shaping;

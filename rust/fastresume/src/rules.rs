@@ -1,5 +1,7 @@
 //! Rules that the user gives by names and patterns: which one each column has.
 
+use std::collections::HashSet;
+
 use crate::error::{Error, Result};
 
 /// Columns, and what is said of them: the name of a column, of a stack, or of a struct or map that columns are
@@ -49,6 +51,45 @@ pub fn no_match<'a>(what: &str, columns: impl ExactSizeIterator<Item = &'a str>)
     Error::data(format!("no column matches {what}; there are: {}{more}", names.join(", ")))
 }
 
+/// The columns that names, names of structs and patterns mean, in the order of these, each once, but for
+/// those that one after a `!` means; all columns but for these, if there are no others.
+///
+/// # Errors
+/// `Data` if one means no column; `Argument` if a pattern can't be read.
+pub fn pick<'a>(among: &[&'a str], patterns: &[String]) -> Result<Vec<&'a str>> {
+    let is_name = |text: &str| among.contains(&text);
+    let matching = |text: &str, whole: &str| -> Result<Vec<&'a str>> {
+        let found: Vec<&str> = if is_name(text) {
+            among.iter().copied().filter(|name| *name == text).take(1).collect()
+        } else if among.iter().any(|name| is_in(name, text)) {
+            among.iter().copied().filter(|name| is_in(name, text)).collect()
+        } else {
+            let pattern = pattern(text)?;
+            among.iter().copied().filter(|name| pattern.matches(name)).collect()
+        };
+        if found.is_empty() {
+            return Err(no_match(&format!("'{whole}'"), among.iter().copied()));
+        }
+        Ok(found)
+    };
+    let mut picked = Vec::new();
+    let mut seen = HashSet::new();
+    let mut are_all_left_out = !patterns.is_empty();
+    for text in patterns {
+        match text.strip_prefix('!').filter(|_| !is_name(text)) {
+            Some(left_out) => seen.extend(matching(left_out, text)?),
+            None => are_all_left_out = false,
+        }
+    }
+    if are_all_left_out {
+        picked.extend(among.iter().copied().filter(|name| seen.insert(*name)));
+    }
+    for text in patterns.iter().filter(|text| !text.starts_with('!') || is_name(text)) {
+        picked.extend(matching(text, text)?.into_iter().filter(|name| seen.insert(*name)));
+    }
+    Ok(picked)
+}
+
 /// The rule of each column. Its name wins over its stack's, that over the name of a struct that it is in, that
 /// over a pattern, the first pattern that fits over others. `argument` is what gave the rules.
 ///
@@ -59,7 +100,10 @@ pub fn resolve<R: Copy>(argument: &str, rules: &[Rule<R>], columns: &[Named<'_>]
     for (key, rule) in rules {
         let is_name = |column: &Named<'_>| key.as_deref() == Some(column.name);
         let is_stack = |column: &Named<'_>| key.is_some() && key.as_deref() == column.stack;
-        let is_struct = |column: &Named<'_>| key.as_deref().is_some_and(|key| is_in(column.name, key));
+        // Where a column has the name, others whose names go on behind a dot are none of its members.
+        let has_name = columns.iter().any(is_name);
+        let is_struct =
+            |column: &Named<'_>| !has_name && key.as_deref().is_some_and(|key| is_in(column.name, key));
         let is_named = columns.iter().any(|column| is_name(column) || is_stack(column) || is_struct(column));
         let pattern = match key.as_deref() {
             Some(key) if !is_named => Some(glob::Pattern::new(key).map_err(|cause| {

@@ -1,0 +1,112 @@
+"""Which columns are read, and what is said of those that can't be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Two rows of numbers, of a struct, and of columns whose names have a dot or a mark."""
+    path = tmp_path / "x.parquet"
+    columns = {
+        "a1": [1, 2],
+        "a2": [3, 4],
+        "a3": [5, None],
+        "s": [{"x": 1, "y": 2}, None],
+        "user": [None, 7],
+        "user.id": [8, None],
+        "!odd": [9, 10],
+    }
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def keys(path: Path, columns: Any = None, **arguments: Any) -> list[str]:
+    """The keys of a batch."""
+    how = {"batch_size": 2, "nulls": 0, **arguments}
+    return list(fr.ParquetDataset(path, columns=columns, **how).schema)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (["a*", "!a2"], ["a1", "a3"]),
+        (["!a2", "a*"], ["a1", "a3"]),
+        (["*", "!a*", "!s", "!user*"], ["!odd"]),
+        ("!a*", ["s.x", "s.y", "user", "user.id", "!odd"]),
+        (["!s", "!a[12]"], ["a3", "user", "user.id", "!odd"]),
+        (["!s.y", "!a*"], ["s.x", "user", "user.id", "!odd"]),
+        (["s", "!s.x"], ["s.y"]),
+        (["user*", "!user"], ["user.id"]),
+        (["!odd", "a1"], ["!odd", "a1"]),
+        (["*", "!!odd", "![as]*"], ["user", "user.id"]),
+        (["a[!1]"], ["a2", "a3"]),
+        (["a3", "a1", "!a2"], ["a3", "a1"]),
+    ],
+    ids=repr,
+)
+def test_what_a_mark_stands_before_is_left_out(file: Path, columns: Any, expected: list[str]) -> None:
+    """Whatever the order; a mark may be part of a name, and the others come as they are named."""
+    assert keys(file, columns) == expected
+
+
+def test_columns_are_left_out_of_a_stack_too(file: Path) -> None:
+    assert keys(file, ["a*"], stack={"m": ["a*", "!a2"]}) == ["a2", "m"]
+
+
+def test_a_name_that_leaves_nothing_out_is_refused(file: Path) -> None:
+    for columns in ("!b", ["a1", "!b*"], ["a*", "!t.x"]):
+        with pytest.raises(fr.DataError, match=r"no column matches '!(b\*?|t\.x)'; there are: a1, a2"):
+            keys(file, columns)
+    with pytest.raises(ValueError, match="no column is selected"):
+        keys(file, ["a1", "!a*"])
+
+
+def test_the_name_of_a_column_means_no_other_whose_name_goes_on_behind_a_dot(file: Path) -> None:
+    assert keys(file, "user*", nulls={"user": "mask", "user.id": 0}) == ["user", "user_valid", "user.id"]
+    with pytest.raises(fr.DataError, match=r"column 'user\.id'"):
+        next(iter(fr.ParquetDataset(file, batch_size=2, columns="user*", nulls={"user": "mask"})))
+    with pytest.raises(fr.DataError, match=r"no column matches 'use' of nulls"):
+        keys(file, "user*", nulls={"use": "mask"})
+    assert keys(file, "s*", nulls={"s": "mask"}) == ["s.x", "s.x_valid", "s.y", "s.y_valid", "s_valid"]
+
+
+def test_the_name_of_an_optional_column_means_no_other(file: Path, tmp_path: Path) -> None:
+    pq.write_table(pq.read_table(file).drop_columns(["user", "user.id"]), tmp_path / "y.parquet")
+    assert keys(tmp_path, ["user"], optional="user") == ["user"]
+    with pytest.raises(fr.DataError, match=r"the column is missing; file .*x\.parquet' has it") as caught:
+        keys(tmp_path, optional="user")
+    assert "column 'user.id'" in str(caught.value)
+    assert keys(tmp_path, ["a1"], optional="user") == ["a1"]
+
+
+def test_all_columns_that_can_not_be_delivered_are_named_with_a_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    columns = {
+        "a": [1],
+        "n": pa.array([None], pa.null()),
+        "d": pa.array([1]).cast(pa.decimal128(30, 2)),
+        "b": [2],
+    }
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(fr.DataError) as caught:
+        fr.ParquetDataset(path, batch_size=1)
+    assert str(caught.value).startswith(
+        "2 columns can't be delivered: 'n' (the type null is not supported yet), "
+        "'d' (the type decimal(30, 2) may not fit 64 bits: "
+        "decimals= says whether it becomes 'int64', 'float64' or 'bytes'); "
+        "columns=['*', '!n', '!d'] leaves them out"
+    )
+    assert str(path) in str(caught.value)
+    with pytest.raises(fr.DataError, match=r"columns=\['\*', '!n'\] leaves it out") as caught:
+        fr.ParquetDataset(path, batch_size=1, decimals="float64")
+    assert "column 'n'" in str(caught.value)
+    assert list(fr.ParquetDataset(path, batch_size=1, columns=["*", "!n", "!d"]).schema) == ["a", "b"]
