@@ -160,7 +160,13 @@ def test_a_filter_keeps_what_the_oracle_keeps(data: st.DataObject, table: pa.Tab
         "write_statistics": data.draw(st.booleans()),
         "use_dictionary": data.draw(st.booleans()),
         "data_page_version": data.draw(st.sampled_from(("1.0", "2.0"))),
+        "write_page_index": data.draw(st.booleans()),
+        "max_rows_per_page": data.draw(st.integers(1, 15)),
+        "write_batch_size": 1,
     }
+    if data.draw(st.booleans()):
+        hashed = [name for name in table.column_names if name not in ("flag", "half")]
+        how["bloom_filter_options"] = {name: {"ndv": 50, "fpp": 0.1} for name in hashed}
     rows = table.to_pylist()
     for row in rows:
         row.update({name: encode(value) for name, value in row.items()})

@@ -80,9 +80,21 @@ def test_what_writers_call_a_null_is_one(tmp_path: Path) -> None:
         assert (
             read(tmp_path, "day_valid", partitions="day", nulls="mask", **order) == [True] * 5 + [False] * 5
         )
-    with pytest.raises(fr.DataError, match="row 0 of the row group is null") as caught:
-        read(tmp_path, "day", partitions="day")
-    assert "column 'day'" in str(caught.value)
+
+
+def test_a_path_of_a_null_is_refused_at_once_where_nothing_is_said_of_nulls(tmp_path: Path) -> None:
+    """But not if no row of its file is selected."""
+    write(tmp_path, "day=__HIVE_DEFAULT_PARTITION__/a", "day=3/b", "x/c")
+    how: dict[str, Any] = {"partitions": "day", "optional": "day"}
+    for rows, file in (([[0, 10]], "a"), ([[9, 10]], "a"), ([[4, 5], [10, 11]], "c")):
+        with pytest.raises(
+            fr.DataError, match=r"all of it is null, as of one .* in the file's path"
+        ) as caught:
+            fr.ParquetDataset(tmp_path, batch_size=1, rows=rows, **how)
+        assert "column 'day'" in str(caught.value)
+        assert f"/{file}.parquet" in str(caught.value)
+    assert read(tmp_path, "day", rows=[[0, 5]], **how) == [3] * 5
+    assert read(tmp_path, "day", filter=fr.column("day").is_valid(), **how) == [3] * 5
 
 
 def test_paths_may_lack_an_optional_partition(tmp_path: Path) -> None:

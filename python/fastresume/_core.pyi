@@ -67,10 +67,20 @@ class Manifest:
     def selected(self) -> Buffer | None: ...
     def select(self, rows: npt.NDArray[np.int64]) -> Manifest: ...
     def rows_of(self, path: str) -> tuple[int, int]: ...
+    def path_values(self, name: str, optional: Sequence[str]) -> tuple[bool, list[int | bytes | None]]: ...
+    def lacked_columns(self, optional: Sequence[str]) -> list[tuple[str, str]]: ...
     def statistics(
-        self, columns: Sequence[str]
+        self, layout: Layout
+    ) -> list[list[tuple[int | float | bytes | None, int | float | bytes | None, int | None]]]: ...
+    def details(
+        self, layout: Layout, groups: Sequence[int], sought: Sequence[Sequence[bool | int | float | bytes]]
     ) -> list[
-        list[tuple[bool | int | float | bytes | None, bool | int | float | bytes | None, int | None]]
+        list[
+            tuple[
+                list[tuple[int, int | float | bytes | None, int | float | bytes | None, int | None]],
+                list[int],
+            ]
+        ]
     ]: ...
     def read_rows(self, layout: Layout, runs: npt.NDArray[np.int64]) -> list[Buffer]: ...
     def __reduce__(self) -> tuple[Any, tuple[bytes]]: ...
@@ -93,6 +103,14 @@ class Layout:
         hashes: Sequence[tuple[str, int, int]],
         names: Sequence[tuple[str, str]],
     ) -> Self: ...
+    @staticmethod
+    def of_filter(
+        manifest: Manifest,
+        columns: Sequence[str],
+        asked: Sequence[str],
+        optional: Sequence[str],
+        partitions: Sequence[str],
+    ) -> Layout: ...
     @property
     def fields(
         self,

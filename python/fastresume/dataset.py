@@ -77,7 +77,8 @@ class ParquetDataset(IterableDataset[Batch]):
         filter: keep the rows of which a condition is true: one on `column(name)`, terms as `pyarrow.parquet`
             takes them (`[("a", ">", 3), ("b", "in", [1, 2])]`, lists of these for "or"), or an expression of
             pyarrow. It is resolved once, here, into a selection of rows; its columns need not be among
-            `columns`. With `rows` and `skip`, of the rows that these leave.
+            `columns`. With `rows` and `skip`, of the rows that these leave. It asks what files hold: a null
+            is one whatever `nulls` delivers for it.
         filter_cache: a file in which to keep what a filter selects, for the same files, filter and rows.
         stack: per name of a matrix, the names or patterns of the columns (of one type) that it holds.
         shuffle: deliver the rows in a shuffled order, another one in each pass: blocks of rows are permuted
@@ -237,7 +238,9 @@ class ParquetDataset(IterableDataset[Batch]):
         self._renamed = rename_list(rename)
         manifest = select(_open_manifest(self.paths, manifest_cache), rows, skip)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
-        self._manifest = manifest if filter is None else select_filtered(manifest, filter, cache)
+        if filter is not None:
+            manifest = select_filtered(manifest, filter, cache, self._optional, self._partitions)
+        self._manifest = manifest
         self._lay_out()
         start = _core.Cursor.start(self._manifest, self._choice)
         self._length = self._pass(start, 1).batches

@@ -6,17 +6,15 @@ neither, too; only `is_null` and `is_valid` always answer. A row is kept if the 
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fastresume.truth import Facts, Marks, Text, Truth, Values
+from fastresume.comparing import compare, compare_text, floor_of, is_nan, to_bytes
+from fastresume.truth import Facts, Sought, Text, Truth, Values, may_equal
 
 Literal = bool | int | float | str | bytes
 
@@ -44,6 +42,11 @@ class Expression:
         """The names of the columns that it asks for."""
         raise NotImplementedError
 
+    @property
+    def sought(self) -> dict[str, set[Sought]]:
+        """The columns that it compares with values, and the values that these are asked to be equal to."""
+        raise NotImplementedError
+
     def check(self, types: Mapping[str, tuple[str, str]]) -> None:
         """Refuses values that a column can't be compared with; `types` are the dtype and kind of each column.
 
@@ -57,7 +60,7 @@ class Expression:
         raise NotImplementedError
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each row group, whether it may be true of a row."""
+        """Of each stretch of rows, whether it may be true of a row."""
         raise NotImplementedError
 
 
@@ -84,6 +87,11 @@ class Comparison(Condition):
     op: str
     value: Literal
 
+    @property
+    def sought(self) -> dict[str, set[Sought]]:
+        """Its column, and the value if it asks for that one."""
+        return {self.name: _sought([self.value]) if self.op in ("==", "!=") else set()}
+
     def check(self, types: Mapping[str, tuple[str, str]]) -> None:
         """Refuses values that a column can't be compared with."""
         _check_value(self.name, self.value, *types[self.name])
@@ -92,29 +100,32 @@ class Comparison(Condition):
         """Of each row, whether it is true."""
         column = values[self.name]
         if isinstance(column.data, Text):
-            found = _compare_text(column.data, self.op, _to_bytes(self.value))
+            found = compare_text(column.data, self.op, to_bytes(self.value))
         else:
-            found = _compare(column.data, self.op, self.value)
+            found = compare(column.data, self.op, self.value)
         return Truth(found & column.valid, ~found & column.valid, ~column.valid)
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each row group, whether it may be true."""
-        op, value = self.op, _to_bytes(self.value)
+        """Of each stretch of rows, whether it may be true."""
+        op, value = self.op, to_bytes(self.value)
         of_nan = (op == "!=", op != "!=")
 
-        def judge(low: Any, high: Any) -> tuple[bool, bool]:
-            if _is_nan(value):
+        def judge(low: Any, high: Any, absent: AbstractSet[Sought]) -> tuple[bool, bool]:
+            if is_nan(value):
                 return of_nan
+            if op in ("==", "!="):
+                is_in = may_equal(value, low, high, absent)
+                is_all = low is not None and low == value == high
+                return (is_in, not is_all) if op == "==" else (not is_all, is_in)
+            if low is None:
+                return True, True
             if op == "<":
                 return low < value, high >= value
             if op == "<=":
                 return low <= value, high > value
             if op == ">":
                 return high > value, low <= value
-            if op == ">=":
-                return high >= value, low < value
-            is_in, is_all = low <= value <= high, low == value == high
-            return (is_in, not is_all) if op == "==" else (not is_all, is_in)
+            return high >= value, low < value
 
         return facts[self.name].truth(judge, of_nan)
 
@@ -129,6 +140,11 @@ class Membership(Condition):
     name: str
     values: tuple[Literal, ...]
 
+    @property
+    def sought(self) -> dict[str, set[Sought]]:
+        """Its column and its values."""
+        return {self.name: _sought(self.values)}
+
     def check(self, types: Mapping[str, tuple[str, str]]) -> None:
         """Refuses values that a column can't be compared with."""
         for value in self.values:
@@ -139,23 +155,24 @@ class Membership(Condition):
         column = values[self.name]
         found = np.zeros(len(column.valid), np.bool_)
         if not isinstance(column.data, Text):
-            floors = [_floor(value, column.data.dtype) for value in self.values if not _is_nan(value)]
+            floors = [floor_of(value, column.data.dtype) for value in self.values if not is_nan(value)]
             there = [floor for floor, is_exact in floors if is_exact]
             found |= np.isin(column.data, np.array(there, column.data.dtype))
         elif len(self.values) <= FEW:
             for value in self.values:
-                found |= column.data.equal(_to_bytes(value))
+                found |= column.data.equal(to_bytes(value))
         else:
-            some = {_to_bytes(value) for value in self.values}
+            some = {to_bytes(value) for value in self.values}
             found |= np.fromiter((row in some for row in column.data.each()), np.bool_, len(found))
         return Truth(found & column.valid, ~found & column.valid, ~column.valid)
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each row group, whether it may be true."""
-        some = [_to_bytes(value) for value in self.values if not _is_nan(value)]
+        """Of each stretch of rows, whether it may be true."""
+        some = _sought(self.values)
 
-        def judge(low: Any, high: Any) -> tuple[bool, bool]:
-            return any(low <= value <= high for value in some), not (low == high and low in some)
+        def judge(low: Any, high: Any, absent: AbstractSet[Sought]) -> tuple[bool, bool]:
+            is_all = low is not None and low == high and low in some
+            return any(may_equal(value, low, high, absent) for value in some), not is_all
 
         return facts[self.name].truth(judge, (False, True))
 
@@ -169,6 +186,11 @@ class IsNull(Condition):
 
     name: str
 
+    @property
+    def sought(self) -> dict[str, set[Sought]]:
+        """It compares nothing."""
+        return {}
+
     def check(self, types: Mapping[str, tuple[str, str]]) -> None:
         """Every column may be asked for nulls."""
 
@@ -178,7 +200,7 @@ class IsNull(Condition):
         return Truth(~valid, valid, np.zeros_like(valid))
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each row group, whether it may be true."""
+        """Of each stretch of rows, whether it may be true."""
         told = list(zip(facts[self.name].nulls, facts[self.name].rows, strict=True))
         yes = np.array([nulls != 0 for nulls, _ in told], np.bool_)
         no = np.array([nulls is None or nulls < rows for nulls, rows in told], np.bool_)
@@ -199,6 +221,11 @@ class Not(Expression):
         """The columns that it asks for."""
         return self.inner.columns
 
+    @property
+    def sought(self) -> dict[str, set[Sought]]:
+        """What its inner condition compares."""
+        return self.inner.sought
+
     def check(self, types: Mapping[str, tuple[str, str]]) -> None:
         """Refuses values that a column can't be compared with."""
         self.inner.check(types)
@@ -208,7 +235,7 @@ class Not(Expression):
         return _negated(self.inner.of_rows(values))
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each row group, whether it may be true."""
+        """Of each stretch of rows, whether it may be true."""
         return _negated(self.inner.of_groups(facts))
 
     def __repr__(self) -> str:
@@ -228,6 +255,12 @@ class Both(Expression):
         """The columns that it asks for."""
         return self.left.columns | self.right.columns
 
+    @property
+    def sought(self) -> dict[str, set[Sought]]:
+        """What the two conditions compare."""
+        left, right = self.left.sought, self.right.sought
+        return {name: left.get(name, set()) | right.get(name, set()) for name in {**left, **right}}
+
     def check(self, types: Mapping[str, tuple[str, str]]) -> None:
         """Refuses values that a column can't be compared with."""
         self.left.check(types)
@@ -238,14 +271,19 @@ class Both(Expression):
         return self._of(self.left.of_rows(values), self.right.of_rows(values))
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each row group, whether it may be true."""
+        """Of each stretch of rows, whether it may be true."""
         return self._of(self.left.of_groups(facts), self.right.of_groups(facts))
 
     def _of(self, left: Truth, right: Truth) -> Truth:
-        null = left.null | right.null
-        if self.op == "&":
-            return Truth(left.yes & right.yes, left.no | right.no, null)
-        return Truth(left.yes | right.yes, left.no & right.no, null)
+        if self.op == "|":
+            return _negated(self._both(_negated(left), _negated(right)))
+        return self._both(left, right)
+
+    @staticmethod
+    def _both(left: Truth, right: Truth) -> Truth:
+        # Neither, if one is neither and the other does not decide it.
+        null = left.null & (right.null | right.yes) | right.null & (left.null | left.yes)
+        return Truth(left.yes & right.yes, left.no | right.no, null)
 
     def __repr__(self) -> str:
         return f"({self.left!r} {self.op} {self.right!r})"
@@ -335,65 +373,13 @@ def _negated(truth: Truth) -> Truth:
     return Truth(truth.no, truth.yes, truth.null)
 
 
+def _sought(values: Iterable[Literal]) -> set[Sought]:
+    """The values that something may be equal to."""
+    return {to_bytes(value) for value in values if not is_nan(value)}
+
+
 def _check_value(name: str, value: Literal, dtype: str, kind: str) -> None:
     is_text = kind in ("string", "binary")
     if kind in ("list", "matrix") or is_text != isinstance(value, (str, bytes)):
         what = kind if kind != "scalar" else dtype
         raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}")
-
-
-def _to_bytes(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
-def _floor(value: Any, dtype: np.dtype[Any]) -> tuple[Any, bool]:
-    """The greatest number of the dtype that is not above the value, or None; and whether it is the value."""
-    if dtype.kind == "f":
-        if isinstance(value, float) and math.isinf(value):
-            return dtype.type(value), True
-        try:
-            with np.errstate(over="ignore"):
-                nearest = dtype.type(float(value))
-        except OverflowError:
-            nearest = dtype.type(math.inf if value > 0 else -math.inf)
-        if nearest == math.inf or (nearest != -math.inf and Fraction(float(nearest)) > Fraction(value)):
-            nearest = np.nextafter(nearest, dtype.type(-math.inf))
-        return nearest, nearest != -math.inf and Fraction(float(nearest)) == Fraction(value)
-    low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-    if isinstance(value, float) and math.isinf(value):
-        return (high if value > 0 else None), False
-    whole = math.floor(value)
-    return (None if whole < low else min(whole, high)), low <= whole <= high and whole == value
-
-
-def _compare(data: npt.NDArray[Any], op: str, value: Any) -> Marks:
-    """The comparison of each number with the value, exact whatever the types."""
-    none = np.zeros(len(data), np.bool_)
-    if _is_nan(value):
-        return ~none if op == "!=" else none
-    floor, is_exact = _floor(value, data.dtype)
-    if floor is None:  # below all numbers of the type
-        return ~none if op in (">", ">=", "!=") else none
-    floor = data.dtype.type(floor)
-    if op in ("==", "!="):
-        if not is_exact:
-            return ~none if op == "!=" else none
-        found: Marks = data == floor if op == "==" else data != floor
-    elif op in ("<", "<="):
-        found = data < floor if op == "<" and is_exact else data <= floor
-    else:
-        found = data >= floor if op == ">=" and is_exact else data > floor
-    return found
-
-
-def _compare_text(text: Text, op: str, value: bytes) -> Marks:
-    if op in ("==", "!="):
-        found = text.equal(value)
-        return found if op == "==" else ~found
-    # Byte by byte, unsigned, as Python compares bytes; numpy would drop zeros at the end of the value.
-    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[op]
-    return np.array([compare(row, value) for row in text.each()], np.bool_)

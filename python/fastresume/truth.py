@@ -1,9 +1,10 @@
-"""What conditions are asked of: columns of rows, and footers' facts of row groups; and what they answer."""
+"""What conditions are asked of, columns of rows and what files tell of stretches of them; the answers."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 Marks = npt.NDArray[np.bool_]
-Bound = bool | int | float | bytes | None
+Sought = bool | int | float | bytes
+Bound = Sought | None
 
 COMPARED_BYTES = 1 << 22
 """So many bytes of text are compared at a time: each takes nine of memory more."""
@@ -21,7 +23,7 @@ COMPARED_BYTES = 1 << 22
 class Truth:
     """Of each row, whether a condition is true, and whether it is false; neither where a null decides it.
 
-    Of each row group, whether it may be true of a row, and false, and neither.
+    Of each stretch of rows, whether it may be true of a row, and false, and neither.
     """
 
     yes: Marks
@@ -63,24 +65,43 @@ class Values:
 
 @dataclass(frozen=True)
 class Facts:
-    """What footers tell of a column, per row group: its rows, and as far as known bounds and nulls."""
+    """What is told of a column, of each of some stretches of rows.
+
+    Args:
+        bounds: no value is below the first, none above the second; None if that is not known.
+        nulls: how many of `rows` are null; None if that is not known.
+        rows: of so many rows; these are more than the stretch has where it is part of a page.
+        absent: values that surely are not there.
+        is_float: whether there may be NaN, of which bounds say nothing.
+    """
 
     bounds: list[tuple[Bound, Bound]]
     nulls: list[int | None]
     rows: list[int]
+    absent: list[AbstractSet[Sought]]
     is_float: bool
 
-    def truth(self, judge: Callable[[Any, Any], tuple[bool, bool]], of_nan: tuple[bool, bool]) -> Truth:
-        """What a judge of bounds says of each row group: whether some value may pass, and some may not.
+    def truth(
+        self, judge: Callable[[Any, Any, AbstractSet[Sought]], tuple[bool, bool]], of_nan: tuple[bool, bool]
+    ) -> Truth:
+        """What a judge says of each stretch: whether some value may pass, and some may not.
 
-        `of_nan` is the same of a NaN, which no bounds tell of.
+        It is given both bounds, or None and None, and the absent values. `of_nan` is the same of a NaN.
         """
         found = []
-        for (low, high), nulls, rows in zip(self.bounds, self.nulls, self.rows, strict=True):
-            yes, no = (True, True) if low is None or high is None else judge(low, high)
+        for (low, high), nulls, rows, absent in zip(
+            self.bounds, self.nulls, self.rows, self.absent, strict=True
+        ):
+            is_bounded = low is not None and high is not None
+            yes, no = judge(low, high, absent) if is_bounded else judge(None, None, absent)
             if self.is_float:
                 yes, no = yes or of_nan[0], no or of_nan[1]
             has_value = nulls is None or nulls < rows
             found.append((yes and has_value, no and has_value, nulls != 0))
         columns = np.array(found, np.bool_).reshape(-1, 3).T
         return Truth(*columns)
+
+
+def may_equal(value: Any, low: Any, high: Any, absent: AbstractSet[Sought]) -> bool:
+    """Whether a value may be there: within the bounds, if there are such, and not known to be absent."""
+    return value not in absent and (low is None or low <= value <= high)

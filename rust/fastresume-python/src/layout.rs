@@ -2,6 +2,8 @@
 
 use fastresume::agreement::{Decimals, Request};
 use fastresume::hash::Buckets;
+use fastresume::inquiry;
+use fastresume::lacking;
 use fastresume::layout::{Layout as CoreLayout, Stack};
 use fastresume::padding::{End, Pad};
 use fastresume::policy::{Fill, NullPolicy, Policy};
@@ -137,8 +139,23 @@ impl Layout {
         let shapes = Shapes { casts, hashes: hashes.collect(), names };
         gate::run(py, || {
             let inner = CoreLayout::resolve(&manifest.inner, &request, &stacks, &nulls, &shapes)?;
+            lacking::check(&inner, &manifest.inner, &manifest.selection)?;
             Ok(Self { inner })
         })
+    }
+
+    /// The layout by which a filter reads: `columns` for their values, and whether each of `asked` is there.
+    #[staticmethod]
+    fn of_filter(
+        py: Python<'_>,
+        manifest: &Manifest,
+        columns: Vec<String>,
+        asked: Vec<String>,
+        optional: Vec<String>,
+        partitions: Vec<String>,
+    ) -> PyResult<Self> {
+        let request = Request { columns: Some(columns), optional, partitions, ..Request::default() };
+        gate::run(py, || Ok(Self { inner: inquiry::layout(&manifest.inner, &request, &asked)? }))
     }
 
     /// The parts of each tensor of a batch.

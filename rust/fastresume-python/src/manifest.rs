@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use fastresume::agreement::{self, Request, is_optional};
 use fastresume::cache::Cache;
+use fastresume::details::{self, Details};
 use fastresume::error::{Error, Result};
 use fastresume::intervals::Intervals;
 use fastresume::manifest::Manifest as CoreManifest;
+use fastresume::partition;
 use fastresume::rows;
+use fastresume::schema::Kind;
 use fastresume::selection::Selection;
 use fastresume::statistics::{self, Bound as CoreBound, Facts};
 use pyo3::buffer::PyBuffer;
@@ -32,7 +36,7 @@ pub struct Manifest {
 }
 
 /// A value of a column, in Python.
-#[derive(IntoPyObject)]
+#[derive(IntoPyObject, FromPyObject)]
 pub enum Value {
     Integer(i128),
     Float(f64),
@@ -49,8 +53,26 @@ impl From<CoreBound> for Value {
     }
 }
 
+impl From<Value> for CoreBound {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Integer(value) => Self::Integer(value),
+            Value::Float(value) => Self::Float(value),
+            Value::Bytes(value) => Self::Bytes(value),
+        }
+    }
+}
+
 /// The least and greatest value of a column in a row group, and how many are null.
 type FactsParts = (Option<Value>, Option<Value>, Option<u64>);
+
+/// The same of each page, after its first row; and numbers of values that are not there.
+type DetailsParts = (Vec<(u64, Option<Value>, Option<Value>, Option<u64>)>, Vec<usize>);
+
+fn facts_parts(facts: Facts) -> FactsParts {
+    let (low, high) = facts.bounds.unzip();
+    (low.map(Value::from), high.map(Value::from), facts.nulls)
+}
 
 #[allow(clippy::disallowed_methods, reason = "it decides what is cached, and no result")]
 fn now() -> SystemTime {
@@ -157,15 +179,59 @@ impl Manifest {
         Buffer::of_words(self.inner.file_groups().map(|group| group as u64).collect())
     }
 
-    /// What footers tell of columns: of each row group the least and greatest value, and how many are null, as
-    /// far as that is known.
-    fn statistics(&self, py: Python<'_>, columns: Vec<String>) -> PyResult<Vec<Vec<FactsParts>>> {
-        let found = gate::run_stoppable(py, |stop| statistics::read(&self.inner, &columns, stop))?;
-        let parts = |Facts { bounds, nulls }: Facts| {
-            let (low, high) = bounds.unzip();
-            (low.map(Value::from), high.map(Value::from), nulls)
+    /// Whether a column in the files' paths is text, and its value of each file.
+    fn path_values(
+        &self,
+        py: Python<'_>,
+        name: String,
+        optional: Vec<String>,
+    ) -> PyResult<(bool, Vec<Option<Value>>)> {
+        gate::run(py, || {
+            let request = Request { optional, ..Request::default() };
+            let column = partition::column(&self.inner, &name, is_optional(&request, &name)?)?;
+            let values = self.inner.files().iter().map(|file| statistics::of_path(&file.path, &column));
+            Ok((column.kind != Kind::Scalar, values.map(|value| value.map(Value::from)).collect()))
+        })
+    }
+
+    /// The columns that files may lack, and that some do: of each its name, and a file that has it.
+    fn lacked_columns(&self, py: Python<'_>, optional: Vec<String>) -> PyResult<Vec<(String, PathBuf)>> {
+        gate::run(py, || {
+            let schemas: Vec<_> = self.inner.schemas().collect();
+            let found = agreement::lacked(&schemas, &optional)?;
+            Ok(found.into_iter().map(|(name, file)| (name.to_owned(), file.to_owned())).collect())
+        })
+    }
+
+    /// What footers and paths tell of the columns of a layout: of each row group the least and greatest value, and
+    /// how many are null, as far as that is known.
+    fn statistics(&self, py: Python<'_>, layout: &Layout) -> PyResult<Vec<Vec<FactsParts>>> {
+        let found = gate::run_stoppable(py, |stop| statistics::read(&self.inner, &layout.inner, stop))?;
+        Ok(found.into_iter().map(|groups| groups.into_iter().map(facts_parts).collect()).collect())
+    }
+
+    /// Of row groups and each column of a layout, the same page by page, each with its first row, and the
+    /// numbers of the sought values that are surely not there.
+    fn details(
+        &self,
+        py: Python<'_>,
+        layout: &Layout,
+        groups: Vec<usize>,
+        sought: Vec<Vec<Value>>,
+    ) -> PyResult<Vec<Vec<DetailsParts>>> {
+        let sought: Vec<Vec<CoreBound>> =
+            sought.into_iter().map(|values| values.into_iter().map(CoreBound::from).collect()).collect();
+        let found = gate::run_stoppable(py, |stop| {
+            details::read(&self.inner, &layout.inner, &groups, &sought, stop)
+        })?;
+        let parts = |Details { pages, absent }: Details| {
+            let pages = pages.into_iter().map(|(first, facts)| {
+                let (low, high, nulls) = facts_parts(facts);
+                (first, low, high, nulls)
+            });
+            (pages.collect(), absent)
         };
-        Ok(found.into_iter().map(|groups| groups.into_iter().map(parts).collect()).collect())
+        Ok(found.into_iter().map(|columns| columns.into_iter().map(parts).collect()).collect())
     }
 
     /// The files' rows that runs of ascending row numbers name, as tensors' memory.

@@ -52,6 +52,7 @@ pub type Agreed = Vec<Vec<Column>>;
 pub fn agree(schemas: &[(&[Column], &Path)], request: &Request) -> Result<Agreed> {
     let names = all_names(schemas);
     let optional = OptionalColumns::new(&request.optional, &names)?;
+    optional.check(&names)?;
     let selected = select(schemas, request, &optional)?;
     let by_name: Vec<_> = schemas.iter().map(|(columns, _)| places(columns)).collect();
     let all = || schemas.iter().zip(&by_name);
@@ -166,12 +167,17 @@ impl<'a> OptionalColumns<'a> {
         for text in texts {
             meant.push((text.as_str(), names.contains(text.as_str()), rules::pattern(text)?));
         }
-        let optional = Self { meant };
-        let is_none =
-            |(index, _): &(usize, &String)| !names.iter().any(|name| optional.is_meant(*index, name));
-        match texts.iter().enumerate().find(is_none) {
-            Some((_, text)) => Err(Error::data(format!("no column matches '{text}' of optional"))),
-            None => Ok(optional),
+        Ok(Self { meant })
+    }
+
+    /// Refuses a text that means no column.
+    fn check(&self, names: &HashSet<&str>) -> Result<()> {
+        let is_none = |index: &usize| !names.iter().any(|name| self.is_meant(*index, name));
+        match (0..self.meant.len()).find(is_none) {
+            Some(index) => {
+                Err(Error::data(format!("no column matches '{}' of optional", self.meant[index].0)))
+            }
+            None => Ok(()),
         }
     }
 
@@ -185,17 +191,36 @@ impl<'a> OptionalColumns<'a> {
     }
 }
 
-/// Whether `optional=` means a column by its name or a pattern.
+/// Whether `optional=` means a column by its name, that of a struct, or a pattern.
 ///
 /// # Errors
 /// `Argument` if a pattern can't be read.
 pub fn is_optional(request: &Request, column: &str) -> Result<bool> {
     for text in &request.optional {
-        if column == text || rules::pattern(text)?.matches(column) {
+        if column == text || is_in(column, text) || rules::pattern(text)?.matches(column) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// The columns that files may lack, and that some do: of each its name, and the first file that has it.
+///
+/// # Errors
+/// `Argument` if a pattern can't be read.
+pub fn lacked<'a>(
+    schemas: &[(&'a [Column], &'a Path)],
+    optional: &[String],
+) -> Result<Vec<(&'a str, &'a Path)>> {
+    let names = all_names(schemas);
+    let optional = OptionalColumns::new(optional, &names)?;
+    let mut found: Vec<_> = names.into_iter().filter(|name| optional.means(name)).collect();
+    found.sort_unstable();
+    let has = |columns: &[Column], name: &str| columns.iter().any(|column| column.name == name);
+    found.retain(|name| schemas.iter().any(|(columns, _)| !has(columns, name)));
+    let first =
+        |name: &'a str| schemas.iter().find(|(columns, _)| has(columns, name)).map(|(_, file)| (name, *file));
+    Ok(found.into_iter().filter_map(first).collect())
 }
 
 /// Where in a schema each column stands, by its name.

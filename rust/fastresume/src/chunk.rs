@@ -9,7 +9,7 @@ use crate::source::Source;
 use crate::thrift::{Walk, Wire};
 
 /// A longer index is taken for damaged: it has some 20 bytes for a page.
-const MAX_INDEX_BYTES: u64 = 64 << 20;
+pub const MAX_INDEX_BYTES: u64 = 64 << 20;
 
 /// Where the pages of a column chunk lie, and what its values are.
 #[derive(Debug, Clone)]

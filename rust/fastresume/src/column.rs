@@ -46,6 +46,11 @@ pub struct Page<'p> {
 
 /// The values of the pages of a column chunk, as far as they were read. A page's bytes are the caller's.
 pub trait PageValues {
+    /// Whether the dictionary is of use: nobody reads it otherwise.
+    fn wants_dictionary(&self) -> bool {
+        true
+    }
+
     /// Notes a dictionary of `count` values, whose bytes come with each page.
     ///
     /// # Errors

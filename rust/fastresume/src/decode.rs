@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use parquet::basic::Type as Physical;
+use parquet::basic::{Repetition, Type as Physical};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, read_index};
 use crate::column::{JaggedDecoder, Nulls, ScalarDecoder};
 use crate::conversion::{Conversion, Converter, RowShape};
 use crate::delivery::Delivery;
@@ -18,6 +18,7 @@ use crate::flatpages::{FlatLevels, FlatPages};
 use crate::footer::Footer;
 use crate::grid::Grid;
 use crate::hashed::HashDecoder;
+use crate::listpresence::{ListPresenceDecoder, RowLevels};
 use crate::lists::{ListDecoder, ListLevels};
 use crate::manifest::DataFile;
 use crate::numbers::Numbers;
@@ -112,14 +113,11 @@ impl OpenFile {
         }
         let leaf = self.leaf(column)?;
         if leaf.max_rep_level() > 0 && column.kind == Kind::Mask {
-            // What is in the lists does not matter, where they belong to a struct that is there.
-            let element = column.level.saturating_add(1);
-            let levels = ListLevels { empty: column.level, element, value: level_of(&leaf) };
+            let repetition = u8::try_from(leaf.max_rep_level()).unwrap_or(u8::MAX);
+            let there = column.level.min(self.outermost_level(&leaf));
+            let levels = RowLevels { repetition, largest: level_of(&leaf), there };
             let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
-            let stored = number(column, &leaf)?;
-            let delivery = Delivery::new(stored, stored).ok_or_else(|| undeliverable(column))?;
-            let lists = list_decoder(pages, delivery, levels, None, nulls)?;
-            return Ok(Box::new(EqualDecoder::new(lists, Rows::Presence, shape, nulls)));
+            return Ok(Box::new(ListPresenceDecoder::new(pages, levels)));
         }
         if leaf.max_rep_level() > 0 {
             let lists = self.jagged(row_group, column, nulls, buffers)?;
@@ -186,6 +184,25 @@ impl OpenFile {
         list_decoder(pages, delivery(column, number(column, &leaf)?)?, levels, grid, nulls)
     }
 
+    /// The definition level at which the outermost list that a leaf is in is there.
+    fn outermost_level(&self, leaf: &ColumnDescPtr) -> u8 {
+        let mut node = self.metadata.file_metadata().schema_descr().root_schema();
+        let mut level = 0_u8;
+        for part in leaf.path().parts() {
+            let Some(next) = node.get_fields().iter().find(|field| field.name() == part) else { break };
+            match next.get_basic_info().repetition() {
+                Repetition::REPEATED => break,
+                Repetition::OPTIONAL => level = level.saturating_add(1),
+                Repetition::REQUIRED => {}
+            }
+            node = next;
+            if node.is_primitive() {
+                break;
+            }
+        }
+        level
+    }
+
     /// The decoder of a column of one value in all of the file.
     fn constant(&self, column: &Column, shape: RowShape, nulls: Nulls) -> Result<Option<ConstantDecoder>> {
         let value = match column.stored {
@@ -209,6 +226,11 @@ impl OpenFile {
         leaf: &ColumnDescPtr,
         buffers: &'a mut Buffers,
     ) -> Result<Pages<'a>> {
+        Pages::new(Arc::clone(&self.source), self.chunk(row_group, leaf_number, leaf)?, buffers)
+    }
+
+    /// Where a column chunk lies.
+    fn chunk(&self, row_group: usize, leaf_number: usize, leaf: &ColumnDescPtr) -> Result<Chunk> {
         let group = self.metadata.row_group(row_group);
         let chunk = group.column(leaf_number);
         let is_flat = leaf.max_rep_level() == 0;
@@ -219,8 +241,24 @@ impl OpenFile {
                 group.num_rows()
             )));
         }
-        let place = place(chunk, leaf, group.num_rows(), is_flat)?;
-        Pages::new(Arc::clone(&self.source), place, buffers)
+        place(chunk, leaf, group.num_rows(), is_flat)
+    }
+
+    /// The first row of each data page of a column chunk, as its index names them; none if it has none.
+    ///
+    /// # Errors
+    /// `Data` if the index is damaged; `Source` if it can't be read.
+    pub fn page_starts(&self, row_group: usize, column: &Column) -> Result<Option<Vec<u64>>> {
+        let chunk = self.chunk(row_group, column.leaf, &self.leaf(column)?)?;
+        let Some(place) = chunk.index.clone() else { return Ok(None) };
+        let pages = read_index(self.source.as_ref(), place, &chunk)?;
+        Ok(Some(pages.into_iter().map(|page| page.first_row).collect()))
+    }
+
+    /// The file's bytes.
+    #[must_use]
+    pub fn source(&self) -> &dyn Source {
+        self.source.as_ref()
     }
 }
 

@@ -12,8 +12,6 @@ const STEP_BYTES: usize = 1 << 18;
 pub enum Rows {
     /// They have the length of those that are delivered.
     Lists,
-    /// A truth value: whether they are there.
-    Presence,
     /// Each is converted.
     Converted(Converter),
 }
@@ -46,17 +44,12 @@ impl<'a> EqualDecoder<'a> {
     fn put(&self, index: usize, place: &mut [u8]) -> Result<()> {
         let row = self.row + index;
         let value = &self.decoded.values.bytes()[self.decoded.start(index)..self.decoded.ends[index]];
-        if matches!(self.rows, Rows::Presence) {
-            place.fill(self.decoded.valid[index]);
-            return Ok(());
-        }
         if self.decoded.valid[index] == 0 {
             self.shape.fill(place, self.nulls.bits(row)?);
             return Ok(());
         }
         match self.rows {
             Rows::Converted(converter) => converter.convert(value, place, row),
-            Rows::Presence => Ok(()),
             Rows::Lists if value.len() == place.len() => {
                 place.copy_from_slice(value);
                 Ok(())

@@ -62,18 +62,13 @@ impl Layout {
         let by_name: HashMap<&str, &Vec<Column>> =
             selected.iter().map(|column| column.name.as_str()).zip(&agreed).collect();
         let mut columns: Vec<Vec<Column>> = Vec::with_capacity(schemas.len());
-        for (schema, (_, file)) in schemas.iter().enumerate() {
+        for schema in 0..schemas.len() {
             let mut of_schema = Vec::with_capacity(selected.len());
             for field in &fields {
-                for (name, nulls) in field.columns.iter().zip(&field.nulls) {
+                for name in &field.columns {
                     let Some(column) = by_name.get(name.as_str()).and_then(|of| of.get(schema)) else {
                         continue;
                     };
-                    if column.stored == Stored::Nothing && *nulls == Nulls::Refused {
-                        let reason = "all of it is null, as of a column that the file lacks; nulls='mask' or a \
-                                      fill value says what becomes of it";
-                        return Err(Error::data(reason).in_column(name).in_file(file));
-                    }
                     of_schema.push(column.clone());
                 }
             }
@@ -107,9 +102,15 @@ impl Layout {
             });
         }
         name_all(&mut fields, shapes)?;
+        Ok(Self::new(manifest, fields, columns))
+    }
+
+    /// The layout of these fields; `columns` are those of each schema, field after field.
+    #[must_use]
+    pub fn new(manifest: &Manifest, fields: Vec<Field>, columns: Vec<Vec<Column>>) -> Self {
         let jagged_bytes = jagged_bytes(manifest, &fields);
         let row_bytes = row_bytes(&jagged_bytes, &fields);
-        Ok(Self { fields, columns, jagged_bytes, row_bytes })
+        Self { fields, columns, jagged_bytes, row_bytes }
     }
 
     /// The tensors of a batch, in its order.

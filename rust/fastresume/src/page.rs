@@ -302,7 +302,9 @@ impl<'a> Pages<'a> {
                 continue;
             }
             let encoding = encoding(header.encoding)?;
-            if let Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY = encoding {
+            if let Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY = encoding
+                && values.wants_dictionary()
+            {
                 if let Some((offset, header)) = self.deferred.take() {
                     let count = self.open_dictionary(offset, &header)?;
                     values.open_dictionary(self.buffers.dictionary.bytes(), count)?;

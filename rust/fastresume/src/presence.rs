@@ -13,9 +13,13 @@ pub struct PresenceDecoder<'a> {
 }
 
 /// Values that nobody reads.
-struct Unread;
+pub struct Unread;
 
 impl PageValues for Unread {
+    fn wants_dictionary(&self) -> bool {
+        false
+    }
+
     fn open_dictionary(&mut self, _bytes: &[u8], _count: usize) -> Result<()> {
         Ok(())
     }

@@ -104,6 +104,20 @@ impl<'a> Walk<'a> {
             .map_err(|_| Error::data(format!("damaged metadata: {value} is not a 32-bit number")))
     }
 
+    /// The bytes of a binary value.
+    pub fn binary(&mut self) -> Result<&'a [u8]> {
+        let length = self.varint()?;
+        self.advance(length)?;
+        let end = self.position;
+        // As many were passed.
+        Ok(&self.bytes[end - usize::try_from(length).unwrap_or(end)..end])
+    }
+
+    /// A truth value in a list: a byte.
+    pub fn listed_boolean(&mut self) -> Result<bool> {
+        Ok(self.byte()? == 1)
+    }
+
     /// The element type and length of a list; the length is not yet believed.
     pub fn list(&mut self) -> Result<(Wire, u64)> {
         let head = self.byte()?;

@@ -1,0 +1,94 @@
+"""A condition asked of rows, by reading its columns."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fastresume import _core
+from fastresume.batch import Field, Schema, tensors_of
+from fastresume.expression import Expression
+from fastresume.intervals import Intervals, of_buffer, of_runs
+from fastresume.jagged import Jagged
+from fastresume.truth import Text, Values
+from fastresume.world import default_threads
+
+SCANNED_ROWS = 1 << 16
+SCANNED_BYTES = 16 << 20
+PREFETCH_BYTES = 64 << 20
+QUIET_SECONDS = 1.0
+
+
+def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -> Iterator[Intervals]:
+    """The rows that a condition keeps of the selected ones, part by part, as intervals.
+
+    Raises:
+        DataError, SourceError: if a file can't be read.
+    """
+    fields = tuple(Schema(layout).values())
+    cursor = _core.Cursor.start(manifest, None)
+    rows = max(min(SCANNED_ROWS, manifest.num_selected, SCANNED_BYTES // max(layout.row_bytes, 1)), 1)
+    planned = _core.Pass(cursor, (1, 1, rows), "short", 1)
+    place = (0, 1, 0, 1)
+    reader = _core.Reader(manifest, layout, cursor, planned, place, default_threads(), PREFETCH_BYTES)
+    progress = Progress(manifest.num_selected)
+    try:
+        while (delivered := reader.front()) is not None:
+            reader.advance()
+            tensors = tensors_of(fields, delivered.memory)
+            truth = wanted.of_rows({field.name: _values(tensors, field) for field in fields})
+            numbers = of_runs(of_buffer(delivered.runs))[truth.yes]
+            progress.add(delivered.num_rows)
+            yield _intervals_of(numbers)
+    finally:
+        reader.close()
+        progress.end()
+
+
+def _values(tensors: Any, field: Field) -> Values:
+    found = tensors[field.name]
+    if isinstance(found, Jagged):
+        valid = torch.ones(len(found), dtype=torch.bool) if found.valid is None else found.valid
+        return Values(Text(found.values.numpy(), found.offsets.numpy()), valid.numpy())
+    marks = tensors[field.name if field.kind == "mask" else f"{field.name}_valid"]
+    return Values(found.numpy(), marks.numpy())
+
+
+def _intervals_of(numbers: npt.NDArray[np.int64]) -> Intervals:
+    """Ascending numbers as intervals."""
+    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+    starts = numbers[np.r_[0, breaks]] if len(numbers) else numbers
+    ends = numbers[np.r_[breaks - 1, len(numbers) - 1]] + 1 if len(numbers) else numbers
+    return np.column_stack([starts, ends])
+
+
+class Progress:
+    """How far a scan is, for people: on a terminal, and only if it takes long.
+
+    Args:
+        total: the rows to read.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
+        self._said = time.monotonic() + QUIET_SECONDS
+        self._has_spoken = False
+
+    def add(self, rows: int) -> None:
+        """Counts rows that were read."""
+        self._done += rows
+        if time.monotonic() >= self._said and sys.stderr.isatty():
+            self._has_spoken, self._said = True, time.monotonic() + 0.2
+            share = self._done / self._total
+            sys.stderr.write(f"\rfilter: {self._done} of {self._total} rows read ({share:.0%})")
+
+    def end(self) -> None:
+        """Ends the line."""
+        if self._has_spoken:
+            sys.stderr.write("\n")

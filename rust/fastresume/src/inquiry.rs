@@ -1,0 +1,84 @@
+//! What a filter reads: the values of columns, and of others whether they are there.
+
+use crate::agreement::{Request, is_optional};
+use crate::column::Nulls;
+use crate::error::{Error, Result};
+use crate::layout::{Field, Layout};
+use crate::manifest::Manifest;
+use crate::policy::Policy;
+use crate::rules;
+use crate::schema::{Column, Dtype, Kind, Stored};
+use crate::shapes::Shapes;
+
+/// The layout of the columns of a request, with masks for their nulls, and then of each of `asked`, a column of
+/// any type or a struct, whether it is there.
+///
+/// # Errors
+/// As for [`Layout::resolve`]; `Data` also if one of `asked` is nowhere, or is missing in a file and not optional.
+pub fn layout(manifest: &Manifest, request: &Request, asked: &[String]) -> Result<Layout> {
+    let (mut fields, mut columns) = (Vec::new(), vec![Vec::new(); manifest.schemas().count()]);
+    if request.columns.as_ref().is_none_or(|columns| !columns.is_empty()) {
+        let values = Layout::resolve(manifest, request, &[], &[(None, Policy::Mask)], &Shapes::default())?;
+        fields.extend_from_slice(values.fields());
+        columns = (0..columns.len()).map(|schema| values.columns(schema).to_vec()).collect();
+    }
+    for name in asked {
+        for (of_schema, column) in columns.iter_mut().zip(presence(manifest, request, name)?) {
+            of_schema.push(column);
+        }
+        fields.push(Field {
+            name: name.clone(),
+            dtype: Dtype::Bool,
+            kind: Kind::Mask,
+            size: None,
+            sizes: Vec::new(),
+            unit: None,
+            columns: vec![name.clone()],
+            is_stacked: false,
+            padding: None,
+            nulls: vec![Nulls::Filled(0)],
+        });
+    }
+    Ok(Layout::new(manifest, fields, columns))
+}
+
+/// Of each schema, the column that tells where another is there.
+fn presence(manifest: &Manifest, request: &Request, name: &str) -> Result<Vec<Column>> {
+    let found: Vec<_> = manifest
+        .schemas()
+        .map(|(columns, file)| {
+            let named = || columns.iter().filter(|column| column.name == name);
+            (named().find(|column| column.kind != Kind::Mask).or(named().next()), file)
+        })
+        .collect();
+    let Some((there, first_file)) = found.iter().find_map(|(column, file)| Some(((*column)?, *file))) else {
+        let columns = manifest.columns(0).iter().filter(|column| column.kind != Kind::Mask);
+        let names: Vec<&str> = columns.map(|column| column.name.as_str()).collect();
+        return Err(rules::no_match(&format!("'{name}'"), names.into_iter()));
+    };
+    let is_optional = is_optional(request, name)?;
+    let mut presence = Vec::with_capacity(found.len());
+    for (column, file) in &found {
+        let mask = |column: &Column| Column {
+            kind: Kind::Mask,
+            dtype: Some(Dtype::Bool),
+            size: None,
+            sizes: Vec::new(),
+            unit: None,
+            ..column.clone()
+        };
+        presence.push(match column {
+            Some(column) if column.kind == Kind::Mask && column.dtype.is_none() => {
+                let reason = "nothing tells where the struct is null: none of its members can be delivered";
+                return Err(Error::data(reason).in_column(name).in_file(file));
+            }
+            Some(column) => mask(column),
+            None if is_optional => Column { stored: Stored::Nothing, ..mask(there) },
+            None => {
+                let reason = format!("the column is missing; file '{}' has it", first_file.display());
+                return Err(Error::data(reason).in_column(name).in_file(file));
+            }
+        });
+    }
+    Ok(presence)
+}
