@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 import oracle
+from fastresume.iterator import WorkerIterator
 from shapes import Shape
 from strategies import Chosen, Dataset, Shuffle, Topology
 
@@ -247,7 +248,7 @@ class Rank:
         return iter(self.dataset if self.loader is None else self.loader)
 
     def _take_turns(self) -> Iterator[fr.Batch]:
-        workers = [self.dataset._iterate_in_worker(k, self.workers) for k in range(self.workers)]
+        workers = [WorkerIterator(self.dataset, k, self.workers) for k in range(self.workers)]
         last = None
         for worker in itertools.cycle(workers):
             batch = next(worker, None)
