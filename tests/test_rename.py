@@ -46,6 +46,23 @@ def test_tensors_masks_and_matrices_have_their_new_names(path: Path) -> None:
     assert list(dataset.read_rows([2])) == list(dataset.batch_at(0, 0)) == list(batch)
 
 
+def test_lengths_follow_the_name_of_what_is_padded_and_can_have_another(path: Path) -> None:
+    pq.write_table(pa.table({"l": pa.array([[1], [2, 3], None, [300]]), "a": pa.array(range(4))}), path)
+    how = {"pad": {"l": 2}, "cast": {"l": torch.float16}}
+    batch = next(iter(open_dataset(path, {"l": "L"}, **how)))
+    assert list(batch) == ["L", "L_valid", "L_length", "a", "a_valid"]
+    assert batch["L"].tolist() == [[1.0, 0.0], [2.0, 3.0], [0.0, 0.0], [300.0, 0.0]]
+    assert batch["L_length"].tolist() == [1, 2, 0, 1]
+    hashed = next(iter(open_dataset(path, {"l_length": "n"}, pad={"l": fr.Pad(2, -1)}, hash={"l": 10})))
+    buckets = [oracle.bucket(item, 10) for item in (1, 2, 3, 300)]
+    assert hashed["l"].tolist() == [[buckets[0], -1], buckets[1:3], [-1, -1], [buckets[3], -1]]
+    assert hashed["n"].tolist() == [1, 2, 0, 1]
+    with pytest.raises(ValueError, match=r"'x_length' .*: the length 'l_length' and the column 'a'"):
+        open_dataset(path, {"l": "x", "a": "x_length"}, **how)
+    with pytest.raises(fr.DataError, match="row 3 of the row group holds 300, which does not fit int8"):
+        list(open_dataset(path, {}, pad={"l": 2}, cast={"l": torch.int8}))
+
+
 def test_names_may_change_places(path: Path) -> None:
     batch = next(iter(open_dataset(path, {"a": "b", "b": "a"}, columns=["a", "b"])))
     assert (batch["b"].tolist(), batch["a"].tolist()) == ([1, 0, 3, 4], [0.5, 1.5, 2.5, 3.5])
