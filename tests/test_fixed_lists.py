@@ -138,6 +138,15 @@ def test_a_file_without_an_arrow_schema_is_read_as_before(path: Path) -> None:
     assert tensor_of(whole(path, fixed={"x": 2}), "x").tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
+def test_they_are_cast_and_hashed(path: Path) -> None:
+    write(path, {"x": nested(range(12), (3, 2))})
+    batch = whole(path, cast={"x": torch.float32})
+    assert tensor_of(batch, "x").equal(torch.arange(12, dtype=torch.float32).view(2, 3, 2))
+    batch = whole(path, hash={"x": 7})
+    assert tensor_of(batch, "x").shape == (2, 3, 2)
+    assert bool((tensor_of(batch, "x") < 7).all())
+
+
 def test_null_elements_are_filled_or_an_error(path: Path) -> None:
     for type_, row, filled in (
         (pa.list_(pa.int32(), 2), [1, None], [1, 9]),

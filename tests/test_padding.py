@@ -165,6 +165,33 @@ def test_maps_and_structs_are_named_as_a_whole(tmp_path: Path) -> None:
     assert list(batch) == ["x.key", "x.key_length", "x.value", "x.value_length"]
 
 
+def test_lengths_are_named_after_their_column_but_where_they_are_named_themselves(tmp_path: Path) -> None:
+    path = write(tmp_path, ROWS)
+    names = ["x", "x_valid", "x_length"]
+    for rename, expected in (
+        ({"x": "y"}, ["y", "y_valid", "y_length"]),
+        ({"x": "y", "x_length": "n"}, ["y", "y_valid", "n"]),
+        ({"x_length": "n"}, ["x", "x_valid", "n"]),
+    ):
+        batch = read(path, pad={"x": 4}, rename=rename)
+        assert list(batch) == expected
+        original = read(path, pad={"x": 4})
+        for old, new in zip(names, expected, strict=True):
+            assert tensor_of(batch, new).equal(tensor_of(original, old))
+    with pytest.raises(ValueError, match="the name 'y_length' stands for two tensors"):
+        read(path, columns=None, pad={"x": 4}, rename={"x": "y", "row": "y_length"})
+
+
+def test_what_is_cast_or_hashed_is_padded_as_what_it_becomes(tmp_path: Path) -> None:
+    path = write(tmp_path, [[1, 2], [3]])
+    batch = read(path, pad={"x": fr.Pad(2, value=0.5)}, cast={"x": torch.float32}, nulls="error")
+    assert tensor_of(batch, "x").tolist() == [[1.0, 2.0], [3.0, 0.5]]
+    batch = read(path, pad={"x": fr.Pad(2, value=-1)}, hash={"x": 100}, nulls="error")
+    jagged = read(path, hash={"x": 100}, nulls="error")["x"]
+    assert isinstance(jagged, fr.Jagged)
+    assert tensor_of(batch, "x").flatten().tolist() == [*jagged.values.tolist(), -1]
+
+
 def test_a_column_that_files_lack_is_all_padding(tmp_path: Path) -> None:
     pq.write_table(pa.table({"y": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": [[5]], "y": [2]}), tmp_path / "b.parquet")
