@@ -234,3 +234,13 @@ def test_code_about_transforms_draws_the_same_when_it_is_run_again(
     assert capsys.readouterr().out == said
     assert torch.equal(one["batch"]["inputs"], other["batch"]["inputs"])
     assert not one["batch"]["keep"].all()
+
+
+@pytest.mark.processes
+@pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker processes:UserWarning")
+def test_code_about_torch_goes_on_after_a_break_and_under_another_loader(working_directory: Path) -> None:
+    """As a program, since workers that are started anew import it."""
+    (working_directory / "program.py").write_text(code_of("docs/TORCH.md"))
+    command = [sys.executable, "-W", "ignore", "program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.stdout, done.returncode) == ("3\n3 True\n", 0), done.stderr

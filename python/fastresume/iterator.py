@@ -19,7 +19,7 @@ from fastresume.intervals import row_count
 from fastresume.origin import Share
 from fastresume.station import settle
 from fastresume.transform import cursor_after, make_batch
-from fastresume.workers import Departing, new_ticket
+from fastresume.workers import Departing, new_iteration, new_ticket
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
@@ -269,6 +269,7 @@ class WorkerIterator(Iterator[Batch]):
 
     def __init__(self, dataset: ParquetDataset, worker: int, workers: int) -> None:
         settle()
+        self._iteration = new_iteration()
         self._dataset = dataset
         self._worker = worker
         self._workers = workers
@@ -306,7 +307,7 @@ class WorkerIterator(Iterator[Batch]):
 
     def _open(self) -> _core.Reader:
         dataset, worker, workers = self._dataset, self._worker, self._workers
-        reading = dataset._shared.read_as_worker(worker)
+        reading = dataset._shared.read_as_worker(worker, self._iteration)
         cursor, self._end_cursor = dataset._bounds(reading.cursor)
         planned = dataset._pass(cursor, workers)
         if planned.batches_left == 0:
@@ -314,7 +315,7 @@ class WorkerIterator(Iterator[Batch]):
             self._warning = rest_warning(planned, dataset) if worker == 0 else None
             cursor = cursor.next_pass()
             planned = dataset._pass(cursor, workers)
-        self._ticket = new_ticket(dataset._shared, reading, worker, workers)
+        self._ticket = new_ticket(dataset._shared, reading, worker, workers, self._iteration)
         self._share = dataset._share(planned, cursor)
         place = (dataset.world.rank, dataset.world.world_size, worker, workers)
         self._reader = _core.Reader(dataset._manifest, dataset._layout, cursor, planned, place, 0, 0)

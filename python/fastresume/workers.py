@@ -146,22 +146,25 @@ class SharedCursor:
                     raise
                 time.sleep(0.001)
 
-    def read_as_worker(self, worker: int) -> Reading:
+    def read_as_worker(self, worker: int, iteration: int) -> Reading:
         """What a worker starts from; the main process then knows that it has begun."""
         reading = self.read()
         if worker < MAX_WORKERS:
-            self._begun()[worker] = reading.version
+            self._begun()[worker] = _mark(os.getpid(), iteration, reading.version)
         return reading
 
     def _begun(self) -> npt.NDArray[np.uint64]:
-        """The version of the cursor that each worker has begun from."""
+        """The mark of what each worker has begun last; see `_mark`."""
         return self._memory.numpy()[_HEADER.size : _TEXT_START].view(np.uint64)
 
-    def _wait_for_late_workers(self, ticket: Ticket) -> None:
+    def _wait_for_late_workers(self, ticket: Ticket, processes: list[int]) -> None:
         """Waits until no worker of the iterator can take what comes next for where it begins."""
         end = time.monotonic() + _BEGIN_SECONDS
         begun = self._begun()[: ticket.workers]
-        while (late := np.flatnonzero(begun != ticket.version)).size:
+        # Those of an earlier iterator may have begun at the same version: they are other processes.
+        marks = [_mark(process, ticket.iteration[1], ticket.version) for process in processes]
+        due = np.array(marks[: len(begun)], np.uint64)
+        while (late := np.flatnonzero(begun[: len(due)] != due)).size:
             if time.monotonic() > end:
                 raise _core.FastresumeError(
                     f"worker {late[0]} of {ticket.workers} has not begun after {_BEGIN_SECONDS:.0f} s, "
@@ -169,8 +172,8 @@ class SharedCursor:
                 )
             time.sleep(0.001)
 
-    def hand_over(self, ticket: Ticket, cursor: _core.Cursor) -> None:
-        """Takes note of a worker's batch that comes out of the DataLoader."""
+    def hand_over(self, ticket: Ticket, cursor: _core.Cursor, processes: list[int]) -> None:
+        """Takes note of a batch that comes out of the DataLoader whose workers are these processes."""
         if ticket.loads != self._loads:
             self._seen = {}
             raise _core.StateError(
@@ -190,7 +193,7 @@ class SharedCursor:
                 stacklevel=_TO_THE_LOOP,
             )
         if ticket.ends_pass:
-            self._wait_for_late_workers(ticket)
+            self._wait_for_late_workers(ticket, processes)
             self._write(cursor)
 
     def _own(self) -> None:
@@ -226,20 +229,21 @@ def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
     return shared
 
 
-def new_ticket(shared: SharedCursor, reading: Reading, worker: int, workers: int) -> Ticket:
+def _mark(process: int, iteration: int, version: int) -> int:
+    """What a worker's process notes down when its n-th iterator begins at a version of the cursor."""
+    return (process & 0xFFFFFFFF) << 32 | (iteration & 0xFFFF) << 16 | version & 0xFFFF
+
+
+def new_iteration() -> int:
+    """The number of a worker's new iterator: the same in all workers of a DataLoader."""
+    return next(_iterations)
+
+
+def new_ticket(shared: SharedCursor, reading: Reading, worker: int, workers: int, iteration: int) -> Ticket:
     """The ticket of most batches of a worker's new iterator."""
-    iteration = (os.getpid(), next(_iterations))
-    return Ticket(
-        shared._owner,
-        reading.loads,
-        reading.version,
-        worker,
-        iteration,
-        workers,
-        place=worker,
-        ends_pass=False,
-        warning=None,
-    )
+    begun = (os.getpid(), iteration)
+    of_cursor = (shared._owner, reading.loads, reading.version)
+    return Ticket(*of_cursor, worker, begun, workers, place=worker, ends_pass=False, warning=None)
 
 
 class Departing(Batch):
@@ -298,6 +302,11 @@ def _forget(processes: list[int]) -> None:
             parcel.forget(sender)
 
 
+def _processes_of(iterator: object) -> list[int]:
+    """The workers of a DataLoader iterator, in their order."""
+    return [worker.pid for worker in getattr(iterator, "_workers", ())]
+
+
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -322,8 +331,9 @@ class _Arrived(Departing):
         if caller.f_code.co_name == "_process_data":
             shared = _shared.get(self._ticket.owner)
             if shared is not None:
-                _check_iterator(caller.f_locals.get("self"), self._ticket)
-                shared.hand_over(self._ticket, self.cursor._core)
+                iterator = caller.f_locals.get("self")
+                _check_iterator(iterator, self._ticket)
+                shared.hand_over(self._ticket, self.cursor._core, _processes_of(iterator))
         return Batch
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -372,8 +382,7 @@ def _check_iterator(iterator: object, ticket: Ticket) -> None:
         return
     if iterator not in _iterators:
         _iterators.add(iterator)
-        processes = [worker.pid for worker in getattr(iterator, "_workers", ())]
-        weakref.finalize(iterator, _forget, processes).atexit = False
+        weakref.finalize(iterator, _forget, _processes_of(iterator)).atexit = False
     if not getattr(iterator, "_in_order", True):
         raise _core.FastresumeError(
             "in_order=False is not supported: a batch would come before one that its cursor counts as "
