@@ -108,6 +108,10 @@ bench-intervals: $(VENV)/.release ## Measure the interval algebra beside plain P
 bench-manifest: $(VENV)/.release ## Measure opening 100,000 files, with a cache and without; ARGS='...' goes to benches/manifest.py
 	$(BIN)/python benches/manifest.py $(ARGS)
 
+.PHONY: bench-handover
+bench-handover: $(VENV)/.release ## Measure what worker processes cost, beside torch's own hand-over and beside threads
+	$(BIN)/python benches/handover.py $(ARGS)
+
 ##### Check
 
 .PHONY: test

@@ -1,4 +1,7 @@
-"""Kill a job again and again, and count every row: `make soak ARGS='--kills 200'`."""
+"""Kill a job again and again, and count every row: `make soak ARGS='--kills 200'`.
+
+With `--workers`, first the tests of worker processes, with every start method and up to 8 of them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import random
 import tempfile
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from strategies import plain_spec
 from test_processes import run_and_kill
@@ -17,7 +22,14 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100, help="at least so many kills in all")
     parser.add_argument("--kills-per-job", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--workers", action="store_true", help="every start method, many workers, interruptions"
+    )
     arguments = parser.parse_args()
+    if arguments.workers:
+        files = [f"tests/test_{name}.py" for name in ("crew", "dataloader", "dataloader_misuse", "parcel")]
+        if status := pytest.main(["-q", "--timeout=900", *files]):
+            raise SystemExit(status)
     chance = random.Random(arguments.seed)
     lost = twice = kills = jobs = 0
     while kills < arguments.kills:
