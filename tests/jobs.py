@@ -22,8 +22,11 @@ from torch.utils.data import DataLoader
 import fastresume as fr
 import oracle
 from fastresume.iterator import WorkerIterator
-from shapes import Shape
+from layouts import Contents
 from strategies import Chosen, Dataset, Shuffle, Topology
+
+Table = Mapping[str, np.ndarray] | Contents
+"""What a dataset holds: a column of numbers each, or cells of any kind under a layout."""
 
 REST = r"pass ends here: the {} rows? that (?:was|were) left"
 """The warning of a pass that ends without a batch: it counts the rest."""
@@ -84,7 +87,7 @@ def text_of(state: Mapping[str, str]) -> str:
 
 def assert_batch(
     batch: fr.Batch,
-    table: Mapping[str, np.ndarray],
+    table: Table,
     rows: Sequence[int],
     epoch: int,
     step: int,
@@ -102,8 +105,15 @@ def assert_batch(
     assert (batch.num_rows, batch.epoch, batch.step) == (len(rows), epoch, step)
     assert text_of(batch.state_dict()) == state
     found = arrays_of(batch)
-    expected = {name: values[list(rows)] for name, values in table.items()} | dict(drawn or {})
+    expected = arrays_at(table, rows) | dict(drawn or {})
     assert oracle.same_values(found, expected), (found, expected)
+
+
+def arrays_at(table: Table, rows: Sequence[int]) -> dict[str, np.ndarray]:
+    """The arrays of a batch of these rows."""
+    if isinstance(table, Contents):
+        return table.of_rows(rows)
+    return {name: values[list(rows)] for name, values in table.items()}
 
 
 def assert_same_batch(one: fr.Batch, other: fr.Batch) -> None:
@@ -159,7 +169,7 @@ class Flawed:
         if batch.step in self._steps:
             self._steps.discard(batch.step)
             for value in batch.values():
-                value.zero_()
+                (value.values if isinstance(value, fr.Jagged) else value).zero_()
             raise FlawError
         return batch
 
@@ -271,8 +281,7 @@ class Job:
         *,
         shuffle: Shuffle | None = None,
         chosen: Chosen | None = None,
-        shape: Shape | None = None,
-        table: Mapping[str, np.ndarray] | None = None,
+        table: Table | None = None,
         state: Mapping[str, str] | None = None,
         threads: int | None = None,
         reset_epochs: bool = False,
@@ -283,10 +292,9 @@ class Job:
         self.mapped = mapped
         self.seed = 0 if shuffle is None else shuffle.seed
         self.table = oracle.read_table(dataset.directory) if table is None else table
-        self.table = self.table if shape is None else shape.of_arrays(self.table)
         order = {} if shuffle is None else shuffle.arguments
         order |= {} if chosen is None else chosen.arguments
-        order |= {} if shape is None else shape.arguments
+        order |= self.table.layout.arguments if isinstance(self.table, Contents) else {}
         datasets = [
             fr.ParquetDataset(
                 dataset.directory, **topology.arguments, **order, **parallel(rank, topology.world_size)

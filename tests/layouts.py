@@ -1,21 +1,23 @@
 """What a dataset makes of columns: the arguments that shape batches, and what a batch must then hold.
 
-A `Layout` has one `Treatment` for each column that is treated, and the stacks. `Contents` is the oracle:
-cells as pyarrow reads them, and the layout; `contents.of_rows(rows)` are the arrays of a batch of these rows,
-under the names that `jobs.arrays_of` gives them, in the order of the batch. A new way to shape a column is a
-field of `Treatment`, what it means in `Contents`, and a line in `layouts`.
+A `Layout` has one `Treatment` for each column that is treated, the stacks, and a `Shape`: casts, buckets and
+names. `Contents` is the oracle: cells as pyarrow reads them, and the layout; `contents.of_rows(rows)` are the
+arrays of a batch of these rows, under the names that `jobs.arrays_of` gives them, in the order of the batch.
+A new way to lay out a column is a field of `Treatment`, what it means in `Contents`, and a line in `layouts`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from columns import Cell, Cells, filled, is_delivered
+from shapes import CASTS, Shape, fits, shapes
 
 # ------------------------------------------------------------------------------------------ what is asked for
 
@@ -34,6 +36,7 @@ class Layout:
 
     columns: Mapping[str, Treatment] = field(default_factory=dict)
     stacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shape: Shape = field(default_factory=Shape)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -46,6 +49,7 @@ class Layout:
                 if treatment.fixed is not None
             },
             "stack": {name: list(members) for name, members in self.stacks.items()},
+            **self.shape.arguments,
         }
         return {name: value for name, value in found.items() if value}
 
@@ -66,16 +70,23 @@ class Contents:
     cells: Mapping[str, Cells]
     layout: Layout = field(default_factory=Layout)
 
+    @cached_property
+    def shaped(self) -> dict[str, Cells]:
+        """The cells after casts and hashes, under the names of the files."""
+        return replace(self.layout.shape, names={}).of_cells(self.cells)
+
     def of_rows(self, rows: Sequence[int]) -> dict[str, Array]:
         """The arrays of a batch of these rows."""
         stacked = {member for members in self.layout.stacks.values() for member in members}
         found: dict[str, Array] = {}
-        for name, cells in self.cells.items():
+        for name, cells in self.shaped.items():
             if name not in stacked and cells.kind != "mask":
-                found |= self._column(name, [cells.rows[row] for row in rows])
+                new = self.layout.shape.names.get(name, name)
+                column = self._column(name, [cells.rows[row] for row in rows])
+                found |= {f"{new}{key.removeprefix(name)}": array for key, array in column.items()}
         for name, members in self.layout.stacks.items():
             columns = [
-                self._column(member, [self.cells[member].rows[row] for row in rows], name)
+                self._column(member, [self.shaped[member].rows[row] for row in rows], name)
                 for member in members
             ]
             for key, suffix in ((name, ""), (f"{name}_valid", "_valid")):
@@ -85,15 +96,15 @@ class Contents:
                 if parts[0] is not None:
                     found[key] = np.stack(parts, axis=1)
         # A struct is told apart from its members where it is named.
-        for name, cells in self.cells.items():
+        for name, cells in self.shaped.items():
             if cells.kind == "mask" and self.layout.treatment_of(name).nulls == "mask":
                 found[f"{name}_valid"] = np.array([cells.rows[row] is not None for row in rows], np.bool_)
         return found
 
     def _column(self, name: str, rows: Sequence[Cell], treated_as: str | None = None) -> dict[str, Array]:
         """The arrays of one column, treated as what stands under another name."""
-        cells, treatment = self.cells[name], self.layout.treatment_of(treated_as or name)
-        fill = filled(cells, treatment.nulls)
+        cells, treatment = self.shaped[name], self.layout.treatment_of(treated_as or name)
+        fill = filled(replace(cells, size=None), treatment.nulls)
         there = np.array([row is not None for row in rows], np.bool_)
         masks = treatment.nulls == "mask"
         if cells.is_jagged and treatment.fixed is None:
@@ -104,14 +115,13 @@ class Contents:
                 f"{name}.offsets": np.cumsum([0, *lengths], dtype=np.int64),
             }
             return {**found, f"{name}.valid": there} if masks else found
-        if treatment.fixed is not None:
-            shape: tuple[int, ...] = (treatment.fixed,)
-            texts = [
-                b"".join(elements_of((None,) * treatment.fixed if row is None else row, fill)) for row in rows
-            ]
-        else:
-            shape = cells.shape
-            texts = [there_or(row, fill) for row in rows]
+        size = cells.size if treatment.fixed is None else treatment.fixed
+        shape = () if size is None else (size,)
+        whole = None if fill is None else fill * (size or 1)
+        texts = [
+            b"".join(elements_of(row, fill)) if isinstance(row, tuple) else there_or(row, whole)
+            for row in rows
+        ]
         array = np.frombuffer(b"".join(texts), cells.dtype).reshape(len(rows), *shape)
         return {name: array, f"{name}_valid": there} if masks else {name: array}
 
@@ -123,11 +133,12 @@ def there_or(cell: Cell, fill: bytes | None) -> bytes:
     return found
 
 
-def elements_of(row: Cell, fill: bytes | None) -> Iterator[bytes]:
-    """The elements of a list, or a text as the only one; none of a null."""
+def elements_of(row: Cell, fill: bytes | None, with_nulls: bool = True) -> Iterator[bytes]:
+    """The elements of a list, or a value as the only one; none of a null."""
     if isinstance(row, tuple):
         for element in row:
-            yield there_or(element, fill)
+            if with_nulls or element is not None:
+                yield there_or(element, fill)
     elif row is not None:
         yield row
 
@@ -151,15 +162,20 @@ def null_rules(cells: Cells) -> list[Any]:
 def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
     """Draw a layout under which all rows are delivered."""
     treatments, stacks = {}, {}
+    shape = draw(fitting_shape(cells))
+    shaped = {*shape.casts, *shape.hashes}
     for name, column in cells.items():
         if column.kind == "mask":
             continue  # named after its members: the last name that means a column counts for it
-        length = one_length(column)
+        length = None if name in shaped else one_length(column)
         fixed = length if length and draw(st.booleans()) else None
-        treatments[name] = Treatment(draw(st.sampled_from(null_rules(column))), fixed)
+        rules = [
+            rule for rule in null_rules(column) if rule != 1 or name not in shaped
+        ]  # one bucket has no 1
+        treatments[name] = Treatment(draw(st.sampled_from(rules)), fixed)
     plain: dict[np.dtype, list[str]] = {}
     for name, column in cells.items():
-        if column.kind == "scalar" and column.size is None:
+        if column.kind == "scalar" and column.size is None and name not in {*shaped, *shape.names}:
             plain.setdefault(column.dtype, []).append(name)
     for place, (_, names) in enumerate(sorted(plain.items(), key=lambda pair: str(pair[0]))):
         members = tuple(name for name in names if draw(st.booleans()))
@@ -170,4 +186,31 @@ def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
             for name in members:
                 del treatments[name]
             treatments[f"stack{place}"] = Treatment(rule)
-    return Layout(treatments, stacks)
+    return Layout(treatments, stacks, shape)
+
+
+@st.composite
+def fitting_shape(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Shape:
+    """Draw casts (of columns all of whose numbers fit; to no bfloat16), buckets and names."""
+    if draw(st.booleans()):
+        return Shape()
+    numbers = {name: column for name, column in cells.items() if not is_matrix(column)}
+    shape = draw(shapes(numbers, casts=CASTS[:-1]))
+    found = replace(shape, names={}).of_cells(cells)
+    casts = {
+        name: to
+        for name, to in shape.casts.items()
+        if all(fits(found[name], row) for row in range(len(found[name].rows))) and not holds_nan(cells[name])
+    }
+    return replace(shape, casts=casts)
+
+
+def is_matrix(cells: Cells) -> bool:
+    """Whether all lists have one length by the files' schema: those are drawn for no shape yet."""
+    return cells.size is not None and not any(isinstance(row, bytes) for row in cells.rows)
+
+
+def holds_nan(cells: Cells) -> bool:
+    """Whether a number is none: of these, the bits that a cast gives are left to the machine."""
+    values = b"".join(element for row in cells.rows for element in elements_of(row, None, False))
+    return cells.dtype.kind == "f" and bool(np.isnan(np.frombuffer(values, cells.dtype)).any())

@@ -354,17 +354,23 @@ def orders(rows: int) -> st.SearchStrategy[Shuffle | None]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A selection of rows, as the arguments of a dataset name it: by a mask, by intervals or by a split."""
+    """A selection of rows, as the arguments of a dataset name it: by a mask, by intervals or by a split.
+
+    And by a filter, where `kept` are all rows of which it is true.
+    """
 
     mask: tuple[bool, ...] | None = None
     intervals: tuple[tuple[int, int], ...] | None = None
     split: tuple[float, float, int] | None = None
     skip: tuple[tuple[int, int], ...] = ()
+    filter: fr.Expression | None = None
+    kept: frozenset[int] = frozenset()
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of a ParquetDataset."""
-        skip = {"skip": np.array(self.skip).reshape(-1, 2)} if self.skip else {}
+        skip: dict[str, Any] = {"skip": np.array(self.skip).reshape(-1, 2)} if self.skip else {}
+        skip |= {} if self.filter is None else {"filter": self.filter}
         if self.mask is not None:
             return {"rows": np.array(self.mask, np.bool_), **skip}
         if self.intervals is not None:
@@ -380,7 +386,7 @@ class Chosen:
             found &= set(oracle.positions_of(self.intervals))
         if self.split is not None:
             found = {row for row in found if oracle.is_in_split(row, *self.split)}
-        return sorted(found)
+        return sorted(found if self.filter is None else found & self.kept)
 
 
 def row_intervals(rows: int) -> st.SearchStrategy[tuple[tuple[int, int], ...]]:

@@ -14,8 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import fastresume as fr
 import oracle
+from columns import tables, written_cells
+from conditions import selections_of
 from jobs import FEWER, WORKERS, Job, Ledger, data_loader, do_step, fields_of, make
-from shapes import fitting_shapes
+from layouts import Contents, layouts
 from strategies import (
     RANKS,
     TAILS,
@@ -143,11 +145,16 @@ class JobThatDies(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp(prefix="fastresume-"))
         self.job: Job | None = None
 
-    @initialize(spec=dataset_specs(min_rows=12, max_columns=1), data=st.data())
+    @initialize(
+        spec=st.one_of(
+            dataset_specs(min_rows=12, max_columns=1), tables(min_rows=12, max_files=2, max_columns=2)
+        ),
+        data=st.data(),
+    )
     def start(self, spec: DatasetSpec, data: st.DataObject) -> None:
         self.dataset = spec.write(self.directory)
-        self.table = oracle.read_table(self.directory)
-        self.chosen = data.draw(selections(spec.num_rows, least=4), label="selection")
+        self.cells = written_cells(spec)
+        self.chosen = data.draw(selections_of(spec, self.cells, least=4), label="selection")
         self.selected = (self.chosen or Chosen()).selected(spec.num_rows)
         self.ledger = Ledger(self.selected)
         self.saved: dict[str, str] | None = None
@@ -155,7 +162,7 @@ class JobThatDies(RuleBasedStateMachine):
         self.live(data)
 
     def live(self, data: st.DataObject, reset_epochs: bool = False) -> None:
-        """Begin a life, from what was saved, on any ranks."""
+        """Begin a life, from what was saved, on any ranks and under any layout: no state knows of it."""
         if self.job is not None:
             self.job.kill()
         small = data.draw(st.booleans(), label="small batches")
@@ -169,8 +176,7 @@ class JobThatDies(RuleBasedStateMachine):
             topology,
             shuffle=self.shuffle,
             chosen=self.chosen,
-            shape=data.draw(fitting_shapes(self.table), label="shape"),
-            table=self.table,
+            table=Contents(self.cells, data.draw(layouts(self.cells), label="layout")),
             state=self.saved,
             threads=threads,
             reset_epochs=reset_epochs,

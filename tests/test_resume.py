@@ -18,12 +18,17 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 import oracle
+from columns import tables, written_cells
+from conditions import selections_of
 from jobs import (
     FEW,
     MANY_WORKERS,
     THREADS,
     assert_batch,
     data_loader,
+    draw_by_batch,
+    draw_by_row,
+    drawn_of,
     make,
     make_reader,
     oracle_job,
@@ -31,9 +36,10 @@ from jobs import (
     rows_of,
     text_of,
 )
-from shapes import fitting_shapes
+from layouts import Contents, layouts
 from strategies import (
     TAILS,
+    Chosen,
     Dataset,
     DatasetSpec,
     Shuffle,
@@ -56,32 +62,42 @@ Write = Callable[[DatasetSpec], Dataset]
 @pytest.mark.law(2)
 @pytest.mark.parametrize("threads", THREADS)
 @FEW
-@given(spec=dataset_specs(min_rows=1, max_columns=2), data=st.data())
+@given(
+    spec=st.one_of(dataset_specs(min_rows=1, max_columns=2), tables(min_rows=1, max_files=2, max_columns=2)),
+    data=st.data(),
+)
 def test_resume_after_every_batch_equals_no_interruption(
     threads: int | None, spec: DatasetSpec, data: st.DataObject
 ) -> None:
-    topology = data.draw(topologies(rows=spec.num_rows, workers=st.just(0), tails=TAILS))
-    shuffle = data.draw(orders(spec.num_rows))
+    """Whatever the columns, their layout, the rows that are chosen or filtered, and the transforms."""
+    cells = written_cells(spec)
+    chosen = data.draw(selections_of(spec, cells))
+    selected = (chosen or Chosen()).selected(spec.num_rows)
+    topology = data.draw(topologies(rows=len(selected), workers=st.just(0), tails=TAILS))
+    shuffle = data.draw(orders(len(selected)))
+    table = Contents(cells, data.draw(layouts(cells)))
+    mapped = data.draw(st.booleans())
     with written(spec) as files:
         rank = data.draw(st.integers(0, topology.world_size - 1))
 
         def make_rank() -> fr.ParquetDataset:
-            order = {} if shuffle is None else shuffle.arguments
-            how = {**topology.arguments, **order, **shape.arguments}
-            return make(files, **how, **parallel(rank, topology.world_size))
+            how = {} if shuffle is None else shuffle.arguments
+            how |= {} if chosen is None else chosen.arguments
+            how |= {**table.layout.arguments, **topology.arguments}
+            made = make(files, **how, **parallel(rank, topology.world_size))
+            return made.map(draw_by_row).map(draw_by_batch) if mapped else made
 
-        table = oracle.read_table(files.directory)
-        shape = data.draw(fitting_shapes(table))
-        table = shape.of_arrays(table)
         groups = oracle.group_rows_of(files.directory)
-        job = oracle_job(spec.num_rows, topology, make_rank().fingerprint, shuffle, groups)
+        job = oracle_job(spec.num_rows, topology, make_rank().fingerprint, shuffle, groups, chosen)
+        seed = 0 if shuffle is None else shuffle.seed
         states = [job.state()]
         steps = []
         while job.epoch < 2:
             epoch, number, step = job.epoch, job.steps_done, job.step()
             assert step is not None
             states.append(job.state())
-            steps.append((step[rank], epoch, number, job.state(), job.valid[rank]))
+            drawn = drawn_of(seed, epoch, number, rank, job.positions[rank]) if mapped else None
+            steps.append((step[rank], epoch, number, job.state(), job.valid[rank], drawn))
         a_pass = len(steps) // 2
         for k in range(0, a_pass + 1, 1 + a_pass // 12):  # some 12 resumes an example are enough
             resumed = make_reader(make_rank(), threads)

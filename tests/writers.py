@@ -14,6 +14,7 @@ What none of them is asked for, as it can't write it:
 
 from __future__ import annotations
 
+import atexit
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -164,7 +165,8 @@ class FastparquetFile(OtherFile):
 
 @functools.cache
 def duckdb_database() -> duckdb.DuckDBPyConnection:
-    """DuckDB in this process, without threads."""
+    """DuckDB in this process, without threads; at its end it complains of what is still open."""
+    atexit.register(duckdb_database.cache_clear)
     return duckdb.connect(config={"threads": 1})
 
 
