@@ -1,4 +1,4 @@
-"""What a new user runs first: the demo and the README's example."""
+"""What a new user runs first: the demo, the README's example, and the models."""
 
 from __future__ import annotations
 
@@ -215,6 +215,23 @@ def test_readme_code_resumes_to_the_model_of_a_job_that_was_never_interrupted(
     end = runpy.run_path(str(code))
     assert (end["batch"].epoch, end["batch"].step) == (2, 5)
     assert all(torch.equal(end["model"].state_dict()[name], value) for name, value in whole.items())
+
+
+# the models
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("name", ["recommender", "tokens"])
+def test_a_model_that_is_killed_and_resumed_ends_at_the_same_loss(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = ROOT / "examples" / f"{name}.py"
+    assert len(source.read_text().splitlines()) < 100
+    assert f"examples/{name}.py" in (ROOT / "README.md").read_text()
+    end = SimpleNamespace(**runpy.run_path(str(source)))
+    assert end.resumed == end.whole
+    assert end.resumed < end.killed, "it learned nothing after the kill"
+    assert f"{end.resumed:.6f} resumed, {end.whole:.6f} never interrupted" in capsys.readouterr().out
 
 
 # the other pages' code
