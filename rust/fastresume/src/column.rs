@@ -151,6 +151,24 @@ pub trait ScalarDecoder {
     fn read_among(&mut self, target: Target<'_>, _wanted: Wanted<'_>) -> Result<()> {
         self.read(target)
     }
+
+    /// Fills the target with some of the next values: ascending ones, counted from the next one on. All up to the
+    /// last of them are passed.
+    ///
+    /// # Errors
+    /// As for `read`.
+    fn pick(&mut self, places: &[u32], target: Target<'_>) -> Result<()> {
+        let width = target.values.len().checked_div(places.len()).unwrap_or(1);
+        let mut valid = target.valid;
+        let mut passed = 0;
+        for (&place, values) in places.iter().zip(target.values.chunks_exact_mut(width)) {
+            self.skip(place as usize - passed)?;
+            let (mark, unmarked) = valid.split_at_mut(valid.len().min(1));
+            self.read(Target { values, valid: mark })?;
+            (valid, passed) = (unmarked, place as usize + 1);
+        }
+        Ok(())
+    }
 }
 
 /// Rows of a jagged column, one after another.

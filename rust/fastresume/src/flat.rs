@@ -12,11 +12,16 @@ use crate::values::Word;
 pub struct FlatDecoder<'a, P, V> {
     pages: FlatPages<'a>,
     numbers: Numbers<P, V>,
+    /// Of values that are picked from a page, their places among its rows, and among its values.
+    places: Vec<u32>,
+    /// Which of them are there, and these.
+    there: Vec<usize>,
+    picked: Vec<V>,
 }
 
 impl<'a, P: Word, V: Pod> FlatDecoder<'a, P, V> {
     pub fn new(pages: FlatPages<'a>, numbers: Numbers<P, V>) -> Self {
-        Self { pages, numbers }
+        Self { pages, numbers, places: Vec::new(), there: Vec::new(), picked: Vec::new() }
     }
 
     /// Fills the target; `is_wanted` tells of each of its rows whether it may be an error.
@@ -65,5 +70,62 @@ impl<P: Word, V: Pod> ScalarDecoder for FlatDecoder<'_, P, V> {
 
     fn read_among(&mut self, target: Target<'_>, wanted: Wanted<'_>) -> Result<()> {
         self.fill(target, |index| wanted.has(index))
+    }
+
+    fn pick(&mut self, places: &[u32], target: Target<'_>) -> Result<()> {
+        let mut output: &mut [V] = as_numbers(target.values)?;
+        let (mut valid, mut left) = (target.valid, places);
+        let mut passed = 0;
+        while let Some(&first) = left.first() {
+            self.skip(first as usize - passed)?;
+            let in_page = self.page_rows()?;
+            let inside = left.partition_point(|&place| ((place - first) as usize) < in_page);
+            let (some, rest) = left.split_at(inside);
+            let count = (some[inside - 1] - first) as usize + 1;
+            let part = self.pages.next(&mut self.numbers.values, count)?;
+            let (outputs, others) = output.split_at_mut(inside);
+            let (marks, unmarked) = valid.split_at_mut(inside.min(valid.len()));
+            self.places.clear();
+            match part.presence {
+                Presence::All => {
+                    marks.fill(1);
+                    self.places.extend(some.iter().map(|place| place - first));
+                    let row_of = |index: usize| Some(part.rows.start + (some[index] - first) as usize);
+                    self.numbers.pick(part.page, &self.places, count, outputs, row_of)?;
+                }
+                Presence::None => {
+                    marks.fill(0);
+                    outputs.fill(narrowed(part.null_bits));
+                }
+                Presence::Marked(there) => {
+                    self.there.clear();
+                    // How many values lie before a row.
+                    let (mut row, mut values) = (0, 0);
+                    for (index, place) in some.iter().map(|place| (place - first) as usize).enumerate() {
+                        values += there.part(row..place).ones();
+                        row = place;
+                        if there.part(place..place + 1).ones() == 1 {
+                            self.there.push(index);
+                            self.places.push(u32::try_from(values).unwrap_or(u32::MAX));
+                        }
+                    }
+                    outputs.fill(narrowed(part.null_bits));
+                    marks.fill(0);
+                    self.picked.resize(self.places.len(), V::zeroed());
+                    let row_of =
+                        |index: usize| Some(part.rows.start + (some[self.there[index]] - first) as usize);
+                    self.numbers.pick(part.page, &self.places, there.ones(), &mut self.picked, row_of)?;
+                    for (&index, &value) in self.there.iter().zip(&self.picked) {
+                        outputs[index] = value;
+                        if let Some(mark) = marks.get_mut(index) {
+                            *mark = 1;
+                        }
+                    }
+                }
+            }
+            passed = first as usize + count;
+            (output, valid, left) = (others, unmarked, rest);
+        }
+        Ok(())
     }
 }

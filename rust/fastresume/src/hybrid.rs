@@ -88,6 +88,41 @@ impl Hybrid {
         }
     }
 
+    /// Some of the next integers, ascending ones that are counted from the next one on, go to `found`; all up to
+    /// the last of them are passed.
+    ///
+    /// # Errors
+    /// `Data` if the bytes end before.
+    pub fn pick(&mut self, bytes: &[u8], places: &[u32], found: &mut [u32]) -> Result<()> {
+        let (mut passed, mut done) = (0, 0);
+        while let Some(&place) = places.get(done) {
+            self.skip(bytes, place as usize - passed)?;
+            self.enter_run(bytes)?;
+            let (Run::Repeated { left, .. } | Run::Packed { left, .. }) = self.run;
+            let first = place as usize;
+            let inside = places[done..].partition_point(|&place| (place as usize) - first < left);
+            let (places, found) = (&places[done..done + inside], &mut found[done..done + inside]);
+            let count = places[inside - 1] as usize - first + 1;
+            match &mut self.run {
+                Run::Repeated { value, left } => {
+                    found.fill(*value);
+                    *left -= count;
+                }
+                Run::Packed { start, index, left } => {
+                    let packed = &bytes[*start..];
+                    for (found, &place) in found.iter_mut().zip(places) {
+                        *found = low(narrow(packed, self.width, *index + place as usize - first));
+                    }
+                    *index += count;
+                    *left -= count;
+                }
+            }
+            passed = first + count;
+            done += inside;
+        }
+        Ok(())
+    }
+
     /// Passes over `count` integers.
     ///
     /// # Errors
@@ -198,6 +233,16 @@ pub fn unpack(bytes: &[u8], width: usize, mut index: usize, output: &mut [u32]) 
     }
 }
 
+/// One integer of up to 32 bits.
+#[inline]
+fn narrow(bytes: &[u8], width: usize, index: usize) -> u64 {
+    let bit = index * width;
+    match bytes.get(bit / 8..).and_then(|from| from.first_chunk()) {
+        Some(word) => u64::from_le_bytes(*word) >> (bit % 8) & ((1 << width) - 1),
+        None => single(bytes, width, index),
+    }
+}
+
 /// One integer of up to 64 bits.
 pub fn single(bytes: &[u8], width: usize, index: usize) -> u64 {
     let bit = index * width;
@@ -251,6 +296,44 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn integers_at_any_places_are_those_that_are_read_one_by_one() {
+        // 40 times 5, four groups of eight, once 2, five groups of eight.
+        let mut bytes = vec![80, 5, 9];
+        let some: Vec<u64> = (0..32).map(|value| value * 7 % 31).collect();
+        let more: Vec<u64> = (0..40).map(|value| value * 11 % 29).collect();
+        bytes.extend(pack(&some, 5));
+        bytes.extend([2, 2, 11]);
+        bytes.extend(pack(&more, 5));
+        let all: Vec<u32> = std::iter::repeat_n(5, 40)
+            .chain(some)
+            .chain([2])
+            .chain(more)
+            .map(|value| u32::try_from(value).unwrap())
+            .collect();
+        let every =
+            |step: usize, from: usize| -> Vec<u32> { (0..).take(all.len() - from).step_by(step).collect() };
+        for skipped in [0, 1, 39, 40, 71, 72, 73, 100] {
+            for step in [1, 2, 3, 7, 31, 50, 200] {
+                let places = every(step, skipped);
+                let mut hybrid = Hybrid::new(0, 5).unwrap();
+                hybrid.skip(&bytes, skipped).unwrap();
+                let mut found = vec![99; places.len()];
+                hybrid.pick(&bytes, &places, &mut found).unwrap();
+                let expected: Vec<u32> = places.iter().map(|&place| all[skipped + place as usize]).collect();
+                assert_eq!(found, expected);
+                let passed = skipped + places.last().map_or(0, |&last| last as usize + 1);
+                if let Some(&next) = all.get(passed) {
+                    hybrid.pick(&bytes, &[0], &mut found[..1]).unwrap();
+                    assert_eq!(found[0], next);
+                }
+            }
+        }
+        let mut hybrid = Hybrid::new(0, 5).unwrap();
+        assert!(hybrid.pick(&bytes, &[113], &mut [0]).is_err());
+        assert!(Hybrid::new(0, 5).unwrap().pick(&bytes, &[], &mut []).is_ok());
     }
 
     #[test]

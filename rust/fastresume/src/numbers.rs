@@ -18,6 +18,8 @@ pub struct Numbers<P, V> {
     delivery: Delivery,
     scratch: [P; STEP + vector::EXPAND_SPARE],
     converted: [V; STEP + vector::EXPAND_SPARE],
+    /// Values that were picked, as the page holds them.
+    picked: Vec<P>,
 }
 
 impl<P: Word, V: Pod> Numbers<P, V> {
@@ -28,6 +30,7 @@ impl<P: Word, V: Pod> Numbers<P, V> {
             delivery,
             scratch: [P::default(); STEP + vector::EXPAND_SPARE],
             converted: [V::zeroed(); STEP + vector::EXPAND_SPARE],
+            picked: Vec::new(),
         }
     }
 
@@ -51,6 +54,27 @@ impl<P: Word, V: Pod> Numbers<P, V> {
             convert(&self.delivery, numbers, places, |index| row_of(step * STEP + index))?;
         }
         Ok(())
+    }
+
+    /// Fills the output with some of the next `count` values, ascending ones that are counted from the next one
+    /// on; all of them are passed.
+    ///
+    /// # Errors
+    /// As for `read`.
+    pub fn pick(
+        &mut self,
+        page: Page<'_>,
+        places: &[u32],
+        count: usize,
+        output: &mut [V],
+        row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
+        if self.delivery.is_copied() {
+            return self.values.pick(page, places, count, bytemuck::cast_slice_mut(output));
+        }
+        self.picked.resize(places.len(), P::default());
+        self.values.pick(page, places, count, &mut self.picked)?;
+        convert(&self.delivery, &self.picked, output, row_of)
     }
 
     /// Fills the output with the next values where `there` is 1, and with `null` where it is 0.

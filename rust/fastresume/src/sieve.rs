@@ -1,7 +1,8 @@
 //! Rows to decode where only some of those around them are wanted.
 //!
 //! A stretch of rows costs a decoder about as much as a hundred values. Where short stretches lie close together,
-//! as those of a random selection do, all rows between them are decoded, and the wanted ones picked out.
+//! as those of a random selection do, all rows between them are decoded, and the wanted ones picked out; where
+//! they are few and far between, the decoder looks up each of them, many in one go.
 
 use std::ops::Range;
 
@@ -13,6 +14,12 @@ use crate::vector;
 
 /// Stretches with fewer rows than this are decoded together, if fewer rows lie between them.
 const CLOSE_ROWS: usize = 64;
+
+/// Where at most one of so many rows is wanted, each is looked up.
+const SPARSE: usize = 16;
+
+/// Of a step in which rows are looked up there may be so many to begin with, however close they are.
+const FEW_ROWS: usize = 8;
 
 /// At most so many rows are decoded to pick some of them.
 const STEP_ROWS: usize = 4096;
@@ -44,6 +51,16 @@ impl Step {
     fn count(&self) -> usize {
         if self.kept.is_empty() { self.rows.len() } else { self.kept.len() }
     }
+
+    /// Whether few of its rows are kept.
+    fn is_sparse(&self) -> bool {
+        self.count() * SPARSE <= self.rows.len()
+    }
+
+    /// Whether a stretch of so many rows, so far behind it, had better be a part of it.
+    fn takes(&self, rows: usize, gap: usize) -> bool {
+        gap < CLOSE_ROWS || (rows <= FEW_ROWS && (self.count() <= FEW_ROWS || self.is_sparse()))
+    }
 }
 
 /// Memory for the rows of a step.
@@ -65,7 +82,7 @@ impl Sieve {
                         && last.rows.len() < STEP_ROWS - CLOSE_ROWS
                         && !(last.kept.is_empty() && last.rows.len() >= CLOSE_ROWS)
                         && stretch.end - last.rows.start <= STEP_ROWS
-                        && stretch.start - last.rows.end < CLOSE_ROWS =>
+                        && last.takes(stretch.len(), stretch.start - last.rows.end) =>
                 {
                     if last.kept.is_empty() {
                         last.kept = self.kept.len()..self.kept.len();
@@ -143,6 +160,15 @@ impl Sieve {
                     is_checked.then_some(nulls),
                     Target { values: some, valid: marks },
                 )?;
+            } else if !step.kept.is_empty() && step.is_sparse() {
+                let kept = &self.kept[step.kept.clone()];
+                memory.valid.resize(if is_checked { kept.len() } else { 0 }, 0);
+                let valid = if is_checked { &mut memory.valid } else { marks };
+                decoder.pick(kept, Target { values: some, valid })?;
+                let null = || memory.valid.iter().position(|&mark| mark == 0);
+                if let Some(null) = is_checked.then(null).flatten() {
+                    nulls.bits(step.rows.start + kept[null] as usize)?;
+                }
             } else if !step.kept.is_empty() {
                 self.read_some(step, decoder, width, is_checked || !marks.is_empty(), memory)?;
                 let (all, kept) = (bytemuck::cast_slice(&memory.values), &self.kept[step.kept.clone()]);

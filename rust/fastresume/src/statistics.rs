@@ -117,11 +117,16 @@ pub fn nulls(file: &ParquetMetaData, column: &Column, stated: Option<u64>) -> Op
 }
 
 /// Whether the values of a column are compared as their type says: without that, nobody knows what bounds
-/// are.
+/// are. The total order of floats differs from theirs in zeros and NaN alone, of which bounds say nothing.
 #[must_use]
 pub fn has_order(file: &ParquetMetaData, column: &Column) -> bool {
     let orders = file.file_metadata().column_orders();
-    matches!(orders.and_then(|orders| orders.get(column.leaf)), Some(ColumnOrder::TYPE_DEFINED_ORDER(_)))
+    let is_float = matches!(column.stored, Stored::Number(Dtype::Float32 | Dtype::Float64));
+    match orders.and_then(|orders| orders.get(column.leaf)) {
+        Some(ColumnOrder::TYPE_DEFINED_ORDER(_)) => true,
+        Some(ColumnOrder::IEEE_754_TOTAL_ORDER) => is_float,
+        _ => false,
+    }
 }
 
 /// Whether numbers are compared as unsigned ones.

@@ -39,6 +39,8 @@ pub struct Values<P> {
     dictionary: usize,
     /// The values of the present page, where they are decoded all at once.
     decoded: Vec<P>,
+    /// Indices of values that were picked.
+    indices: Vec<u32>,
     form: Form,
 }
 
@@ -62,7 +64,7 @@ enum Form {
 impl<P: Word> Values<P> {
     /// The values of a chunk whose pages were not opened yet; `is_integer` allows delta encoding.
     pub fn new(is_integer: bool) -> Self {
-        Self { is_integer, dictionary: 0, decoded: Vec::new(), form: Form::Plain(0) }
+        Self { is_integer, dictionary: 0, decoded: Vec::new(), indices: Vec::new(), form: Form::Plain(0) }
     }
 
     /// The next `output.len()` values.
@@ -109,6 +111,58 @@ impl<P: Word> Values<P> {
                 let source = self.decoded.get(*read..*read + output.len()).ok_or_else(ends)?;
                 output.copy_from_slice(source);
                 *read += output.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// Some of the next `count` values, ascending ones that are counted from the next one on; all of them are
+    /// passed.
+    ///
+    /// # Errors
+    /// As for `read`.
+    pub fn pick(&mut self, page: Page<'_>, places: &[u32], count: usize, output: &mut [P]) -> Result<()> {
+        let Page { bytes, dictionary } = page;
+        let picked = output.iter_mut().zip(places);
+        let width = size_of::<P>();
+        match &mut self.form {
+            Form::Plain(start) => {
+                let source = bytes.get(*start..*start + count * width).ok_or_else(ends)?;
+                for (output, &place) in picked {
+                    *output = bytemuck::pod_read_unaligned(&source[place as usize * width..][..width]);
+                }
+                *start += count * width;
+            }
+            Form::Bits(bit) => {
+                for (output, &place) in picked {
+                    let bit = *bit + place as usize;
+                    let byte = bytes.get(bit / 8).ok_or_else(ends)?;
+                    *output = P::lowest((byte >> (bit % 8) & 1).into());
+                }
+                *bit += count;
+            }
+            Form::Dictionary(hybrid) => {
+                let dictionary = &dictionary[..self.dictionary * width];
+                let dictionary = bytemuck::cast_slice(dictionary);
+                pick_up(hybrid, bytes, dictionary, (places, count), &mut self.indices, output)?;
+            }
+            Form::Runs(hybrid) => {
+                let dictionary = [P::lowest(0), P::lowest(1)];
+                pick_up(hybrid, bytes, &dictionary, (places, count), &mut self.indices, output)?;
+            }
+            Form::Split(start, stride, read) => {
+                for (output, &place) in picked {
+                    for (byte, output) in bytemuck::bytes_of_mut(output).iter_mut().enumerate() {
+                        let at = *start + byte * *stride + *read + place as usize;
+                        *output = *bytes.get(at).ok_or_else(ends)?;
+                    }
+                }
+                *read += count;
+            }
+            Form::Decoded(read) => {
+                let source = self.decoded.get(*read..*read + count).ok_or_else(ends)?;
+                picked.for_each(|(output, &place)| *output = source[place as usize]);
+                *read += count;
             }
         }
         Ok(())
@@ -201,6 +255,25 @@ pub fn look_up<P: Copy>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], out
                 done += count;
             }
         }
+    }
+    Ok(())
+}
+
+/// The values of the dictionary that some of the next `count` indices of a hybrid name.
+fn pick_up<P: Copy>(
+    hybrid: &mut Hybrid,
+    bytes: &[u8],
+    dictionary: &[P],
+    (places, count): (&[u32], usize),
+    indices: &mut Vec<u32>,
+    output: &mut [P],
+) -> Result<()> {
+    indices.resize(places.len(), 0);
+    hybrid.pick(bytes, places, indices)?;
+    hybrid.skip(bytes, count - places.last().map_or(0, |&last| last as usize + 1))?;
+    for (output, &index) in output.iter_mut().zip(indices.iter()) {
+        let value = dictionary.get(index as usize);
+        *output = *value.ok_or_else(|| not_in_dictionary(index, dictionary.len()))?;
     }
     Ok(())
 }
