@@ -402,6 +402,18 @@ def test_a_bloom_filter_says_nothing_of_other_comparisons_nor_of_nulls(tmp_path:
     assert kept_rows(path, filter=~number.is_in([2, 1])) == [2]
 
 
+@pytest.mark.parametrize("type_", [pa.float32(), pa.float64()])
+def test_a_value_is_sought_in_every_form_that_it_has(tmp_path: Path, type_: pa.DataType) -> None:
+    """Either zero is both, and a float may be named by an integer that fits no integer column."""
+    x = pa.array([-0.0, 2.0**70], type_)
+    path = write_hashed(tmp_path / "x.parquet", {"x": x, "y": range(2)}, row_group_size=1)
+    for zero in (0, 0.0, -0.0):
+        assert kept_rows(path, filter=number == zero) == [0]
+        assert kept_rows(path, filter=number != zero) == [1]
+    assert kept_rows(path, filter=number == 2**70) == [1]
+    assert kept_rows(path, filter=number.is_in([2**70, 0.0])) == [0, 1]
+
+
 def test_more_values_than_are_looked_up_are_compared_with_rows(tmp_path: Path) -> None:
     path = write_hashed(tmp_path / "x.parquet", {"x": list(range(0, 60, 2)), "y": range(30)})
     assert kept_rows(path, columns="y", filter=number.is_in(range(1, 5000, 2))) == []
