@@ -9,9 +9,8 @@ element becomes 0, and of `list_*`, whose elements are not null, a mask tells nu
 offsets and mask; padded a matrix `[B, 50]`, lengths and mask. The others decode a row group at a time, which
 is what costs them least, make tensors of it, and cut these into batches.
 
-Each way has a process of its own, which makes one pass that does not count and adds up a checksum of every
-tensor in it, and then one that is measured. The ways take turns, and what is compared are medians. The
-tables go to RESULTS.md.
+All ways run in one process, each on one thread. After one pass of each, in which a checksum of every tensor
+is compared, they take turns, and what is compared are medians. The tables go to RESULTS.md.
 """
 
 from __future__ import annotations
@@ -21,12 +20,11 @@ import importlib
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +33,8 @@ import torch
 
 import data
 from page import put_section
+
+os.environ["POLARS_MAX_THREADS"] = "1"  # looked at when polars is imported
 
 BATCH_SIZE = 4096
 WIDTH = data.LONGEST
@@ -178,47 +178,43 @@ WAYS: dict[str, dict[str, Callable[[Path], Iterator[Tensors]]]] = {
 # -------------------------------------------------------------------------------------------------- measuring
 
 
-def one_process(path: Path, table: str, way: str) -> None:
-    """Make one pass that is checked and one that is measured; print both."""
-    torch.set_num_threads(1)
-    read = WAYS[table][way]
-    checksums: dict[str, int] = {}
-    for batch in read(path):
+Turns = dict[str, dict[str, list[tuple[float, float]]]]
+"""Of each table and way what each of its passes took: CPU and wall seconds."""
+
+
+def checksums_of(batches: Iterator[Tensors]) -> dict[str, int]:
+    """A checksum of all values of each tensor, whatever the batches."""
+    found: dict[str, int] = {}
+    for batch in batches:
         for name, tensors in batch.items():
-            # Offsets begin anew in each batch, whose rows are the same everywhere.
+            # Offsets begin anew in each batch, and batches have the same rows everywhere.
             for part, tensor in enumerate(tensors):
                 key = f"{name} {part}"
-                checksums[key] = zlib.crc32(tensor.contiguous().numpy(), checksums.get(key, 0))
-    wall, processor = time.perf_counter(), time.process_time()
-    rows, is_jagged = 0, table == "Jagged" or way.endswith("jagged")  # there is one offset more than rows
-    for batch in read(path):
-        rows += len(next(iter(batch.values()))[1]) - is_jagged
-    wall, processor = time.perf_counter() - wall, time.process_time() - processor
-    print(json.dumps({"wall": wall, "processor": processor, "rows": rows, "checksums": checksums}))
-
-
-def measured(path: Path, rounds: int) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """What each way took, round by round; all of a table deliver the same."""
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {
-        table: {way: [] for way in ways} for table, ways in WAYS.items()
-    }
-    environment = {**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    for number in range(rounds):
-        for table, ways in WAYS.items():
-            for way in ways:
-                print(f"round {number + 1}: {table}, {way}", file=sys.stderr, flush=True)
-                command = [sys.executable, __file__, "--one", table, way, "--data", str(path)]
-                done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-                found[table][way].append(json.loads(done.stdout))
-            # Jagged and padded batches in a shuffled order have the same rows, but not the same tensors.
-            expected = found[table][next(iter(ways))][0]["checksums"]
-            for way in ways if table != "Shuffled" else ():
-                if found[table][way][-1]["checksums"] != expected:
-                    raise SystemExit(f"{way} does not deliver what the first way of {table} does")
+                found[key] = zlib.crc32(tensor.contiguous().numpy(), found.get(key, 0))
     return found
 
 
-def report(found: dict[str, dict[str, list[dict[str, Any]]]], rounds: int) -> str:
+def measured(path: Path, rounds: int) -> Turns:
+    """What each way took, round by round, after a pass in which all of a table delivered the same."""
+    for table, ways in WAYS.items():
+        checksums = {way: checksums_of(read(path)) for way, read in ways.items()}
+        # Jagged and padded batches in a shuffled order have the same rows, but not the same tensors.
+        if table != "Shuffled" and len({json.dumps(found) for found in checksums.values()}) > 1:
+            raise SystemExit(f"the ways of {table} deliver different tensors: {checksums}")
+    found: Turns = {table: {way: [] for way in ways} for table, ways in WAYS.items()}
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+        for table, ways in WAYS.items():
+            for way, read in ways.items():
+                wall, processor = time.perf_counter(), time.process_time()
+                for _ in read(path):
+                    pass
+                took = time.process_time() - processor, time.perf_counter() - wall
+                found[table][way].append(took)
+    return found
+
+
+def report(found: Turns, rounds: int) -> str:
     """The section of the page."""
     machine = importlib.import_module("fastresume.bench.machine")
     lines = [
@@ -231,22 +227,16 @@ def report(found: dict[str, dict[str, list[dict[str, Any]]]], rounds: int) -> st
         *(f"- {name}: {fact}" for name, fact in machine.facts().items()),
     ]
     for table, ways in found.items():
-        rows = next(iter(ways.values()))[0]["rows"]
-        lines += [
-            "",
-            f"| {table}, {rows:,} rows | CPU seconds | wall seconds | ratio |",
-            "|---|---:|---:|---:|",
-        ]
-        first = [turn["processor"] for turn in next(iter(ways.values()))]
+        lines += ["", f"| {table} | CPU seconds | wall seconds | ratio |", "|---|---:|---:|---:|"]
+        first = [processor for processor, _ in next(iter(ways.values()))]
         for way, turns in ways.items():
-            processor, wall = ([turn[key] for turn in turns] for key in ("processor", "wall"))
-            ratios = [mine / base for mine, base in zip(processor, first, strict=True)]
-            cells = [in_words(processor), in_words(wall), f"{statistics.median(ratios):.2f}"]
-            lines.append(f"| {way} | {' | '.join(cells)} |")
+            ratios = [processor / base for (processor, _), base in zip(turns, first, strict=True)]
+            cells = [in_words(seconds) for seconds in zip(*turns, strict=True)]
+            lines.append(f"| {way} | {' | '.join(cells)} | {statistics.median(ratios):.2f} |")
     return "\n".join(lines) + "\n"
 
 
-def in_words(seconds: list[float]) -> str:
+def in_words(seconds: Sequence[float]) -> str:
     """The median, and the range."""
     return f"{statistics.median(seconds):.3f} ({min(seconds):.3f}-{max(seconds):.3f})"
 
@@ -257,11 +247,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=data.ROWS, help="of criteo, an eighth of them here")
     parser.add_argument("--results", default=str(Path(__file__).with_name("RESULTS.md")), help="- for none")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()) / "fastresume-bench")
-    parser.add_argument("--one", nargs=2, metavar=("TABLE", "WAY"), help=argparse.SUPPRESS)
-    parser.add_argument("--data", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        return one_process(options.data, *options.one)
+    torch.set_num_threads(1)
     core = importlib.import_module("fastresume._core")
     if not core.IS_OPTIMIZED:
         raise SystemExit("a build with checks on says nothing about speed")
@@ -272,7 +259,6 @@ def main() -> None:
     print(text)
     if options.results != "-":
         put_section(Path(options.results), text)
-    return None
 
 
 if __name__ == "__main__":
