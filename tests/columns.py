@@ -31,8 +31,11 @@ from strategies import FILE_NAMES, TYPES, ColumnSpec, DatasetSpec, FileSpec, arr
 
 TEXTS = ("string", "large_string", "binary", "large_binary")
 LISTS = ("list", "large_list", "fixed_size_list")
-NESTED = ("struct", "struct_of_list", "map", "list_of_struct")
+LISTS_OF_LISTS = ("list_of_list", "large_list_of_large_list", "fixed_size_list_of_list")
+NESTED = ("struct", "struct_of_list", "map", "list_of_struct", "map_of_list", "list_of_struct_of_list")
 """Columns that are delivered as others: `a.x`, `a.key`, `a.value`."""
+OF_LISTS = (*LISTS_OF_LISTS, "map_of_list", "list_of_struct_of_list")
+"""Columns of lists of lists."""
 
 EVEN = {
     "binary[1]": pa.binary(1),
@@ -64,8 +67,9 @@ WORDS = [
 class Kind:
     """One column: its type, how often a row or an element is null, and how many different values it has.
 
-    `shape` is "scalar" or one of `LISTS` or `NESTED`, `type` one of `TYPES`, or of `TEXTS` or `EVEN` (which
-    are in no list here). A share of None makes the schema say that there are no nulls.
+    `shape` is "scalar" or one of `LISTS`, `LISTS_OF_LISTS` or `NESTED`, `type` one of `TYPES`, or of `TEXTS`
+    (in no list of lists) or `EVEN` (in no list). A share of None makes the schema say that there are no
+    nulls.
     """
 
     name: str
@@ -107,6 +111,16 @@ class Kind:
                 return pa.map_(pa.int32(), element)
             case "list_of_struct":
                 return pa.list_(pa.field("element", pa.struct([element.with_name("x")])))
+            case "list_of_list":
+                return pa.list_(pa.field("element", pa.list_(element)))
+            case "large_list_of_large_list":
+                return pa.large_list(pa.field("element", pa.large_list(element)))
+            case "fixed_size_list_of_list":
+                return pa.list_(pa.field("element", pa.list_(element)), self.longest)
+            case "map_of_list":
+                return pa.map_(pa.string(), pa.list_(element))
+            case "list_of_struct_of_list":
+                return pa.list_(pa.field("element", pa.struct([pa.field("x", pa.list_(element))])))
             case _:
                 return self._element_type
 
@@ -124,7 +138,14 @@ class Kind:
                 return (f"{self.name}.key_value.value",)
             case "list_of_struct":
                 return (f"{self.name}.list.element.x", f"{self.name}.list.item.x")
-        return (f"{self.name}.list.element", f"{self.name}.list.item")
+        if self.shape == "map_of_list":
+            return (f"{self.name}.key_value.value.list.element", f"{self.name}.key_value.value.list.item")
+        paths = (f"{self.name}.list.element", f"{self.name}.list.item")
+        if self.shape == "list_of_struct_of_list":
+            paths = tuple(f"{path}.x" for path in paths)
+        if self.shape in OF_LISTS:
+            return tuple(f"{path}.list.{name}" for path in paths for name in ("element", "item"))
+        return paths
 
     @property
     def encodings(self) -> dict[str, str]:
@@ -148,32 +169,50 @@ class Kind:
         if self.shape == "struct":
             members = self._drawn(random, rows, random.random(rows) < (self.element_nulls or 0.0))
             return pa.StructArray.from_arrays([members], fields=list(self._type), mask=pa.array(missing))
-        if self.shape == "fixed_size_list":
+        if self.shape.startswith("fixed_size_list"):
             lengths = np.full(rows, self.longest)
         else:
             # Empty lists are as frequent as any other length, and null ones leave values behind.
             lengths = random.integers(0, self.longest + 1, rows)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         count = int(offsets[-1])
-        elements = self._drawn(random, count, random.random(count) < (self.element_nulls or 0.0))
+        element_mask = random.random(count) < (self.element_nulls or 0.0)
+        if self.shape in OF_LISTS:
+            elements = self._inner_lists(random, count, element_mask)
+        else:
+            elements = self._drawn(random, count, element_mask)
         mask = pa.array(missing) if self.nulls is not None else None
-        if self.shape == "map":
-            keys = pa.array(np.arange(count, dtype=np.int32))
+        if self.shape in ("map", "map_of_list"):
+            numbers = np.arange(count, dtype=np.int32)
+            keys = pa.array(numbers).cast(pa.string()) if self.shape == "map_of_list" else pa.array(numbers)
             bounds = pa.array(offsets, pa.int32(), mask=np.append(missing, False))
             return pa.MapArray.from_arrays(bounds, keys, elements, type=self._type)
         if self.shape == "struct_of_list":
             lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, type=self._type[0].type)
             return pa.StructArray.from_arrays([lists], fields=list(self._type), mask=mask)
-        if self.shape == "list_of_struct":
+        if self.shape in ("list_of_struct", "list_of_struct_of_list"):
             gone = pa.array(random.random(count) < (self.element_nulls or 0.0))
             elements = pa.StructArray.from_arrays([elements], fields=list(self._type.value_type), mask=gone)
-        if self.shape == "fixed_size_list":
+        if self.shape.startswith("fixed_size_list"):
             return pa.FixedSizeListArray.from_arrays(elements, type=self._type, mask=mask)
-        if self.shape == "large_list":
+        if self.shape.startswith("large_list"):
             made, bounds = pa.LargeListArray, pa.array(offsets, pa.int64())
         else:
             made, bounds = pa.ListArray, pa.array(offsets, pa.int32())
         return made.from_arrays(bounds, elements, type=self._type, mask=mask)
+
+    def _inner_lists(self, random: np.random.Generator, count: int, missing: np.ndarray) -> pa.Array:
+        """So many lists of values, nulls where they are missing."""
+        lengths = random.integers(0, self.longest + 1, count)
+        bounds = np.concatenate([[0], np.cumsum(lengths)])
+        gone = random.random(int(bounds[-1])) < (self.element_nulls or 0.0)
+        values = self._drawn(random, int(bounds[-1]), gone)
+        element = pa.field("element", self._element_type, nullable=self.element_nulls is not None)
+        if self.shape.startswith("large_list"):
+            type_ = pa.large_list(element)
+            return pa.LargeListArray.from_arrays(bounds, values, type=type_, mask=pa.array(missing))
+        bounds = bounds.astype(np.int32)
+        return pa.ListArray.from_arrays(bounds, values, type=pa.list_(element), mask=pa.array(missing))
 
     def _drawn(self, random: np.random.Generator, count: int, missing: np.ndarray) -> pa.Array:
         """So many of the column's different values, nulls where they are missing."""
@@ -200,16 +239,26 @@ class Kind:
 
 
 def all_kinds(*, nulls: float | None = 0.0, element_nulls: float | None = 0.0) -> list[Kind]:
-    """A column of each type, and a list of each type but strings."""
+    """A column of each type, a list of each type, and lists of lists."""
     shares = {"nulls": nulls, "element_nulls": element_nulls}
     scalars = [Kind(f"s_{type_}", type_, seed=i, **shares) for i, type_ in enumerate((*TYPES, *TEXTS))]
     lists = [
         Kind(f"l_{type_}", type_, LISTS[i % 3], seed=i, **shares, longest=1 + 3 * (i % 4))
-        for i, type_ in enumerate(TYPES)
+        for i, type_ in enumerate((*TYPES, *TEXTS))
+    ]
+    lists += [
+        Kind(f"ll_{type_}", type_, LISTS_OF_LISTS[i % 3], seed=i, **shares, longest=1 + 2 * (i % 3))
+        for i, type_ in enumerate(("int32", "float64", "int64", "bool"))
     ]
     even = [Kind(f"e_{i}", type_, seed=i, **shares) for i, type_ in enumerate(EVEN)]
     nested = [
-        Kind(f"n_{shape}", ("int16", "float32", "int64", "date32")[i], shape, seed=i, **shares)
+        Kind(
+            f"n_{shape}",
+            ("int16", "string", "float32", "int64", "date32", "int8")[i],
+            shape,
+            seed=i,
+            **shares,
+        )
         for i, shape in enumerate(NESTED)
     ]
     return [*scalars, *lists, *even, *nested]
@@ -217,7 +266,7 @@ def all_kinds(*, nulls: float | None = 0.0, element_nulls: float | None = 0.0) -
 
 # ----------------------------------------------------------------------------------------- what pyarrow reads
 
-Cell = bytes | tuple[bytes | None, ...] | None
+Cell = bytes | tuple["Cell", ...] | None
 """What a row of a column holds: the bytes of a value or string, those of each element, None of a null."""
 
 
@@ -233,7 +282,7 @@ class Cells:
     @property
     def is_jagged(self) -> bool:
         """Whether its rows have lengths of their own."""
-        return self.kind in ("list", "string", "binary")
+        return self.kind not in ("scalar", "mask")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -292,28 +341,42 @@ def written_columns(spec: DatasetSpec) -> dict[str, pa.ChunkedArray]:
 
 def cast_element(array: pa.ChunkedArray, given: pa.DataType, stored: pa.DataType) -> pa.ChunkedArray:
     """The array with another element type, if it has the given one."""
-    if array.type == given:
-        return array.cast(stored)
-    if not hasattr(array.type, "value_type") or array.type.value_type != given:
-        return array
-    if pa.types.is_fixed_size_list(array.type):
-        return array.cast(pa.list_(stored, array.type.list_size))
-    return array.cast(pa.large_list(stored) if pa.types.is_large_list(array.type) else pa.list_(stored))
+    type_ = with_element(array.type, given, stored)
+    return array if type_ == array.type else array.cast(type_)
+
+
+def with_element(type_: pa.DataType, given: pa.DataType, stored: pa.DataType) -> pa.DataType:
+    """The type, also of lists, with another one in the place of a given one."""
+    if not is_any_list(type_):
+        return stored if type_ == given else type_
+    element = with_element(type_.value_type, given, stored)
+    if element == type_.value_type:
+        return type_
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(element, type_.list_size)
+    return pa.large_list(element) if pa.types.is_large_list(type_) else pa.list_(element)
+
+
+def is_any_list(type_: pa.DataType) -> bool:
+    """Whether rows are lists, of any length or of one."""
+    return bool(
+        pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+    )
 
 
 def cells_of(column: pa.ChunkedArray) -> Cells:
     """The cells of one column."""
     type_ = column.type
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+    if is_any_list(type_):
         elements = cells_of(pa.chunked_array([chunk.flatten() for chunk in column.chunks], type_.value_type))
         left = iter(elements.rows)
         rows: list[Cell] = [
-            None if row is None else tuple(next(left) for _ in range(row))  # type: ignore[misc]
-            for row in lengths_of(column)
+            None if row is None else tuple(next(left) for _ in range(row)) for row in lengths_of(column)
         ]
         if pa.types.is_fixed_size_list(type_) and elements.kind == "scalar" and elements.size is None:
             return Cells(elements.dtype, "scalar", rows, type_.list_size)
-        return Cells(elements.dtype, "list", rows)
+        kind = f"list<{elements.kind}>" if elements.is_jagged else "list"
+        return Cells(elements.dtype, kind, rows)
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return Cells(np.dtype(np.uint8), "string", column.cast(pa.large_binary()).to_pylist())
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
@@ -370,7 +433,7 @@ def filled(cells: Cells, rule: Any) -> bytes | None:
     """The bytes that stand in the place of a null value; None where a null is an error."""
     if rule == "error":
         return None
-    if cells.kind in ("string", "binary"):
+    if cells.kind in ("string", "binary", "list<string>", "list<binary>"):
         return b""
     return np.full(cells.shape, 0 if rule == "mask" else rule).astype(cells.dtype).tobytes()
 
@@ -449,6 +512,9 @@ def assert_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: Any, name: 
     """Assert that a `Jagged` holds the cells of these rows."""
     assert isinstance(jagged, fr.Jagged)
     assert len(jagged) == len(rows)
+    if cells.kind.startswith("list<"):
+        assert_jagged_of_jagged(jagged, cells, rows, rule, name)
+        return
     assert jagged.values.numpy().dtype == cells.dtype
     assert jagged.values.ndim == 1
     assert jagged.offsets.dtype == torch.int64
@@ -478,13 +544,38 @@ def assert_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: Any, name: 
         assert jagged.valid is None
 
 
+def assert_jagged_of_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: Any, name: str) -> None:
+    """Assert that a `Jagged` of a `Jagged` holds the cells of these rows."""
+    assert jagged.kind == "list"
+    assert jagged.offsets.dtype == torch.int64
+    found = [cells.rows[row] for row in rows]
+    assert rule != "error" or None not in found, f"{name}: a row is null, and delivered"
+    ends = np.cumsum([0, *(len(cell or ()) for cell in found)])
+    assert jagged.offsets.tolist() == ends.tolist(), name
+    if rule == "mask":
+        assert jagged.valid is not None
+        assert jagged.valid.dtype == torch.bool
+        assert jagged.valid.tolist() == [cell is not None for cell in found]
+    else:
+        assert jagged.valid is None
+    inner = [row for cell in found if isinstance(cell, tuple) for row in cell]
+    kind = cells.kind.removeprefix("list<").removesuffix(">")
+    assert jagged.values.kind == kind
+    assert_jagged(jagged.values, Cells(cells.dtype, kind, inner), np.arange(len(inner)), rule, name)
+
+
 def is_delivered(cells: Cells, rows: Sequence[int], rule: Any) -> bool:
     """Whether these rows can be delivered under a rule: no null is an error."""
     if rule not in ("error", "mask") or cells.kind == "mask":
         return True
-    if rule == "error" and any(cells.rows[row] is None for row in rows):
+    found = [cells.rows[row] for row in rows]
+    if rule == "error" and None in found:
         return False
-    return not any(isinstance(cell, tuple) and None in cell for cell in (cells.rows[row] for row in rows))
+    if cells.kind.startswith("list<"):
+        inner = [row for cell in found if isinstance(cell, tuple) for row in cell]
+        kind = cells.kind.removeprefix("list<").removesuffix(">")
+        return is_delivered(Cells(cells.dtype, kind, inner), range(len(inner)), rule)
+    return not any(isinstance(cell, tuple) and None in cell for cell in found)
 
 
 # ---------------------------------------------------------------------------------------------- as strategies
@@ -495,11 +586,13 @@ SHARES = st.sampled_from((None, 0.0, 0.0, 0.03, 0.1, 0.5, 0.97, 1.0))
 @st.composite
 def kinds(draw: st.DrawFn, name: str) -> Kind:
     """Draw a column of that name."""
-    shape = draw(st.sampled_from(("scalar", "scalar", *LISTS, *NESTED)))
-    has_any_type = shape in ("scalar", "struct")
+    shape = draw(st.sampled_from(("scalar", "scalar", *LISTS, *LISTS_OF_LISTS, *NESTED)))
+    types = (*TYPES, *TEXTS * 3, *EVEN)
+    if shape not in ("scalar", "struct"):
+        types = TYPES if shape in OF_LISTS else (*TYPES, *TEXTS * 3)
     return Kind(
         name,
-        draw(st.sampled_from((*TYPES, *TEXTS * 3, *EVEN) if has_any_type else TYPES)),
+        draw(st.sampled_from(types)),
         shape,
         nulls=draw(SHARES),
         element_nulls=draw(SHARES),

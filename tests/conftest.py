@@ -94,12 +94,14 @@ def small_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 @pytest.fixture(scope="session")
 def lists(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """103 rows in two files: lists, strings and numbers, some of them null; nobody writes to it."""
+    """103 rows in two files: lists, strings, lists of them, numbers, and nulls; nobody writes to it."""
     columns = [
         Kind("tokens", "int32", "list", nulls=0.1, longest=9),
         Kind("name", "string", nulls=0.1, seed=1),
         Kind("blob", "binary", nulls=None, seed=2),
         Kind("weight", "float32", nulls=0.2, seed=3),
+        Kind("words", "string", "list", nulls=0.1, element_nulls=0.1, seed=4),
+        Kind("grid", "int16", "list_of_list", nulls=0.1, seed=5),
     ]
     return plain_spec([40, 0, 13], [50], columns=columns).write(tmp_path_factory.mktemp("lists"))
 

@@ -133,13 +133,18 @@ def assert_batch_values(batch: fr.Batch, expected: Mapping[str, np.ndarray]) -> 
 
 def arrays_of(batch: fr.Batch) -> dict[str, np.ndarray]:
     """The tensors of a batch; those of a `Jagged` under names of their own."""
+    return {name: tensor.numpy() for name, tensor in tensors_of(batch).items()}
+
+
+def tensors_of(values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """The tensors of a batch; those of a `Jagged`, which may be its values too, under names of their own."""
     found = {}
-    for name, value in batch.items():
+    for name, value in values.items():
         if isinstance(value, fr.Jagged):
-            found |= {f"{name}.values": value.values.numpy(), f"{name}.offsets": value.offsets.numpy()}
-            found |= {} if value.valid is None else {f"{name}.valid": value.valid.numpy()}
+            found |= tensors_of({f"{name}.values": value.values, f"{name}.offsets": value.offsets})
+            found |= {} if value.valid is None else {f"{name}.valid": value.valid}
         else:
-            found[name] = value.numpy()
+            found[name] = value
     return found
 
 

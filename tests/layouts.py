@@ -104,17 +104,13 @@ class Contents:
     def _column(self, name: str, rows: Sequence[Cell], treated_as: str | None = None) -> dict[str, Array]:
         """The arrays of one column, treated as what stands under another name."""
         cells, treatment = self.shaped[name], self.layout.treatment_of(treated_as or name)
+        if cells.kind.startswith("list<"):
+            return rows_of_rows(name, cells, rows, treatment.nulls)
         fill = filled(replace(cells, size=None), treatment.nulls)
         there = np.array([row is not None for row in rows], np.bool_)
         masks = treatment.nulls == "mask"
         if cells.is_jagged and treatment.fixed is None:
-            texts = [b"".join(elements_of(row, fill)) for row in rows]
-            lengths = [len(text) // cells.dtype.itemsize for text in texts]
-            found = {
-                f"{name}.values": np.frombuffer(b"".join(texts), cells.dtype),
-                f"{name}.offsets": np.cumsum([0, *lengths], dtype=np.int64),
-            }
-            return {**found, f"{name}.valid": there} if masks else found
+            return jagged_of(name, cells, rows, treatment.nulls)
         size = cells.size if treatment.fixed is None else treatment.fixed
         shape = () if size is None else (size,)
         whole = None if fill is None else fill * (size or 1)
@@ -124,6 +120,31 @@ class Contents:
         ]
         array = np.frombuffer(b"".join(texts), cells.dtype).reshape(len(rows), *shape)
         return {name: array, f"{name}_valid": there} if masks else {name: array}
+
+
+def jagged_of(name: str, cells: Cells, rows: Sequence[Cell], nulls: Any) -> dict[str, Array]:
+    """The arrays of rows of any length."""
+    texts = [b"".join(elements_of(row, filled(cells, nulls))) for row in rows]
+    lengths = [len(text) // cells.dtype.itemsize for text in texts]
+    found = {
+        f"{name}.values": np.frombuffer(b"".join(texts), cells.dtype),
+        f"{name}.offsets": np.cumsum([0, *lengths], dtype=np.int64),
+    }
+    return found | marks_of(name, rows, nulls)
+
+
+def rows_of_rows(name: str, cells: Cells, rows: Sequence[Cell], nulls: Any) -> dict[str, Array]:
+    """The arrays of rows which consist of rows: those of all inner ones, and where each row has its own."""
+    inner = [row for cell in rows if isinstance(cell, tuple) for row in cell]
+    kind = cells.kind.removeprefix("list<").removesuffix(">")
+    ends = np.cumsum([0, *(len(cell or ()) for cell in rows)], dtype=np.int64)
+    found = jagged_of(f"{name}.values", Cells(cells.dtype, kind, inner), inner, nulls)
+    return found | {f"{name}.offsets": ends} | marks_of(name, rows, nulls)
+
+
+def marks_of(name: str, rows: Sequence[Cell], nulls: Any) -> dict[str, Array]:
+    """Which rows are there, where a mask is asked for."""
+    return {f"{name}.valid": np.array([row is not None for row in rows], np.bool_)} if nulls == "mask" else {}
 
 
 def there_or(cell: Cell, fill: bytes | None) -> bytes:

@@ -55,13 +55,14 @@ class Shape:
     def _of_column(self, name: str, cells: Cells) -> Cells:
         if name in self.hashes:
             buckets, seed = self.hashes[name]
-            is_number = cells.kind in ("scalar", "list") and cells.size is None
+            is_number = can_be_cast(cells)
 
             def put(cell: bytes) -> bytes:
                 value = number(cell, cells.dtype) if is_number else cell
                 return oracle.bucket(value, buckets, seed).to_bytes(8, "little")
 
-            kind = "list" if cells.kind == "list" else "scalar"
+            kind = cells.kind if cells.kind in ("list", "list<list>") else "scalar"
+            kind = "list" if cells.kind in ("list<string>", "list<binary>") else kind
             return Cells(np.dtype(np.int64), kind, [each(cell, put) for cell in cells.rows])
         if name in self.casts:
             to = self.casts[name]
@@ -88,20 +89,26 @@ def number(cell: bytes, dtype: np.dtype) -> Any:
 def each(cell: Cell, change: Any) -> Cell:
     """A cell with its value, or each of its elements, changed; nulls stay."""
     if isinstance(cell, tuple):
-        return tuple(None if element is None else change(element) for element in cell)
+        return tuple(each(element, change) for element in cell)
     return None if cell is None else change(cell)
 
 
 def fits(cells: Cells, row: int) -> bool:
     """Whether a row holds no misfit."""
-    cell = cells.rows[row]
-    return cell != MISFIT and not (isinstance(cell, tuple) and MISFIT in cell)
+    return not has_misfit(cells.rows[row])
+
+
+def has_misfit(cell: Cell) -> bool:
+    """Whether a cell, or an element of it, does not fit."""
+    return any(map(has_misfit, cell)) if isinstance(cell, tuple) else cell == MISFIT
 
 
 def with_plain_bits(batch: fr.Batch) -> fr.Batch:
     """The batch with numbers of bfloat16 as their bits, and each NaN as the one without a sign."""
     for value in batch.values():
-        values = value.values if isinstance(value, fr.Jagged) else value
+        values: Any = value
+        while isinstance(values, fr.Jagged):
+            values = values.values
         if values.is_floating_point():
             values[values.isnan()] = torch.nan
     for name, value in batch.items():
@@ -110,10 +117,26 @@ def with_plain_bits(batch: fr.Batch) -> fr.Batch:
     return batch
 
 
+def with_plain_nans(table: Mapping[str, Cells]) -> dict[str, Cells]:
+    """The columns with each NaN as the one without a sign, as `with_plain_bits` leaves them in batches."""
+
+    def plain(cells: Cells) -> Cells:
+        def change(cell: bytes) -> bytes:
+            is_nan = cell != MISFIT and bool(np.isnan(np.frombuffer(cell, cells.dtype)[0]))
+            return np.full(1, np.nan, cells.dtype).tobytes() if is_nan else cell
+
+        return replace(cells, rows=[each(cell, change) for cell in cells.rows])
+
+    return {
+        name: plain(cells) if cells.dtype.kind == "f" and cells.size is None else cells
+        for name, cells in table.items()
+    }
+
+
 def bits_of(value: torch.Tensor | fr.Jagged) -> torch.Tensor | fr.Jagged:
     """Numbers of 16 bits as integers."""
     if isinstance(value, fr.Jagged):
-        return fr.Jagged(value.values.view(torch.uint16), value.offsets, value.valid, value.kind)
+        return fr.Jagged(bits_of(value.values), value.offsets, value.valid, value.kind)
     return value.view(torch.uint16)
 
 
@@ -121,15 +144,15 @@ def bits_of(value: torch.Tensor | fr.Jagged) -> torch.Tensor | fr.Jagged:
 
 
 def can_be_cast(cells: Cells) -> bool:
-    """Whether a column holds numbers, or lists of such."""
-    return cells.kind in ("scalar", "list") and cells.size is None
+    """Whether a column holds numbers, or lists of such, or lists of lists."""
+    return cells.kind in ("scalar", "list", "list<list>") and cells.size is None
 
 
 def can_be_hashed(cells: Cells) -> bool:
     """Whether a column holds text, bytes or integers, or lists of these."""
-    if cells.kind in ("string", "binary") or cells.size is not None:
+    if cells.kind.removeprefix("list<").removesuffix(">") in ("string", "binary") or cells.size is not None:
         return True
-    return cells.kind in ("scalar", "list") and cells.dtype.kind in "iu"
+    return can_be_cast(cells) and cells.dtype.kind in "iu"
 
 
 @st.composite

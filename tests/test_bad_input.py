@@ -813,9 +813,10 @@ def test_two_columns_of_one_name_are_refused(path: Path) -> None:
 
 
 UNSUPPORTED = {
-    "list<string>": pa.array([["a"]]),
-    "list<binary>": pa.array([[b"a"]], pa.list_(pa.binary())),
-    "list<list<int64>>": pa.array([[[1]]]),
+    "list<list<string>>": pa.array([[["a"]]]),
+    "list<list<binary>>": pa.array([[[b"a"]]], pa.list_(pa.list_(pa.binary()))),
+    "list<list<list<int64>>>": pa.array([[[[1]]]]),
+    "list<list<fixed_size_binary[2]>>": pa.array([[[b"ab"]]], pa.list_(pa.list_(pa.binary(2)))),
     "list<fixed_size_binary[2]>": pa.array([[b"ab"]], pa.list_(pa.binary(2))),
     "list of decimals": (
         pa.array([[decimal.Decimal("1.25")]], pa.list_(pa.decimal128(5, 2))),
@@ -843,11 +844,19 @@ def test_a_type_that_is_not_supported_is_named_with_column_and_file(path: Path, 
     ("array", "named", "type_"),
     [
         (pa.array([{"a": {"b": [["x"]]}}]), "odd.a.b", "list<list<string>>"),
-        (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "odd.key", "list<string>"),
-        (pa.array([[{"a": 1, "b": "x"}]]), "odd.b", "list<string>"),
-        (pa.array([[(1, [1])]], pa.map_(pa.int8(), pa.list_(pa.int8()))), "odd.value", "list<list<int8>>"),
+        (
+            pa.array([[("a", [[1]])]], pa.map_(pa.string(), pa.list_(pa.list_(pa.int64())))),
+            "odd.value",
+            "list<list<list<int64>>>",
+        ),
+        (pa.array([[{"a": 1, "b": ["x"]}]]), "odd.b", "list<list<string>>"),
+        (
+            pa.array([[[(1, [1])]]], pa.list_(pa.map_(pa.int8(), pa.list_(pa.int8())))),
+            "odd.value",
+            "list<list<list<int8>>>",
+        ),
     ],
-    ids=["struct", "map", "list of structs", "map of lists"],
+    ids=["struct", "map", "list of structs", "list of maps of lists"],
 )
 def test_what_is_not_supported_inside_of_others_is_named_by_its_own_name(
     path: Path, array: pa.Array, named: str, type_: str

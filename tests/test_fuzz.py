@@ -339,6 +339,8 @@ SMALL = {
     for what, encoding, column in (
         ("numbers", "dictionary", ColumnSpec("c", "int16")),
         ("a list", "plain", Kind("c", "int16", "list", nulls=0.2, element_nulls=0.2)),
+        ("lists of lists", "dictionary", Kind("c", "int16", "list_of_list", nulls=0.2, element_nulls=0.2)),
+        ("lists of strings", "dictionary", Kind("c", "string", "list", nulls=0.2, element_nulls=0.2)),
         ("a string", "split", Kind("c", "string", nulls=0.2)),
         ("nulls", "plain", Kind("c", "int16", nulls=0.5)),
     )

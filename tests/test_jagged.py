@@ -19,7 +19,7 @@ from torch.utils.data import default_collate, default_convert
 
 import fastresume as fr
 from columns import assert_holds, read_cells
-from jobs import make
+from jobs import make, tensors_of
 from strategies import TYPES, Dataset, DatasetSpec
 
 Write = Callable[[DatasetSpec], Dataset]
@@ -275,6 +275,8 @@ def test_the_schema_tells_what_is_jagged_and_what_is_masked(lists: Dataset) -> N
         "tokens: int32 [B, *] valid\n"
         "name: uint8 [B, *] string, valid\n"
         "blob: uint8 [B, *] binary, valid\n"
+        "words: uint8 [B, *, *] string, valid\n"
+        "grid: int16 [B, *, *] valid\n"
         "dense: float32 [B, 1] weight\n"
         "dense_valid: bool [B, 1] weight"
     )
@@ -285,6 +287,8 @@ def test_the_schema_tells_what_is_jagged_and_what_is_masked(lists: Dataset) -> N
         "list",
         "string",
         "binary",
+        "list<string>",
+        "list<list>",
         "scalar",
         "mask",
     ]
@@ -293,6 +297,8 @@ def test_the_schema_tells_what_is_jagged_and_what_is_masked(lists: Dataset) -> N
         "tokens",
         "name",
         "blob",
+        "words",
+        "grid",
         "dense",
     ]
     assert fields["tokens"].shape == ("B", "*")
@@ -344,7 +350,8 @@ def test_all_of_a_batch_is_pinned(lists: Dataset, monkeypatch: pytest.MonkeyPatc
     batch = next(iter(make(lists, 10, nulls="mask")))
     batch["own"] = "anything"  # type: ignore[assignment]
     assert batch.pin_memory()["own"] == "anything"
-    assert len(pinned) == 3 * 3 + 2 * 2  # three columns of rows of different lengths, two of numbers
+    # Three columns of rows of different lengths, two of such rows of rows, two of numbers.
+    assert len(pinned) == 3 * 3 + 2 * 5 + 2 * 2
 
 
 def test_a_batch_owns_its_memory(lists: Dataset) -> None:
@@ -362,7 +369,5 @@ def test_the_bytes_that_are_counted_are_those_of_the_tensors(lists: Dataset, thr
     loader = fr.Loader(make(lists, 10, nulls="mask", stack={"dense": "weight"}), threads=threads or 0)
     tensors = []
     for batch in loader:
-        for value in batch.values():
-            parts = [value.values, value.offsets, value.valid] if isinstance(value, fr.Jagged) else [value]
-            tensors += [part for part in parts if part is not None]
+        tensors += tensors_of(batch).values()
     assert loader.stats().bytes == sum(tensor.nbytes for tensor in tensors) > 0

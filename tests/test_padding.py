@@ -19,7 +19,7 @@ import fastresume as fr
 from columns import TEXTS, Cells, Kind, all_kinds, filled, read_cells, tensor_of, written_cells
 from fastresume import testing
 from jobs import data_loader, make
-from strategies import Dataset, DatasetSpec, Shuffle, file_specs, written
+from strategies import TYPES, Dataset, DatasetSpec, Shuffle, file_specs, written
 
 ROWS: list[list[int | None] | None] = [[1, 2], [], None, [3, 4, 5, 6], [7], [8, 9, 10]]
 
@@ -313,7 +313,8 @@ def test_any_rows_of_any_selection_are_padded(lists: Dataset) -> None:
 def requests(draw: st.DrawFn) -> tuple[DatasetSpec, dict[str, Any]]:
     """Draw a file of lists and texts, and how they are padded."""
     columns, pads, truncations, nulls = [], {}, {}, {}
-    made = [kind for kind in all_kinds() if kind.shape in ("list", "large_list") or kind.type in TEXTS]
+    flat = {"list": TYPES, "large_list": TYPES, "scalar": TEXTS}
+    made = [kind for kind in all_kinds() if kind.type in flat.get(kind.shape, ())]
     for number in range(draw(st.integers(1, 3))):
         kind, name = draw(st.sampled_from(made)), f"c{number}"
         element_nulls = draw(st.sampled_from((0.0, 0.3)))

@@ -102,6 +102,8 @@ class Layout:
         casts: Sequence[tuple[str | None, str]],
         hashes: Sequence[tuple[str, int, int]],
         names: Sequence[tuple[str, str]],
+        codes: Sequence[str],
+        known: Sequence[tuple[str, bytes]],
     ) -> Self: ...
     @staticmethod
     def of_filter(
@@ -111,6 +113,9 @@ class Layout:
         optional: Sequence[str],
         partitions: Sequence[str],
     ) -> Layout: ...
+    @property
+    def dictionaries(self) -> list[tuple[str, bytes]]: ...
+    def dictionary(self, column: str) -> tuple[list[bytes], bool] | None: ...
     @property
     def fields(
         self,

@@ -51,8 +51,10 @@ def of_tensor(tensor: Tensor, valid: Tensor | None = None) -> Any:
     return array
 
 
-def of_rows(values: Tensor, offsets: Tensor, valid: Tensor | None, kind: str) -> Any:
+def of_rows(values: Any, offsets: Tensor, valid: Tensor | None, kind: str) -> Any:
     """Rows of different lengths as a large_list, large_string or large_binary array, over the same memory.
+
+    The values of lists are a tensor, or rows that know themselves as an array.
 
     Raises:
         ValueError: if a string is not UTF-8 (a file may hold any bytes), or the offsets are not rising.
@@ -61,7 +63,7 @@ def of_rows(values: Tensor, offsets: Tensor, valid: Tensor | None, kind: str) ->
     rows = len(offsets) - 1
     buffers = [_bits(arrow, None if valid is None else _numpy(valid)), arrow.py_buffer(_numpy(offsets))]
     if kind == "list":
-        items = of_tensor(values)
+        items = of_tensor(values) if isinstance(values, Tensor) else values.to_arrow()
         array = arrow.Array.from_buffers(arrow.large_list(items.type), rows, buffers, children=[items])
     else:
         text = arrow.large_string() if kind == "string" else arrow.large_binary()

@@ -25,6 +25,11 @@ from fastresume.seeds import batch_seed, row_seeds
 Tensors = dict[str, Tensor | Jagged]
 """What a batch holds: tensors by name, and of lists, strings and binary columns a `Jagged`."""
 
+FieldKind = Literal[
+    "scalar", "list", "string", "binary", "list<list>", "list<string>", "list<binary>", "mask", "length"
+]
+"""What the rows of a field are."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -35,9 +40,10 @@ class Field:
         dtype: its element type; uint8 for the bytes of strings and binary columns.
         columns: the columns of the files that it holds.
         is_stacked: whether it is a matrix `[B, k]` of k columns, rather than `[B]`.
-        kind: "scalar", or "list", "string" or "binary", which are a `Jagged`; "mask" for the tensor that says
-            where the one before it, of the same columns, is null; "length" for the one that says how many
-            elements of a padded row are its own.
+        kind: "scalar"; "list", "string" or "binary", which are a `Jagged`; "list<list>", "list<string>" or
+            "list<binary>", which are a `Jagged` of a `Jagged`; "mask" for the tensor that says where the one
+            before it, of the same columns, is null; "length" for the one that says how many elements of a
+            padded row are its own.
         is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
         size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, lists that
             all have as many, or what `pad=` names; else None.
@@ -52,7 +58,7 @@ class Field:
     dtype: torch.dtype
     columns: tuple[str, ...]
     is_stacked: bool
-    kind: Literal["scalar", "list", "string", "binary", "mask", "length"] = "scalar"
+    kind: FieldKind = "scalar"
     is_masked: bool = False
     size: int | None = None
     unit: str | None = None
@@ -71,11 +77,21 @@ class Field:
     @property
     def is_jagged(self) -> bool:
         """Whether it is a `Jagged` rather than a tensor."""
-        return self.kind in ("list", "string", "binary")
+        return self.kind not in ("scalar", "mask", "length")
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it is a `Jagged` whose values are a `Jagged`: lists of lists, and of strings."""
+        return self.kind.startswith("list<")
 
     @property
     def shape(self) -> tuple[str | int, ...]:
-        """`("B",)`, `("B", k)`, `("B", k1, k2)`, or `("B", "*")` of a `Jagged`; B is the number of rows."""
+        """`("B",)`, `("B", k)`, `("B", k1, k2)`, or `("B", "*")` of a `Jagged`; B is the number of rows.
+
+        `("B", "*", "*")` of a `Jagged` of a `Jagged`.
+        """
+        if self.is_nested:
+            return ("B", "*", "*")
         if self.is_jagged:
             return ("B", "*")
         if self.sizes:
@@ -89,10 +105,16 @@ class Field:
             return tensor.view(-1, *(self.sizes or (self.width,)))
         if not self.is_jagged:
             return tensor
-        offsets = _over(next(buffers), torch.int64)
-        valid = _over(next(buffers), torch.bool) if self.is_masked else None
-        kind: Any = self.kind
-        return Jagged(tensor, offsets, valid, kind)
+        kinds = self.kind.removesuffix(">").split("<")
+        values: Any = tensor
+        # The innermost rows are the first ones.
+        kind: Any
+        for kind in reversed(kinds):
+            offsets = _over(next(buffers), torch.int64)
+            valid = _over(next(buffers), torch.bool) if self.is_masked else None
+            values = Jagged(values, offsets, valid, kind)
+        rows: Jagged = values
+        return rows
 
 
 def _over(buffer: _core.Buffer, dtype: torch.dtype) -> Tensor:
@@ -152,7 +174,8 @@ class Schema(Mapping[str, Field]):
             shape = "[" + ", ".join(map(str, field.shape)) + "]"
             notes = ", ".join(field.columns) if field.is_stacked else ""
             if field.is_jagged:
-                kind = "" if field.kind == "list" else field.kind
+                innermost = field.kind.removeprefix("list<").removesuffix(">")
+                kind = "" if innermost == "list" else innermost
                 notes = ", ".join(filter(None, (kind, "valid" if field.is_masked else "")))
             lines.append(
                 " ".join(
@@ -295,9 +318,9 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     def to_arrow(self) -> Any:
         """The batch as a pyarrow RecordBatch, over the same memory where Arrow lays values out alike.
 
-        Matrices become lists of fixed size, a `Jagged` a large_list, large_string or large_binary; a mask
-        (`name + "_valid"`) says which values of `name` are null, and is no column of its own. Numbers are
-        not copied; bools and masks are, to bits, and what is on another device.
+        Matrices become lists of fixed size, a `Jagged` a large_list (of large_lists, ...), large_string or
+        large_binary; a mask (`name + "_valid"`) says which values of `name` are null, and is no column of its
+        own. Numbers are not copied; bools and masks are, to bits, and what is on another device.
 
         Raises:
             ModuleNotFoundError: if pyarrow is not installed.
@@ -325,7 +348,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
         Raises:
             ModuleNotFoundError: if torchrec is not installed.
-            TypeError: if one is no `Jagged`.
+            TypeError: if one is no `Jagged`, or a `Jagged` of a `Jagged`.
             ValueError: if they differ in type.
         """
         rows: dict[str, Jagged] = {}
@@ -386,7 +409,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             if isinstance(value, Tensor):
                 return f"{dtype_name(value.dtype)}{list(value.shape)}"
             if isinstance(value, Jagged):
-                return f"{dtype_name(value.dtype)}[{len(value)}, *]"
+                return f"{dtype_name(value.dtype)}[{len(value)}{', *' * value.depth}]"
             return type(value).__name__
 
         tensors = ", ".join(f"{name}: {describe(value)}" for name, value in self._tensors.items())

@@ -103,8 +103,9 @@ class ParquetDataset(IterableDataset[Batch]):
             the `valid` of a `Jagged`, and a number or bool stands in its place; a null list or string is then
             empty. Or a mapping from names or patterns of columns or stacks to one of these; a column's
             name wins over its stack's, that over patterns, the first pattern over later ones, and columns
-            without any have "error". Of a list, a
-            mask marks null rows; a null inside a list is an error but where a fill value is named. No
+            without any have "error". Of lists, a
+            mask marks null rows, and null lists and strings inside of them; a null number inside a list is an
+            error but where a fill value is named. No
             tensor ever changes its type: a fill value that does not fit is refused. A member of a struct that
             is null is null; {"a": "mask"} masks the members of the struct `a`, and gives the bool tensor
             `a_valid` of the struct itself besides.
@@ -135,6 +136,10 @@ class ParquetDataset(IterableDataset[Batch]):
             columns, stacks or structs: `{"user": 1_000_003}`, or a `Hash` with a seed. A tensor int64 in
             [0, buckets), of a list a `Jagged` of such. A fill value for nulls is a bucket. See
             docs/SHAPING.md.
+        dictionary: names or patterns of columns of strings or bytes, or of lists of these, that are delivered
+            as codes: int64 `[B]`, of a list a `Jagged` of such. The code of a value is its place among all
+            different values of the files' rows (selected or not), in the order of their bytes: they are
+            gathered here, before the first batch, and `dataset.dictionaries` has them. Nulls as of numbers.
         rename: new names of tensors, per name that they would have: that of their column or stack. Masks are
             the new name with "_valid" behind it. All other arguments, `filter` too, speak of the columns'
             names in the files.
@@ -200,6 +205,7 @@ class ParquetDataset(IterableDataset[Batch]):
         partitions: str | Sequence[str] | None = None,
         cast: Casts | None = None,
         hash: Mapping[str, int | Hash] | None = None,  # noqa: A002  (what users call it)
+        dictionary: str | Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
         manifest_cache: Path | None = None,
         on_iter: Literal["continue", "restart"] = "continue",
@@ -235,6 +241,8 @@ class ParquetDataset(IterableDataset[Batch]):
         self._partitions = names("partitions", partitions) or []
         self._casts = cast_list(cast)
         self._hashes = hash_list(hash)
+        self._coded = names("dictionary", dictionary) or []
+        self._gathered: list[tuple[str, bytes]] = []
         self._renamed = rename_list(rename)
         manifest = select(_open_manifest(self.paths, manifest_cache), rows, skip)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
@@ -267,7 +275,11 @@ class ParquetDataset(IterableDataset[Batch]):
             self._casts,
             self._hashes,
             self._renamed,
+            self._coded,
+            self._gathered,
         )
+        # They are pickled along: no worker reads the files for them again.
+        self._gathered = self._layout.dictionaries
         self.schema = Schema(self._layout)
 
     @property
@@ -285,6 +297,23 @@ class ParquetDataset(IterableDataset[Batch]):
         """The numbers of the selected rows: int64 `[n, 2]`, half open, sorted, coalesced; None if all are."""
         selected = self._manifest.selected
         return None if selected is None else of_buffer(selected)
+
+    @property
+    def dictionaries(self) -> Mapping[str, list[str] | list[bytes]]:
+        """Of each column of `dictionary=`, by its name, the values by their codes: str, or bytes if binary.
+
+        Raises:
+            UnicodeDecodeError: if a string is not UTF-8: a file may hold any bytes.
+
+        Example:
+            >>> dataset.dictionaries  # as with dictionary="city": {"city": ["Berlin", "Oslo", "Porto"]}
+            {}
+        """
+        found: dict[str, list[str] | list[bytes]] = {}
+        for name, _ in self._gathered:
+            values, is_text = self._layout.dictionary(name) or ([], False)
+            found[name] = [value.decode() for value in values] if is_text else values
+        return found
 
     @property
     def files(self) -> tuple[str, ...]:

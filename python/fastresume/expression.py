@@ -380,6 +380,6 @@ def _sought(values: Iterable[Literal]) -> set[Sought]:
 
 def _check_value(name: str, value: Literal, dtype: str, kind: str) -> None:
     is_text = kind in ("string", "binary")
-    if kind in ("list", "matrix") or is_text != isinstance(value, (str, bytes)):
+    if kind.startswith("list") or kind == "matrix" or is_text != isinstance(value, (str, bytes)):
         what = kind if kind != "scalar" else dtype
         raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}")

@@ -21,8 +21,10 @@ class Jagged:
     number of rows, an integer index gives the values of a row and a slice gives rows, both as views.
 
     Args:
-        values: the values of all rows, 1-d; the bytes (uint8) of a string or binary column.
-        offsets: int64 `[B + 1]`, where each row begins and the last one ends; the first is 0.
+        values: the values of all rows, 1-d; the bytes (uint8) of a string or binary column; of lists of
+            lists or strings, a `Jagged` of all inner rows.
+        offsets: int64 `[B + 1]`, where each row begins and the last one ends, counted in values (or in inner
+            rows); the first is 0.
         valid: bool `[B]`, False where a row is null (it has no values then); None if nulls are not marked.
         kind: what the rows are: "list", or the bytes of "string" or "binary".
 
@@ -38,26 +40,39 @@ class Jagged:
         tensor([104, 105], dtype=torch.uint8)
         >>> words[1:].to_list()
         [[], [240, 159, 166, 128]]
+        >>> tags = Jagged(words, torch.tensor([0, 1, 1, 3]))
+        >>> tags
+        Jagged(rows=3, values=Jagged(rows=3, values=uint8[6]))
+        >>> tags[2]
+        Jagged(rows=2, values=uint8[4])
+        >>> tags.values.kind
+        'list'
     """
 
-    values: Tensor
+    values: Any
     offsets: Tensor
     valid: Tensor | None = None
     kind: Literal["list", "string", "binary"] = "list"
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the values."""
-        return self.values.dtype
+        """The type of the values; of a `Jagged` of a `Jagged`, of the innermost ones."""
+        found: torch.dtype = self.values.dtype
+        return found
 
     @property
     def device(self) -> torch.device:
         """Where the tensors are."""
-        return self.values.device
+        return self.offsets.device
+
+    @property
+    def depth(self) -> int:
+        """How many dimensions have rows of different lengths: 1, or 2 of a `Jagged` of a `Jagged`."""
+        return 1 + (self.values.depth if isinstance(self.values, Jagged) else 0)
 
     @property
     def lengths(self) -> Tensor:
-        """How many values each row has: int64 `[B]`."""
+        """How many values (or inner rows) each row has: int64 `[B]`."""
         return self.offsets.diff()
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Jagged:
@@ -72,7 +87,15 @@ class Jagged:
         """The rows as a nested tensor of layout `torch.jagged`, over the same memory; a null row is empty.
 
         Gradients flow back to `values`.
+
+        Raises:
+            TypeError: of a `Jagged` of a `Jagged`: torch knows one dimension of different lengths.
         """
+        if isinstance(self.values, Jagged):
+            raise TypeError(
+                f"a nested tensor has one dimension of rows of different lengths, {self!r} has {self.depth}; "
+                "values.to_nested() gives the inner rows"
+            )
         nested: Tensor = torch.nested.nested_tensor_from_jagged(self.values, self.offsets)
         return nested
 
@@ -81,11 +104,14 @@ class Jagged:
 
         Raises:
             ModuleNotFoundError: if torchrec is not installed.
+            TypeError: of a `Jagged` of a `Jagged`.
         """
         return keyed_jagged_tensor({key: self})
 
     def to_arrow(self) -> Any:
         """The rows as a pyarrow array: large_list, large_string or large_binary, over the same memory.
+
+        Of a `Jagged` of a `Jagged`, a large_list of these.
 
         Raises:
             ModuleNotFoundError: if pyarrow is not installed.
@@ -108,29 +134,39 @@ class Jagged:
         return self.to_arrow().type.__arrow_c_schema__()
 
     def to_list(self) -> list[list[Any] | None]:
-        """The rows as lists of Python numbers; None for a row that `valid` marks as null."""
-        values = self.values.tolist()
-        return [None if span is None else values[span] for span in self._spans()]
+        """The rows as lists of Python numbers; None for a row that `valid` marks as null.
 
-    def to_bytes(self) -> list[bytes | None]:
-        """The rows of a binary column; None for a row that `valid` marks as null.
+        The rows of a `Jagged` of a `Jagged` are lists of such rows.
+        """
+        values = self.values.to_list() if isinstance(self.values, Jagged) else self.values.tolist()
+        return self._sliced(values)
+
+    def to_bytes(self) -> list[Any]:
+        """The rows of a binary column as bytes; None for a row that `valid` marks as null.
+
+        The rows of lists of strings or binary values are lists of bytes.
 
         Raises:
             TypeError: if the values are not bytes (uint8).
         """
+        if isinstance(self.values, Jagged):
+            return self._sliced(self.values.to_bytes())
         if self.values.dtype != torch.uint8:
             found = dtype_name(self.values.dtype)
             raise TypeError(f"the rows of strings and binary columns are uint8, found {found}")
-        values = self.values.cpu().numpy().tobytes()
-        return [None if span is None else values[span] for span in self._spans()]
+        return self._sliced(self.values.cpu().numpy().tobytes())
 
-    def to_strings(self) -> list[str | None]:
-        """The rows of a string column; None for a row that `valid` marks as null.
+    def to_strings(self) -> list[Any]:
+        """The rows of a string column as str; None for a row that `valid` marks as null.
+
+        The rows of lists of strings are lists of str.
 
         Raises:
             TypeError: if the values are not bytes (uint8).
             UnicodeDecodeError: if a row is not UTF-8: a file may hold any bytes.
         """
+        if isinstance(self.values, Jagged):
+            return self._sliced(self.values.to_strings())
         return [None if row is None else row.decode() for row in self.to_bytes()]
 
     def take(self, rows: Tensor) -> Jagged:
@@ -149,11 +185,18 @@ class Jagged:
         moves = torch.repeat_interleave(starts - offsets[:-1], lengths)
         places = torch.arange(len(moves), device=moves.device) + moves
         valid = None if self.valid is None else self.valid.index_select(0, rows)
-        return Jagged(take_rows(self.values, places), offsets, valid, self.kind)
+        values = self.values
+        taken = values.take(places) if isinstance(values, Jagged) else take_rows(values, places)
+        return Jagged(taken, offsets, valid, self.kind)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Jagged:
         valid = None if self.valid is None else change(self.valid)
-        return Jagged(change(self.values), change(self.offsets), valid, self.kind)
+        values = self.values._map(change) if isinstance(self.values, Jagged) else change(self.values)
+        return Jagged(values, change(self.offsets), valid, self.kind)
+
+    def _sliced(self, values: Any) -> list[Any]:
+        """The values of each row; None of a null row."""
+        return [None if span is None else values[span] for span in self._spans()]
 
     def _spans(self) -> Iterator[slice | None]:
         """Where each row is in the values; None of a null row."""
@@ -166,10 +209,10 @@ class Jagged:
         return len(self.offsets) - 1
 
     @overload
-    def __getitem__(self, row: int) -> Tensor: ...
+    def __getitem__(self, row: int) -> Any: ...
     @overload
     def __getitem__(self, row: slice) -> Jagged: ...
-    def __getitem__(self, row: int | slice) -> Tensor | Jagged:
+    def __getitem__(self, row: int | slice) -> Any:
         if isinstance(row, slice):
             begin, end, step = row.indices(len(self))
             if step != 1:
@@ -184,13 +227,15 @@ class Jagged:
         row %= count
         return self.values[int(self.offsets[row]) : int(self.offsets[row + 1])]
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def __iter__(self) -> Iterator[Any]:
         for begin, end in itertools.pairwise(self.offsets.tolist()):
             yield self.values[begin:end]
 
     def __repr__(self) -> str:
         marks = "" if self.valid is None else f", valid=bool[{len(self.valid)}]"
-        return f"Jagged(rows={len(self)}, values={dtype_name(self.dtype)}[{len(self.values)}]{marks})"
+        is_nested = isinstance(self.values, Jagged)
+        values = repr(self.values) if is_nested else f"{dtype_name(self.dtype)}[{len(self.values)}]"
+        return f"Jagged(rows={len(self)}, values={values}{marks})"
 
 
 def keyed_jagged_tensor(rows: Mapping[str, Jagged]) -> Any:
@@ -198,10 +243,14 @@ def keyed_jagged_tensor(rows: Mapping[str, Jagged]) -> Any:
 
     Raises:
         ModuleNotFoundError: if torchrec is not installed.
+        TypeError: if one is a `Jagged` of a `Jagged`; it is named.
         ValueError: if there is no key, or they differ in type or number of rows; both are named.
     """
     if not rows:
         raise ValueError("a KeyedJaggedTensor of no keys has no rows")
+    deep = next((key for key, jagged in rows.items() if jagged.depth > 1), None)
+    if deep is not None:
+        raise TypeError(f"a KeyedJaggedTensor is made of lists of numbers: {deep!r} is {rows[deep]}")
     made = arrow.package("torchrec", "to_keyed_jagged_tensor").KeyedJaggedTensor
     (first, one), *others = rows.items()
     for key, other in others:

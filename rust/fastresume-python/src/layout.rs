@@ -1,6 +1,9 @@
 //! Which columns are read, and which tensor of a batch each is a part of.
 
+use std::collections::HashMap;
+
 use fastresume::agreement::{Decimals, Request};
+use fastresume::error::Result;
 use fastresume::hash::Buckets;
 use fastresume::inquiry;
 use fastresume::lacking;
@@ -10,8 +13,10 @@ use fastresume::policy::{Fill, NullPolicy, Policy};
 use fastresume::rules::Rule;
 use fastresume::shapes::Shapes;
 use fastresume::types::Dtype;
+use fastresume::vocabulary::Vocabulary;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::gate;
 use crate::manifest::Manifest;
@@ -105,7 +110,7 @@ pub struct Layout {
 impl Layout {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "one caller, which passes what the dataset was given")]
-    #[pyo3(signature = (manifest, columns, stacks, nulls, decimals, fixed, pads, truncations, optional, partitions, casts, hashes, names))]
+    #[pyo3(signature = (manifest, columns, stacks, nulls, decimals, fixed, pads, truncations, optional, partitions, casts, hashes, names, codes, known))]
     fn new(
         py: Python<'_>,
         manifest: &Manifest,
@@ -121,6 +126,8 @@ impl Layout {
         casts: Vec<(Option<String>, CastArgument)>,
         hashes: Vec<(String, u64, u64)>,
         names: Vec<(String, String)>,
+        codes: Vec<String>,
+        known: Vec<(String, Vec<u8>)>,
     ) -> PyResult<Self> {
         let decimals = decimals.into_iter().map(|(key, argument)| Ok((key, argument.decimals()?)));
         let decimals = decimals.collect::<PyResult<_>>()?;
@@ -136,12 +143,21 @@ impl Layout {
         let casts = casts.into_iter().map(|(key, argument)| Ok((key, argument.dtype()?)));
         let casts: Vec<Rule<Dtype>> = casts.collect::<PyResult<_>>()?;
         let hashes = hashes.into_iter().map(|(key, count, seed)| (Some(key), Buckets { count, seed }));
-        let shapes = Shapes { casts, hashes: hashes.collect(), names };
-        gate::run(py, || {
+        let codes = codes.into_iter().map(|key| (Some(key), ())).collect();
+        let shapes = Shapes { casts, hashes: hashes.collect(), codes, names };
+        let resolve = || {
+            let known = known.into_iter().map(|(name, data)| Ok((name, Vocabulary::from_bytes(&data)?)));
+            let known = known.collect::<Result<HashMap<_, _>>>()?;
             let inner = CoreLayout::resolve(&manifest.inner, &request, &stacks, &nulls, &shapes)?;
             lacking::check(&inner, &manifest.inner, &manifest.selection)?;
-            Ok(Self { inner })
-        })
+            Ok((inner, known))
+        };
+        let (inner, known) = gate::run(py, resolve)?;
+        if !inner.needs_dictionaries() {
+            return Ok(Self { inner });
+        }
+        let inner = gate::run_stoppable(py, |stop| inner.with_dictionaries(&manifest.inner, known, stop))?;
+        Ok(Self { inner })
     }
 
     /// The layout by which a filter reads: `columns` for their values, and whether each of `asked` is there.
@@ -168,6 +184,19 @@ impl Layout {
             (name, dtype, columns, field.is_stacked, kind, is_masked, field.row_shape(), unit)
         });
         fields.collect()
+    }
+
+    /// Of each column of which codes are delivered the name, and its dictionary for `known`.
+    #[getter]
+    fn dictionaries<'py>(&self, py: Python<'py>) -> Vec<(&str, Bound<'py, PyBytes>)> {
+        let each = self.inner.dictionaries();
+        each.map(|(name, dictionary, _)| (name, PyBytes::new(py, &dictionary.to_bytes()))).collect()
+    }
+
+    /// The values of the dictionary of a column, by their codes, and whether they are text.
+    fn dictionary<'py>(&self, py: Python<'py>, column: &str) -> Option<(Vec<Bound<'py, PyBytes>>, bool)> {
+        let (_, dictionary, is_text) = self.inner.dictionaries().find(|(name, ..)| *name == column)?;
+        Some((dictionary.values().map(|value| PyBytes::new(py, value)).collect(), is_text))
     }
 
     #[getter]

@@ -280,7 +280,7 @@ fn check_unique(columns: &[Column], selected: &HashSet<&str>) -> Result<()> {
 fn as_asked(column: &Column, decimals: Option<Decimals>, fixed: Option<&[usize]>) -> Result<Column> {
     let mut asked = column.clone();
     if let (Some(decimals), Stored::Decimal { is_integer, length, .. }) = (decimals, column.stored) {
-        let is_listed = column.kind == Kind::List;
+        let is_listed = !column.is_flat();
         (asked.kind, asked.dtype, asked.size) = match decimals {
             Decimals::Integers if is_listed => (column.kind, column.dtype, None),
             Decimals::Integers => (Kind::Scalar, Some(Dtype::Int64), None),
@@ -309,7 +309,7 @@ fn as_asked(column: &Column, decimals: Option<Decimals>, fixed: Option<&[usize]>
             asked = of_one_length(asked)?;
         }
     }
-    if asked.kind == Kind::List && asked.lists > 1 && asked.sizes.is_empty() {
+    if asked.kind == Kind::List && asked.lists > 2 && asked.sizes.is_empty() {
         asked.dtype = None;
     }
     Ok(asked)
@@ -353,7 +353,9 @@ fn joined<'a>(
         whole = of_one_length(whole).map_err(|error| (error, first_file))?;
     } else if whole.kind == Kind::List {
         whole.sizes.clear();
-        if whole.lists > 1 {
+        if whole.lists == 2 {
+            whole.kind = Kind::Lists;
+        } else if whole.lists > 2 {
             let reason = format!("the type {} is not supported yet", first.type_name);
             return Err((Error::data(reason), first_file));
         }

@@ -44,7 +44,8 @@ impl Slots {
         let fields = layout.fields().iter().map(|field| {
             if field.kind.is_jagged() {
                 let (width, values) = (field.dtype.width(), pool.growing());
-                return Ok(Slot::Jagged(JaggedSlot::new(width, field.is_masked(), rows, values)));
+                let slot = JaggedSlot::new(width, field.is_masked(), rows, values);
+                return Ok(Slot::Jagged(if field.kind.is_nested() { slot.nested() } else { slot }));
             }
             let values = pool.memory(rows.saturating_mul(field.row_bytes()))?;
             Ok(Slot::Scalar(values, pool.memory(rows.saturating_mul(field.mask_bytes()))?))
@@ -147,7 +148,7 @@ impl Slots {
     }
 
     /// The memory of each field in turn (values and mask of a scalar one; values, offsets and mask of a jagged
-    /// one; no mask where none is asked for), and the row numbers that were noted, in the batch's order, as
+    /// one, with offsets and mask of inner rows behind the values; no mask where none is asked for), and the row numbers that were noted, in the batch's order, as
     /// runs.
     #[must_use]
     pub fn into_parts(self, layout: &Layout) -> (Vec<Memory>, Vec<Range<u64>>) {
@@ -158,9 +159,12 @@ impl Slots {
                     memory.push(values);
                     valid
                 }
-                Slot::Jagged(slot) => {
+                Slot::Jagged(mut slot) => {
+                    let inner = slot.take_inner();
                     let (values, offsets, valid) = slot.into_parts();
-                    memory.extend([values, offsets]);
+                    memory.push(values);
+                    memory.extend(inner);
+                    memory.push(offsets);
                     valid
                 }
             };

@@ -180,6 +180,24 @@ pub struct JaggedRows {
     pub ends: Vec<usize>,
     /// Of each row, 1 if it is not null.
     pub valid: Vec<u8>,
+    /// Of rows that consist of rows, the lengths of these as values: of each its elements as 64 bits, and
+    /// [`NULL_ROW`] besides if it is null. Rows at the end may lack: they have none.
+    pub inner: Option<Box<JaggedRows>>,
+}
+
+/// The bit of a length that marks an inner row as null.
+pub const NULL_ROW: u64 = 1 << 63;
+
+/// The parts of rows that consist of rows.
+pub struct NestedRows<'r> {
+    /// The values of all rows.
+    pub values: &'r mut Memory,
+    /// Of each row, the byte of `values` after its last one.
+    pub ends: &'r mut Vec<usize>,
+    /// Of each row, 1 if it is not null.
+    pub valid: &'r mut Vec<u8>,
+    /// The lengths of the inner rows, of as many rows.
+    pub inner: &'r mut JaggedRows,
 }
 
 impl JaggedRows {
@@ -188,6 +206,7 @@ impl JaggedRows {
         self.values.clear();
         self.ends.clear();
         self.valid.clear();
+        self.inner.iter_mut().for_each(|inner| inner.clear());
     }
 
     /// Forgets all rows but the first so many.
@@ -195,6 +214,23 @@ impl JaggedRows {
         self.ends.truncate(rows);
         self.valid.truncate(rows);
         self.values.truncate(self.ends.last().copied().unwrap_or(0));
+        self.inner.iter_mut().for_each(|inner| inner.truncate(rows));
+    }
+
+    /// The same as rows that consist of rows.
+    pub fn nested(&mut self) -> NestedRows<'_> {
+        let Self { values, ends, valid, inner } = self;
+        let inner =
+            inner.get_or_insert_with(|| Box::new(Self { values: values.another(), ..Self::default() }));
+        inner.ends.resize(ends.len(), inner.values.len());
+        NestedRows { values, ends, valid, inner }
+    }
+
+    /// The lengths of a row's inner rows, as bytes.
+    #[must_use]
+    pub fn inner_bytes(&self, row: usize) -> &[u8] {
+        let Some(inner) = self.inner.as_deref().filter(|inner| row < inner.ends.len()) else { return &[] };
+        &inner.values.bytes()[inner.start(row)..inner.ends[row]]
     }
 
     /// The byte of `values` where a row begins.

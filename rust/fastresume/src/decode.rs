@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parquet::basic::{Repetition, Type as Physical};
+use parquet::basic::{Encoding, Repetition, Type as Physical};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::schema::types::ColumnDescPtr;
 
@@ -17,9 +17,10 @@ use crate::flat::FlatDecoder;
 use crate::flatpages::{FlatLevels, FlatPages};
 use crate::footer::Footer;
 use crate::grid::Grid;
-use crate::hashed::HashDecoder;
+use crate::hashed::{HashDecoder, HashedValues, Numbering};
+use crate::listpages::{ListLevels, ListPages};
 use crate::listpresence::{ListPresenceDecoder, RowLevels};
-use crate::lists::{ListDecoder, ListLevels};
+use crate::lists::ListDecoder;
 use crate::manifest::DataFile;
 use crate::numbers::Numbers;
 use crate::page::{Buffers, Pages};
@@ -29,6 +30,7 @@ use crate::schema::{Column, Dtype, Kind, Stored};
 use crate::shaping::Shaping;
 use crate::source::{LocalFile, Source};
 use crate::strings::StringDecoder;
+use crate::textlists::TextListDecoder;
 
 /// Makes a decoder of `$numbers`, whose bytes in the file and in the tensor the delivery tells.
 macro_rules! of_numbers {
@@ -139,10 +141,10 @@ impl OpenFile {
             (Stored::Decimal { scale, .. }, Dtype::Float64) => Conversion::Decimal(scale),
             (Stored::Int96, _) => Conversion::Instant,
             _ => match column.shaping {
-                Shaping::Hashed(_, buckets) if value_bytes(&leaf).is_none() => {
-                    return Ok(Box::new(HashDecoder::new(pages, buckets)));
+                Shaping::Hashed(_, buckets) if value_bytes(&leaf).is_some() => Conversion::Hashed(buckets),
+                Shaping::Hashed(..) | Shaping::Coded(..) => {
+                    return Ok(Box::new(HashDecoder::new(pages, numbering(column)?)));
                 }
-                Shaping::Hashed(_, buckets) => Conversion::Hashed(buckets),
                 _ => Conversion::Copied,
             },
         };
@@ -156,6 +158,32 @@ impl OpenFile {
         }
         let texts = Box::new(StringDecoder::new(pages));
         Ok(Box::new(EqualDecoder::new(texts, Rows::Converted(converter), shape, nulls)))
+    }
+
+    /// The dictionary of one column of one row group, as plain values, and how many these are; nothing if the footer
+    /// does not say that all of its values are there.
+    ///
+    /// # Errors
+    /// As for `scalars`.
+    pub fn dictionary<'a>(
+        &self,
+        row_group: usize,
+        column: &Column,
+        buffers: &'a mut Buffers,
+    ) -> Result<Option<(&'a [u8], usize)>> {
+        if matches!(column.stored, Stored::Nothing | Stored::Path) {
+            return Ok(None);
+        }
+        let leaf = self.leaf(column)?;
+        let encodings = self.metadata.row_group(row_group).column(column.leaf).page_encoding_stats_mask();
+        let is_told = encodings.is_some_and(|encodings| {
+            encodings.is_only(Encoding::PLAIN_DICTIONARY) || encodings.is_only(Encoding::RLE_DICTIONARY)
+        });
+        if !is_told {
+            return Ok(None);
+        }
+        let count = self.pages(row_group, column.leaf, &leaf, buffers)?.dictionary()?;
+        Ok(count.map(|count| (buffers.dictionary(), count)))
     }
 
     /// A decoder of one jagged column of one row group.
@@ -179,9 +207,7 @@ impl OpenFile {
             let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
             return Ok(Box::new(StringDecoder::new(FlatPages::new(pages, levels, nulls))));
         }
-        let levels = ListLevels { empty: column.level, element: column.element, value: level_of(&leaf) };
-        let grid = Grid::new(&column.sizes);
-        list_decoder(pages, delivery(column, number(column, &leaf)?)?, levels, grid, nulls)
+        lists(pages, column, &leaf, nulls)
     }
 
     /// The definition level at which the outermost list that a leaf is in is there.
@@ -262,15 +288,41 @@ impl OpenFile {
     }
 }
 
-/// A decoder of lists of numbers, stored as one type and delivered as another.
-fn list_decoder<'a>(
+/// A decoder of lists.
+fn lists<'a>(
     pages: Pages<'a>,
-    delivery: Delivery,
-    levels: ListLevels,
-    grid: Option<Grid>,
+    column: &Column,
+    leaf: &ColumnDescPtr,
     nulls: Nulls,
 ) -> Result<Box<dyn JaggedDecoder + 'a>> {
-    of_numbers!(delivery, |numbers| ListDecoder::new(pages, levels, grid, nulls, numbers))
+    let grid = Grid::new(&column.sizes);
+    let is_nested = grid.is_none() && leaf.max_rep_level() == 2;
+    let levels =
+        ListLevels { empty: column.level, element: column.element, value: level_of(leaf), is_nested };
+    let is_known = grid.is_some() || leaf.max_rep_level() <= 2;
+    let pages = ListPages::new(pages, levels, grid);
+    match (column.stored, column.shaping) {
+        _ if !is_known => Err(undeliverable(column)),
+        (Stored::Bytes, _) if leaf.max_rep_level() > 1 => Err(undeliverable(column)),
+        (Stored::Bytes, Shaping::None) => Ok(Box::new(TextListDecoder::new(pages, nulls))),
+        (Stored::Bytes, _) => {
+            let numbers = HashedValues::new(numbering(column)?);
+            Ok(Box::new(ListDecoder::<u64, _>::new(pages, nulls, numbers)))
+        }
+        _ => {
+            let delivery = delivery(column, number(column, leaf)?)?;
+            of_numbers!(delivery, |numbers| ListDecoder::new(pages, nulls, numbers))
+        }
+    }
+}
+
+/// What numbers the texts of a column have.
+fn numbering(column: &Column) -> Result<Numbering> {
+    match (column.shaping, &column.vocabulary) {
+        (Shaping::Hashed(_, buckets), _) => Ok(Numbering::Buckets(buckets)),
+        (_, Some(vocabulary)) => Ok(Numbering::Codes(Arc::clone(vocabulary))),
+        _ => Err(undeliverable(column)),
+    }
 }
 
 /// What becomes of the numbers of a column, which its file holds in this type.

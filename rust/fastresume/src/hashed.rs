@@ -1,4 +1,6 @@
-//! Columns of text or bytes, delivered as the bucket of each.
+//! Columns of text or bytes, delivered as a number of each: its bucket, or its code.
+
+use std::sync::Arc;
 
 use parquet::basic::Encoding;
 
@@ -8,24 +10,41 @@ use crate::error::Result;
 use crate::flatpages::{FlatPages, Presence};
 use crate::hash::Buckets;
 use crate::hybrid::Hybrid;
-use crate::numbers::as_numbers;
+use crate::numbers::{Elements, as_numbers};
 use crate::strings::TextValues;
 use crate::texts::plain;
 use crate::values::look_up;
 use crate::vector;
+use crate::vocabulary::Vocabulary;
 
 /// Buckets that are spread out between nulls are looked up so many at a time.
 const STEP: usize = 1024;
 
-/// A column of text or bytes, delivered as buckets of 64 bits. No text is copied.
+/// What numbers texts have.
+#[derive(Debug, Clone)]
+pub enum Numbering {
+    Buckets(Buckets),
+    Codes(Arc<Vocabulary>),
+}
+
+impl Numbering {
+    fn of(&self, text: &[u8]) -> Result<u64> {
+        match self {
+            Self::Buckets(buckets) => Ok(buckets.of_bytes(text)),
+            Self::Codes(vocabulary) => vocabulary.code(text),
+        }
+    }
+}
+
+/// A column of text or bytes, delivered as numbers of 64 bits. No text is copied.
 pub struct HashDecoder<'a> {
     pages: FlatPages<'a>,
     values: HashedValues,
 }
 
-/// The buckets of the values of pages.
-struct HashedValues {
-    buckets: Buckets,
+/// The numbers of the texts of pages.
+pub struct HashedValues {
+    numbering: Numbering,
     /// Those of the dictionary's entries.
     dictionary: Vec<u64>,
     /// Of a page of indices to the dictionary: these.
@@ -35,18 +54,24 @@ struct HashedValues {
 }
 
 impl HashedValues {
-    /// The buckets of the next values of the page.
+    pub fn new(numbering: Numbering) -> Self {
+        Self { numbering, dictionary: Vec::new(), indices: None, texts: TextValues::default() }
+    }
+
+    /// The numbers of the next values of the page.
     fn read(&mut self, page: Page<'_>, output: &mut [u64]) -> Result<()> {
         if let Some(indices) = &mut self.indices {
             return look_up(indices, page.bytes, &self.dictionary, output);
         }
-        let (buckets, count) = (self.buckets, output.len());
+        let (numbering, count) = (&self.numbering, output.len());
         let mut places = output.iter_mut();
+        let mut numbered = Ok(());
         self.texts.each(page.bytes, count, |text| {
-            if let Some(place) = places.next() {
-                *place = buckets.of_bytes(text);
+            if let (Some(place), Ok(())) = (places.next(), &numbered) {
+                numbered = numbering.of(text).map(|number| *place = number);
             }
-        })
+        })?;
+        numbered
     }
 
     /// The same where a bit is 1, and `null` where it is 0.
@@ -69,12 +94,38 @@ impl HashedValues {
     }
 }
 
+impl Elements<u64> for HashedValues {
+    fn values(&mut self) -> &mut impl PageValues {
+        self
+    }
+
+    fn read(
+        &mut self,
+        page: Page<'_>,
+        output: &mut [u64],
+        _row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
+        self.read(page, output)
+    }
+
+    fn read_spread(
+        &mut self,
+        page: Page<'_>,
+        there: &Marks<'_>,
+        null: u64,
+        output: &mut [u64],
+        _row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
+        self.read_spread(page, there, null, output)
+    }
+}
+
 impl PageValues for HashedValues {
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         self.dictionary.clear();
         let mut position = 0;
         for _ in 0..count {
-            self.dictionary.push(self.buckets.of_bytes(plain(bytes, &mut position)?));
+            self.dictionary.push(self.numbering.of(plain(bytes, &mut position)?)?);
         }
         Ok(())
     }
@@ -99,9 +150,8 @@ impl PageValues for HashedValues {
 }
 
 impl<'a> HashDecoder<'a> {
-    pub fn new(pages: FlatPages<'a>, buckets: Buckets) -> Self {
-        let (dictionary, indices, texts) = (Vec::new(), None, TextValues::default());
-        Self { pages, values: HashedValues { buckets, dictionary, indices, texts } }
+    pub fn new(pages: FlatPages<'a>, numbering: Numbering) -> Self {
+        Self { pages, values: HashedValues::new(numbering) }
     }
 }
 

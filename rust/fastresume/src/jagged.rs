@@ -2,7 +2,7 @@
 
 use std::{iter, mem};
 
-use crate::column::JaggedRows;
+use crate::column::{JaggedRows, NULL_ROW};
 use crate::error::Result;
 use crate::memory::Memory;
 
@@ -23,6 +23,9 @@ pub struct JaggedSlot {
     values: Memory,
     offsets: Memory,
     valid: Memory,
+    /// Whether rows consist of rows; once all parts are there, offsets of these, and their mask.
+    is_nested: bool,
+    inner: Vec<Memory>,
 }
 
 /// Rows that came together.
@@ -33,7 +36,7 @@ struct Part {
     places: Places,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Places {
     /// This one, and those behind it.
     From(usize),
@@ -61,6 +64,11 @@ impl JaggedSlot {
     /// A slot without rows, for so many; its values will be in memory like the given one.
     pub fn new(width: usize, is_masked: bool, rows: usize, values: Memory) -> Self {
         Self { width, is_masked, rows, values, ..Self::default() }
+    }
+
+    /// The same for rows that consist of rows.
+    pub fn nested(self) -> Self {
+        Self { is_nested: true, ..self }
     }
 
     /// Takes out the rows that end where row `to` begins, to decode more behind them, or begins with none; gives
@@ -104,6 +112,13 @@ impl JaggedSlot {
             rows.ends.push(rows.values.len());
             rows.valid.push(source.valid[place.0 as usize]);
         }
+        if self.is_nested {
+            let lengths = rows.nested().inner;
+            for (index, place) in places.iter().enumerate() {
+                lengths.values.extend(source.inner_bytes(place.0 as usize))?;
+                lengths.ends[index] = lengths.values.len();
+            }
+        }
         let places = Places::Each(places.iter().map(|&(_, to)| to).collect());
         self.parts.push(Part { rows, places });
         Ok(())
@@ -115,6 +130,41 @@ impl JaggedSlot {
     /// As for `scatter`.
     pub fn finish(&mut self, distinct: usize, rows: usize) -> Result<()> {
         let mut parts = mem::take(&mut self.parts);
+        if self.is_nested {
+            let lengths = self.finish_inner(&mut parts, distinct, rows)?;
+            self.finish_parts(parts, distinct, rows)?;
+            // The rows' own are those of their values.
+            self.offsets = lengths.offsets;
+            return Ok(());
+        }
+        self.finish_parts(parts, distinct, rows)
+    }
+
+    /// Puts the lengths of the inner rows of all parts in their order, and makes offsets of them.
+    fn finish_inner(&mut self, parts: &mut [Part], distinct: usize, rows: usize) -> Result<Self> {
+        let of_parts = parts.iter_mut().map(|part| {
+            let lengths = part.rows.nested().inner;
+            Part { rows: mem::take(lengths), places: part.places.clone() }
+        });
+        let mut lengths = Self { width: size_of::<u64>(), parts: of_parts.collect(), ..Self::default() };
+        lengths.finish(distinct, rows)?;
+        let each: &[u64] = bytemuck::try_cast_slice(lengths.values.bytes()).unwrap_or_default();
+        let mut end = 0;
+        let ends = each.iter().map(|length| {
+            end += length & !NULL_ROW;
+            end
+        });
+        self.inner.push(Memory::from(iter::once(0).chain(ends).collect::<Vec<u64>>()));
+        if self.is_masked {
+            let marks: Vec<u8> = each.iter().map(|length| u8::from(length & NULL_ROW == 0)).collect();
+            let mut valid = Memory::default();
+            valid.extend(&marks)?;
+            self.inner.push(valid);
+        }
+        Ok(lengths)
+    }
+
+    fn finish_parts(&mut self, mut parts: Vec<Part>, distinct: usize, rows: usize) -> Result<()> {
         let shift = self.width.trailing_zeros();
         if let [Part { rows: part, places: Places::From(0) }] = parts.as_mut_slice()
             && distinct == rows
@@ -169,10 +219,18 @@ impl JaggedSlot {
     /// Bytes of values, offsets and mask, as far as they are there.
     pub fn bytes(&self) -> usize {
         let of_parts = self.parts.iter().map(|part| {
-            let JaggedRows { values, ends, valid } = &part.rows;
-            values.len() + size_of_val(ends.as_slice()) + valid.len()
+            let JaggedRows { values, ends, valid, inner } = &part.rows;
+            let inner =
+                inner.as_ref().map_or(0, |inner| inner.values.len() + size_of_val(inner.ends.as_slice()));
+            values.len() + size_of_val(ends.as_slice()) + valid.len() + inner
         });
-        self.values.len() + self.offsets.len() + self.valid.len() + of_parts.sum::<usize>()
+        let inner: usize = self.inner.iter().map(Memory::len).sum();
+        self.values.len() + self.offsets.len() + self.valid.len() + inner + of_parts.sum::<usize>()
+    }
+
+    /// Offsets of inner rows, and their mask where one is asked for; nothing where there are none.
+    pub fn take_inner(&mut self) -> Vec<Memory> {
+        mem::take(&mut self.inner)
     }
 
     /// Values, offsets and mask; this is empty where none is asked for.

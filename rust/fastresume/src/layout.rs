@@ -3,9 +3,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::agreement::{Request, agree, is_optional, places};
 use crate::column::Nulls;
+use crate::dictionaries;
 use crate::error::{Error, Result};
 pub use crate::field::Field;
 use crate::manifest::Manifest;
@@ -16,6 +19,7 @@ use crate::rules::{is_in, pick};
 use crate::schema::{Column, Dtype, Kind, Stored};
 use crate::shapes::{Shapes, Tensor};
 use crate::shaping::Shaping;
+use crate::vocabulary::Vocabulary;
 
 /// Which columns are read, and where in a batch each goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +117,56 @@ impl Layout {
         Self { fields, columns, jagged_bytes, row_bytes }
     }
 
+    /// The same with the vocabularies of the columns of which codes are asked for: those that are known, by name, and
+    /// the others gathered from the files. A set `stop` ends that early.
+    ///
+    /// # Errors
+    /// As for [`dictionaries::gather`].
+    pub fn with_dictionaries(
+        mut self,
+        manifest: &Manifest,
+        mut known: HashMap<String, Vocabulary>,
+        stop: &AtomicBool,
+    ) -> Result<Self> {
+        let count = self.columns.first().map_or(0, Vec::len);
+        for index in 0..count {
+            let each: Vec<&Column> = self.columns.iter().map(|of_schema| &of_schema[index]).collect();
+            let Some(column) = each.first().filter(|column| matches!(column.shaping, Shaping::Coded(..)))
+            else {
+                continue;
+            };
+            let name = column.name.clone();
+            let vocabulary = match known.remove(&name) {
+                Some(vocabulary) => vocabulary,
+                None => dictionaries::gather(manifest, &each, stop)?,
+            };
+            for field in self.fields.iter_mut().filter(|field| field.columns == [name.as_str()]) {
+                field.unit = Some(format!("dictionary[{}]", vocabulary.len()));
+            }
+            let vocabulary = Arc::new(vocabulary);
+            for of_schema in &mut self.columns {
+                of_schema[index].vocabulary = Some(Arc::clone(&vocabulary));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether codes are asked for of a column.
+    #[must_use]
+    pub fn needs_dictionaries(&self) -> bool {
+        let mut columns = self.columns.first().into_iter().flatten();
+        columns.any(|column| matches!(column.shaping, Shaping::Coded(..)))
+    }
+
+    /// The columns of which codes are delivered: names, values, and whether these are text.
+    pub fn dictionaries(&self) -> impl Iterator<Item = (&str, &Vocabulary, bool)> {
+        let columns = self.columns.first().into_iter().flatten();
+        columns.filter_map(|column| {
+            let is_text = matches!(column.shaping, Shaping::Coded(_, true));
+            Some((column.name.as_str(), column.vocabulary.as_deref()?, is_text))
+        })
+    }
+
     /// The tensors of a batch, in its order.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
@@ -159,13 +213,14 @@ fn with_partitions<'a>(manifest: &'a Manifest, request: &Request) -> Result<Vec<
 fn padded(fields: Vec<Field>, request: &Request) -> Result<Vec<Field>> {
     let subjects: Vec<_> = fields
         .iter()
-        .filter(|field| field.kind.is_jagged())
+        .filter(|field| field.kind.is_jagged() && !field.kind.is_nested())
         .filter_map(|field| Some((field.columns.first()?.as_str(), field.dtype)))
         .collect();
     let mut found = padding::resolve(&request.pads, &request.truncations, &subjects)?.into_iter();
     let mut all = Vec::with_capacity(fields.len());
     for mut field in fields {
-        let padding = if field.kind.is_jagged() { found.next().flatten() } else { None };
+        let padding =
+            if field.kind.is_jagged() && !field.kind.is_nested() { found.next().flatten() } else { None };
         let lengths = padding.map(|padding| {
             (field.kind, field.size, field.padding) = (Kind::Scalar, Some(padding.size), Some(padding));
             Field {

@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 
 use crate::bits::{Marks, WORD};
-use crate::column::Page;
+use crate::column::{Page, PageValues};
 use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::values::{Values, Word};
@@ -104,6 +104,62 @@ impl<P: Word, V: Pod> Numbers<P, V> {
             vector::expand(&self.converted, &words, null, places);
         }
         Ok(())
+    }
+}
+
+/// The values of pages as the elements of lists.
+pub trait Elements<V> {
+    /// The values, to be opened and passed.
+    fn values(&mut self) -> &mut impl PageValues;
+
+    /// Fills the output with the next values of a page, as [`Numbers::read`] does.
+    ///
+    /// # Errors
+    /// As there.
+    fn read(
+        &mut self,
+        page: Page<'_>,
+        output: &mut [V],
+        row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()>;
+
+    /// Fills the output with the next values where `there` is 1, as [`Numbers::read_spread`] does.
+    ///
+    /// # Errors
+    /// As there.
+    fn read_spread(
+        &mut self,
+        page: Page<'_>,
+        there: &Marks<'_>,
+        null: V,
+        output: &mut [V],
+        row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()>;
+}
+
+impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
+    fn values(&mut self) -> &mut impl PageValues {
+        &mut self.values
+    }
+
+    fn read(
+        &mut self,
+        page: Page<'_>,
+        output: &mut [V],
+        row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
+        self.read(page, output, row_of)
+    }
+
+    fn read_spread(
+        &mut self,
+        page: Page<'_>,
+        there: &Marks<'_>,
+        null: V,
+        output: &mut [V],
+        row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
+        self.read_spread(page, there, null, output, row_of)
     }
 }
 

@@ -40,6 +40,13 @@ pub struct Buffers {
     codec: Option<(Compression, Codec)>,
 }
 
+impl Buffers {
+    /// The bytes of the dictionary that was opened last.
+    pub fn dictionary(&self) -> &[u8] {
+        self.dictionary.bytes()
+    }
+}
+
 /// Walks the pages of one column chunk; skipped ones are not decompressed.
 pub struct Pages<'a> {
     source: Arc<dyn Source>,
@@ -290,6 +297,20 @@ impl<'a> Pages<'a> {
         self.offset = page.offset;
         self.indexed_rows = Some(end - page.first_row);
         Ok(page.first_row - row)
+    }
+
+    /// Opens the dictionary alone, if the chunk begins with one, and gives how many values it has.
+    ///
+    /// # Errors
+    /// `Data` if it is damaged; `Source` if it can't be read.
+    pub fn dictionary(&mut self) -> Result<Option<usize>> {
+        self.is_skipping = true;
+        if self.header()?.is_none_or(|header| header.kind != DICTIONARY_PAGE) {
+            return Ok(None);
+        }
+        self.pass();
+        let Some((offset, header)) = self.deferred.take() else { return Ok(None) };
+        self.open_dictionary(offset, &header).map(Some)
     }
 
     /// Opens the next data page, none at the end; `values` takes over the dictionary that it needs.

@@ -70,7 +70,11 @@ fn nulls_of(subject: &Subject<'_>, policy: Option<Policy>) -> Result<Nulls> {
         None | Some(Policy::Refuse) => Ok(Nulls::Refused),
         Some(Policy::Mask) => Ok(Nulls::Masked),
         // A text that is null is empty, whatever the value.
-        Some(Policy::Fill(_)) if matches!(subject.kind, Kind::String | Kind::Binary) => Ok(Nulls::Filled(0)),
+        Some(Policy::Fill(_))
+            if matches!(subject.kind, Kind::String | Kind::Binary | Kind::Strings | Kind::Binaries) =>
+        {
+            Ok(Nulls::Filled(0))
+        }
         Some(Policy::Fill(value)) => {
             let bits = bits_of(value, subject.dtype);
             let is_one = |bits: &u64| subject.buckets.is_none_or(|buckets| *bits < buckets);

@@ -12,6 +12,7 @@ use crate::arrowschema::{ArrowField, ArrowFields};
 use crate::shaping::Shaping;
 use crate::types::LeafType;
 pub use crate::types::{Dtype, Kind, Stored};
+use crate::vocabulary::Vocabulary;
 
 /// A column of a file: a leaf of its schema, or whether a struct is there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,6 +46,9 @@ pub struct Column {
     /// What was asked to become of its values; the type and kind are those of what they become.
     #[serde(skip)]
     pub shaping: Shaping,
+    /// The values of all files, if codes are asked for.
+    #[serde(skip)]
+    pub vocabulary: Option<Arc<Vocabulary>>,
 }
 
 impl Column {
@@ -59,7 +63,7 @@ impl Column {
     pub fn unshaped(&self) -> Option<Dtype> {
         match self.shaping {
             Shaping::None => self.dtype,
-            Shaping::Cast(dtype) | Shaping::Hashed(dtype, _) => Some(dtype),
+            Shaping::Cast(dtype) | Shaping::Hashed(dtype, _) | Shaping::Coded(dtype, _) => Some(dtype),
         }
     }
 
@@ -72,7 +76,7 @@ impl Column {
     /// Whether each row has one value in the file, or a null.
     #[must_use]
     pub fn is_flat(&self) -> bool {
-        self.kind != Kind::List
+        !matches!(self.kind, Kind::List | Kind::Lists | Kind::Strings | Kind::Binaries)
     }
 }
 
@@ -192,6 +196,7 @@ impl Found<'_> {
             element,
             leaf,
             shaping,
+            vocabulary: None,
         };
         self.columns.push(if lists == 0 { column } else { listed(column, above) });
     }
@@ -201,12 +206,17 @@ impl Found<'_> {
 fn listed(column: Column, above: &Above) -> Column {
     let type_name = format!("{}{}{}", "list<".repeat(above.lists), column.type_name, ">".repeat(above.lists));
     let holds_numbers = matches!(column.stored, Stored::Number(_) | Stored::Decimal { is_integer: true, .. });
-    let dtype = column.dtype.filter(|_| holds_numbers);
+    let (kind, is_delivered) = match (above.lists, column.kind) {
+        (1, Kind::String) => (Kind::Strings, true),
+        (1, Kind::Binary) => (Kind::Binaries, true),
+        _ => (Kind::List, holds_numbers),
+    };
+    let dtype = column.dtype.filter(|_| is_delivered);
     let is_known = holds_numbers && above.sizes.len() == above.lists;
     let elements = above.sizes.iter().try_fold(1_usize, |elements, &size| elements.checked_mul(size));
     let is_known = is_known && elements.is_some_and(|elements| elements <= MAX_ELEMENTS);
     let sizes = if is_known { above.sizes.clone() } else { Vec::new() };
-    Column { type_name, kind: Kind::List, dtype, sizes, level: above.list_level, ..column }
+    Column { type_name, kind, dtype, sizes, level: above.list_level, ..column }
 }
 
 /// Whether a struct is there, as the levels of one of its members tell: best of one without lists.
@@ -227,6 +237,7 @@ fn struct_mask(name: &str, level: u8, members: &[Column]) -> Column {
         element: 0,
         leaf: told.map_or(0, |member| member.leaf),
         shaping: Shaping::None,
+        vocabulary: None,
     }
 }
 

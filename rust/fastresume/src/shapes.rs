@@ -15,6 +15,8 @@ pub struct Shapes {
     pub casts: Vec<Rule<Dtype>>,
     /// The buckets that texts, bytes and integers are put into.
     pub hashes: Vec<Rule<Buckets>>,
+    /// The columns of texts and bytes of which codes are made.
+    pub codes: Vec<Rule<()>>,
     /// Of names of tensors, those that they are to have instead.
     pub names: Vec<(String, String)>,
 }
@@ -40,7 +42,14 @@ impl Shapes {
     pub fn apply(&self, columns: &mut [Vec<Column>], stacks: &HashMap<String, &str>) -> Result<()> {
         let hashes = found("hash", &self.hashes, columns, stacks, can_be_hashed)?;
         let casts = found("cast", &self.casts, columns, stacks, can_be_cast)?;
-        for ((of_schemas, hash), cast) in columns.iter_mut().zip(hashes).zip(casts) {
+        let codes = found("dictionary", &self.codes, columns, stacks, can_be_coded)?;
+        for (((of_schemas, hash), cast), code) in columns.iter_mut().zip(hashes).zip(casts).zip(codes) {
+            if let (Some(()), true, Some(column)) = (code, hash.is_some(), of_schemas.first()) {
+                return Err(Error::Argument(format!(
+                    "dictionary= and hash= both make numbers of the column '{}'",
+                    column.name
+                )));
+            }
             let are_bytes = are_bytes(of_schemas);
             if let (Some(_), Some(dtype), Some(column)) = (hash, cast, of_schemas.first())
                 && dtype != Dtype::Int64
@@ -53,12 +62,19 @@ impl Shapes {
             }
             for column in of_schemas {
                 let Some(unshaped) = column.dtype else { continue };
+                if code.is_some() {
+                    let is_text = matches!(column.kind, Kind::String | Kind::Strings);
+                    column.shaping = Shaping::Coded(unshaped, is_text);
+                    column.dtype = Some(Dtype::Int64);
+                    column.kind = if column.is_flat() { Kind::Scalar } else { Kind::List };
+                }
                 if let Some(buckets) = hash {
                     column.shaping = Shaping::Hashed(unshaped, buckets);
                     column.unit = Some(buckets.unit());
                     column.dtype = Some(Dtype::Int64);
                     if are_bytes {
-                        (column.kind, column.size) = (Kind::Scalar, None);
+                        let kind = if column.is_flat() { Kind::Scalar } else { Kind::List };
+                        (column.kind, column.size) = (kind, None);
                     }
                 } else if let Some(dtype) = cast.filter(|dtype| *dtype != unshaped) {
                     column.shaping = Shaping::Cast(unshaped);
@@ -139,13 +155,22 @@ fn are_bytes(of_schemas: &[Column]) -> bool {
 }
 
 fn can_be_cast(of_schemas: &[Column]) -> bool {
-    let are_numbers =
-        |column: &Column| matches!(column.kind, Kind::Scalar | Kind::List) && column.dtype.is_some();
+    let are_numbers = |column: &Column| {
+        matches!(column.kind, Kind::Scalar | Kind::List | Kind::Lists) && column.dtype.is_some()
+    };
     of_schemas.iter().all(are_numbers) && !are_bytes(of_schemas)
 }
 
 fn can_be_hashed(of_schemas: &[Column]) -> bool {
-    let is_list = of_schemas.iter().any(|column| column.kind == Kind::List);
+    let is_other_list = of_schemas.iter().any(|column| matches!(column.kind, Kind::List | Kind::Lists));
     let are_integers = of_schemas.iter().all(|column| column.dtype.is_some_and(Dtype::is_integer));
-    if are_bytes(of_schemas) { !is_list } else { are_integers && can_be_cast(of_schemas) }
+    if are_bytes(of_schemas) { !is_other_list } else { are_integers && can_be_cast(of_schemas) }
+}
+
+fn can_be_coded(of_schemas: &[Column]) -> bool {
+    let is_text = |column: &Column| {
+        matches!(column.kind, Kind::String | Kind::Binary | Kind::Strings | Kind::Binaries)
+            && matches!(column.stored, Stored::Bytes | Stored::Nothing)
+    };
+    of_schemas.iter().all(is_text)
 }

@@ -13,4 +13,6 @@ pub enum Shaping {
     Cast(Dtype),
     /// The buckets of values, which would be of this type.
     Hashed(Dtype, Buckets),
+    /// The codes of values, which would be of this type, in the column's vocabulary; and whether they are text.
+    Coded(Dtype, bool),
 }

@@ -41,6 +41,11 @@ impl Default for TextValues {
 }
 
 impl TextValues {
+    /// Whether few bytes of a page may state many of values.
+    pub fn can_expand(&self) -> bool {
+        matches!(self.form, Form::Dictionary(_))
+    }
+
     /// Calls `take` for each of the next `count` values of the page.
     ///
     /// # Errors
@@ -143,7 +148,7 @@ impl JaggedDecoder for StringDecoder<'_> {
             let first = output.ends.len();
             let (values, ends) = (&mut output.values, &mut output.ends);
             let before = values.len();
-            let can_expand = matches!(self.values.form, Form::Dictionary(_));
+            let can_expand = self.values.can_expand();
             let mut added = Ok(());
             let mut add = |text: &[u8]| {
                 if can_expand && values.len() + text.len() - before > MAX_EXPANDED_BYTES {

@@ -70,12 +70,21 @@ fn jagged_bytes(columns: &[Column], groups: &[RowGroupMetaData]) -> Vec<(usize, 
         let width = column.dtype.filter(|_| column.kind.is_jagged())?.width() as u64;
         let bytes = groups.iter().map(|group| {
             let chunk = group.column(column.leaf);
+            // Counts nulls and empty lists, too.
+            let count = to_count(chunk.num_values());
             let values = match column.kind {
-                // Counts nulls and empty lists, too.
-                Kind::List => to_count(chunk.num_values()).saturating_mul(width),
+                Kind::List | Kind::Lists => count.saturating_mul(width),
                 _ => to_count(chunk.unencoded_byte_array_data_bytes().unwrap_or(chunk.uncompressed_size())),
             };
-            values.saturating_add(to_count(group.num_rows()).saturating_mul(OFFSET_BYTES))
+            // Of lists of lists, no more than there are values.
+            let inner = if column.kind.is_nested() || column.lists > 1 {
+                count.saturating_mul(OFFSET_BYTES)
+            } else {
+                0
+            };
+            values
+                .saturating_add(inner)
+                .saturating_add(to_count(group.num_rows()).saturating_mul(OFFSET_BYTES))
         });
         Some((number, bytes.fold(0, u64::saturating_add)))
     };

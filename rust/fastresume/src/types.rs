@@ -102,6 +102,12 @@ pub enum Kind {
     String,
     /// Bytes.
     Binary,
+    /// Any number of lists of any number of values.
+    Lists,
+    /// Any number of texts.
+    Strings,
+    /// Any number of pieces of bytes.
+    Binaries,
     /// Whether the struct in it is there: a truth value.
     Mask,
     /// How many elements the row of a padded column has: an integer.
@@ -112,7 +118,13 @@ impl Kind {
     /// Whether rows differ in length.
     #[must_use]
     pub fn is_jagged(self) -> bool {
-        matches!(self, Self::List | Self::String | Self::Binary)
+        matches!(self, Self::List | Self::String | Self::Binary) || self.is_nested()
+    }
+
+    /// Whether rows consist of rows that differ in length.
+    #[must_use]
+    pub fn is_nested(self) -> bool {
+        matches!(self, Self::Lists | Self::Strings | Self::Binaries)
     }
 
     /// Its name, for Python.
@@ -123,6 +135,9 @@ impl Kind {
             Self::List => "list",
             Self::String => "string",
             Self::Binary => "binary",
+            Self::Lists => "list<list>",
+            Self::Strings => "list<string>",
+            Self::Binaries => "list<binary>",
             Self::Mask => "mask",
             Self::Length => "length",
         }
