@@ -28,6 +28,8 @@ class Treatment:
 
     nulls: Any = "error"
     fixed: int | None = None
+    pad: int | None = None
+    truncate: str = "head"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Layout:
                 for name, treatment in self.columns.items()
                 if treatment.fixed is not None
             },
+            "pad": {name: each.pad for name, each in self.columns.items() if each.pad is not None},
+            "truncate": {name: each.truncate for name, each in self.columns.items() if each.pad is not None},
             "stack": {name: list(members) for name, members in self.stacks.items()},
             **self.shape.arguments,
         }
@@ -109,6 +113,17 @@ class Contents:
         fill = filled(replace(cells, size=None), treatment.nulls)
         there = np.array([row is not None for row in rows], np.bool_)
         masks = treatment.nulls == "mask"
+        if treatment.pad is not None:
+            size, width = treatment.pad, cells.dtype.itemsize
+            own = [b"".join(elements_of(row, fill)) for row in rows]
+            own = [
+                text[: size * width] if treatment.truncate == "head" else text[-size * width :]
+                for text in own
+            ]
+            padded = np.frombuffer(b"".join(text.ljust(size * width, b"\0") for text in own), cells.dtype)
+            lengths = np.array([len(text) // width for text in own], np.int64)
+            found = {name: padded.reshape(len(rows), size)} | ({f"{name}_valid": there} if masks else {})
+            return found | {f"{name}_length": lengths}
         if cells.is_jagged and treatment.fixed is None:
             return jagged_of(name, cells, rows, treatment.nulls)
         size = cells.size if treatment.fixed is None else treatment.fixed
@@ -190,10 +205,12 @@ def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
             continue  # named after its members: the last name that means a column counts for it
         length = None if name in shaped else one_length(column)
         fixed = length if length and draw(st.booleans()) else None
-        rules = [
-            rule for rule in null_rules(column) if rule != 1 or name not in shaped
-        ]  # one bucket has no 1
-        treatments[name] = Treatment(draw(st.sampled_from(rules)), fixed)
+        can_be_padded = column.is_jagged and fixed is None and name not in {*shaped, *shape.names}
+        pad = draw(st.sampled_from((None, 1, 3, 30))) if can_be_padded else None
+        # Where there is one bucket, 1 is none.
+        rules = [rule for rule in null_rules(column) if rule != 1 or name not in shaped]
+        truncate = draw(st.sampled_from(("head", "tail")))
+        treatments[name] = Treatment(draw(st.sampled_from(rules)), fixed, pad, truncate)
     plain: dict[np.dtype, list[str]] = {}
     for name, column in cells.items():
         if column.kind == "scalar" and column.size is None and name not in {*shaped, *shape.names}:
