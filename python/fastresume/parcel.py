@@ -312,7 +312,7 @@ def unpack(parcel: Parcel) -> Any:
     view: Any = None
     if parcel.block is not None:
         sender, number, size = parcel.block
-        blocks = _mapped.setdefault(sender, {})
+        blocks = _mapped.get(sender, {}) if parcel.handle is None else _mapped.setdefault(sender, {})
         for given_up in parcel.gone:
             blocks.pop(given_up, None)
         if parcel.handle is not None:
