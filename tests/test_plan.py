@@ -92,7 +92,7 @@ def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: P
     plan = quiet_plan(fr.ParquetDataset(tmp_path, batch_size=5))
     assert plan.row_bytes >= 108
     pages = 2 * ((1 << 20) + 50 * plan.row_bytes) + (4 << 20)
-    assert plan.bytes_per_thread == 50 * 2 * plan.row_bytes + pages
+    assert plan.bytes_per_thread == 50 * 2 * plan.row_bytes + 5 * plan.row_bytes + pages
     assert repr(plan).count("per decoding thread") == 1
 
 

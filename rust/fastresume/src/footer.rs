@@ -24,6 +24,9 @@ const MAX_FOOTER_BYTES: u64 = 256 << 20;
 /// Length of a footer's hash in bytes.
 pub const HASH_BYTES: usize = 16;
 
+/// The head of a list of no structs, in Thrift's compact protocol.
+const EMPTY_LIST_OF_STRUCTS: u8 = 0x0c;
+
 const TAIL_BYTES: usize = 8;
 const MAGIC: &[u8] = b"PAR1";
 const ENCRYPTED_MAGIC: &[u8] = b"PARE";
@@ -81,20 +84,22 @@ impl Footer {
                 "the footer claims {length} bytes, at most {MAX_FOOTER_BYTES} are read"
             )));
         }
-        let bytes = if usize_of(length) <= rest.len() {
+        let mut bytes = if usize_of(length) <= rest.len() {
             rest[rest.len() - usize_of(length)..].to_vec()
         } else {
             source.read(size - TAIL_BYTES as u64 - length, usize_of(length))?
         };
         shape::check(&bytes)?;
-        check_schema(&bytes)?;
+        let mut hash = [0; HASH_BYTES];
+        hash.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..HASH_BYTES]);
+        if let Some(head) = check_schema(&bytes)? {
+            bytes[head] = EMPTY_LIST_OF_STRUCTS;
+        }
         let metadata = caught(|| {
             ParquetMetaDataReader::decode_metadata(&bytes)
                 .map_err(|cause| Error::data(format!("damaged footer: {cause}")))
         })?;
         check_row_counts(&metadata)?;
-        let mut hash = [0; HASH_BYTES];
-        hash.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..HASH_BYTES]);
         Ok(Self { metadata, hash })
     }
 }
@@ -104,12 +109,18 @@ fn usize_of(count: u64) -> usize {
 }
 
 /// Refuses a schema that is nested deeper than a recursive parser can take, or counts children that are
-/// not there.
-fn check_schema(bytes: &[u8]) -> Result<()> {
+/// not there. Gives the place of the head of the list of row groups, if that is empty: it may state any type of its
+/// elements, as fastparquet's does, and the parser wants the right one.
+fn check_schema(bytes: &[u8]) -> Result<Option<usize>> {
     const SCHEMA: i16 = 2;
+    const ROW_GROUPS: i16 = 4;
     const NAME: i16 = 4;
     const NUM_CHILDREN: i16 = 5;
+    let mut empty = None;
     Walk::new(bytes).fields(|walk, number, _| {
+        if number == ROW_GROUPS {
+            empty = Some(walk.position()).filter(|&head| bytes.get(head).is_some_and(|head| head >> 4 == 0));
+        }
         if number != SCHEMA {
             return Ok(false);
         }
@@ -161,7 +172,8 @@ fn check_schema(bytes: &[u8]) -> Result<()> {
             }
         }
         Ok(true)
-    })
+    })?;
+    Ok(empty)
 }
 
 fn check_row_counts(metadata: &ParquetMetaData) -> Result<()> {
