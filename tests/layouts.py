@@ -169,14 +169,22 @@ def there_or(cell: Cell, fill: bytes | None) -> bytes:
     return found
 
 
-def elements_of(row: Cell, fill: bytes | None, with_nulls: bool = True) -> Iterator[bytes]:
+def elements_of(row: Cell, fill: bytes | None) -> Iterator[bytes]:
     """The elements of a list, or a value as the only one; none of a null."""
     if isinstance(row, tuple):
         for element in row:
-            if with_nulls or element is not None:
-                yield there_or(element, fill)
+            yield there_or(element, fill)
     elif row is not None:
         yield row
+
+
+def numbers_of(cell: Cell) -> Iterator[bytes]:
+    """All numbers of a row, however deep in lists; none of a null."""
+    if isinstance(cell, tuple):
+        for element in cell:
+            yield from numbers_of(element)
+    elif cell is not None:
+        yield cell
 
 
 # ---------------------------------------------------------------------------------------------- as strategies
@@ -205,7 +213,9 @@ def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
             continue  # named after its members: the last name that means a column counts for it
         length = None if name in shaped else one_length(column)
         fixed = length if length and draw(st.booleans()) else None
-        can_be_padded = column.is_jagged and fixed is None and name not in {*shaped, *shape.names}
+        is_nested = column.kind.startswith("list<")
+        can_be_padded = column.is_jagged and not is_nested and fixed is None
+        can_be_padded = can_be_padded and name not in {*shaped, *shape.names}
         pad = draw(st.sampled_from((None, 1, 3, 30))) if can_be_padded else None
         # Where there is one bucket, 1 is none.
         rules = [rule for rule in null_rules(column) if rule != 1 or name not in shaped]
@@ -250,5 +260,5 @@ def is_matrix(cells: Cells) -> bool:
 
 def holds_nan(cells: Cells) -> bool:
     """Whether a number is none: of these, the bits that a cast gives are left to the machine."""
-    values = b"".join(element for row in cells.rows for element in elements_of(row, None, False))
+    values = b"".join(number for row in cells.rows for number in numbers_of(row))
     return cells.dtype.kind == "f" and bool(np.isnan(np.frombuffer(values, cells.dtype)).any())

@@ -16,8 +16,8 @@ use crate::window::{Stretch, WindowPart};
 /// A segment ends after so many batches, so that small ones don't pile up by the hundred thousand.
 const MAX_BATCHES: usize = 4096;
 
-/// The first segment of a stream ends after so many, so that a consumer that begins, or goes on after a resume, does
-/// not wait for a whole row group.
+/// The first segment of a stream that begins amid what is decoded in one go ends after so many, so that nobody waits for
+/// all of the rest after a resume.
 const FIRST_BATCHES: usize = 2;
 
 /// A segment ends after so many pieces: those of a selection may be a row each.
@@ -129,7 +129,8 @@ impl Schedule {
         let whole = self.manifest.group_rows(group);
         let part = part_of(&whole, runs.peek()?.start, self.row_bytes);
         let mut pieces: Vec<Piece> = Vec::new();
-        let most_batches = if given == 0 { FIRST_BATCHES } else { MAX_BATCHES };
+        let is_resumed = given == 0 && runs.peek()?.start > part.start;
+        let most_batches = if is_resumed { FIRST_BATCHES } else { MAX_BATCHES };
         let (mut given, mut reached, mut batches) = (given, part.start, 0);
         for run in runs {
             // Decoders only go forward: a row before the last one opens a segment of its own.
