@@ -48,7 +48,10 @@ def parts_of(name: str, value: torch.Tensor | fr.Jagged) -> Iterator[str]:
         yield strip(name, value, [row for row in range(len(value)) for _ in range(each)])
         return
     rows = [row for row, length in enumerate(value.lengths.tolist()) for _ in range(length)]
-    yield strip(f"{name}.values", value.values, rows, is_text=value.kind == "string")
+    if isinstance(value.values, fr.Jagged):
+        yield from parts_of(f"{name}.values", value.values)
+    else:
+        yield strip(f"{name}.values", value.values, rows, is_text=value.kind == "string")
     yield strip(f"{name}.offsets", value.offsets, [])
     if value.valid is not None:
         yield strip(f"{name}.valid", value.valid, list(range(len(value))))
