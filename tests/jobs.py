@@ -174,7 +174,10 @@ class Flawed:
         if batch.step in self._steps:
             self._steps.discard(batch.step)
             for value in batch.values():
-                (value.values if isinstance(value, fr.Jagged) else value).zero_()
+                numbers: Any = value
+                while isinstance(numbers, fr.Jagged):
+                    numbers = numbers.values
+                numbers.zero_()
             raise FlawError
         return batch
 

@@ -234,7 +234,7 @@ def test_stats_count_what_was_delivered(small_dataset: Dataset) -> None:
         ({"prefetch_bytes": 0}, ValueError, "prefetch_bytes must be at least 1, found 0"),
         ({"prefetch_bytes": "1"}, TypeError, "prefetch_bytes must be an integer, found '1'"),
         ({"device": "cuda"}, TypeError, "device"),
-        ({"num_workers": 2}, TypeError, "num_workers"),
+        ({"num_workers": -1}, ValueError, "num_workers must be at least 0, found -1"),
     ],
 )
 def test_a_loader_refuses_what_it_does_not_know(

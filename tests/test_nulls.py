@@ -418,7 +418,7 @@ def test_what_becomes_of_nulls_is_no_part_of_the_state(lists: Dataset) -> None:
 
 
 def test_a_pickled_dataset_keeps_its_rules(lists: Dataset) -> None:
-    nulls = {"tokens": "mask", "name": 0, "weight": -1.5}
+    nulls = {"tokens": "mask", "name": 0, "weight": -1.5, "words": "mask", "grid": 7}
     dataset = pickle.loads(pickle.dumps(make(lists, 10, nulls=nulls)))
     cells = read_cells(lists.directory)
     for batch in dataset:
