@@ -96,6 +96,14 @@ def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: P
     assert repr(plan).count("per decoding thread") == 1
 
 
+def test_a_window_that_padding_makes_large_is_told(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [[1]] * 3000}), tmp_path / "x.parquet")
+    small = fr.ParquetDataset(tmp_path, batch_size=5, shuffle=True)
+    assert quiet_plan(small).advice == ()
+    large = fr.ParquetDataset(tmp_path, batch_size=5, shuffle=True, pad={"x": 50_000})
+    assert quiet_plan(large).advice == ("a window of 3,000 rows takes 1.1 GiB: name a smaller window_rows",)
+
+
 def test_a_plan_for_more_than_any_memory_is_a_plan(small_dataset: Dataset) -> None:
     dataset = make(small_dataset, 2**40, tail="pad", lanes=1, **parallel(0, 1000))
     plan = quiet_plan(dataset, workers=64)

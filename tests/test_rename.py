@@ -134,3 +134,16 @@ def test_a_state_goes_on_under_other_names(path: Path) -> None:
     dataset = open_dataset(path, {"b": "B"}, batch_size=2)
     dataset.load_state_dict(state)
     assert next(iter(dataset))["B"].tolist() == [2.5, 3.5]
+
+
+def test_a_column_that_is_called_as_lengths_are_has_a_name_of_its_own(path: Path) -> None:
+    table = pa.table({"l": [[1, 2], []], "l_length": [2, 0]})
+    pq.write_table(table, path)
+    for names, expected in (
+        ({"l": "q"}, {"q": [[1, 2, 0], [0, 0, 0]], "q_length": [2, 0], "l_length": [2, 0]}),
+        ({"l_length": "n"}, {"l": [[1, 2, 0], [0, 0, 0]], "l_length": [2, 0], "n": [2, 0]}),
+    ):
+        batch = next(iter(fr.ParquetDataset(path, batch_size=2, rename=names, pad={"l": 3})))
+        assert {name: value.tolist() for name, value in batch.items()} == expected
+    with pytest.raises(ValueError, match="the name 'l_length' stands for two tensors"):
+        fr.ParquetDataset(path, batch_size=2, pad={"l": 3})

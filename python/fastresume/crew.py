@@ -122,7 +122,10 @@ class Crew:
         except _core.FastresumeError:
             raise
         except _OF_A_DEATH as error:
-            death = self._death()
+            try:
+                death = self._death()
+            except RuntimeError:  # of torch's handler, which may run only now
+                death = self._death()
             if death is None:  # a signal handler's, say
                 raise
             raise death from error

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SEGMENT_BYTES = 32 << 20
 """In a sequential order, a lane decodes parts of row groups of at most so many bytes."""
 
+LARGE_WINDOW_BYTES = 1 << 30
+"""Of more than these in a window, as padding makes of short lists, advice is given."""
+
 PAGE_BYTES, PAGE_VALUES = 1 << 20, 1024
 """Writers end a page when it has so many bytes, and look at its size after so many values."""
 
@@ -140,6 +143,9 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
     advice = _advice(dataset, per_row, lanes, processes, windows, window_rows)
+    if window_rows * row_bytes > LARGE_WINDOW_BYTES:
+        large = _in_units(window_rows * row_bytes)
+        advice += (f"a window of {window_rows:,} rows takes {large}: name a smaller window_rows",)
     if per_row > WARN_ABOVE:
         warnings.warn(advice[0], stacklevel=3)
     return Plan(

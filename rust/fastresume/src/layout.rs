@@ -1,7 +1,7 @@
 //! Columns to tensors: which columns make which tensor.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -397,17 +397,19 @@ fn stacked(selected: &[&Column], stacks: &[Stack], taken: &HashMap<String, &str>
     Ok(fields)
 }
 
-/// Gives the tensors the names that are asked for.
+/// Gives the tensors the names that are asked for. Lengths are called after what they are of, but where they are named
+/// themselves: by a name that no column has.
 fn name_all(fields: &mut [Field], shapes: &Shapes) -> Result<()> {
-    let mut shapes = shapes.clone();
-    for pair in fields.windows(2).filter(|pair| pair[1].kind == Kind::Length) {
-        // Lengths are called after what they are of, but where they are named themselves.
-        let new = |field: &Field| shapes.names.iter().find(|(old, _)| *old == field.name).map(|(_, new)| new);
-        if let (Some(name), None) = (new(&pair[0]), new(&pair[1])) {
-            shapes.names.push((pair[1].name.clone(), format!("{name}_length")));
-        }
+    let names: HashSet<&str> =
+        fields.iter().filter(|field| field.kind != Kind::Length).map(|field| field.name.as_str()).collect();
+    let mut news: Vec<Option<String>> = Vec::with_capacity(fields.len());
+    for field in fields.iter() {
+        let is_length = field.kind == Kind::Length;
+        let own = shapes.new_name(&field.name).filter(|_| !is_length || !names.contains(field.name.as_str()));
+        let of = news.last().cloned().flatten().filter(|_| is_length);
+        news.push(own.cloned().or_else(|| of.map(|name| format!("{name}_length"))));
     }
-    let tensors = fields.iter_mut().map(|field| Tensor {
+    let tensors = fields.iter_mut().zip(news).map(|(field, new)| Tensor {
         what: match field.kind {
             Kind::Mask => "mask",
             Kind::Length => "length",
@@ -416,6 +418,7 @@ fn name_all(fields: &mut [Field], shapes: &Shapes) -> Result<()> {
         },
         is_masked: field.is_masked() && !field.kind.is_jagged(),
         name: &mut field.name,
+        new,
     });
     shapes.name_all(tensors.collect())
 }

@@ -30,6 +30,8 @@ pub struct Tensor<'a> {
     pub what: &'static str,
     /// Whether a mask of its own follows, whose name is made of its name.
     pub is_masked: bool,
+    /// The name that it gets, if not this one.
+    pub new: Option<String>,
 }
 
 impl Shapes {
@@ -85,6 +87,12 @@ impl Shapes {
         Ok(())
     }
 
+    /// The new name of an old one, if it is asked for.
+    #[must_use]
+    pub fn new_name(&self, old: &str) -> Option<&String> {
+        self.names.iter().find(|(name, _)| name == old).map(|(_, new)| new)
+    }
+
     /// Gives tensors their new names, all at once.
     ///
     /// # Errors
@@ -96,7 +104,6 @@ impl Shapes {
                 return Err(rules::no_match(&format!("'{old}' of rename"), there));
             }
         }
-        let new: HashMap<&str, &String> = self.names.iter().map(|(old, new)| (old.as_str(), new)).collect();
         let mut taken: HashMap<String, String> = HashMap::new();
         let mut take = |name: String, what: String| {
             if let Some(other) = taken.get(&name) {
@@ -108,10 +115,10 @@ impl Shapes {
             Ok(())
         };
         let mut masks = Vec::new();
-        for Tensor { name, what, is_masked } in tensors {
+        for Tensor { name, what, is_masked, new } in tensors {
             let old = name.clone();
-            if let Some(new) = new.get(old.as_str()) {
-                name.clone_from(new);
+            if let Some(new) = new {
+                *name = new;
             }
             if is_masked {
                 masks.push((format!("{name}_valid"), format!("the mask of '{old}'")));
