@@ -63,7 +63,8 @@ class Shape:
 
             kind = cells.kind if cells.kind in ("list", "list<list>") else "scalar"
             kind = "list" if cells.kind in ("list<string>", "list<binary>") else kind
-            return Cells(np.dtype(np.int64), kind, [each(cell, put) for cell in cells.rows])
+            size = cells.size if is_number else None
+            return Cells(np.dtype(np.int64), kind, [each(cell, put) for cell in cells.rows], size)
         if name in self.casts:
             to = self.casts[name]
 
@@ -145,12 +146,14 @@ def bits_of(value: torch.Tensor | fr.Jagged) -> torch.Tensor | fr.Jagged:
 
 def can_be_cast(cells: Cells) -> bool:
     """Whether a column holds numbers, or lists of such, or lists of lists."""
-    return cells.kind in ("scalar", "list", "list<list>") and cells.size is None
+    is_lists = cells.size is not None and any(isinstance(row, tuple) for row in cells.rows)
+    return cells.kind in ("scalar", "list", "list<list>") and (cells.size is None or is_lists)
 
 
 def can_be_hashed(cells: Cells) -> bool:
     """Whether a column holds text, bytes or integers, or lists of these."""
-    if cells.kind.removeprefix("list<").removesuffix(">") in ("string", "binary") or cells.size is not None:
+    is_bytes = cells.size is not None and any(isinstance(row, bytes) for row in cells.rows)
+    if cells.kind.removeprefix("list<").removesuffix(">") in ("string", "binary") or is_bytes:
         return True
     return can_be_cast(cells) and cells.dtype.kind in "iu"
 
