@@ -5,7 +5,7 @@ use bytemuck::Pod;
 use crate::column::{ScalarDecoder, Target, Wanted};
 use crate::error::Result;
 use crate::flatpages::{FlatPages, Presence};
-use crate::numbers::{Numbers, as_numbers, narrowed};
+use crate::numbers::{Elements, Numbers, as_numbers, narrowed};
 use crate::values::Word;
 
 /// A column whose pages hold `P`, delivered as `V`.
@@ -23,36 +23,44 @@ impl<'a, P: Word, V: Pod> FlatDecoder<'a, P, V> {
     pub fn new(pages: FlatPages<'a>, numbers: Numbers<P, V>) -> Self {
         Self { pages, numbers, places: Vec::new(), there: Vec::new(), picked: Vec::new() }
     }
+}
 
-    /// Fills the target; `is_wanted` tells of each of its rows whether it may be an error.
-    fn fill(&mut self, target: Target<'_>, is_wanted: impl Fn(usize) -> bool) -> Result<()> {
-        let mut output: &mut [V] = as_numbers(target.values)?;
-        let mut valid = target.valid;
-        let mut passed = 0;
-        while !output.is_empty() {
-            let part = self.pages.next(&mut self.numbers.values, output.len())?;
-            let (places, rest) = output.split_at_mut(part.rows.len());
-            let (marks, unmarked) = valid.split_at_mut(part.rows.len().min(valid.len()));
-            let row_of = |index| is_wanted(passed + index).then_some(part.rows.start + index);
-            match part.presence {
-                Presence::All => {
-                    marks.fill(1);
-                    self.numbers.read(part.page, places, row_of)?;
-                }
-                Presence::None => {
-                    marks.fill(0);
-                    places.fill(narrowed(part.null_bits));
-                }
-                Presence::Marked(there) => {
-                    there.write(marks);
-                    self.numbers.read_spread(part.page, &there, narrowed(part.null_bits), places, row_of)?;
-                }
+/// Fills the target with the next rows; `is_wanted` tells of each of them whether it may be an error.
+///
+/// # Errors
+/// Those of the pages and of the numbers.
+pub fn fill<V: Pod, E: Elements<V>>(
+    pages: &mut FlatPages<'_>,
+    numbers: &mut E,
+    target: Target<'_>,
+    is_wanted: impl Fn(usize) -> bool,
+) -> Result<()> {
+    let mut output: &mut [V] = as_numbers(target.values)?;
+    let mut valid = target.valid;
+    let mut passed = 0;
+    while !output.is_empty() {
+        let part = pages.next(numbers.values(), output.len())?;
+        let (places, rest) = output.split_at_mut(part.rows.len());
+        let (marks, unmarked) = valid.split_at_mut(part.rows.len().min(valid.len()));
+        let row_of = |index| is_wanted(passed + index).then_some(part.rows.start + index);
+        match part.presence {
+            Presence::All => {
+                marks.fill(1);
+                numbers.read(part.page, places, row_of)?;
             }
-            passed += part.rows.len();
-            (output, valid) = (rest, unmarked);
+            Presence::None => {
+                marks.fill(0);
+                places.fill(narrowed(part.null_bits));
+            }
+            Presence::Marked(there) => {
+                there.write(marks);
+                numbers.read_spread(part.page, &there, narrowed(part.null_bits), places, row_of)?;
+            }
         }
-        Ok(())
+        passed += part.rows.len();
+        (output, valid) = (rest, unmarked);
     }
+    Ok(())
 }
 
 impl<P: Word, V: Pod> ScalarDecoder for FlatDecoder<'_, P, V> {
@@ -65,11 +73,11 @@ impl<P: Word, V: Pod> ScalarDecoder for FlatDecoder<'_, P, V> {
     }
 
     fn read(&mut self, target: Target<'_>) -> Result<()> {
-        self.fill(target, |_| true)
+        fill(&mut self.pages, &mut self.numbers, target, |_| true)
     }
 
     fn read_among(&mut self, target: Target<'_>, wanted: Wanted<'_>) -> Result<()> {
-        self.fill(target, |index| wanted.has(index))
+        fill(&mut self.pages, &mut self.numbers, target, |index| wanted.has(index))
     }
 
     fn pick(&mut self, places: &[u32], target: Target<'_>) -> Result<()> {

@@ -4,21 +4,19 @@ use std::sync::Arc;
 
 use parquet::basic::Encoding;
 
-use crate::bits::{Marks, WORD};
+use crate::bits::Marks;
 use crate::column::{Page, PageValues, ScalarDecoder, Target};
 use crate::error::Result;
-use crate::flatpages::{FlatPages, Presence};
+use crate::flat::fill;
+use crate::flatpages::FlatPages;
 use crate::hash::Buckets;
 use crate::hybrid::Hybrid;
-use crate::numbers::{Elements, as_numbers};
+use crate::numbers::{Elements, STEP, steps};
 use crate::strings::TextValues;
 use crate::texts::plain;
 use crate::values::look_up;
 use crate::vector;
 use crate::vocabulary::Vocabulary;
-
-/// Buckets that are spread out between nulls are looked up so many at a time.
-const STEP: usize = 1024;
 
 /// What numbers texts have.
 #[derive(Debug, Clone)]
@@ -57,9 +55,19 @@ impl HashedValues {
     pub fn new(numbering: Numbering) -> Self {
         Self { numbering, dictionary: Vec::new(), indices: None, texts: TextValues::default() }
     }
+}
 
-    /// The numbers of the next values of the page.
-    fn read(&mut self, page: Page<'_>, output: &mut [u64]) -> Result<()> {
+impl Elements<u64> for HashedValues {
+    fn values(&mut self) -> &mut impl PageValues {
+        self
+    }
+
+    fn read(
+        &mut self,
+        page: Page<'_>,
+        output: &mut [u64],
+        _row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
         if let Some(indices) = &mut self.indices {
             return look_up(indices, page.bytes, &self.dictionary, output);
         }
@@ -74,49 +82,20 @@ impl HashedValues {
         numbered
     }
 
-    /// The same where a bit is 1, and `null` where it is 0.
     fn read_spread(
         &mut self,
         page: Page<'_>,
         there: &Marks<'_>,
         null: u64,
         output: &mut [u64],
+        row_of: impl Fn(usize) -> Option<usize>,
     ) -> Result<()> {
         let mut scratch = [0; STEP + vector::EXPAND_SPARE];
-        for (step, places) in output.chunks_mut(STEP).enumerate() {
-            let marks = there.part(step * STEP..step * STEP + places.len());
-            let mut words = [0; STEP / WORD];
-            words.iter_mut().zip(marks.words()).for_each(|(place, word)| *place = word);
-            self.read(page, &mut scratch[..marks.ones()])?;
+        for (marks, words, places) in steps(there, output) {
+            self.read(page, &mut scratch[..marks.ones()], &row_of)?;
             vector::expand(&scratch, &words, null, places);
         }
         Ok(())
-    }
-}
-
-impl Elements<u64> for HashedValues {
-    fn values(&mut self) -> &mut impl PageValues {
-        self
-    }
-
-    fn read(
-        &mut self,
-        page: Page<'_>,
-        output: &mut [u64],
-        _row_of: impl Fn(usize) -> Option<usize>,
-    ) -> Result<()> {
-        self.read(page, output)
-    }
-
-    fn read_spread(
-        &mut self,
-        page: Page<'_>,
-        there: &Marks<'_>,
-        null: u64,
-        output: &mut [u64],
-        _row_of: impl Fn(usize) -> Option<usize>,
-    ) -> Result<()> {
-        self.read_spread(page, there, null, output)
     }
 }
 
@@ -165,28 +144,6 @@ impl ScalarDecoder for HashDecoder<'_> {
     }
 
     fn read(&mut self, target: Target<'_>) -> Result<()> {
-        let mut output: &mut [u64] = as_numbers(target.values)?;
-        let mut valid = target.valid;
-        while !output.is_empty() {
-            let part = self.pages.next(&mut self.values, output.len())?;
-            let (places, rest) = output.split_at_mut(part.rows.len());
-            let (marks, unmarked) = valid.split_at_mut(part.rows.len().min(valid.len()));
-            match part.presence {
-                Presence::All => {
-                    marks.fill(1);
-                    self.values.read(part.page, places)?;
-                }
-                Presence::None => {
-                    marks.fill(0);
-                    places.fill(part.null_bits);
-                }
-                Presence::Marked(there) => {
-                    there.write(marks);
-                    self.values.read_spread(part.page, &there, part.null_bits, places)?;
-                }
-            }
-            (output, valid) = (rest, unmarked);
-        }
-        Ok(())
+        fill(&mut self.pages, &mut self.values, target, |_| true)
     }
 }

@@ -10,7 +10,7 @@ use crate::values::{Values, Word};
 use crate::vector;
 
 /// Values that are converted or spread out are decoded so many at a time.
-const STEP: usize = 1024;
+pub const STEP: usize = 1024;
 
 /// Values whose pages hold `P`, delivered as `V`.
 pub struct Numbers<P, V> {
@@ -34,12 +34,78 @@ impl<P: Word, V: Pod> Numbers<P, V> {
         }
     }
 
+    /// Fills the output with some of the next `count` values, ascending ones that are counted from the next one
+    /// on; all of them are passed.
+    ///
+    /// # Errors
+    /// As for [`Elements::read`].
+    pub fn pick(
+        &mut self,
+        page: Page<'_>,
+        places: &[u32],
+        count: usize,
+        output: &mut [V],
+        row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
+        if self.delivery.is_copied() {
+            return self.values.pick(page, places, count, bytemuck::cast_slice_mut(output));
+        }
+        self.picked.resize(places.len(), P::default());
+        self.values.pick(page, places, count, &mut self.picked)?;
+        convert(&self.delivery, &self.picked, output, row_of)
+    }
+}
+
+/// The values of pages as the numbers of a tensor, one by one.
+pub trait Elements<V> {
+    /// The values, to be opened and passed.
+    fn values(&mut self) -> &mut impl PageValues;
+
     /// Fills the output with the next values of a page; `row_of` tells the row of each, or that nobody wants it,
     /// so that it may be anything.
     ///
     /// # Errors
     /// `Data` if there are fewer, or one does not fit its type.
-    pub fn read(
+    fn read(
+        &mut self,
+        page: Page<'_>,
+        output: &mut [V],
+        row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()>;
+
+    /// Fills the output with the next values where `there` is 1, and with `null` where it is 0.
+    ///
+    /// # Errors
+    /// As for `read`.
+    fn read_spread(
+        &mut self,
+        page: Page<'_>,
+        there: &Marks<'_>,
+        null: V,
+        output: &mut [V],
+        row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()>;
+}
+
+/// The places of an output, a step at a time: which of them have a value, the same in whole words, and the places.
+pub fn steps<'a, V>(
+    there: &'a Marks<'_>,
+    output: &'a mut [V],
+) -> impl Iterator<Item = (Marks<'a>, [u64; STEP / WORD], &'a mut [V])> {
+    output.chunks_mut(STEP).enumerate().map(|(step, places)| {
+        let marks = there.part(step * STEP..step * STEP + places.len());
+        let mut words = [0; STEP / WORD];
+        words.iter_mut().zip(marks.words()).for_each(|(place, word)| *place = word);
+        (marks, words, places)
+    })
+}
+
+impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
+    fn values(&mut self) -> &mut impl PageValues {
+        &mut self.values
+    }
+
+    fn read(
         &mut self,
         page: Page<'_>,
         output: &mut [V],
@@ -56,32 +122,7 @@ impl<P: Word, V: Pod> Numbers<P, V> {
         Ok(())
     }
 
-    /// Fills the output with some of the next `count` values, ascending ones that are counted from the next one
-    /// on; all of them are passed.
-    ///
-    /// # Errors
-    /// As for `read`.
-    pub fn pick(
-        &mut self,
-        page: Page<'_>,
-        places: &[u32],
-        count: usize,
-        output: &mut [V],
-        row_of: impl Fn(usize) -> Option<usize>,
-    ) -> Result<()> {
-        if self.delivery.is_copied() {
-            return self.values.pick(page, places, count, bytemuck::cast_slice_mut(output));
-        }
-        self.picked.resize(places.len(), P::default());
-        self.values.pick(page, places, count, &mut self.picked)?;
-        convert(&self.delivery, &self.picked, output, row_of)
-    }
-
-    /// Fills the output with the next values where `there` is 1, and with `null` where it is 0.
-    ///
-    /// # Errors
-    /// As for `read`.
-    pub fn read_spread(
+    fn read_spread(
         &mut self,
         page: Page<'_>,
         there: &Marks<'_>,
@@ -89,10 +130,7 @@ impl<P: Word, V: Pod> Numbers<P, V> {
         output: &mut [V],
         row_of: impl Fn(usize) -> Option<usize>,
     ) -> Result<()> {
-        for (step, places) in output.chunks_mut(STEP).enumerate() {
-            let marks = there.part(step * STEP..step * STEP + places.len());
-            let mut words = [0; STEP / WORD];
-            words.iter_mut().zip(marks.words()).for_each(|(place, word)| *place = word);
+        for (step, (marks, words, places)) in steps(there, output).enumerate() {
             let present = marks.ones();
             self.values.read(page, &mut self.scratch[..present])?;
             if self.delivery.is_copied() {
@@ -104,62 +142,6 @@ impl<P: Word, V: Pod> Numbers<P, V> {
             vector::expand(&self.converted, &words, null, places);
         }
         Ok(())
-    }
-}
-
-/// The values of pages as the elements of lists.
-pub trait Elements<V> {
-    /// The values, to be opened and passed.
-    fn values(&mut self) -> &mut impl PageValues;
-
-    /// Fills the output with the next values of a page, as [`Numbers::read`] does.
-    ///
-    /// # Errors
-    /// As there.
-    fn read(
-        &mut self,
-        page: Page<'_>,
-        output: &mut [V],
-        row_of: impl Fn(usize) -> Option<usize>,
-    ) -> Result<()>;
-
-    /// Fills the output with the next values where `there` is 1, as [`Numbers::read_spread`] does.
-    ///
-    /// # Errors
-    /// As there.
-    fn read_spread(
-        &mut self,
-        page: Page<'_>,
-        there: &Marks<'_>,
-        null: V,
-        output: &mut [V],
-        row_of: impl Fn(usize) -> Option<usize>,
-    ) -> Result<()>;
-}
-
-impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
-    fn values(&mut self) -> &mut impl PageValues {
-        &mut self.values
-    }
-
-    fn read(
-        &mut self,
-        page: Page<'_>,
-        output: &mut [V],
-        row_of: impl Fn(usize) -> Option<usize>,
-    ) -> Result<()> {
-        self.read(page, output, row_of)
-    }
-
-    fn read_spread(
-        &mut self,
-        page: Page<'_>,
-        there: &Marks<'_>,
-        null: V,
-        output: &mut [V],
-        row_of: impl Fn(usize) -> Option<usize>,
-    ) -> Result<()> {
-        self.read_spread(page, there, null, output, row_of)
     }
 }
 
