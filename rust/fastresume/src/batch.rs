@@ -1,7 +1,7 @@
 //! The memory of one batch, and which rows were written to it.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::error::Result;
 use crate::jagged::JaggedSlot;
@@ -21,12 +21,6 @@ pub struct Slots {
 
 /// A batch that several threads write to.
 pub type SharedSlots = Arc<Mutex<Slots>>;
-
-/// The lock, whatever became of the thread that had it: nothing panics while it holds one, and if
-/// something did, what it guards is still whole.
-pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 #[derive(Debug)]
 enum Slot {

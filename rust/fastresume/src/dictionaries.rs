@@ -1,18 +1,19 @@
 //! The different values of a column, gathered from all files before the first batch.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 
 use crate::column::{JaggedRows, NULL_ROW, Nulls};
 use crate::decode::OpenFile;
-use crate::error::{Error, Result, check};
+use crate::error::{Error, Result, check, locked};
 use crate::manifest::Manifest;
 use crate::page::Buffers;
 use crate::schema::{Column, Dtype, Kind};
 use crate::shaping::Shaping;
 use crate::texts::plain;
+use crate::threads;
 use crate::vocabulary::Vocabulary;
 
 /// Values that take more have no dictionary.
@@ -26,11 +27,6 @@ const GROUPS_AT_A_TIME: usize = 16;
 
 /// Rows of values that no dictionary holds are decoded so many at a time.
 const SCANNED_ROWS: usize = 1024;
-
-/// The lock, whatever became of the thread that had it: values were added to what it guards, or were not.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Different values, and the bytes that they may still take.
 struct Distinct {
@@ -77,50 +73,22 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
         parts.extend(firsts.map(|first| (file, first..end.min(first + GROUPS_AT_A_TIME))));
         start = end;
     }
-    let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
     let found = Mutex::new(Distinct::new(MAX_DICTIONARY_BYTES));
-    let work = || {
+    let threads = available_parallelism().map_or(1, usize::from);
+    threads::each(parts.len(), 1, threads, stop, |number| {
+        let (file, groups) = &parts[number];
+        let column = &texts[manifest.schema_of(*file)];
+        let open = OpenFile::open(&manifest.files()[*file])?;
         let mut buffers = Buffers::default();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some((file, groups)) = parts.get(number) else { return };
-            let column = &texts[manifest.schema_of(*file)];
-            let path = &manifest.files()[*file].path;
-            let gathered = OpenFile::open(&manifest.files()[*file]).and_then(|open| {
-                for group in groups.clone() {
-                    check(stop)?;
-                    let index = manifest.place_of(group).index;
-                    let of_group = add_values(&open, index, column, &mut buffers, &found);
-                    of_group.map_err(|error: Error| {
-                        error.in_column(&column.name).in_row_group(index).in_file(path)
-                    })?;
-                }
-                Ok(())
-            });
-            if let Err(error) = gathered {
-                let mut failed = locked(&failed);
-                // The first one in the order of the files is told, whichever thread was faster.
-                if failed.as_ref().is_none_or(|(other, _)| number < *other) {
-                    *failed = Some((number, error));
-                }
-                // Those before it are looked at all the same.
-                next.fetch_max(parts.len(), Ordering::Relaxed);
-                return;
-            }
+        for group in groups.clone() {
+            check(stop)?;
+            let index = manifest.place_of(group).index;
+            add_values(&open, index, column, &mut buffers, &found).map_err(|error: Error| {
+                error.in_column(&column.name).in_row_group(index).in_file(&manifest.files()[*file].path)
+            })?;
         }
-    };
-    let threads = available_parallelism().map_or(1, usize::from).min(parts.len());
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // Without a thread more, those there are gather all.
-            drop(std::thread::Builder::new().spawn_scoped(scope, work));
-        }
-        work();
-    });
-    if let Some((_, error)) = locked(&failed).take() {
-        return Err(error);
-    }
-    check(stop)?;
+        Ok(())
+    })?;
     let values = std::mem::take(&mut locked(&found).values);
     Ok(Vocabulary::new(values.into_iter().collect()))
 }

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::fmt;
 use std::path::Path;
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// What went wrong, and whose fault it is.
 ///
@@ -151,6 +151,12 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
             .unwrap_or("no message");
         Err(Error::data(format!("damaged bytes: the decoder gave up: {message}")))
     })
+}
+
+/// The lock, whatever became of the thread that had it: nothing panics while it holds one, and if
+/// something did, what it guards is still whole.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

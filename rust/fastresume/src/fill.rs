@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use crate::batch::{SharedSlots, locked};
+use crate::batch::SharedSlots;
 use crate::column::{JaggedRows, Target};
 use crate::decode::OpenFile;
-use crate::error::{Error, Result, check};
+use crate::error::{Error, Result, check, locked};
 use crate::jaggedrun::{JaggedRun, expected_bytes};
 use crate::layout::{Field, Layout};
 use crate::manifest::Manifest;

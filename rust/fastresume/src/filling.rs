@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
-use crate::batch::{SharedSlots, Slots, locked};
-use crate::error::Result;
+use crate::batch::{SharedSlots, Slots};
+use crate::error::{Result, locked};
 use crate::tail::Shape;
 
 /// The memory of batches, by their numbers.

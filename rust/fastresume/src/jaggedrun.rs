@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::{SharedSlots, locked};
+use crate::batch::SharedSlots;
 use crate::column::JaggedRows;
-use crate::error::Result;
+use crate::error::{Result, locked};
 
 /// Rows are expected to take at most so many times what footers state.
 const MAX_EXPANSION: usize = 16;

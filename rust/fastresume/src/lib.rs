@@ -10,6 +10,7 @@
 //! ```
 
 pub mod error;
+mod threads;
 pub mod intervals;
 pub mod pairs;
 mod thrift;

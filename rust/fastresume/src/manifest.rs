@@ -4,17 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{Cache, Known};
-use crate::error::{Error, Result, check};
+use crate::error::{Error, Result};
 use crate::footer::HASH_BYTES;
 use crate::listing::{self, Listed};
 use crate::schema::{Column, Kind};
 use crate::summary::{Status, Summary};
+use crate::threads;
 
 /// Rows are counted below this, so that every count fits a JSON number.
 pub const MAX_ROWS: u64 = 1 << 53;
@@ -341,10 +342,6 @@ impl Schemas {
 }
 
 fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<Found>> {
-    let threads = listed.len().min(MAX_THREADS);
-    let next = AtomicUsize::new(0);
-    let failed = AtomicUsize::new(usize::MAX);
-    let done = Mutex::new(Vec::with_capacity(listed.len()));
     let schemas = Schemas::default();
     known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
     let find = |path: &Path| {
@@ -358,37 +355,5 @@ fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<V
         let summary = Summary { columns: schemas.shared(read.columns), ..read };
         Ok(Found { status, summary, was_known: false })
     };
-    let work = || {
-        let mut mine = Vec::new();
-        'work: loop {
-            let first = next.fetch_add(FILES_AT_A_TIME, Ordering::Relaxed);
-            if first >= listed.len() {
-                break;
-            }
-            for (index, listed) in listed.iter().enumerate().skip(first).take(FILES_AT_A_TIME) {
-                if stop.load(Ordering::Relaxed) || index > failed.load(Ordering::Relaxed) {
-                    break 'work;
-                }
-                let found = find(&listed.path);
-                if found.is_err() {
-                    failed.fetch_min(index, Ordering::Relaxed);
-                }
-                mine.push((index, found));
-            }
-        }
-        if let Ok(mut done) = done.lock() {
-            done.append(&mut mine);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // Without a thread more, those there are read all.
-            drop(std::thread::Builder::new().spawn_scoped(scope, work));
-        }
-        work();
-    });
-    check(stop)?;
-    let mut done = done.into_inner().unwrap_or_default();
-    done.sort_unstable_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, found)| found).collect()
+    threads::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| find(&listed[index].path))
 }

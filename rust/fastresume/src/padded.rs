@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use crate::batch::locked;
 use crate::column::{JaggedDecoder, JaggedRows};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, locked};
 use crate::memory::Memory;
 use crate::numbers::{as_numbers, narrowed};
 use crate::padding::{End, Padding};

@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::batch::{SharedSlots, Slots, locked};
+use crate::batch::{SharedSlots, Slots};
 use crate::cursor::Cursor;
-use crate::error::{Error, Result, caught};
+use crate::error::{Error, Result, caught, locked};
 use crate::fill::{Filled, Filler};
 use crate::filling::{BatchSlots, Filling};
 use crate::lanes::Reader;

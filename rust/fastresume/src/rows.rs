@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use crate::batch::{SharedSlots, Slots, locked};
-use crate::error::{Error, Result};
+use crate::batch::{SharedSlots, Slots};
+use crate::error::{Error, Result, locked};
 use crate::fill::Filler;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
