@@ -32,6 +32,23 @@ pub struct Field {
 }
 
 impl Field {
+    /// One number per row of some columns; nothing is said yet of nulls.
+    #[must_use]
+    pub fn new(name: String, dtype: Dtype, kind: Kind, columns: Vec<String>) -> Self {
+        Self {
+            name,
+            dtype,
+            kind,
+            size: None,
+            sizes: Vec::new(),
+            unit: None,
+            columns,
+            is_stacked: false,
+            padding: None,
+            nulls: Vec::new(),
+        }
+    }
+
     /// Bytes of one row of values, where rows have one length.
     #[must_use]
     pub fn row_bytes(&self) -> usize {

@@ -26,18 +26,8 @@ pub fn layout(manifest: &Manifest, request: &Request, asked: &[String]) -> Resul
         for (of_schema, column) in columns.iter_mut().zip(presence(manifest, request, name)?) {
             of_schema.push(column);
         }
-        fields.push(Field {
-            name: name.clone(),
-            dtype: Dtype::Bool,
-            kind: Kind::Mask,
-            size: None,
-            sizes: Vec::new(),
-            unit: None,
-            columns: vec![name.clone()],
-            is_stacked: false,
-            padding: None,
-            nulls: vec![Nulls::Filled(0)],
-        });
+        let presence = Field::new(name.clone(), Dtype::Bool, Kind::Mask, vec![name.clone()]);
+        fields.push(Field { nulls: vec![Nulls::Filled(0)], ..presence });
     }
     Ok(Layout::new(manifest, fields, columns))
 }

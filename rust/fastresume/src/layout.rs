@@ -92,18 +92,8 @@ impl Layout {
                 let lacking = || Column { stored: Stored::Nothing, ..there.clone() };
                 columns.push(mask.cloned().unwrap_or_else(lacking));
             }
-            fields.push(Field {
-                name: format!("{name}_valid"),
-                dtype: Dtype::Bool,
-                kind: Kind::Mask,
-                size: None,
-                sizes: Vec::new(),
-                unit: None,
-                columns: vec![name.to_owned()],
-                is_stacked: false,
-                padding: None,
-                nulls: vec![Nulls::Filled(0)],
-            });
+            let mask = Field::new(format!("{name}_valid"), Dtype::Bool, Kind::Mask, vec![name.to_owned()]);
+            fields.push(Field { nulls: vec![Nulls::Filled(0)], ..mask });
         }
         name_all(&mut fields, shapes)?;
         Ok(Self::new(manifest, fields, columns))
@@ -223,18 +213,9 @@ fn padded(fields: Vec<Field>, request: &Request) -> Result<Vec<Field>> {
             if field.kind.is_jagged() && !field.kind.is_nested() { found.next().flatten() } else { None };
         let lengths = padding.map(|padding| {
             (field.kind, field.size, field.padding) = (Kind::Scalar, Some(padding.size), Some(padding));
-            Field {
-                name: format!("{}_length", field.name),
-                dtype: Dtype::Int64,
-                kind: Kind::Length,
-                size: None,
-                sizes: Vec::new(),
-                unit: None,
-                columns: field.columns.clone(),
-                is_stacked: false,
-                padding: None,
-                nulls: vec![Nulls::Filled(0)],
-            }
+            let name = format!("{}_length", field.name);
+            let lengths = Field::new(name, Dtype::Int64, Kind::Length, field.columns.clone());
+            Field { nulls: vec![Nulls::Filled(0)], ..lengths }
         });
         all.push(field);
         all.extend(lengths);
@@ -365,33 +346,17 @@ fn stacked(selected: &[&Column], stacks: &[Stack], taken: &HashMap<String, &str>
             )));
         }
         let is_one_unit = members.iter().all(|member| member.unit == first.unit);
-        matrices.push(Field {
-            name: name.clone(),
-            dtype: deliverable(first)?,
-            kind: Kind::Scalar,
-            size: None,
-            sizes: Vec::new(),
-            unit: first.unit.clone().filter(|_| is_one_unit),
-            columns: members.iter().map(|member| member.name.clone()).collect(),
-            is_stacked: true,
-            padding: None,
-            nulls: Vec::new(),
-        });
+        let names = members.iter().map(|member| member.name.clone()).collect();
+        let matrix = Field::new(name.clone(), deliverable(first)?, Kind::Scalar, names);
+        let unit = first.unit.clone().filter(|_| is_one_unit);
+        matrices.push(Field { unit, is_stacked: true, ..matrix });
     }
     let mut fields = Vec::with_capacity(selected.len());
     for column in selected.iter().filter(|column| !taken.contains_key(column.name.as_str())) {
-        fields.push(Field {
-            name: column.name.clone(),
-            dtype: deliverable(column)?,
-            kind: column.kind,
-            size: column.size,
-            sizes: column.sizes.clone(),
-            unit: column.unit.clone(),
-            columns: vec![column.name.clone()],
-            is_stacked: false,
-            padding: None,
-            nulls: Vec::new(),
-        });
+        let name = column.name.clone();
+        let field = Field::new(name.clone(), deliverable(column)?, column.kind, vec![name]);
+        let (sizes, unit) = (column.sizes.clone(), column.unit.clone());
+        fields.push(Field { size: column.size, sizes, unit, ..field });
     }
     fields.append(&mut matrices);
     Ok(fields)

@@ -247,12 +247,7 @@ impl<'a> ListPages<'a> {
             return Err(Error::data("a page begins within a row"));
         }
         page.check_rows(rows)?;
-        if (self.row + rows) as u64 > self.pages.group_rows() {
-            return Err(Error::data(format!(
-                "the pages hold more than the {} rows of the row group",
-                self.pages.group_rows()
-            )));
-        }
+        self.pages.check_group_rows(self.row + rows)?;
         let found = present.all().ones();
         self.bits.has_null_elements = found < self.bits.elements.all().ones();
         if self.grid.is_none() {

@@ -60,12 +60,7 @@ impl<'a> ListPresenceDecoder<'a> {
         }
         let rows = starts.ones();
         page.check_rows(rows)?;
-        if (self.row + rows) as u64 > self.pages.group_rows() {
-            return Err(Error::data(format!(
-                "the pages hold more than the {} rows of the row group",
-                self.pages.group_rows()
-            )));
-        }
+        self.pages.check_group_rows(self.row + rows)?;
         (self.in_page, self.at) = (count, 0);
         Ok(())
     }

@@ -388,9 +388,16 @@ impl<'a> Pages<'a> {
         Ok(count)
     }
 
-    /// Rows of the row group.
-    pub fn group_rows(&self) -> u64 {
-        self.chunk.rows
+    /// Refuses pages that hold so many rows, if these are more than the row group has.
+    ///
+    /// # Errors
+    /// `Data`, naming its number.
+    pub fn check_group_rows(&self, rows: usize) -> Result<()> {
+        if rows as u64 > self.chunk.rows {
+            let stated = self.chunk.rows;
+            return Err(Error::data(format!("the pages hold more than the {stated} rows of the row group")));
+        }
+        Ok(())
     }
 
     /// The page that was opened last.
