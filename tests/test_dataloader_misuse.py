@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, get_
 import fastresume as fr
 from fastresume import parcel
 from strategies import Dataset, plain_spec
+from test_dataloader import BATCH, STEPS, make, rows_of
 from test_random_state import global_states
 
 pytestmark = [
@@ -24,28 +25,15 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker processes:UserWarning"),
 ]
 
-ROWS = 211
-BATCH = 10
-STEPS = ROWS // BATCH
-
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return plain_spec([40, 0, 60], [], [100, 11]).write(tmp_path_factory.mktemp("misuse"))
 
 
-def make(data: Dataset, **how: Any) -> fr.ParquetDataset:
-    return fr.ParquetDataset(data.directory, **{"batch_size": BATCH, **how})
-
-
 def loader_of(dataset: fr.ParquetDataset, num_workers: int, **how: Any) -> DataLoader[fr.Batch]:
     how = {"multiprocessing_context": "fork" if num_workers else None, **how}
     return DataLoader(dataset, batch_size=None, num_workers=num_workers, **how)
-
-
-def rows_of(batches: list[fr.Batch]) -> list[list[int]]:
-    assert all((batch["row"].numpy() == batch.rows()).all() for batch in batches)
-    return [batch.rows().tolist() for batch in batches]
 
 
 def test_out_of_order_is_refused_at_the_first_batch(data: Dataset) -> None:

@@ -143,9 +143,6 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
     advice = _advice(dataset, per_row, lanes, processes, windows, window_rows)
-    if window_rows * row_bytes > LARGE_WINDOW_BYTES:
-        large = _in_units(window_rows * row_bytes)
-        advice += (f"a window of {window_rows:,} rows takes {large}: name a smaller window_rows",)
     if per_row > WARN_ABOVE:
         warnings.warn(advice[0], stacklevel=3)
     return Plan(
@@ -218,8 +215,20 @@ def _thread_bytes(dataset: ParquetDataset, is_shuffled: bool) -> int:
 def _advice(
     dataset: ParquetDataset, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
 ) -> tuple[str, ...]:
-    if per_row <= WARN_ABOVE:
-        return ()
+    advice = []
+    if per_row > WARN_ABOVE:
+        advice.append(_remedy(dataset, per_row, lanes, processes, windows, window_rows))
+    window_bytes = window_rows * dataset._layout.row_bytes
+    if window_bytes > LARGE_WINDOW_BYTES:
+        large = _in_units(window_bytes)
+        advice.append(f"a window of {window_rows:,} rows takes {large}: name a smaller window_rows")
+    return tuple(advice)
+
+
+def _remedy(
+    dataset: ParquetDataset, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
+) -> str:
+    """What helps where many more rows are decoded than are delivered."""
     said = f"{per_row:.1f} rows are decoded per row delivered"
     ways = dataset.world.world_size * processes
     if lanes == 1 and ways > 1:
@@ -234,8 +243,8 @@ def _advice(
             + (" or fewer lanes" if lanes > ways else "")
         )
     else:
-        return (said,)
-    return (f"{said}: {remedy}",)
+        return said
+    return f"{said}: {remedy}"
 
 
 def _in_units(count: float) -> str:
