@@ -124,7 +124,7 @@ test-rust: $(VENV)/.tools ## Run the Rust tests
 
 .PHONY: test-python
 test-python: develop ## Run the Python tests; ARGS='-k resume' goes to pytest
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 .PHONY: soak
 soak: develop ## Look for rare failures, for as long as you like; ARGS='...' goes to tests/soak.py

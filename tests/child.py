@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -247,6 +248,21 @@ def _status(key: str) -> int:
     """Return a size of this process in bytes, as the kernel counts it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
+
+
+def shared_memory() -> set[str]:
+    """Return the names in shared memory, without those that tests which run beside this one made.
+
+    A name of torch's has its maker's process in it; a dead maker may have been one of this process's.
+    """
+    directory, mine = Path("/dev/shm"), {os.getpid(), *children()}  # noqa: S108  (looked at, not written to)
+    found = set()
+    for name in os.listdir(directory) if directory.exists() else ():  # noqa: PTH208  (names that come and go)
+        maker = re.search(r"_(\d+)_", name)
+        is_others = maker is not None and int(maker[1]) not in mine and Path(f"/proc/{maker[1]}").exists()
+        if not (is_others or name.startswith("sem.")):  # a semaphore loses its name when it is made
+            found.add(name)
+    return found
 
 
 def resident() -> int:

@@ -12,7 +12,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 import fastresume as fr
+from child import children, shared_memory
 from fastresume import workers
 from oracle import OracleJob
 from strategies import Dataset, plain_spec
@@ -294,21 +294,14 @@ def test_a_state_too_long_to_share_is_refused_by_workers_and_loads_in_process(
 
 
 def test_no_child_and_no_shared_memory_is_left(data: Dataset) -> None:
-    def shared_memory() -> set[str]:
-        directory = Path("/dev/shm")  # noqa: S108  (looked at, not written to)
-        return {path.name for path in directory.iterdir()} if directory.exists() else set()
-
-    def children() -> set[str]:
-        return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
-
-    memory_before, children_before = shared_memory(), children()
+    memory_before, children_before = shared_memory(), set(children())
     dataset = make(data)
     loader = loader_of(dataset, 2, persistent_workers=True)
     list(loader)
-    assert len(children() - children_before) == 2
+    assert len(set(children()) - children_before) == 2
     del loader
     deadline = time.monotonic() + 10
-    while not children() <= children_before and time.monotonic() < deadline:
+    while not set(children()) <= children_before and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert children() <= children_before
+    assert set(children()) <= children_before
     assert shared_memory() <= memory_before
