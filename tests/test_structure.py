@@ -33,6 +33,7 @@ PYTHON_ORDER = [
     "filter",
     "transform",
     "workers",
+    "callers",
     "lanes",
     "records",
     "audit",
@@ -45,6 +46,7 @@ PYTHON_ORDER = [
     "travel",
     "dataset",
     "loader",
+    "integrations",
     "testing",
     "placement",
     "lineage",
@@ -54,6 +56,8 @@ PYTHON_ORDER = [
     "__init__",
 ]
 
+
+PACKAGES = {"bench", "integrations"}
 
 BENCH_ORDER = [
     "task",
@@ -89,15 +93,34 @@ def test_rust_modules_use_only_those_before_them() -> None:
 
 def test_python_modules_import_only_those_before_them() -> None:
     source = ROOT / "python/fastresume"
-    there = {path.stem for path in source.glob("*.py*")} - {"py"} | {"_core", "bench"}
+    there = {path.stem for path in source.glob("*.py*")} - {"py"} | {"_core", *PACKAGES}
     assert sorted(PYTHON_ORDER) == sorted(there)
     for place, module in enumerate(PYTHON_ORDER[1:], start=1):
         allowed = {*PYTHON_ORDER[:place], "__version__"}
         for path in (
-            [source / f"{module}.py"] if module != "bench" else sorted((source / module).glob("*.py"))
+            sorted((source / module).glob("*.py")) if module in PACKAGES else [source / f"{module}.py"]
         ):
-            used = imports_of(path, "fastresume") - ({"bench"} if module == "bench" else set())
+            used = imports_of(path, "fastresume") - ({module} & PACKAGES)
             assert used <= allowed, f"{path.name} imports {sorted(used - allowed)}"
+
+
+FRAMEWORKS = {"accelerate", "lightning", "pytorch_lightning", "torchdata", "transformers"}
+
+
+def test_frameworks_are_imported_by_their_integration_alone() -> None:
+    source = ROOT / "python/fastresume"
+    for path in source.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        names = {
+            alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+        }
+        names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        used = {name.split(".")[0] for name in names} & FRAMEWORKS
+        expected = {path.stem} if path.parent.name == "integrations" else set()
+        if path.parent.name != "bench":  # which measures beside others, where they are installed
+            assert used - {"pytorch_lightning"} <= expected, f"{path} imports {used}"
+        if path.parent == source:
+            assert "integrations" not in imports_of(path, "fastresume"), f"{path} imports integrations"
 
 
 def test_modules_of_the_benchmark_import_only_those_before_them() -> None:

@@ -34,6 +34,7 @@ from fastresume.arguments import (
     stack_list,
 )
 from fastresume.batch import Batch, Schema
+from fastresume.callers import check_caller
 from fastresume.cursor import Cursor
 from fastresume.filter import select_filtered
 from fastresume.intervals import Intervals, of_buffer
@@ -44,7 +45,7 @@ from fastresume.padding import End, Pads, pad_list, truncation_list
 from fastresume.plan import Plan, make_plan
 from fastresume.selection import Rows, select
 from fastresume.transform import Transform, check_picklable, name_of
-from fastresume.workers import SharedCursor, check_collation
+from fastresume.workers import SharedCursor
 from fastresume.world import World
 
 if TYPE_CHECKING:
@@ -394,7 +395,7 @@ class ParquetDataset(IterableDataset[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank up to the end of the pass; see `on_iter` for where they begin."""
-        check_collation(sys._getframe(1))
+        check_caller(sys._getframe(1))
         worker = get_worker_info()
         if worker is None:
             return BatchIterator(self, threads=0, prefetch_bytes=0)

@@ -208,6 +208,9 @@ class Loader:
             "the ParquetDataset to that one, with batch_size=None"
         )
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Loader can't be pickled, or saved as it is: save loader.state_dict()")
+
     def __repr__(self) -> str:
         how = f"num_workers={self.num_workers}" if self.num_workers else f"threads={self.threads}"
         return f"Loader({self.dataset!r}, {how}, prefetch_bytes={self.prefetch_bytes})"

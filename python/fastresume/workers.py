@@ -18,17 +18,16 @@ import warnings
 import weakref
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
-from types import FrameType
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate, get_worker_info
+from torch.utils.data import get_worker_info
 
 from fastresume import _core, parcel
-from fastresume.batch import Batch, Tensors, refuse_to_collate
+from fastresume.batch import Batch, Tensors
 from fastresume.origin import Origin
 
 CAPACITY_BYTES = 1 << 20
@@ -85,6 +84,8 @@ class SharedCursor:
     def __init__(self, cursor: _core.Cursor) -> None:
         self.iterators = 0
         """Iterators made in this process, of this dataset and of those that `map` made of it."""
+        self.loaded = cursor
+        """The cursor that was loaded last, or where the pass was reset to; else that of the start."""
         self._begin(cursor, loads=0)
 
     def _begin(self, cursor: _core.Cursor, loads: int) -> None:
@@ -115,11 +116,13 @@ class SharedCursor:
         """Takes a loaded cursor: for the iterators made from now on, those of running workers too."""
         if get_worker_info() is not None:
             raise _core.FastresumeError(
-                "a state was loaded in a DataLoader worker: load it in the main process, from where it "
+                "a state was loaded in a DataLoader worker (torchdata's StatefulDataLoader does that with "
+                "its own state): load batch.state_dict() into the dataset in the main process, from where it "
                 "reaches all workers"
             )
         self._own()
         self._loads += 1
+        self.loaded = cursor
         self._write(cursor)
 
     def deliver(self, cursor: _core.Cursor) -> None:
@@ -225,7 +228,7 @@ def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
     shared.iterators = 0
     shared._owner, shared._process, shared._memory = owner, process, memory
     reading = shared.read()
-    shared._cursor, shared._loads = reading.cursor, reading.loads
+    shared._cursor, shared._loads, shared.loaded = reading.cursor, reading.loads, reading.cursor
     return shared
 
 
@@ -357,19 +360,6 @@ class _Lost(Batch):
         if sys._getframe(1).f_code.co_name == "_process_data":
             raise _core.FastresumeError(f"a batch {self._reason}")
         return Batch
-
-
-def check_collation(caller: FrameType) -> None:
-    """Refuses to be iterated over for a DataLoader that would collate batches, before any is drawn.
-
-    Raises:
-        TypeError: that says what to write.
-    """
-    if caller.f_globals.get("__name__") != "torch.utils.data._utils.fetch":
-        return
-    fetcher = caller.f_locals.get("self")
-    if getattr(fetcher, "auto_collation", False) and getattr(fetcher, "collate_fn", None) is default_collate:
-        refuse_to_collate()
 
 
 def _check_iterator(iterator: object, ticket: Ticket) -> None:

@@ -1,0 +1,29 @@
+"""DDP: `torchrun --nproc-per-node 2 with_ddp.py`. Kill it and start it again on as many ranks as you like."""
+
+import pathlib
+
+import torch
+import torch.distributed as dist
+
+import fastresume as fr
+
+dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+dataset = fr.ParquetDataset("data/*.parquet", global_batch_size=512, stack={"inputs": "i_*"}, shuffle=True)
+loader = fr.Loader(dataset)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(len(dataset.schema["inputs"].columns), 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+checkpoint = pathlib.Path("checkpoint.pt")
+if checkpoint.exists():
+    saved = torch.load(checkpoint)
+    model.load_state_dict(saved["model"])
+    loader.load_state_dict(saved["data"], check_same=True)  # an error on all ranks if they differ
+
+for _ in range(loader.epoch, 3):
+    for batch in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(batch["inputs"]).squeeze(1), batch["label"]).backward()
+        optimizer.step()
+        if dist.get_rank() == 0:  # in lockstep, the state of one rank is that of all
+            torch.save({"model": model.state_dict(), "data": batch.state_dict()}, "unfinished.pt")
+            pathlib.Path("unfinished.pt").replace(checkpoint)
+dist.destroy_process_group()

@@ -1,0 +1,168 @@
+"""For Lightning: a callback that saves and restores the place of the batch that was trained last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, ValuesView
+from typing import Any
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+except ModuleNotFoundError:  # the same under its older name
+    from pytorch_lightning import Callback, LightningModule, Trainer
+
+from fastresume import _core
+from fastresume.batch import Batch
+from fastresume.cursor import KEY, Cursor
+from fastresume.integrations.state import Reader, ResumeState, is_same_reading, require_state
+
+
+class ResumeCallback(Callback):
+    """Saves the cursor of the batch that was trained last in Lightning's checkpoints, and restores it.
+
+    Whether or not Lightning reads ahead. When gradients add up, the cursor moves with the step that ends
+    that. On resume under other ranks or batch sizes, Lightning's count of batches in the epoch is set to what
+    is left of the pass, so that its epochs stay the passes.
+
+    Args:
+        loader: the `Loader` that the Trainer trains on; or a torch DataLoader over a `ParquetDataset`.
+        check_same: when a state is loaded, ask all ranks whether they load the same.
+
+    Raises:
+        TypeError: if the loader is something else; in `fit`, if batches are no longer `Batch`es when they
+            have been trained on.
+        ValueError: in `fit`, if it trains on another loader, or a loader to validate with goes on where it
+            stopped (the sanity check's batches would be missing afterwards) or shares the cursor.
+        StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
+
+    Example:
+        >>> trainer = Trainer(callbacks=[ResumeCallback(loader)])  # doctest: +SKIP
+        >>> trainer.fit(model, loader, ckpt_path="last")  # doctest: +SKIP
+    """
+
+    def __init__(self, loader: Reader, *, check_same: bool = False) -> None:
+        self._loader = loader
+        self._state = ResumeState(loader, check_same=check_same)
+
+    def state_dict(self) -> dict[str, str]:
+        """What Lightning's checkpoints hold of this callback."""
+        return self._state.state_dict()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Takes note of a batch that the optimizer has stepped on."""
+        if trainer.is_last_batch or (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
+            self._state.trained(next(self._batches_in(batch), batch))
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Puts the state of the trained batch where Lightning itself saves that of the fetched one."""
+        self._put_into(_loops_of(checkpoint), self._state.state_dict())
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Lets the loader go on from the checkpoint's state, if it is to be trained on."""
+        if trainer.state.fn != "fit":
+            return
+        loops = _loops_of(checkpoint)
+        own = checkpoint.get("callbacks", {}).get(self.state_key)
+        if own is None:  # saved by Lightning without this callback, of a loader that it asks by itself
+            own = next((state for state in _loader_states(loops) if _is_state(state)), None)
+        state = require_state(own, "under ResumeCallback")
+        self._state.load_state_dict(state)
+        self._put_into(loops, self._state.state_dict())
+        self._count_batches(loops)
+
+    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuses loaders that would lose the batches of the sanity check."""
+        self._check_validation(trainer)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuses loaders that do not begin anew each time."""
+        if trainer.state.fn == "fit":
+            self._check_validation(trainer)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuses to train on another loader than this one."""
+        if not any(
+            is_same_reading(loader, self._state.dataset) for loader in _flat(trainer.train_dataloader)
+        ):
+            raise ValueError(
+                "the Trainer trains on another loader than the one that ResumeCallback was given, whose "
+                "place would be saved: make one loader, and give it to both"
+            )
+
+    def _check_validation(self, trainer: Trainer) -> None:
+        for loader in _flat(trainer.val_dataloaders):
+            if is_same_reading(loader, self._state.dataset):
+                raise ValueError(
+                    "validation draws from the dataset that is trained on, whose batches would be missing "
+                    'in training: make another ParquetDataset with on_iter="restart"'
+                )
+            if getattr(getattr(loader, "dataset", loader), "on_iter", "restart") == "continue":
+                raise ValueError(
+                    "the dataset to validate with goes on where it stopped, so that the batches of the "
+                    'sanity check would be missing in the first validation: pass on_iter="restart" to it'
+                )
+
+    def _batches_in(self, value: Any) -> Iterator[Batch]:
+        """The batches of this dataset among those of several loaders."""
+        if isinstance(value, Batch):
+            if value.cursor._core.fingerprint == self._state.dataset.fingerprint:
+                yield value
+        elif isinstance(value, Mapping | list | tuple):
+            for part in value.values() if isinstance(value, Mapping) else value:
+                yield from self._batches_in(part)
+
+    def _put_into(self, loops: dict[str, Any], state: dict[str, str]) -> None:
+        states = _loader_states(loops)
+        for place, found in enumerate(states):
+            if _is_state(found) and _same_dataset(found, state):
+                states[place] = dict(state)
+
+    def _count_batches(self, loops: dict[str, Any]) -> None:
+        """Sets Lightning's count of batches of this epoch to what it is under the present ranks and sizes."""
+        progress = loops.get("epoch_loop.batch_progress")
+        if progress is None:
+            return
+        current, dataset = progress["current"], self._state.dataset
+        done = len(dataset) if progress["is_last_batch"] else len(dataset) - dataset.batches_left
+        completed = done - (current["ready"] - current["completed"])
+        current.update(ready=done, started=done, processed=done, completed=completed)
+
+
+def _loops_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    loops: dict[str, Any] = checkpoint.get("loops", {}).get("fit_loop", {})
+    return loops
+
+
+def _loader_states(loops: dict[str, Any]) -> list[Any]:
+    """The states of loaders that Lightning asked for by itself."""
+    states: list[Any] = loops.get("state_dict", {}).get("combined_loader", [])
+    return states
+
+
+def _is_state(state: object) -> bool:
+    return isinstance(state, Mapping) and KEY in state
+
+
+def _same_dataset(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    try:
+        first, second = Cursor.from_state(one), Cursor.from_state(other)
+    except _core.StateError:
+        return False
+    return first._core.fingerprint == second._core.fingerprint and first.order == second.order
+
+
+def _flat(loaders: object) -> Iterator[object]:
+    """The loaders in what a Trainer was given: one, or a list or mapping of them, or a CombinedLoader."""
+    parts: Any = getattr(loaders, "flattened", loaders)
+    if isinstance(parts, Mapping):
+        parts = parts.values()
+    if isinstance(parts, list | tuple | ValuesView):
+        for part in parts:
+            yield from _flat(part)
+    elif parts is not None:
+        yield parts

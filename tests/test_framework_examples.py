@@ -1,0 +1,75 @@
+"""Each example of a framework is killed with SIGKILL in mid pass and run again: rows are the oracle's."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from rehearsal import expected_steps, program, run, write_data
+from strategies import Topology
+
+pytestmark = [pytest.mark.processes, pytest.mark.law(2), pytest.mark.law(3)]
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("with_*.py"))
+ROWS = 2605  # five steps of 512 rows and a rest
+
+IMPORTED = {
+    "with_torchdata": "torchdata.stateful_dataloader",
+    "with_lightning": "lightning.pytorch",
+    "with_accelerate": "accelerate",
+    "with_transformers": "transformers.trainer",
+}
+
+LIVES = {
+    "train": (1, 1),
+    "with_ddp": (2, 1),
+    "with_fsdp2": (1, 2),
+    "with_torchdata": (1, 1),
+    "with_lightning": (1, 1),
+    "with_accelerate": (2, 2),
+    "with_transformers": (1, 1),
+}
+"""On how many ranks an example is killed, and on how many it is run again."""
+
+LAUNCHED = {"with_ddp", "with_fsdp2", "with_accelerate"}
+"""Those that are started by torchrun, also on one rank."""
+
+SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
+
+
+def test_every_example_is_here_and_short() -> None:
+    assert sorted(LIVES) == sorted([*EXAMPLES, "train"])
+    for name in LIVES:
+        lines = (ROOT / "examples" / f"{name}.py").read_text().splitlines()
+        assert len(lines) <= 30, name
+        if name != "train":
+            assert f"examples/{name}.py" in (ROOT / "docs/FRAMEWORKS.md").read_text()
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_an_example_that_is_killed_goes_on_after_the_last_step_it_saved(name: str, tmp_path: Path) -> None:
+    if name in IMPORTED:
+        importlib.import_module(IMPORTED[name])  # once, before the forks
+    chance = random.Random(name)
+    kills = [3, *(chance.randint(0, 9) for _ in range(10))] if SOAK else [3]
+    write_data(tmp_path, ROWS)
+    workers = 2 if name == "with_torchdata" else 0
+    before, after = LIVES[name]
+    found, legs = [], []
+    for number, kill_at in enumerate([*kills, None]):
+        world_size = before if number % 2 == 0 and kill_at is not None else after
+        legs.append((Topology(world_size, workers, 512 // world_size), kill_at))
+        work = program(ROOT / "examples" / f"{name}.py")
+        found.append(run(work, tmp_path, world_size, kill_at, is_launched=name in LAUNCHED))
+        if not any(found[-1]):
+            break
+    expected = expected_steps(tmp_path, legs, epochs=3)
+    for life, (steps, right) in enumerate(zip(found, expected, strict=True)):
+        # Other ranks may have begun the step in which one was killed.
+        kept = None if legs[life][1] is None else legs[life][1]
+        assert [of_rank[:kept] for of_rank in steps] == right, f"life {life}"
