@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 PYTHON_ORDER = [
@@ -47,6 +49,7 @@ PYTHON_ORDER = [
     "dataset",
     "loader",
     "integrations",
+    "checkpoint",
     "testing",
     "placement",
     "lineage",
@@ -55,9 +58,6 @@ PYTHON_ORDER = [
     "cli",
     "__init__",
 ]
-
-
-PACKAGES = {"bench", "integrations"}
 
 BENCH_ORDER = [
     "task",
@@ -82,6 +82,30 @@ BENCH_ORDER = [
 ]
 
 
+CHECKPOINT_ORDER = [
+    "failure",
+    "durable",
+    "randomness",
+    "ranks",
+    "manifest",
+    "history",
+    "verdict",
+    "storage",
+    "optimizer",
+    "parts",
+    "terms",
+    "moment",
+    "saving",
+    "restoring",
+    "checkpointer",
+    "__init__",
+]
+
+INTEGRATIONS_ORDER = ["state", "accelerate", "dcp", "lightning", "transformers", "__init__"]
+
+PACKAGES = {"bench": BENCH_ORDER, "integrations": INTEGRATIONS_ORDER, "checkpoint": CHECKPOINT_ORDER}
+
+
 def test_rust_modules_use_only_those_before_them() -> None:
     source = ROOT / "rust/fastresume/src"
     order = re.findall(r"^(?:pub )?mod (\w+);", (source / "lib.rs").read_text(), re.MULTILINE)
@@ -97,11 +121,19 @@ def test_python_modules_import_only_those_before_them() -> None:
     assert sorted(PYTHON_ORDER) == sorted(there)
     for place, module in enumerate(PYTHON_ORDER[1:], start=1):
         allowed = {*PYTHON_ORDER[:place], "__version__"}
-        for path in (
-            sorted((source / module).glob("*.py")) if module in PACKAGES else [source / f"{module}.py"]
-        ):
-            used = imports_of(path, "fastresume") - ({module} & PACKAGES)
+        is_package = module in PACKAGES
+        for path in sorted((source / module).glob("*.py")) if is_package else [source / f"{module}.py"]:
+            used = imports_of(path, "fastresume") - ({module} if is_package else set())
             assert used <= allowed, f"{path.name} imports {sorted(used - allowed)}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_modules_of_a_package_import_only_those_before_them(package: str) -> None:
+    source, order = ROOT / "python/fastresume" / package, PACKAGES[package]
+    assert sorted(order) == sorted(path.stem for path in source.glob("*.py"))
+    for place, module in enumerate(order):
+        used = imports_of(source / f"{module}.py", f"fastresume.{package}")
+        assert used <= set(order[:place]), f"{module} imports {sorted(used - set(order[:place]))}"
 
 
 FRAMEWORKS = {"accelerate", "lightning", "pytorch_lightning", "torchdata", "transformers"}
@@ -121,14 +153,6 @@ def test_frameworks_are_imported_by_their_integration_alone() -> None:
             assert used - {"pytorch_lightning"} <= expected, f"{path} imports {used}"
         if path.parent == source:
             assert "integrations" not in imports_of(path, "fastresume"), f"{path} imports integrations"
-
-
-def test_modules_of_the_benchmark_import_only_those_before_them() -> None:
-    source = ROOT / "python/fastresume/bench"
-    assert sorted(BENCH_ORDER) == sorted(path.stem for path in source.glob("*.py"))
-    for place, module in enumerate(BENCH_ORDER):
-        used = imports_of(source / f"{module}.py", "fastresume.bench")
-        assert used <= set(BENCH_ORDER[:place]), f"{module} imports {sorted(used - set(BENCH_ORDER[:place]))}"
 
 
 def imports_of(path: Path, package: str) -> set[str]:

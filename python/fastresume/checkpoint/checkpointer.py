@@ -1,0 +1,309 @@
+"""The whole job in one atomic checkpoint."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from fastresume.arguments import at_least
+from fastresume.checkpoint import durable, terms
+from fastresume.checkpoint.history import Entry, History, best_of
+from fastresume.checkpoint.moment import Moment, Stage
+from fastresume.checkpoint.parts import Parts
+from fastresume.checkpoint.ranks import Ranks
+from fastresume.checkpoint.restoring import Restored, Restoring
+from fastresume.checkpoint.saving import Saved, Saving
+from fastresume.checkpoint.verdict import Best, numbers
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+    from torch.nn import Module
+    from torch.optim import Optimizer
+
+TIMEOUT_SECONDS = 600.0
+"""How long a rank waits for the others, unless it is told otherwise."""
+
+
+class Checkpointer:
+    """Saves and restores a whole training job, atomically: model, optimizer, scheduler, data, random state.
+
+    A checkpoint is there whole or not at all: its files are made durable, then a manifest with the size and
+    SHA-256 of each is written, then its directory is renamed into place, and only then is anything older
+    removed. A kill, a power cut or a full disk at any moment leaves one complete checkpoint, the old one or
+    the new one. See docs/CHECKPOINT.md.
+
+    All ranks of the process group make a Checkpointer together, and call `save`, `restore` and `is_best`
+    together, in the same order. What fails on one of them is raised on all. They share the directory.
+
+    Args:
+        directory: where the checkpoints are; made if it is not there. One job at a time writes into it.
+        keep: how many of the latest stay; None for all. The best and pinned ones stay besides.
+        best: the metric that makes a checkpoint the best: its name, "max" or "min", and by how much a value
+            must be better than the best before it (0 if left out).
+        accumulation: micro-batches of an optimizer step; a job that goes on must have as many.
+        group: the ranks; None for all.
+        timeout_seconds: how long a rank waits for the others.
+
+    Raises:
+        TypeError, ValueError: for an argument of another type, or a number out of range.
+        CheckpointError: on all ranks, if the directory can't be made.
+
+    Threads and forks: use it in one thread, and not in a forked child. `save(wait=False)` writes in a thread
+    of its own.
+
+    Example:
+        >>> with Checkpointer("checkpoints", keep=3, best=("eval/auc", "max", 0.001)) as checkpointer:
+        ...     restored = checkpointer.restore(model=model, optimizer=optimizer, loader=loader)
+        ...     step = 0 if restored is None else restored.step
+        ...     for batch in loader:
+        ...         train(batch)
+        ...         step += 1
+        ...         if step % 1000 == 0:
+        ...             checkpointer.save(step, model=model, optimizer=optimizer, loader=loader, wait=False)
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        keep: int | None = 3,
+        best: tuple[str, Literal["max", "min"], float]
+        | tuple[str, Literal["max", "min"]]
+        | str
+        | None = None,
+        *,
+        accumulation: int = 1,
+        group: ProcessGroup | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        self.directory = Path(directory).absolute()
+        self.keep = None if keep is None else at_least(1, "keep", keep)
+        self.best = Best.of(best)
+        self.accumulation = at_least(1, "accumulation", accumulation)
+        if not timeout_seconds > 0:
+            raise ValueError(f"timeout_seconds must be above 0, found {timeout_seconds}")
+        self._ranks = Ranks(group, timeout_seconds)
+        self._history = History(self.directory)
+        self._saving = Saving(self._ranks, self._history, self.keep, self.best)
+        self._since: int | None = None
+        self._stage: Stage | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._pending: Future[Saved] | None = None
+        self._ranks.lead("open", lambda: durable.make_directory(self.directory))
+
+    def save(
+        self,
+        step: int,
+        *,
+        model: Module | None = None,
+        optimizer: Optimizer | Sequence[Optimizer] | None = None,
+        scheduler: Any = None,
+        loader: Any = None,
+        extra: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        pin: bool = False,
+        wait: bool = True,
+    ) -> None:
+        """Saves the job at this moment; when it returns (with `wait`), it survives a power cut.
+
+        A save of a step that is there, or of an earlier one than the latest (after `restore(step=...)`),
+        takes the place of what was saved there and after it, which is removed once the new one is durable.
+
+        Args:
+            step: the optimizer's steps until now, the same on every rank.
+            model: its parameters and buffers; sharded ones are saved as shards.
+            optimizer: one or several, of the model's parameters.
+            scheduler: of the learning rate, say.
+            loader: the `Loader` or `ParquetDataset`, whose cursor is that of the last delivered batch; or a
+                `Batch`, a `Cursor` or a state, to save that of an earlier one.
+            extra: by name, plain values (which come back in `Restored.extra`), tensors, or objects with
+                `state_dict` and `load_state_dict`.
+            metrics: numbers by name; rank 0's decide whether this is the best.
+            pin: whether it stays until its user removes it.
+            wait: if False, the state is copied and written while the job goes on. An error is raised by the
+                next `save`, `restore`, `wait` or `close`.
+
+        Raises:
+            StateError: on all ranks, if they are at different steps or places, or if the directory has
+                checkpoints of which none was restored.
+            CheckpointError: on all ranks, if it can't be written on one of them, or a rank is lost or late.
+                What was there before is there still.
+
+        Warns:
+            RuntimeWarning: if an older checkpoint can't be removed, or a link can't be set.
+        """
+        self.wait()
+        stage = None if wait else self._staged()
+
+        def capture() -> Moment:
+            parts = Parts.of(model, optimizer, scheduler, loader, extra)
+            number = at_least(0, "step", step)
+            return Moment.of(number, parts, self.accumulation, numbers(metrics), pin, stage)
+
+        if wait:
+            self._done(self._saving.save(capture, self._since))
+            return
+        # What fails on this rank is told to the others by the thread, where they wait for it.
+        moment: Moment | BaseException
+        try:
+            moment = capture()
+        except Exception as error:  # noqa: BLE001  (raised below, once all ranks know)
+            moment = error
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastresume-checkpoint")
+        self._pending = self._thread.submit(self._saving.save, lambda: _given(moment), self._since)
+        if isinstance(moment, BaseException):
+            self.wait()
+
+    def restore(
+        self,
+        *,
+        model: Module | None = None,
+        optimizer: Optimizer | Sequence[Optimizer] | None = None,
+        scheduler: Any = None,
+        loader: Any = None,
+        extra: Mapping[str, Any] | None = None,
+        step: int | Literal["best"] | None = None,
+        partial: bool = False,
+        allow: Collection[str] = (),
+        random: bool = True,
+    ) -> Restored | None:
+        """Goes on from a checkpoint: the latest, or that of a step, or the best one; None if there is none.
+
+        Call it after all is constructed, before the first batch is drawn: the random generators of Python,
+        numpy, torch and the current accelerator are set last, to what they were when it was saved. On another
+        number of ranks the model is resharded, what is left of the pass is divided anew, and random streams
+        are derived by the rule of `randomness.derive`.
+
+        Every file is compared with the manifest before it is read, and what the job consists of before
+        anything of it is changed.
+
+        Args:
+            model: as `save` was given it; its parameters are filled in place.
+            optimizer: one or several, of the same parameters in the same groups.
+            scheduler: of the same class.
+            loader: a `Loader` or `ParquetDataset`; the next `iter()` goes on from the saved cursor.
+            extra: by name, tensors (filled in place) and objects with `load_state_dict`; plain values need
+                not be named.
+            step: of which step; None for the latest, which is the one that was saved last.
+            partial: restore what is given alone, of a checkpoint that has more; the random generators stay.
+            allow: what may differ from the job that saved: "model" (what has the same name and shape is
+                loaded), "optimizer" and "scheduler" (not loaded if they are of another class),
+                "accumulation", "global_batch", "dataset" and "order" (the data begin anew).
+            random: if False, the random generators stay as they are; `Restored.restore_random` sets them.
+
+        Warns:
+            RuntimeWarning: if something there has the name of a checkpoint and is none.
+
+        Raises:
+            StateError: on all ranks, if the checkpoint is damaged, or of a job that differs; both values are
+                named. If the step that is named is not there.
+            CheckpointError: on all ranks, if it can't be read, or a rank is lost or late.
+        """
+        self.wait()
+        allowed = terms.allowed(allow)
+        parts = self._ranks.all("restore", lambda: Parts.of(model, optimizer, scheduler, loader, extra))
+        restoring = Restoring(self._ranks, self._history)
+        for path in self._history.torn() if self._ranks.rank == 0 else []:
+            warnings.warn(f"{path} is not whole, and is passed over", RuntimeWarning, stacklevel=2)
+        chosen = restoring.choose(step)
+        if chosen is None:
+            return None
+        restored = restoring.restore(chosen, parts, self.accumulation, partial, allowed)
+        self._since = chosen[1].serial
+        if random and not partial:
+            self._ranks.all("restore", restored.restore_random)
+        return restored
+
+    def is_best(self, metrics: Mapping[str, Any]) -> bool:
+        """Whether an evaluation is better than all that were saved: rank 0's verdict, given to all ranks.
+
+        A metric that is missing or not finite is never better. It decides nothing by itself: save with these
+        metrics if it is, also off the usual cadence.
+
+        Raises:
+            ValueError: if the Checkpointer has no `best`.
+
+        Example:
+            >>> if checkpointer.is_best(metrics) or step % 1000 == 0:
+            ...     checkpointer.save(step, model=model, metrics=metrics)
+        """
+        self.wait()
+
+        def verdict() -> bool:
+            if self.best is None:
+                raise ValueError("is_best needs best=(metric, 'max' or 'min', min_delta) of the Checkpointer")
+            entries = self._history.scan()
+            return self.best.is_better(numbers(metrics), entries[-1].manifest.record if entries else None)
+
+        return self._ranks.lead("is_best", verdict)
+
+    def entries(self) -> list[Entry]:
+        """All whole checkpoints of the directory as they are now, the earliest save first."""
+        return self._history.scan()
+
+    def latest(self) -> Entry | None:
+        """The checkpoint that was saved last, which `restore` takes."""
+        entries = self.entries()
+        return entries[-1] if entries else None
+
+    def best_entry(self) -> Entry | None:
+        """The checkpoint with the best evaluation."""
+        return best_of(self.entries())
+
+    def wait(self) -> None:
+        """Waits for the save that is on its way, if there is one.
+
+        Raises:
+            CheckpointError: what `save` would have raised.
+        """
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._done(pending.result())
+
+    def close(self) -> None:
+        """Waits for the save that is on its way, and ends the thread.
+
+        Raises:
+            CheckpointError: what that `save` would have raised.
+        """
+        try:
+            self.wait()
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown()
+                self._thread = None
+            if self._stage is not None:
+                self._stage.close()
+                self._stage = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Checkpointer({str(self.directory)!r}, keep={self.keep}, best={self.best})"
+
+    def _done(self, saved: Saved) -> None:
+        self._since = saved.serial
+        for complaint in saved.complaints:
+            warnings.warn(complaint, RuntimeWarning, stacklevel=3)
+
+    def _staged(self) -> Stage:
+        if self._stage is None:
+            self._stage = Stage()
+        return self._stage
+
+
+def _given(moment: Moment | BaseException) -> Moment:
+    if isinstance(moment, BaseException):
+        raise moment
+    return moment

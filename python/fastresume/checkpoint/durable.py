@@ -1,0 +1,159 @@
+"""Files and directories that are there after a power cut, once a call has returned."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+
+_CHUNK_BYTES = 1 << 20
+
+
+class Digest(NamedTuple):
+    """What a file holds: its size in bytes and the SHA-256 of them, as hexadecimal digits."""
+
+    size: int
+    sha256: str
+
+
+class Draft:
+    """A new file that is being written, whose digest grows with it; durable once it is closed.
+
+    The digest is that of what was meant to be written, whatever a disk makes of it.
+
+    Raises:
+        FileExistsError: if there is such a name, were it a link's.
+        OSError: if it can't be written or made durable.
+
+    Example:
+        >>> with Draft(Path("a.bin")) as draft:
+        ...     draft.write(b"abc")
+        3
+        >>> draft.digest.size
+        3
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("xb")
+        self._hash = hashlib.sha256()
+        self._size = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Writes all of it, and gives its length in bytes."""
+        view = memoryview(data).cast("B")
+        self._file.write(view)
+        self._hash.update(view)
+        self._size += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        """The bytes written until now."""
+        return self._size
+
+    def flush(self) -> None:
+        """Hands what is buffered to the system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Makes the file durable: its bytes, not yet its name."""
+        if not self._file.closed:
+            with self._file:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+            return
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            self._file.close()
+
+    @property
+    def digest(self) -> Digest:
+        """Of all that was written."""
+        return Digest(self._size, self._hash.hexdigest())
+
+
+def write(path: Path, content: bytes) -> Digest:
+    """Writes a new file durably; its name is durable once its directory is."""
+    with Draft(path) as draft:
+        draft.write(content)
+    return draft.digest
+
+
+def digest_of(path: Path) -> Digest:
+    """The digest of a regular file as it is now; a link is an error.
+
+    Raises:
+        OSError: if it is none or can't be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    hashed, size = hashlib.sha256(), 0
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            hashed.update(chunk)
+            size += len(chunk)
+    return Digest(size, hashed.hexdigest())
+
+
+def settle(directory: Path) -> None:
+    """Makes the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(directory: Path) -> None:
+    """Makes a directory and those above it that are missing; durable."""
+    missing = []
+    while not directory.is_dir():
+        missing.append(directory)
+        directory = directory.parent
+    for made in reversed(missing):
+        made.mkdir(exist_ok=True)
+        settle(made.parent)
+
+
+def publish(draft: Path, place: Path) -> None:
+    """Moves a directory that is durable to its place in the same directory; durable.
+
+    Raises:
+        OSError: if there is something at that place, or it can't be made durable.
+    """
+    draft.rename(place)
+    settle(place.parent)
+
+
+def remove(directory: Path, first: str) -> Iterator[OSError]:
+    """Removes a directory of files, one of them first; gives the errors, after which it goes on."""
+    names = [first, *(name for name in _names(directory) if name != first)]
+    for name in names:
+        try:
+            (directory / name).unlink(missing_ok=True)
+        except OSError as error:
+            yield error
+    try:
+        directory.rmdir()
+    except OSError as error:
+        yield error
+
+
+def link(place: Path, target: str, draft: Path) -> None:
+    """Lets a name point at another one beside it, at once; a convenience, not durable."""
+    draft.symlink_to(target)
+    draft.replace(place)
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208  (names, not paths)
+    except OSError:
+        return []

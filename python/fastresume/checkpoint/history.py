@@ -1,0 +1,176 @@
+"""The checkpoints of a directory: which there are, which is the latest, which may go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastresume.checkpoint import durable, manifest
+from fastresume.checkpoint.manifest import Manifest
+
+WRITING = ".writing-"
+"""How names begin of what is not a checkpoint yet."""
+
+REMOVED = ".removed-"
+"""How names begin of what is no checkpoint any more."""
+
+LINK = ".link-"
+"""How names begin of links that are not in their place yet."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A whole checkpoint, and where it is."""
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def step(self) -> int:
+        """The step at which it was saved."""
+        return self.manifest.step
+
+    @property
+    def serial(self) -> int:
+        """Its number among the saves into its directory."""
+        return self.manifest.serial
+
+
+class History:
+    """A directory of checkpoints, read anew each time: whatever is there is the truth, and no link is.
+
+    Every save has a name of its own, with a serial number one above all others. So the commit is one rename,
+    the latest is the one with the highest serial (also after a job went back to an earlier step), and nothing
+    need be removed before something new is durable.
+
+    Example:
+        >>> History(Path("checkpoints")).scan()[-1].step
+        1200
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def scan(self) -> list[Entry]:
+        """All whole checkpoints, the earliest save first; what is not whole is not there."""
+        found = []
+        for name in self._names():
+            if manifest.parse_name(name) is not None:
+                path = self.directory / name
+                one = manifest.read(path)
+                if one is not None:
+                    found.append(Entry(path, one))
+        return sorted(found, key=lambda entry: entry.serial)
+
+    def torn(self) -> list[Path]:
+        """What has a checkpoint's name and is none: damaged, or torn where renames are not atomic."""
+        whole = {entry.path for entry in self.scan()}
+        named = [self.directory / name for name in self._names() if manifest.parse_name(name) is not None]
+        return [path for path in named if path not in whole]
+
+    def next_serial(self) -> int:
+        """One above all serials that are there, in names of whole checkpoints or not."""
+        parsed = [manifest.parse_name(name) for name in self._names()]
+        return max((one[1] for one in parsed if one is not None), default=0) + 1
+
+    def draft(self) -> Path:
+        """A new directory, in which a checkpoint can be written; what earlier jobs left goes."""
+        for name in self._names():
+            if name.startswith((WRITING, REMOVED, LINK)):
+                place = self.directory / name
+                if place.is_symlink() or not place.is_dir():
+                    with contextlib.suppress(OSError):
+                        place.unlink()
+                else:
+                    list(
+                        durable.remove(place, manifest.NAME)
+                    )  # what stays is no checkpoint, and is met again
+        made = self.directory / f"{WRITING}{os.urandom(8).hex()}"
+        made.mkdir()
+        return made
+
+    def commit(self, draft: Path, content: Manifest) -> Entry:
+        """Makes a checkpoint of a draft whose files are all durable: the manifest last, then the rename.
+
+        Raises:
+            OSError: if it can't be made durable.
+        """
+        for name, digest in content.files.items():
+            size = (draft / name).stat().st_size
+            if size != digest.size:
+                raise OSError(f"{name} has {size} bytes here, {digest.size} where it was written")
+        durable.settle(draft)
+        durable.write(draft / manifest.NAME, content.to_json())
+        durable.settle(draft)
+        place = self.directory / manifest.directory_name(content.step, content.serial)
+        durable.publish(draft, place)
+        return Entry(place, content)
+
+    def drop(self, draft: Path) -> None:
+        """Removes a draft that came to nothing, as far as that goes."""
+        list(durable.remove(draft, manifest.NAME))
+
+    def expire(self, entries: list[Entry]) -> Iterator[str]:
+        """Removes checkpoints; tells what can't be removed.
+
+        They are renamed first, so that none is ever there in part; where that fails, the manifest goes first.
+        """
+        for entry in entries:
+            place = self.directory / f"{REMOVED}{entry.path.name}"
+            try:
+                entry.path.rename(place)
+            except OSError as error:
+                yield f"{entry.path} can't be removed: {error}"
+                continue
+            for left in durable.remove(place, manifest.NAME):
+                yield f"{entry.path} can't be removed whole: {left}"
+
+    def link(self, name: str, entry: Entry) -> Iterator[str]:
+        """Lets a link point at a checkpoint, for people to look at; tells why it can't."""
+        place = self.directory / name
+        try:
+            if place.exists() and not place.is_symlink():
+                yield f"{place} is no link, and is left as it is"
+                return
+            durable.link(place, entry.path.name, self.directory / f"{LINK}{name}-{os.urandom(8).hex()}")
+        except OSError as error:
+            yield f"the link {place} can't be made: {error}"
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self.directory))  # noqa: PTH208  (names, not paths)
+        except FileNotFoundError:
+            return []
+
+
+def superfluous(entries: list[Entry], newest: Entry, keep: int | None, since: int | None) -> list[Entry]:
+    """The checkpoints that may go once `newest` is durable.
+
+    Those of another timeline: of the same step or later ones, and those saved after the one that this job
+    went on from. And all but the `keep` latest of the rest. Never the newest itself, a pinned one, or the
+    best: the latest save among those that were best when saved.
+
+    Args:
+        entries: all, the earliest save first, `newest` among them.
+        newest: the one that was just saved.
+        keep: how many to keep; None for all.
+        since: the serial of the one that this job went on from or saved before; None if there is none.
+    """
+    best = best_of(entries)
+    earlier = [entry for entry in entries if entry.serial < newest.serial]
+    left = [
+        entry
+        for entry in earlier
+        if entry.step >= newest.step or (since is not None and entry.serial > since)
+    ]
+    line = [entry for entry in earlier if entry not in left]
+    old = [] if keep is None else line[: max(len(line) - (keep - 1), 0)]
+    return [entry for entry in (*left, *old) if not entry.manifest.pinned and entry != best]
+
+
+def best_of(entries: list[Entry]) -> Entry | None:
+    """The best one: each that was saved as best was better than all before it."""
+    return next((entry for entry in reversed(entries) if entry.manifest.is_best), None)

@@ -1,0 +1,170 @@
+"""What a checkpoint says of itself: the file that is written last, and without which there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from fastresume import _core
+from fastresume.checkpoint.durable import Digest
+
+NAME = "manifest.json"
+
+FORMAT = 1
+
+_DIRECTORY = re.compile(r"step-(\d{10,16})-(\d{6,16})")
+
+_FILE = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class Record:
+    """The best evaluation of a directory until now."""
+
+    metric: str
+    mode: str
+    value: float
+    step: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of a checkpoint.
+
+    Attributes:
+        step: the optimizer's steps at its moment, as the user counts them.
+        serial: counts the saves into a directory: the highest one is the latest.
+        world_size: by how many ranks it was saved.
+        parts: what there is: "model", "optimizer", "scheduler", "loader", and "extra." with a name.
+        cursor: the place in the data, or None.
+        terms: what a job that goes on has to have in common with the one that saved.
+        extra: plain values of the user's.
+        metrics: the evaluation of this step; not finite ones, too.
+        is_best: whether it was better than all before it.
+        record: the best evaluation up to here.
+        pinned: whether it stays until its user removes it.
+        files: the digest of every other file, by its name in the directory.
+    """
+
+    step: int
+    serial: int
+    world_size: int
+    parts: tuple[str, ...]
+    cursor: dict[str, Any] | None
+    terms: dict[str, Any]
+    extra: dict[str, Any]
+    metrics: dict[str, float]
+    is_best: bool
+    record: Record | None
+    pinned: bool
+    files: dict[str, Digest]
+
+    def to_json(self) -> bytes:
+        """Canonical JSON, with the SHA-256 of the text without it under "check"."""
+        found = asdict(self)
+        found["fastresume_checkpoint"] = FORMAT
+        found["metrics"] = {name: _number(value) for name, value in self.metrics.items()}
+        found["files"] = {name: [size, sha256] for name, (size, sha256) in self.files.items()}
+        return _canonical({**found, "check": hashlib.sha256(_canonical(found)).hexdigest()})
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """What `to_json` wrote.
+
+        Raises:
+            StateError: if it is not whole, of another format, or names files outside of its directory.
+        """
+        try:
+            found = json.loads(text)
+            check = found.pop("check")
+            if found["fastresume_checkpoint"] != FORMAT:
+                raise _core.StateError(
+                    f"the manifest's format is {found['fastresume_checkpoint']}, this release reads {FORMAT}"
+                )
+            if hashlib.sha256(_canonical(found)).hexdigest() != check:
+                raise _core.StateError("the manifest is damaged: its check does not fit it")
+            given = {field.name: found[field.name] for field in fields(cls)}
+            record = given["record"]
+            files = {name: Digest(*digest) for name, digest in given["files"].items()}
+            given |= {
+                "parts": tuple(given["parts"]),
+                "metrics": {name: float(value) for name, value in given["metrics"].items()},
+                "record": None if record is None else Record(**record),
+                "files": files,
+            }
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, _core.StateError):
+                raise
+            raise _core.StateError(f"the manifest is not whole: {error!r}") from None
+        outside = [name for name in files if not _FILE.fullmatch(name) or name in (".", "..", NAME)]
+        if outside:
+            raise _core.StateError(f"the manifest names {outside[0]!r}, which is no file of its directory")
+        return cls(**given)
+
+
+def directory_name(step: int, serial: int) -> str:
+    """The name of a checkpoint's directory: no two saves share one, so none is ever written over."""
+    return f"step-{step:010d}-{serial:06d}"
+
+
+def parse_name(name: str) -> tuple[int, int] | None:
+    """The step and serial in the name of a directory; None if it is another kind of name."""
+    found = _DIRECTORY.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+def read(directory: Path) -> Manifest | None:
+    """The manifest of a directory; None if there is no whole checkpoint.
+
+    Whole: it is intact and fits the directory's name, and every file that it names is a regular file of the
+    size that it says. What the files hold is compared before it is used.
+    """
+    place = directory / NAME
+    try:
+        if directory.is_symlink() or place.is_symlink():
+            return None
+        found = Manifest.from_json(place.read_bytes())
+        if parse_name(directory.name) != (found.step, found.serial):
+            return None
+        for name, digest in found.files.items():
+            file = directory / name
+            if file.is_symlink() or not file.is_file() or file.stat().st_size != digest.size:
+                return None
+    except (OSError, _core.StateError):
+        return None
+    return found
+
+
+def plain(name: str, value: object) -> Any:
+    """A value that JSON keeps as it is: None, a bool, int, finite float or str, lists and mappings of these.
+
+    Raises:
+        TypeError, ValueError: if it is something else.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value}: JSON has no such number")
+        return value
+    if isinstance(value, list):
+        return [plain(f"{name}[{place}]", one) for place, one in enumerate(value)]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: plain(f"{name}[{key!r}]", one) for key, one in value.items()}
+    raise TypeError(
+        f"{name} must be a plain value (None, bool, int, float, str, list, dict of str), a tensor, or have "
+        f"state_dict and load_state_dict; found {type(value).__name__}"
+    )
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

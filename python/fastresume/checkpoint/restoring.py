@@ -1,0 +1,148 @@
+"""One restore: chosen by rank 0, compared, checked and loaded by all ranks, random generators last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastresume import _core
+from fastresume.checkpoint import storage, terms
+from fastresume.checkpoint.history import History, best_of
+from fastresume.checkpoint.manifest import Manifest
+from fastresume.checkpoint.parts import Parts
+from fastresume.checkpoint.randomness import Randomness, derive
+from fastresume.checkpoint.ranks import Ranks
+from fastresume.checkpoint.saving import random_name
+from fastresume.checkpoint.storage import Reading
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a job goes on from.
+
+    Attributes:
+        step: the step at which it was saved.
+        extra: the plain values that were saved as `extra`.
+        metrics: the evaluation that was saved with it.
+        world_size: by how many ranks it was saved.
+        path: the directory that it was read from.
+    """
+
+    step: int
+    extra: dict[str, Any]
+    metrics: dict[str, float]
+    world_size: int
+    path: Path
+    _rank: int = 0
+    _ranks: int = 1
+
+    def restore_random(self) -> None:
+        """Sets the random generators of this process to those of the moment that was saved.
+
+        `Checkpointer.restore` does it as its last step, unless it is told not to. On as many ranks as have
+        saved, each gets its own; on others, `derive` says what. Draw no batch before it: what a transform
+        draws from a global generator would come from another place in its stream.
+
+        Raises:
+            StateError: if their file is damaged.
+        """
+        if self._ranks == self.world_size:
+            Randomness.from_json((self.path / random_name(self._rank)).read_bytes()).restore()
+        else:
+            derive((self.path / random_name(0)).read_bytes(), self._rank, self._ranks)
+
+
+@dataclass(frozen=True)
+class Restoring:
+    """How a job is restored from a directory.
+
+    Attributes:
+        ranks: all of them call `restore` together.
+        history: of the directory.
+    """
+
+    ranks: Ranks
+    history: History
+
+    def choose(self, step: int | str | None) -> tuple[Path, Manifest] | None:
+        """The checkpoint of a step, "best", or the latest one for None; the same one on all ranks.
+
+        Raises:
+            StateError: if the one that is named is not there.
+        """
+        return self.ranks.lead("restore", lambda: self._choice(step))
+
+    def restore(
+        self,
+        chosen: tuple[Path, Manifest],
+        parts: Parts,
+        accumulation: int,
+        partial: bool,
+        allow: frozenset[str],
+    ) -> Restored:
+        """Compares, checks, and only then loads; the random generators are not touched.
+
+        Raises:
+            StateError: on all ranks, if it is damaged or of another job; nothing is changed but, at most, the
+                loader's cursor.
+            CheckpointError: on all ranks, if it can't be read.
+        """
+        path, saved = chosen
+        ranks = self.ranks
+        ranks.all("restore", lambda: storage.compare(path, saved.files, ranks.rank, ranks.world_size))
+        reading = Reading(path, saved.files)
+
+        def check() -> tuple[Parts, dict[str, Any]]:
+            skipped = terms.compare(saved, parts, accumulation, partial, allow)
+            if "loader" in parts.names and not _go_on(parts.loader, saved, allow):
+                skipped |= {"loader"}
+            left = parts.without(skipped)
+            return left, left.template(reading, allow)
+
+        left, state = ranks.all("restore", check)
+
+        def load() -> None:
+            reading.fill(state)
+            left.restore(state, allow)
+
+        ranks.all("restore", load)
+        return Restored(
+            saved.step, saved.extra, saved.metrics, saved.world_size, path, ranks.rank, ranks.world_size
+        )
+
+    def _choice(self, step: int | str | None) -> tuple[Path, Manifest] | None:
+        entries = self.history.scan()
+        if step is None:
+            found = entries[-1] if entries else None
+        elif step == "best":
+            found = best_of(entries)
+        else:
+            found = next((entry for entry in reversed(entries) if entry.step == step), None)
+        if found is None and step is not None:
+            steps = ", ".join(str(entry.step) for entry in entries) or "none"
+            what = "best checkpoint" if step == "best" else f"checkpoint of step {step}"
+            raise _core.StateError(f"there is no {what} in {self.history.directory}; steps that are: {steps}")
+        return None if found is None else (found.path, found.manifest)
+
+
+def _go_on(loader: Any, saved: Manifest, allow: frozenset[str]) -> bool:
+    """Gives the loader its cursor; False if it belongs to other data, and may.
+
+    Raises:
+        StateError: if it belongs to other data, and may not; both are named.
+    """
+    if saved.cursor is None:
+        return False
+    try:
+        loader.load_state_dict(saved.cursor)
+    except _core.StateError as error:
+        present = Parts(None, (), None, loader, {}).cursor() or {}
+        names = ("dataset", "selection")
+        kind = "dataset" if any(present.get(name) != saved.cursor.get(name) for name in names) else "order"
+        if kind in allow:
+            return False
+        raise _core.StateError(
+            f"the checkpoint of step {saved.step}: {error}; allow={{'{kind}'}} begins the data anew"
+        ) from None
+    return True

@@ -1,0 +1,192 @@
+"""One save: planned, written by all ranks, committed by rank 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fastresume import _core
+from fastresume.checkpoint import durable, history
+from fastresume.checkpoint.durable import Digest
+from fastresume.checkpoint.history import Entry, History
+from fastresume.checkpoint.manifest import Manifest, Record
+from fastresume.checkpoint.moment import Moment
+from fastresume.checkpoint.ranks import Ranks
+from fastresume.checkpoint.storage import Writing
+from fastresume.checkpoint.verdict import Best
+
+T = TypeVar("T")
+
+LATEST, BEST = "latest", "best"
+"""Names of the links, which nothing here ever follows."""
+
+
+def random_name(rank: int) -> str:
+    """The file of a rank's random generators."""
+    return f"random-{rank}.json"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What came of a save."""
+
+    serial: int
+    complaints: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Saving:
+    """How saves into a directory are done.
+
+    A save is: a draft directory, files that are durable, then the manifest, then the rename, and only then is
+    anything else removed. So a kill at any moment leaves what was there or the new one, and what could not
+    be ended never counts.
+
+    Attributes:
+        ranks: all of them call `save` together.
+        history: of the directory.
+        keep: how many checkpoints stay; None for all.
+        best: what makes one the best.
+    """
+
+    ranks: Ranks
+    history: History
+    keep: int | None
+    best: Best | None
+
+    def save(self, capture: Callable[[], Moment], since: int | None) -> Saved:
+        """Saves what `capture` gives on every rank.
+
+        Args:
+            capture: gives the moment of this rank; what it raises is raised on all.
+            since: the serial of the checkpoint that the job went on from, or has saved last.
+
+        Raises:
+            CheckpointError, StateError, TypeError, ValueError: on all ranks; nothing that was there is gone.
+        """
+        attempt = _Attempt(self, capture, since)
+        try:
+            attempt.draft, share = self.ranks.each("save", attempt.plan, attempt.begin)
+            serial = self.ranks.together("save", lambda: attempt.write(share), attempt.commit)
+        except BaseException:
+            attempt.give_up()
+            raise
+        return Saved(serial, list(attempt.tidy()))
+
+
+class _Attempt:
+    """One save on its way."""
+
+    def __init__(self, saving: Saving, capture: Callable[[], Moment], since: int | None) -> None:
+        self._saving = saving
+        self._capture = capture
+        self._since = since
+        self._moment: Moment | None = None
+        self._writing: Writing | None = None
+        self._newest: Entry | None = None
+        self.draft: Path | None = None
+
+    def plan(self) -> tuple[Any, tuple[int, Any]]:
+        """What this rank has to write, and what must be the same on all; on every rank."""
+        self._moment = self._capture()
+        self._writing = Writing(self._moment.state, self._saving.ranks)
+        return self._writing.plan(), (self._moment.step, self._moment.cursor)
+
+    def begin(self, found: list[tuple[Any, tuple[int, Any]]]) -> list[tuple[Path, Any]]:
+        """Makes the draft, and says where to write what; on rank 0."""
+        _agree([same for _, same in found])
+        entries = self._saving.history.scan()
+        if entries and self._since is None:
+            raise _core.StateError(
+                f"{self._saving.history.directory} has checkpoints up to step {entries[-1].step}, of which "
+                "none was restored: call restore() before the first save, or name another directory"
+            )
+        shares = self._written.join([plan for plan, _ in found])
+        self.draft = self._saving.history.draft()
+        return [(self.draft, share) for share in shares]
+
+    def write(self, share: Any) -> tuple[Any, dict[str, Digest]]:
+        """Writes this rank's files; on every rank."""
+        draft, name = self._draft, random_name(self._saving.ranks.rank)
+        results = self._written.write(draft, share)
+        states = durable.write(draft / name, self._saved.randomness.to_json())
+        return results, {**self._written.digests, name: states}
+
+    def commit(self, found: list[tuple[Any, dict[str, Digest]]]) -> int:
+        """Makes a checkpoint of the draft; on rank 0."""
+        moment, saving = self._saved, self._saving
+        self._written.finish([results for results, _ in found])
+        entries = saving.history.scan()
+        record = entries[-1].manifest.record if entries else None
+        is_best = saving.best is not None and saving.best.is_better(moment.metrics, record)
+        if saving.best is not None and is_best:
+            value = moment.metrics[saving.best.metric]
+            record = Record(saving.best.metric, saving.best.mode, value, moment.step)
+        files = {name: digest for _, digests in found for name, digest in digests.items()}
+        content = Manifest(
+            step=moment.step,
+            serial=saving.history.next_serial(),
+            world_size=saving.ranks.world_size,
+            parts=moment.names,
+            cursor=moment.cursor,
+            terms=moment.terms,
+            extra=moment.extra,
+            metrics=moment.metrics,
+            is_best=is_best,
+            record=record,
+            pinned=moment.pinned,
+            files={**files, **self._written.digests},
+        )
+        self._newest = saving.history.commit(self._draft, content)
+        return content.serial
+
+    def tidy(self) -> Iterator[str]:
+        """Sets the links and removes what need not stay; on rank 0, which tells what it can't do."""
+        if self._newest is None:
+            return
+        saving, entries = self._saving, self._saving.history.scan()
+        yield from saving.history.link(LATEST, self._newest)
+        best = history.best_of(entries)
+        if best is not None:
+            yield from saving.history.link(BEST, best)
+        old = history.superfluous(entries, self._newest, saving.keep, self._since)
+        yield from saving.history.expire(old)
+
+    def give_up(self) -> None:
+        """Removes the draft, which others may still write to: they fail then, as this rank did."""
+        if self._saving.ranks.rank == 0 and self.draft is not None:
+            self._saving.history.drop(self.draft)
+
+    @property
+    def _saved(self) -> Moment:
+        return _there(self._moment)
+
+    @property
+    def _written(self) -> Writing:
+        return _there(self._writing)
+
+    @property
+    def _draft(self) -> Path:
+        return _there(self.draft)
+
+
+def _agree(found: list[tuple[int, Any]]) -> None:
+    """Refuses ranks that are at different places.
+
+    Raises:
+        StateError: naming two ranks and what they have.
+    """
+    for rank, same in enumerate(found):
+        for what, first, other in zip(("step", "cursor"), found[0], same, strict=True):
+            if first != other:
+                raise _core.StateError(
+                    f"ranks 0 and {rank} save another {what}: {first} and {other}; all save at one step"
+                )
+
+
+def _there(value: T | None) -> T:
+    if value is None:
+        raise RuntimeError("a save is planned, begun, written and committed, in this order")
+    return value

@@ -1,0 +1,168 @@
+"""The storage of `torch.distributed.checkpoint`, with files that are durable and whose digests are known."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import LoadPlan, SavePlan
+from torch.distributed.checkpoint.storage import WriteResult
+
+from fastresume import _core
+from fastresume.checkpoint import durable
+from fastresume.checkpoint.durable import Digest, Draft
+from fastresume.checkpoint.ranks import Ranks
+
+METADATA = ".metadata"
+"""Where torch's metadata are, beside the files of its tensors."""
+
+
+class _DraftFiles(FileSystem):
+    """Writes files durably, and keeps their digests."""
+
+    def __init__(self) -> None:
+        self.digests: dict[str, Digest] = {}
+
+    @contextlib.contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:
+        if mode != "wb":
+            raise ValueError(f"drafts are written from their start, not opened as {mode!r}")
+        with Draft(Path(path)) as draft:
+            yield draft
+        self.digests[Path(path).name] = draft.digest
+
+    def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
+        super().rename(path, new_path)
+        self.digests[Path(new_path).name] = self.digests.pop(Path(path).name)
+
+
+class _WholeFiles(FileSystem):
+    """Opens files of one directory that its manifest names, and none besides."""
+
+    def __init__(self, directory: Path, files: Mapping[str, Digest]) -> None:
+        self._directory = directory
+        self._files = files
+
+    @contextlib.contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:
+        place = Path(path)
+        if mode != "rb" or place.parent != self._directory or place.name not in self._files:
+            raise _core.StateError(f"{place} is no file of the checkpoint {self._directory}")
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            yield file
+
+
+class Writing:
+    """A state on its way into a directory: planned by all ranks, written by each, ended by rank 0.
+
+    What `torch.distributed.checkpoint.save` does with the same planner and writer, but that all messages go
+    through `Ranks`, so that an error of ours and one of its own are told alike.
+
+    Args:
+        state: nested mappings of tensors and values, of the same keys on every rank.
+        ranks: the ranks that write.
+    """
+
+    def __init__(self, state: dict[str, Any], ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._state = state
+        # Of what all ranks have, rank 0's counts: DistributedDataParallel takes its buffers from there, too.
+        self._planner = DefaultSavePlanner(dedup_save_to_lowest_rank=True)
+        self._files = _DraftFiles()
+        self._writer: FileSystemWriter | None = None
+        self._metadata: Metadata | None = None
+
+    def plan(self) -> SavePlan:
+        """What this rank has; on every rank."""
+        is_lead = self._ranks.rank == 0
+        self._planner.set_up_planner(self._state, is_coordinator=is_lead)
+        return self._planner.create_local_plan()
+
+    def join(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """Who writes what; on rank 0."""
+        shares, self._metadata = self._planner.create_global_plan(plans)
+        return FileSystemWriter("").prepare_global_plan(shares)
+
+    def write(self, directory: Path, share: SavePlan) -> list[WriteResult]:
+        """Writes this rank's share into a directory; durable, but for the names."""
+        # Everything is made durable by `_DraftFiles`.
+        self._writer = FileSystemWriter(directory, sync_files=False)
+        self._writer.fs = self._files
+        self._writer.set_up_storage_writer(self._ranks.rank == 0)
+        found = self._writer.write_data(self._planner.finish_plan(share), self._planner)
+        found.wait()
+        return found.value()
+
+    def finish(self, results: list[list[WriteResult]]) -> None:
+        """Writes the metadata; on rank 0."""
+        if self._writer is None or self._metadata is None:
+            raise RuntimeError("finish comes after plan, join and write")
+        self._writer.finish(self._metadata, results)
+
+    @property
+    def digests(self) -> dict[str, Digest]:
+        """Of the files that this rank has written, by name."""
+        return dict(self._files.digests)
+
+
+class Reading:
+    """A directory whose files are read once their digests have been compared.
+
+    Args:
+        directory: of the checkpoint.
+        files: the digests of its files.
+    """
+
+    def __init__(self, directory: Path, files: Mapping[str, Digest]) -> None:
+        self._directory = directory
+        self._reader = FileSystemReader(directory)
+        self._reader.fs = _WholeFiles(directory, files)
+        self._metadata: Metadata | None = None
+
+    @property
+    def metadata(self) -> Metadata:
+        """Torch's metadata; pickled, so never read before its digest was compared."""
+        if self._metadata is None:
+            self._metadata = self._reader.read_metadata()
+        return self._metadata
+
+    def shapes(self, part: str) -> dict[tuple[str | int, ...], Any]:
+        """What there is of a part: its metadata, by path below the part's name."""
+        paths = self.metadata.planner_data or {}
+        return {
+            tuple(paths[name][1:]): found
+            for name, found in self.metadata.state_dict_metadata.items()
+            if paths.get(name, (None,))[0] == part
+        }
+
+    def fill(self, state: dict[str, Any]) -> None:
+        """Fills tensors in place and replaces values, of nested mappings whose keys are all there."""
+        planner = DefaultLoadPlanner()
+        planner.set_up_planner(state, self.metadata, is_coordinator=True)
+        self._reader.set_up_storage_reader(self.metadata, is_coordinator=True)
+        plan: LoadPlan = self._reader.prepare_local_plan(planner.create_local_plan())
+        # Nothing is left to be agreed on: every rank reads what it needs, whoever wrote it.
+        (plan,) = self._reader.prepare_global_plan(planner.create_global_plan([plan]))
+        self._reader.read_data(planner.finish_plan(plan), planner).wait()
+
+
+def compare(directory: Path, files: Mapping[str, Digest], rank: int, world_size: int) -> None:
+    """Compares this rank's share of the files with their digests.
+
+    Raises:
+        StateError: if one holds something else; both digests are named.
+    """
+    for name in sorted(files)[rank::world_size]:
+        found = durable.digest_of(directory / name)
+        if found != files[name]:
+            raise _core.StateError(
+                f"{directory / name} is damaged: it has {found.size} bytes of SHA-256 {found.sha256[:16]}, "
+                f"the manifest says {files[name].size} of {files[name].sha256[:16]}"
+            )

@@ -1,0 +1,105 @@
+"""Checkpoints of several ranks: DistributedDataParallel, sharded models, other numbers of ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+import training
+from fastresume.checkpoint import Checkpointer
+from strategies import Dataset
+from test_distributed import in_ranks
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return training.written(tmp_path_factory.mktemp("data"))
+
+
+def sharded(model: nn.Module) -> nn.Module:
+    if dist.is_initialized():
+        fully_shard(model)
+    return model
+
+
+def replicated(model: nn.Module) -> nn.Module:
+    return DistributedDataParallel(model) if dist.is_initialized() else model
+
+
+WRAPS = {"ddp": replicated, "fsdp2": sharded}
+
+
+def whole(job: training.Job) -> dict[str, Any]:
+    """All values of the model; of those that sharded models have on each rank, rank 0's are saved."""
+    is_sharded = any(isinstance(value, DTensor) for value in job.model.parameters())
+    return {
+        name.removeprefix("module."): (value.full_tensor() if isinstance(value, DTensor) else value).tolist()
+        for name, value in job.model.state_dict().items()
+        if not (is_sharded and "running" in name)
+    }
+
+
+def save_along(rank: int, data: Dataset, directory: Path) -> dict[str, Any]:
+    """Trains six steps of each kind, each saved; gives the losses and weights after each."""
+    found = {}
+    for name, wrap in WRAPS.items():
+        job = training.job(data, wrap=wrap)
+        torch.manual_seed(100 + rank)  # every rank its own dropout
+        losses, weights = [], []
+        with Checkpointer(directory / name, keep=None) as checkpointer:
+            assert checkpointer.restore(**job.parts()) is None
+            for step, loss in enumerate(job.steps(6), start=1):
+                losses.append(loss)
+                weights.append(whole(job))
+                checkpointer.save(step, **job.parts(), wait=step % 2 == 0)
+        found[name] = (losses, weights)
+    return found
+
+
+def resume(_rank: int, data: Dataset, directory: Path, step: int, batch_size: int) -> dict[str, Any]:
+    found = {}
+    for name, wrap in WRAPS.items():
+        job = training.job(data, wrap=wrap, seed=9, batch_size=batch_size, tail="short")
+        with Checkpointer(directory / name, keep=None) as checkpointer:
+            restored = checkpointer.restore(**job.parts(), step=step)
+            assert restored is not None
+            restored_weights, rank_draw = whole(job), torch.rand(1).item()
+            restored.restore_random()
+            assert torch.rand(1).item() == rank_draw
+            restored.restore_random()
+            losses = list(job.steps(6 - step))
+        found[name] = (restored.step, restored_weights, losses, whole(job), rank_draw)
+    return found
+
+
+def test_ranks_go_on_bit_for_bit_and_other_numbers_of_ranks_with_the_same_weights(
+    data: Dataset, tmp_path: Path
+) -> None:
+    golden = in_ranks(2, tmp_path / "save", save_along, data, tmp_path)
+    again = in_ranks(2, tmp_path / "again", resume, data, tmp_path, 3, 4)
+    for rank in range(2):
+        for name in WRAPS:
+            step, weights, losses, last, _ = again[rank][name]
+            golden_losses, golden_weights = golden[rank][name]
+            assert step == 3
+            assert weights == golden[0][name][1][2], name
+            assert losses == golden_losses[3:], name
+            assert last == golden_weights[-1], name
+    for world_size in (1, 4):
+        found = in_ranks(world_size, tmp_path / f"{world_size}", resume, data, tmp_path, 5, 8 // world_size)
+        for rank in range(world_size):
+            for name in WRAPS:
+                saved = golden[0][name][1][4]
+                assert {key: found[rank][name][1][key] for key in saved} == saved, name
+        draws = {one["ddp"][4] for one in found}
+        assert len(draws) == world_size, "every rank has a random stream of its own"
