@@ -14,7 +14,11 @@ import pytest
 
 import fastresume as fr
 
-MODULES = ["fastresume", *(f"fastresume.{module.name}" for module in pkgutil.iter_modules(fr.__path__))]
+MODULES = [
+    "fastresume",
+    *(f"fastresume.{module.name}" for module in pkgutil.iter_modules(fr.__path__)),
+    *(f"fastresume.training.{module.name}" for module in pkgutil.iter_modules(fr.training.__path__)),
+]
 
 
 @pytest.fixture

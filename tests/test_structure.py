@@ -43,6 +43,7 @@ PYTHON_ORDER = [
     "station",
     "arrival",
     "crew",
+    "trail",
     "iterator",
     "plan",
     "travel",
@@ -51,6 +52,7 @@ PYTHON_ORDER = [
     "integrations",
     "checkpoint",
     "testing",
+    "training",
     "placement",
     "lineage",
     "witness",
@@ -103,7 +105,14 @@ CHECKPOINT_ORDER = [
 
 INTEGRATIONS_ORDER = ["state", "accelerate", "dcp", "lightning", "transformers", "__init__"]
 
-PACKAGES = {"bench": BENCH_ORDER, "integrations": INTEGRATIONS_ORDER, "checkpoint": CHECKPOINT_ORDER}
+TRAINING_ORDER = ["accumulation", "__init__"]
+
+PACKAGES = {
+    "bench": BENCH_ORDER,
+    "integrations": INTEGRATIONS_ORDER,
+    "checkpoint": CHECKPOINT_ORDER,
+    "training": TRAINING_ORDER,
+}
 
 
 def test_rust_modules_use_only_those_before_them() -> None:

@@ -7,7 +7,7 @@
 ...     save({"data": batch.state_dict()})
 """
 
-from fastresume import distributed, intervals, testing
+from fastresume import distributed, intervals, testing, training
 from fastresume._core import DataError, FastresumeError, SourceError, StateError, __version__
 from fastresume.arguments import Hash
 from fastresume.batch import Batch, Field, Schema
@@ -47,4 +47,5 @@ __all__ = [
     "distributed",
     "intervals",
     "testing",
+    "training",
 ]

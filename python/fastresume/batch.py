@@ -230,6 +230,11 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         return of_a_pass(self._origin.step)
 
     @property
+    def batches_left(self) -> int:
+        """Batches that each rank gets in its pass after this one: 0 for the last one of a pass."""
+        return of_a_pass(self._origin.share).left(self.step)
+
+    @property
     def cursor(self) -> Cursor:
         """The cursor after this batch.
 
@@ -237,6 +242,15 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             FastresumeError: as `state_dict`, `epoch` and `step` do, if the rows were read by their numbers.
         """
         return Cursor(of_a_pass(self._origin.cursor))
+
+    @property
+    def cursor_before(self) -> Cursor:
+        """The cursor before this batch: who loads it gets this batch first.
+
+        Raises:
+            FastresumeError: if the rows were read by their numbers.
+        """
+        return Cursor(of_a_pass(self._origin.share).before(self.step))
 
     @property
     def valid(self) -> Tensor:

@@ -18,6 +18,7 @@ from fastresume.crew import Crew
 from fastresume.intervals import row_count
 from fastresume.origin import Share
 from fastresume.station import settle
+from fastresume.trail import Trail
 from fastresume.transform import cursor_after, make_batch
 from fastresume.workers import Departing, new_iteration, new_ticket
 
@@ -77,6 +78,7 @@ class BatchIterator(Iterator[Batch]):
         stats: Stats | None = None,
         log: DeliveryLog | None = None,
         crew: Crew | None = None,
+        trail: list[Trail] | None = None,
     ) -> None:
         dataset._check_world()
         dataset._shared.iterators += 1
@@ -94,6 +96,7 @@ class BatchIterator(Iterator[Batch]):
         self._share: Share | None = None
         self._handed: Delivered | None = None
         self._made: tuple[Delivered, Batch] | None = None
+        self._trail = [Trail()] if trail is None else trail
         self._is_spoiled = False
         self._is_over = False
 
@@ -127,9 +130,10 @@ class BatchIterator(Iterator[Batch]):
             self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
         counted = vars(self._stats).copy()
         shared, before = self._dataset._shared, self._dataset._shared.cursor
-        handed, made = self._handed, self._made
+        handed, made, trail = self._handed, self._made, self._trail[0]
         try:
             self._made, self._handed = None, front
+            self._trail[0] = trail.after(self._planned, front.step - self._planned.step_of(0))
             shared.deliver(cursor_after(front, self._end_cursor))
             self._stats._count(front, time.perf_counter() - began)
             if front.ends_pass:
@@ -138,7 +142,7 @@ class BatchIterator(Iterator[Batch]):
         except BaseException:  # a signal handler's: the caller has not got the batch
             shared.deliver(before)
             vars(self._stats).update(counted)
-            self._made, self._handed = made, handed
+            self._made, self._handed, self._trail[0] = made, handed, trail
             if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
                 self._reader, self._is_over = None, False
                 self._go_back(before)
@@ -161,7 +165,7 @@ class BatchIterator(Iterator[Batch]):
             if self._log is not None:
                 self._log.begin(cut, dataset.batch_size, dataset.tail, dataset.on_iter)
             place = (dataset.world.rank, dataset.world.world_size, 0, 1)
-            planned = dataset._pass(self._cursor, self._workers)
+            planned = self._planned = dataset._pass(self._cursor, self._workers)
             self._share = dataset._share(planned, self._cursor)
             if self._crew is not None:
                 self._reader = self._crew.run(planned, self._share, self._end_cursor)

@@ -10,7 +10,7 @@ from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from fastresume import distributed
+from fastresume import _core, distributed
 from fastresume.arguments import at_least
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
@@ -18,6 +18,9 @@ from fastresume.crew import Crew
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
 from fastresume.iterator import BatchIterator, Stats
+from fastresume.station import seeded_for
+from fastresume.trail import Trail
+from fastresume.travel import planned_batch
 from fastresume.world import default_threads
 
 PREFETCH_BYTES = 256 << 20
@@ -99,6 +102,7 @@ class Loader:
         self._log = None if audit is None else DeliveryLog(audit, dataset._manifest, dataset.world)
         self._crew = self._new_crew(prefetch_factor, multiprocessing_context)
         self._stats = Stats()
+        self._trail = [Trail()]
         self._prepared: BatchIterator | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
 
@@ -164,6 +168,40 @@ class Loader:
         """The next batch, which is not delivered by this; None if less than a batch is left of the pass."""
         return self._present().peek()
 
+    def replay(self, steps: int) -> Iterator[Batch]:
+        """The batches of the last steps again, in the order in which they were handed over, bit for bit.
+
+        They are read anew, one at a time, in this thread, and transformed anew; nothing is kept for it but
+        which steps they were. The cursor stays where it is, and so does what was decoded ahead. Steps are
+        counted back over ends of passes and over `load_state_dict` and `reset`, up to the first one that this
+        loader has handed over (of the last 64 passes).
+
+        Args:
+            steps: how many, at least 0.
+
+        Raises:
+            IndexError: if this loader has handed over fewer: what came before a restart of the job is not
+                its; `dataset.batch_at(epoch, step, state=)` reads it.
+            DataError, SourceError: at a batch that can't be read.
+
+        Example:
+            >>> batches = iter(loader)
+            >>> first, second = next(batches), next(batches)
+            >>> [batch.step for batch in loader.replay(2)], next(batches).step
+            ([0, 1], 2)
+        """
+        return self._again(self._trail[0].last(at_least(0, "steps", steps)))
+
+    def _again(self, places: list[tuple[_core.Pass, int]]) -> Iterator[Batch]:
+        for planned, number in places:
+            if self._crew is None or not self.dataset._transforms:
+                yield planned_batch(self.dataset, planned, number)
+                continue
+            place = (planned.epoch, planned.step_of(number), self.dataset.world.rank)
+            with seeded_for(self.dataset._share(planned, planned.cursor_after(number)).seed, *place):
+                batch = planned_batch(self.dataset, planned, number)
+            yield batch
+
     def stats(self) -> Stats:
         """What was delivered since the loader was made: a live object, cheap to read."""
         return self._stats
@@ -193,7 +231,13 @@ class Loader:
             if self._prepared is not None:
                 self._prepared.close()
             self._prepared = BatchIterator(
-                self.dataset, self.threads, self.prefetch_bytes, self._stats, self._log, self._crew
+                self.dataset,
+                self.threads,
+                self.prefetch_bytes,
+                self._stats,
+                self._log,
+                self._crew,
+                self._trail,
             )
         return self._prepared
 

@@ -31,6 +31,14 @@ class Share(ABC):
     def spans(self, step: int) -> Intervals:
         """The positions of the rows that are read for a step's batch, in its order, as ranges."""
 
+    @abstractmethod
+    def left(self, step: int) -> int:
+        """How many batches the rank gets in the pass after a step's."""
+
+    @abstractmethod
+    def before(self, step: int) -> _core.Cursor:
+        """The cursor before a step's batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Planned(Share):
@@ -44,7 +52,19 @@ class Planned(Share):
 
     def spans(self, step: int) -> Intervals:
         """The positions of the rows that are read for a step's batch, in its order, as ranges."""
-        return of_buffer(self.planned.positions(step - self.planned.step_of(0), self.rank))
+        return of_buffer(self.planned.positions(self._number(step), self.rank))
+
+    def left(self, step: int) -> int:
+        """How many batches the rank gets in the pass after a step's."""
+        return self.planned.batches - self._number(step) - 1
+
+    def before(self, step: int) -> _core.Cursor:
+        """The cursor before a step's batch."""
+        return self.planned.cursor_after(self._number(step))
+
+    def _number(self, step: int) -> int:
+        """The number of a step's batch among those of the cut."""
+        return step - self.planned.step_of(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +72,20 @@ class Sent(Share):
     """The same of the one batch that went to another process, with its positions."""
 
     positions: Intervals
+    batches_left: int
+    cursor_before: _core.Cursor
 
     def spans(self, _step: int) -> Intervals:
         """The positions of the rows that were read for the batch, in its order, as ranges."""
         return self.positions
+
+    def left(self, _step: int) -> int:
+        """How many batches the rank gets in the pass after this one."""
+        return self.batches_left
+
+    def before(self, _step: int) -> _core.Cursor:
+        """The cursor before this batch."""
+        return self.cursor_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +120,8 @@ class Origin:
     def __reduce__(self) -> tuple[Any, ...]:
         share = self.share
         if isinstance(share, Planned) and self.step is not None:
-            share = Sent(share.rank, share.seed, share.spans(self.step))
+            step = self.step
+            share = Sent(share.rank, share.seed, share.spans(step), share.left(step), share.before(step))
         place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
         return Origin, (*place, self.runs, self.masked, share)
 

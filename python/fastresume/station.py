@@ -13,6 +13,8 @@ import random  # noqa: TID251  (for the generators of a worker process of our ow
 import signal
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from multiprocessing.reduction import ForkingPickler
@@ -159,6 +161,20 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed([seed & 0xFFFFFFFF, seed >> 32])  # noqa: NPY002, TID251  (of this worker process)
     torch.default_generator.manual_seed(seed)  # torch.manual_seed would call CUDA
+
+
+@contextmanager
+def seeded_for(seed: int, epoch: int, step: int, rank: int) -> Iterator[None]:
+    """A context in which this process draws what a worker draws for a batch; then all is as it was before."""
+    numbers = np.random.get_state()  # noqa: NPY002, TID251  (given back)
+    kept = random.getstate(), torch.default_generator.get_state()
+    try:
+        _seed(batch_seed(seed, epoch, step, rank))
+        yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(numbers)  # noqa: NPY002, TID251  (as it was)
+        torch.default_generator.set_state(kept[1])
 
 
 def begin(_worker: int) -> None:

@@ -54,18 +54,24 @@ def batch_at(
             f"step {step} was made under the cut {list(planned.cut)}, which {world.world_size} ranks can't "
             "share: open the dataset with rank=0, world_size=1 to get the whole global batch"
         )
-    positions = of_buffer(planned.positions(batch, world.rank))
+    return planned_batch(dataset, planned, batch)
+
+
+def planned_batch(dataset: ParquetDataset, planned: _core.Pass, number: int) -> Batch:
+    """The batch of this rank with a number in the cut of a pass, read again and transformed."""
+    rank, cursor = dataset.world.rank, planned.cursor_after(number)
     order = _core.Order(cursor, dataset._manifest)
-    count, valid, distinct = planned.shape(batch, world.rank)
-    numbers = of_runs(of_buffer(order.rows(positions)))
+    count, valid, distinct = planned.shape(number, rank)
+    numbers = of_runs(of_buffer(order.rows(of_buffer(planned.positions(number, rank)))))
     # Filled up as the reader does it: in turn.
     numbers = numbers[np.arange(count) % distinct] if count else numbers
-    after = planned.cursor_after(batch + 1)
-    if dataset.on_iter == "restart" and after.epoch != epoch:
+    after = planned.cursor_after(number + 1)
+    if dataset.on_iter == "restart" and after.epoch != planned.epoch:
         after = cursor.restarted()
     runs = np.stack([numbers, numbers + 1], axis=1)
     share = dataset._share(planned, cursor)
-    origin = Origin(after, epoch, step, count, valid, runs, dataset.schema.masked, share)
+    place = (planned.epoch, planned.step_of(number))
+    origin = Origin(after, *place, count, valid, runs, dataset.schema.masked, share)
     return transformed(Batch(_read(dataset, numbers), origin), dataset)
 
 

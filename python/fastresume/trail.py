@@ -1,0 +1,68 @@
+"""Which steps a loader has handed over last: what can be read again, and not the batches themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fastresume import _core
+
+MAX_STRETCHES = 64
+"""So many stretches are kept: a pass is one, and so is what comes after a state was loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Batches of one pass that were handed over one after another: the numbers [start, end) of a cut."""
+
+    planned: _core.Pass
+    start: int
+    end: int
+
+    def goes_on_with(self, planned: _core.Pass, number: int) -> bool:
+        """Whether a batch is the next one of the same cut."""
+        if number != self.end or number == 0:
+            return False
+        if planned is self.planned:
+            return True
+        one, other = self.planned, planned
+        return one.cut == other.cut and one.cursor_after(number) == other.cursor_after(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The stretches that a loader has handed over, the latest last: a value.
+
+    Example:
+        >>> Trail().num_steps
+        0
+    """
+
+    stretches: tuple[Stretch, ...] = ()
+
+    @property
+    def num_steps(self) -> int:
+        """How many of the last steps it leads back to."""
+        return sum(stretch.end - stretch.start for stretch in self.stretches)
+
+    def after(self, planned: _core.Pass, number: int) -> Trail:
+        """The trail after the hand-over of the number-th batch of a pass's cut."""
+        if self.stretches and self.stretches[-1].goes_on_with(planned, number):
+            return Trail((*self.stretches[:-1], replace(self.stretches[-1], end=number + 1)))
+        return Trail((*self.stretches, Stretch(planned, number, number + 1))[-MAX_STRETCHES:])
+
+    def last(self, steps: int) -> list[tuple[_core.Pass, int]]:
+        """The last steps in the order in which they were handed over: a pass, and the number of a batch.
+
+        Raises:
+            IndexError: if it does not lead back so far; how far it does is said.
+        """
+        if steps > self.num_steps:
+            raise IndexError(
+                f"the last {steps} steps can't be read again: this loader has handed over {self.num_steps} "
+                "that it knows of; what came before it was made, dataset.batch_at(epoch, step, state=) reads"
+            )
+        found: list[tuple[_core.Pass, int]] = []
+        for stretch in reversed(self.stretches):
+            first = max(stretch.start, stretch.end - (steps - len(found)))
+            found += [(stretch.planned, number) for number in range(stretch.end - 1, first - 1, -1)]
+        return found[::-1]

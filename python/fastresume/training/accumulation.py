@@ -1,0 +1,192 @@
+"""Gradients of several batches in one optimizer step, reduced over the ranks once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from fastresume import _core
+from fastresume.arguments import at_least
+from fastresume.batch import Batch
+from fastresume.cursor import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A micro-batch among those whose gradients make one optimizer step.
+
+    Args:
+        size: micro-batches of the window: `steps`, or fewer in the last window of a pass.
+        index: which one of them this is, from 0.
+    """
+
+    size: int
+    index: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the optimizer steps after this micro-batch."""
+        return self.index + 1 == self.size
+
+
+class Accumulation:
+    """Windows of micro-batches: all but the last of each run backward without a reduction over the ranks.
+
+    Made by `accumulate`. Its state is that of the last optimizer step: what a checkpoint within a window has
+    to hold, since the gradients of the window are in no checkpoint.
+    """
+
+    def __init__(self, model: nn.Module, steps: int) -> None:
+        self.steps = at_least(1, "steps", steps)
+        self._model = model
+        self._size = 0
+        self._done = 0
+        self._last: tuple[int, int] | None = None  # (epoch, step): the batch itself is let go of
+        self._reducing: list[Any] = []
+        self._cursor: Cursor | None = None
+
+    @contextmanager
+    def __call__(self, batch: Batch) -> Iterator[Window]:
+        """The context in which a micro-batch goes forward and backward; it counts when the block ends well.
+
+        The gradients are reduced over the ranks in the backward of the last micro-batch of a window alone.
+        A window ends with the pass, which each batch knows beforehand: so `window.size` is right from the
+        first micro-batch on, for a smaller window, too.
+
+        Args:
+            batch: the micro-batch; each one is the next after the one before.
+
+        Raises:
+            TypeError: if it is no `Batch`.
+            FastresumeError: if it does not follow the one before it in the window: a state was loaded, or a
+                micro-batch failed, and its gradients are not those of a window. Call `reset()`.
+        """
+        if not isinstance(batch, Batch):
+            raise TypeError(
+                f"a micro-batch must be a Batch, which knows its place in the pass, found {batch!r}"
+            )
+        if self._done:
+            self._check_follows(batch)
+        else:
+            self._size = min(self.steps, batch.batches_left + 1)
+            self._cursor = batch.cursor_before
+            self._reducing = _reducing(self._model)
+        window = Window(self._size, self._done)
+        with ExitStack() as stack:
+            if not window.is_last:
+                for module in self._reducing:
+                    stack.enter_context(_without_reduction(module))
+            yield window
+        self._done, self._last = self._done + 1, (batch.epoch, batch.step)
+        if window.is_last:
+            self._done, self._cursor = 0, batch.cursor
+
+    @property
+    def cursor(self) -> Cursor:
+        """The cursor of the last optimizer step: that after the last batch of the last whole window.
+
+        Within a window, the one before its first micro-batch.
+
+        Raises:
+            FastresumeError: before the first micro-batch: the cursor is the loader's.
+        """
+        if self._cursor is None:
+            raise _core.FastresumeError(
+                "no micro-batch was seen, so the last optimizer step is not known: save loader.state_dict()"
+            )
+        return self._cursor
+
+    def state_dict(self) -> dict[str, str]:
+        """The state of the data to save, at any moment: that after the last optimizer step; see `cursor`."""
+        return self.cursor.to_state()
+
+    def reset(self) -> None:
+        """Forgets the micro-batches of a window that was broken off: the next one begins a window.
+
+        For after `load_state_dict` or an exception; set the gradients to zero with it.
+        """
+        self._size = self._done = 0
+        self._last = None
+
+    def _check_follows(self, batch: Batch) -> None:
+        epoch, step = self._last or (batch.epoch, batch.step - 1)
+        if (batch.epoch, batch.step) != (epoch, step + 1):
+            raise _core.FastresumeError(
+                f"a window holds {self._done} of {self._size} micro-batches, the last of epoch {epoch}, "
+                f"step {step}, which epoch {batch.epoch}, step {batch.step} does not follow: after a "
+                "state was loaded or a micro-batch failed, call reset(), and set the gradients to zero"
+            )
+
+    def __repr__(self) -> str:
+        return f"Accumulation(steps={self.steps}, {self._done} of {self._size} in the window)"
+
+
+def accumulate(model: nn.Module, steps: int) -> Accumulation:
+    """Windows of `steps` micro-batches, whose gradients are reduced over the ranks once, at their ends.
+
+    The sum of the gradients is what a reduction after each micro-batch would give, but for rounding: the
+    mean over ranks of sums is the sum of means. Works with DistributedDataParallel and FSDP (`no_sync`),
+    FSDP2 (`set_requires_gradient_sync`), modules that hold such, and plain ones. Under FSDP the gradients of
+    a window are kept whole on each rank until its end.
+
+    Args:
+        model: the module whose backward reduces, wherever in it that is done.
+        steps: micro-batches per optimizer step, at least 1. The last window of a pass has those that are
+            left of the pass: a window never spans two passes.
+
+    Raises:
+        TypeError, ValueError: if `steps` is not an integer of at least 1.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(3, 1)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+        >>> accumulation = accumulate(model, steps=2)
+        >>> for batch in loader:  # three batches
+        ...     with accumulation(batch) as window:
+        ...         (model(batch["dense"]).sum() / window.size).backward()
+        ...     if window.is_last:
+        ...         optimizer.step()
+        ...         optimizer.zero_grad()
+        ...         print(f"after step {batch.step}, of {window.size}")
+        after step 1, of 2
+        after step 2, of 1
+    """
+    return Accumulation(model, steps)
+
+
+def _reducing(model: nn.Module) -> list[Any]:
+    """The modules that reduce gradients, of which none is inside another."""
+    found: list[Any] = []
+    held: set[int] = set()
+    for module in model.modules():  # from the outermost inwards
+        if id(module) not in held and (_is_fsdp2(module) or callable(getattr(module, "no_sync", None))):
+            found.append(module)
+            held.update(map(id, module.modules()))
+    return found
+
+
+def _is_fsdp2(module: nn.Module) -> bool:
+    return callable(getattr(module, "set_requires_gradient_sync", None))
+
+
+@contextmanager
+def _without_reduction(module: Any) -> Iterator[None]:
+    if not _is_fsdp2(module):
+        with module.no_sync():
+            yield
+        return
+    last_is_told = callable(getattr(module, "set_is_last_backward", None))
+    module.set_requires_gradient_sync(False)
+    if last_is_told:
+        module.set_is_last_backward(False)
+    try:
+        yield
+    finally:
+        module.set_requires_gradient_sync(True)
+        if last_is_told:
+            module.set_is_last_backward(True)
