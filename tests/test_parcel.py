@@ -124,6 +124,12 @@ def test_a_block_is_used_again_when_nobody_looks_at_it_and_not_before(sender: pa
     assert [value[0].item() for value in values] == list(range(5))
 
 
+def test_an_array_holds_on_to_its_block_as_a_tensor_does(sender: parcel.Sender) -> None:
+    found = [sent(sender, np.full((100, 2), number)) for number in range(5)]
+    assert len(sender._blocks) == 5
+    assert [array[0, 0] for array in found] == list(range(5))
+
+
 def test_blocks_that_were_many_are_given_up(sender: parcel.Sender) -> None:
     values = [sent(sender, torch.full((100,), number)) for number in range(30)]
     assert len(sender._blocks) == mapped(sender) == 30

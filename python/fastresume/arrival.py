@@ -123,7 +123,8 @@ class Run:
         cursor = planned.cursor_after(number + 1)
         after = self._end_cursor if ends_pass and self._end_cursor is not None else cursor
         masked = self._crew.dataset.schema.masked
-        origin = Origin(after, planned.epoch, planned.step_of(number), count, valid, made.runs, masked, share)
+        runs = made.runs.copy()  # not to hold on to the memory of all tensors, which may go to a device
+        origin = Origin(after, planned.epoch, planned.step_of(number), count, valid, runs, masked, share)
         values: Any = made.values
         num_bytes -= made.runs.nbytes
         return Arrival(Batch(values, origin), planned, number, share.rank, num_bytes, cursor)

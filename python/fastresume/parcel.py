@@ -345,7 +345,8 @@ def _held(view: Memory, place: Place) -> Tensor | Array:
         return torch.frombuffer(view, dtype=dtype, count=math.prod(shape), offset=offset).view(shape)
     if offset == 0:
         return np.empty(shape, dtype=dtype)
-    return np.frombuffer(view, dtype=dtype, count=math.prod(shape), offset=offset).reshape(shape)
+    # An array over another one holds on to what that one looks at, and not to it: the lease would end.
+    return np.frombuffer(view.data, dtype=dtype, count=math.prod(shape), offset=offset).reshape(shape)
 
 
 def sender_of(parcel: Parcel) -> str | None:
