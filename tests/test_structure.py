@@ -39,6 +39,7 @@ PYTHON_ORDER = [
     "lanes",
     "records",
     "audit",
+    "device",
     "ahead",
     "station",
     "arrival",

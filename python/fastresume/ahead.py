@@ -1,4 +1,4 @@
-"""Threads that run transforms ahead of the training loop.
+"""Threads that make batches ahead of the training loop: they run transforms, and put batches onto a device.
 
 A signal handler (Ctrl-C) may raise in the main thread between any two steps of Python code, also within the
 standard library's: a thread that was half started, or a lock that nobody let go of, would stay behind. So
@@ -14,28 +14,55 @@ import weakref
 from _thread import allocate_lock, get_ident, start_new_thread
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
+from typing import Any, Protocol
 
 from fastresume import _core
-from fastresume.batch import Batch
 
 MAX_THREADS = 4
 """More threads wait for each other: Python code runs in one at a time."""
 
 
-class _Slot:
+class Reader(Protocol):
+    """Gives what batches are made of, in order: the core's reader, or workers', or one of those below."""
+
+    def start(self) -> None:
+        """Begins to read."""
+
+    def front(self) -> Any:
+        """What the front batch is made of: the same until `advance` is called; None at the end."""
+
+    def advance(self) -> None:
+        """Lets go of the front batch."""
+
+    def close(self) -> None:
+        """Ends the threads, and closes the files."""
+
+
+class Slot:
     """The place of one batch in the order; without `delivered`, the end of the pass or an error."""
 
     __slots__ = ("batch", "delivered", "error", "is_done")
 
-    def __init__(self, delivered: _core.Delivered | None, error: BaseException | None = None) -> None:
+    def __init__(self, delivered: Any, error: BaseException | None = None) -> None:
         self.delivered = delivered
         self.error = error
-        self.batch: Batch | None = None
+        self.batch: Any = None
         self.is_done = allocate_lock()
         self.is_done.acquire()
 
-    def wait(self) -> Batch:
+    def make(self, make: Callable[[], Any]) -> None:
+        """Keeps what a function gives, or raises, for whoever waits."""
+        try:
+            self.batch = make()
+        except BaseException as error:  # noqa: BLE001  (whoever asks for the batch gets it)
+            self.error = error
+        is_done = self.is_done
+        del self, make  # else the error's traceback holds on to the error
+        is_done.release()
+
+    def wait(self) -> Any:
         """The batch, or raises what making it raised."""
         while self.batch is None and self.error is None:
             self.is_done.acquire()
@@ -53,25 +80,23 @@ class Ahead:
     Has the methods of a reader: a batch stays in front until `advance` is called.
 
     Args:
-        reader: where they come from.
-        make: makes a batch of what the reader delivers; is called in several threads at once.
+        reader: where they come from; another one of these, whose batches are made into others.
+        make: makes a batch of what the reader delivers, or has made; is called in several threads at once.
         threads: how many threads make batches.
         depth: how many batches are made ahead of the one in front, at least 1.
     """
 
-    def __init__(
-        self, reader: _core.Reader, make: Callable[[_core.Delivered], Batch], threads: int, depth: int
-    ) -> None:
+    def __init__(self, reader: Reader | Ahead, make: Callable[[Any], Any], threads: int, depth: int) -> None:
         self._reader = reader
         self._make = make
         self._threads = threads
         self._depth = depth
         self._process = os.getpid()
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Slot] = deque()
         self._changed = allocate_lock()  # let go of when a slot is added, or there will be none
         self._changed.acquire()
         self._drawing = threading.Lock()  # taken by the threads alone
-        self._orders: SimpleQueue[Ahead | None] = SimpleQueue()
+        self._orders: SimpleQueue[Ahead | Beside | None] = SimpleQueue()
         self._running: dict[int, threading.Lock] = {}
         self._started = self._ordered = self._drawn = 0
         self._is_closed = False
@@ -92,7 +117,7 @@ class Ahead:
             self._orders.put(self)
             self._ordered += 1
 
-    def front(self) -> _core.Delivered | None:
+    def front(self) -> Any:
         """What the front batch is made of: the same until `advance` is called; None at the end."""
         self.start()
         while not self._slots and not self._is_closed:
@@ -103,9 +128,13 @@ class Ahead:
             self._slots.popleft().wait()  # raises it; the reader may get over it
         return self._slots[0].delivered
 
-    def batch(self) -> Batch:
+    def batch(self) -> Any:
         """The front batch; raises what making it raised."""
         return self._slots[0].wait()
+
+    def slot(self) -> Slot:
+        """The place of the front batch."""
+        return self._slots[0]
 
     def advance(self) -> None:
         """Lets go of the front batch."""
@@ -122,35 +151,30 @@ class Ahead:
         self._orders.put(None)
         self._slots.clear()
         self._wake()
-        if wait and self._process == os.getpid():  # a fork takes no threads along
-            for thread, is_running in self._running.copy().items():
-                if thread != get_ident():
-                    is_running.acquire()
+        if wait:
+            _wait_for(self._running, self._process)
 
     def draw(self) -> None:
         """Takes the reader's next batch, and makes what comes of it: in a thread of this object."""
+        sources: list[Callable[[], Any]] = []
         with self._drawing:
             slot = self._next_slot()
+            if slot.delivered is not None:
+                reader = self._reader
+                sources.append(reader.slot().wait if isinstance(reader, Ahead) else partial(_itself, slot))
             self._slots.append(slot)
             self._drawn += 1
             if slot.delivered is not None:
                 self._reader.advance()
         self._wake()
-        if slot.delivered is None:
-            return
-        try:
-            slot.batch = self._make(slot.delivered)
-        except BaseException as error:  # noqa: BLE001  (whoever asks for the batch gets it)
-            slot.error = error
-        is_done = slot.is_done
-        del slot  # else the error's traceback holds on to the error
-        is_done.release()
+        if sources:
+            slot.make(partial(_made_of, self._make, sources))
 
-    def _next_slot(self) -> _Slot:
+    def _next_slot(self) -> Slot:
         try:
-            return _Slot(self._reader.front())
+            return Slot(self._reader.front())
         except BaseException as error:  # noqa: BLE001  (whoever asks for the batch gets it)
-            return _Slot(None, error.with_traceback(None))  # whose frames would hold on to the error
+            return Slot(None, error.with_traceback(None))  # whose frames would hold on to the error
 
     def _wake(self) -> None:
         try:
@@ -159,22 +183,105 @@ class Ahead:
             return
 
 
-def _work(orders: SimpleQueue[Ahead | None], running: dict[int, threading.Lock]) -> None:
+class Beside:
+    """A reader's batches, made in a thread of this object while who asks for them waits.
+
+    For what must not run where a signal handler may raise. Has the methods of a reader.
+
+    Args:
+        reader: where they come from.
+        prepare: what is done first, in the thread of who asks, with what the reader delivers.
+        make: makes the batch of what that gives.
+    """
+
+    def __init__(self, reader: Reader, prepare: Callable[[Any], Any], make: Callable[[Any], Any]) -> None:
+        self._reader = reader
+        self._prepare = prepare
+        self._make = make
+        self._process = os.getpid()
+        self._slot: Slot | None = None
+        self._due: SimpleQueue[tuple[Slot, Any]] = SimpleQueue()
+        self._orders: SimpleQueue[Ahead | Beside | None] = SimpleQueue()
+        self._running: dict[int, threading.Lock] = {}
+        self._is_started = False
+        _alive.add(self)
+
+    def start(self) -> None:
+        """Begins to read."""
+        self._reader.start()
+
+    def front(self) -> Any:
+        """What the front batch is made of: the same until `advance` is called; None at the end."""
+        return self._reader.front()
+
+    def batch(self) -> Any:
+        """The front batch; raises what making it raised."""
+        front = self._reader.front()
+        if self._slot is None or self._slot.delivered is not front:
+            slot, prepared = Slot(front), self._prepare(front)
+            if not self._is_started:
+                start_new_thread(_work, (self._orders, self._running))
+                self._is_started = True
+            self._slot = slot
+            self._due.put((slot, prepared))
+            self._orders.put(self)
+        return self._slot.wait()
+
+    def draw(self) -> None:
+        """Makes the next batch that is due: in the thread of this object."""
+        slot, prepared = self._due.get()
+        slot.make(partial(self._make, prepared))
+
+    def advance(self) -> None:
+        """Lets go of the front batch."""
+        self._reader.advance()
+        self._slot = None
+
+    def close(self, wait: bool = True) -> None:
+        """Ends the thread, and closes the files. May be called by a garbage collection, in any thread.
+
+        Args:
+            wait: for what the thread is at.
+        """
+        self._reader.close()
+        self._orders.put(None)
+        self._slot = None
+        if wait:
+            _wait_for(self._running, self._process)
+
+
+def _itself(slot: Slot) -> Any:
+    return slot.delivered
+
+
+def _made_of(make: Callable[[Any], Any], sources: list[Callable[[], Any]]) -> Any:
+    """What is made of what the only source gives; no frame holds on to it."""
+    return make(sources.pop()())
+
+
+def _wait_for(running: dict[int, threading.Lock], process: int) -> None:
+    if process == os.getpid():  # a fork takes no threads along
+        for thread, is_running in running.copy().items():
+            if thread != get_ident():
+                is_running.acquire()
+
+
+def _work(orders: SimpleQueue[Ahead | Beside | None], running: dict[int, threading.Lock]) -> None:
     """The life of a thread: it holds on to nothing while it waits."""
     thread, is_running = get_ident(), allocate_lock()
     is_running.acquire()
     running[thread] = is_running
     try:
-        while (ahead := orders.get()) is not None:
-            ahead.draw()
-            del ahead
+        while (waiting := orders.get()) is not None:
+            waiting.draw()
+            del waiting
     finally:
         orders.put(None)  # for the next thread
         del running[thread]
         is_running.release()
 
 
-_alive: weakref.WeakSet[Ahead] = weakref.WeakSet()
+_alive: weakref.WeakSet[Ahead | Beside] = weakref.WeakSet()
 
 
 @atexit.register

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastresume import _core
-from fastresume.ahead import MAX_THREADS, Ahead
+from fastresume.ahead import MAX_THREADS, Ahead, Beside
 from fastresume.arrival import Arrival, Run
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
 from fastresume.crew import Crew
+from fastresume.device import AHEAD, Device, Placed
 from fastresume.intervals import row_count
 from fastresume.origin import Share
 from fastresume.station import settle
@@ -79,6 +80,7 @@ class BatchIterator(Iterator[Batch]):
         log: DeliveryLog | None = None,
         crew: Crew | None = None,
         trail: list[Trail] | None = None,
+        device: Device | None = None,
     ) -> None:
         dataset._check_world()
         dataset._shared.iterators += 1
@@ -91,11 +93,12 @@ class BatchIterator(Iterator[Batch]):
         self._stats = Stats() if stats is None else stats
         self._log = log
         self._crew = crew
+        self._device = device
         self._workers = 1 if crew is None else crew.workers
-        self._reader: _core.Reader | Ahead | Run | None = None
+        self._reader: _core.Reader | Ahead | Beside | Run | None = None
         self._share: Share | None = None
         self._handed: Delivered | None = None
-        self._made: tuple[Delivered, Batch] | None = None
+        self._made: tuple[Delivered, Batch | Placed] | None = None
         self._trail = [Trail()] if trail is None else trail
         self._is_spoiled = False
         self._is_over = False
@@ -125,6 +128,8 @@ class BatchIterator(Iterator[Batch]):
             self._end()
             raise StopIteration
         batch = self._batch(front)
+        if self._device is not None:
+            batch = self._device.in_place(batch)
         if self._log is not None:
             logged_from = self._cursor if self._handed is None else self._dataset._shared.cursor
             self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
@@ -156,10 +161,10 @@ class BatchIterator(Iterator[Batch]):
             self._reader = None
 
     def __del__(self) -> None:
-        if isinstance(reader := getattr(self, "_reader", None), Ahead):
+        if isinstance(reader := getattr(self, "_reader", None), Ahead | Beside):
             reader.close(wait=False)
 
-    def _open(self) -> _core.Reader | Ahead | Run:
+    def _open(self) -> _core.Reader | Ahead | Beside | Run:
         if self._reader is None:
             dataset, cut = self._dataset, self._dataset._cut(self._workers)
             if self._log is not None:
@@ -168,8 +173,11 @@ class BatchIterator(Iterator[Batch]):
             planned = self._planned = dataset._pass(self._cursor, self._workers)
             self._share = dataset._share(planned, self._cursor)
             if self._crew is not None:
-                self._reader = self._crew.run(planned, self._share, self._end_cursor)
+                run = self._crew.run(planned, self._share, self._end_cursor)
+                self._reader = run if self._device is None else Beside(run, _batch_of, self._device.put)
                 return self._reader
+            if self._device is not None:
+                self._device.open()
             reader = _core.Reader(
                 dataset._manifest,
                 dataset._layout,
@@ -179,25 +187,30 @@ class BatchIterator(Iterator[Batch]):
                 self._threads,
                 self._prefetch_bytes,
             )
-            self._reader = self._ahead(reader, self._share) if self._threads else reader
+            self._reader = self._ahead(reader, partial(make_batch, dataset, self._share, self._end_cursor))
         return self._reader
 
-    def _ahead(self, reader: _core.Reader, share: Share) -> _core.Reader | Ahead:
-        """The reader, with threads that run the transforms, if there are any."""
-        dataset = self._dataset
+    def _ahead(
+        self, reader: _core.Reader, make: Callable[[_core.Delivered], Batch]
+    ) -> _core.Reader | Ahead | Beside:
+        """The reader, with threads that run the transforms, and put batches onto a device, if there are."""
+        dataset, device = self._dataset, self._device
+        if not self._threads:
+            return reader if device is None else Beside(reader, make, device.put)
         if not dataset._transforms:
-            return reader
+            return reader if device is None else Ahead(reader, partial(_put, device, make), 1, AHEAD)
         threads = min(self._threads, MAX_THREADS)
         batch_bytes = max(dataset.batch_size * dataset._layout.row_bytes, 1)
         depth = max(min(2 * threads, self._prefetch_bytes // batch_bytes), 1)
-        return Ahead(reader, partial(make_batch, dataset, share, self._end_cursor), threads, depth)
+        made = Ahead(reader, make, threads, depth)
+        return made if device is None else Ahead(made, device.put, 1, AHEAD)
 
     def _go_back(self, cursor: _core.Cursor) -> None:
         """Lets a new reader go on where the last batch that was handed over ended; `cursor` is its cursor."""
         if self._handed is not None:
             self._cursor = cursor
         reader, self._reader, self._is_spoiled = self._reader, None, False
-        if isinstance(reader, Ahead):
+        if isinstance(reader, Ahead | Beside):
             reader.close(wait=False)
         elif reader is not None:
             reader.close()
@@ -211,7 +224,7 @@ class BatchIterator(Iterator[Batch]):
         if self._is_spoiled:
             self._go_back(self._dataset._shared.cursor)
         reader = self._open()
-        front = reader.front()
+        front: Delivered | None = reader.front()
         if (
             front is not None
             and self._handed is front
@@ -222,26 +235,28 @@ class BatchIterator(Iterator[Batch]):
         return front
 
     def _batch(self, front: Delivered) -> Batch:
-        if isinstance(front, Arrival):
+        if self._device is None and isinstance(front, Arrival):
             return front.batch
         if self._made is None or self._made[0] is not front:
-            if not self._dataset._transforms:
-                self._made = front, make_batch(self._dataset, self._share, self._end_cursor, front)
-                return self._made[1]
-            # A transform that fails may have written to the tensors before: they must be read again.
-            self._is_spoiled = True
-            try:
+            if self._device is None and not self._dataset._transforms:
                 self._made = front, self._make(front)
-            except BaseException:
-                self._go_back(self._dataset._shared.cursor)
-                raise
-            self._is_spoiled = False
-        return self._made[1]
+            else:
+                # A transform that fails may have written to the tensors before: they must be read again.
+                self._is_spoiled = True
+                try:
+                    self._made = front, self._make(front)
+                except BaseException:
+                    self._go_back(self._dataset._shared.cursor)
+                    raise
+                self._is_spoiled = False
+        made = self._made[1]
+        return made if isinstance(made, Batch) else made.device.hand_over(made)
 
-    def _make(self, front: _core.Delivered) -> Batch:
+    def _make(self, front: Any) -> Batch | Placed:
         reader = self._open()
-        if isinstance(reader, Ahead):
-            return reader.batch()
+        if isinstance(reader, Ahead | Beside):
+            made: Batch | Placed = reader.batch()
+            return made
         return make_batch(self._dataset, self._share, self._end_cursor, front)
 
     def _check_current(self) -> None:
@@ -262,6 +277,14 @@ class BatchIterator(Iterator[Batch]):
             warnings.warn(rest_warning(planned, dataset), stacklevel=3)
             dataset._shared.deliver(after)
             self._stats.dropped_rows += planned.rest
+
+
+def _batch_of(arrival: Arrival) -> Batch:
+    return arrival.batch
+
+
+def _put(device: Device, make: Callable[[_core.Delivered], Batch], delivered: _core.Delivered) -> Placed:
+    return device.put(make(delivered))
 
 
 class WorkerIterator(Iterator[Batch]):

@@ -83,6 +83,12 @@ class Jagged:
         """The same rows in pinned memory."""
         return self._map(torch.Tensor.pin_memory)
 
+    def record_stream(self, stream: Any) -> None:
+        """Tells the memory of a device that a stream uses the tensors; see `torch.Tensor.record_stream`."""
+        for part in (self.values, self.offsets, self.valid):
+            if part is not None:
+                part.record_stream(stream)
+
     def to_nested(self) -> Tensor:
         """The rows as a nested tensor of layout `torch.jagged`, over the same memory; a null row is empty.
 

@@ -10,6 +10,8 @@ from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+import torch
+
 from fastresume import _core, distributed
 from fastresume.arguments import at_least
 from fastresume.audit import DeliveryLog
@@ -17,6 +19,7 @@ from fastresume.batch import Batch
 from fastresume.crew import Crew
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
+from fastresume.device import Device, device_of
 from fastresume.iterator import BatchIterator, Stats
 from fastresume.station import seeded_for
 from fastresume.trail import Trail
@@ -37,6 +40,12 @@ class Loader:
 
     Args:
         dataset: what to read.
+        device: where batches go: "cuda" (the current device when the first batch is made), "cuda:1", an index
+            or a torch.device. They are copied from page-locked memory, on a stream of the loader's, two of
+            them ahead of the one in use, and are ready for the stream that is current at `next()`. See
+            docs/TORCH.md. None and "cpu" leave them where they are.
+        static: on a device, whether every batch comes in the same tensors, as CUDA graphs need it: `next()`
+            overwrites those of the batch before.
         threads: how many threads decode; by default the cores this process may use, shared with the other
             ranks of the node (`LOCAL_WORLD_SIZE`), at most 8. With 0, `next()` decodes by itself.
         num_workers: how many torch worker processes read and transform instead. The batches are those of
@@ -53,7 +62,9 @@ class Loader:
             delivered exactly once; see docs/AUDIT.md.
 
     Raises:
-        TypeError, ValueError: for an argument of another type, or a number out of range.
+        TypeError, ValueError: for an argument of another type, or a number out of range; for `static` without
+            a device, or where batches differ in their shapes.
+        FastresumeError: if there is no such device.
         SourceError: if the directory of the audit can't be made.
 
     Threads and forks: use a loader in one thread at a time. In a forked child, make a new iterator. Threads
@@ -75,6 +86,8 @@ class Loader:
         self,
         dataset: ParquetDataset,
         *,
+        device: torch.device | str | int | None = None,
+        static: bool = False,
         threads: int | None = None,
         num_workers: int = 0,
         prefetch_bytes: int | None = None,
@@ -99,12 +112,33 @@ class Loader:
         self.prefetch_bytes = (
             PREFETCH_BYTES if prefetch_bytes is None else at_least(1, "prefetch_bytes", prefetch_bytes)
         )
+        found = device_of(device)
+        self._device = None if found is None else Device(found, static)
+        if static:
+            self._check_static()
         self._log = None if audit is None else DeliveryLog(audit, dataset._manifest, dataset.world)
         self._crew = self._new_crew(prefetch_factor, multiprocessing_context)
         self._stats = Stats()
         self._trail = [Trail()]
         self._prepared: BatchIterator | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
+
+    def _check_static(self) -> None:
+        dataset = self.dataset
+        if self._device is None:
+            raise ValueError("static=True is for batches on a device: pass device='cuda' with it")
+        if dataset.tail == "short":
+            raise ValueError(
+                "static=True keeps every batch in tensors of one shape, and under tail='short' the last "
+                "batch of a pass may be smaller: pass tail='drop' or tail='pad'"
+            )
+        jagged = [field.name for field in dataset.schema.values() if field.is_jagged]
+        if jagged and not dataset._transforms:
+            raise TypeError(
+                "static=True keeps every batch in tensors of one shape, and rows differ in length of "
+                f"{', '.join(jagged)}: pad them (pad=), leave them out (columns=), or let a transform make "
+                "matrices of them"
+            )
 
     def _new_crew(self, prefetch_factor: int | None, context: str | BaseContext | None) -> Crew | None:
         if not self.num_workers:
@@ -119,6 +153,11 @@ class Loader:
         batch_bytes = max(dataset.batch_size * dataset._layout.row_bytes, 1)
         depth = max(min(depth, self.prefetch_bytes // (batch_bytes * workers)), 1)
         return Crew(dataset, workers, depth, context)
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches go; "cuda" without an index until the first one is there."""
+        return torch.device("cpu") if self._device is None else self._device.device
 
     @property
     def epoch(self) -> int:
@@ -195,12 +234,16 @@ class Loader:
     def _again(self, places: list[tuple[_core.Pass, int]]) -> Iterator[Batch]:
         for planned, number in places:
             if self._crew is None or not self.dataset._transforms:
-                yield planned_batch(self.dataset, planned, number)
+                yield self._put(planned_batch(self.dataset, planned, number))
                 continue
             place = (planned.epoch, planned.step_of(number), self.dataset.world.rank)
             with seeded_for(self.dataset._share(planned, planned.cursor_after(number)).seed, *place):
                 batch = planned_batch(self.dataset, planned, number)
-            yield batch
+            yield self._put(batch)
+
+    def _put(self, batch: Batch) -> Batch:
+        """The batch where this loader's are."""
+        return batch if self._device is None else batch.to(self._device.open().device)
 
     def stats(self) -> Stats:
         """What was delivered since the loader was made: a live object, cheap to read."""
@@ -214,6 +257,8 @@ class Loader:
             if iterator is not None:
                 iterator.close()
         self._prepared = self._latest = None
+        if self._device is not None:
+            self._device.close()
         if self._log is not None:
             self._log.close()
 
@@ -238,6 +283,7 @@ class Loader:
                 self._log,
                 self._crew,
                 self._trail,
+                self._device,
             )
         return self._prepared
 
@@ -257,6 +303,8 @@ class Loader:
 
     def __repr__(self) -> str:
         how = f"num_workers={self.num_workers}" if self.num_workers else f"threads={self.threads}"
+        if self._device is not None:
+            how = f"device={str(self.device)!r}, {'static=True, ' if self._device.is_static else ''}{how}"
         return f"Loader({self.dataset!r}, {how}, prefetch_bytes={self.prefetch_bytes})"
 
 

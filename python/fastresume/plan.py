@@ -57,7 +57,8 @@ class Plan:
         window_rows: rows of the largest window; 0 of a sequential order.
         row_bytes: bytes of one row over all tensors; of lists and strings, what the footers lead to expect.
         bytes_per_rank: what a rank holds in decoded rows: one window (or one segment of a row group) per lane
-            of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`.
+            of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`, and, where
+            it copies batches to a device, three of them there and three here.
         bytes_per_thread: what each thread that decodes adds to that (the caller's own, where there is no
             `Loader`): one matrix or the lists and strings of a segment, before they are in batches, and a
             page as writers make them, stored and decompressed.
