@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import fastresume as fr
+from fastresume.checkpoint import Checkpointer
 from strategies import ColumnSpec, Dataset, plain_spec
 
 COLUMNS = [
@@ -96,3 +97,16 @@ def job(
 
 def equal(one: list[Tensor], other: list[Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def small(value: float = 0.0) -> nn.Module:
+    """A model all of whose numbers are one value."""
+    model = nn.Linear(2, 2)
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, value)
+    return model
+
+
+def steps_of(checkpointer: Checkpointer) -> list[int]:
+    """The steps of all whole checkpoints, the earliest save first."""
+    return [entry.step for entry in checkpointer.entries()]

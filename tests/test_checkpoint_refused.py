@@ -1,0 +1,203 @@
+"""Checkpoints that are damaged, of another job, or asked for what means nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import fastresume as fr
+import training
+from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness, durable, manifest
+from strategies import Dataset
+from training import small, steps_of
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return training.written(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints"
+
+
+def test_damage_is_found_before_torch_reads_anything(directory: Path, tmp_path: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    checkpointer.save(1, model=small(1))
+    checkpointer.save(2, model=small(2))
+    entry = checkpointer.latest()
+    assert entry is not None
+    for name in entry.manifest.files:
+        good = (entry.path / name).read_bytes()
+        for place in (0, len(good) // 2, len(good) - 1):
+            (entry.path / name).write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+            model = small(7)
+            with pytest.raises(
+                fr.StateError, match=rf"{re.escape(name)} is damaged: it has {len(good)} bytes of"
+            ):
+                checkpointer.restore(model=model)
+            assert model.weight.tolist() == small(7).weight.tolist(), "nothing was changed"
+        (entry.path / name).write_bytes(good)
+    marker = tmp_path / "owned"
+    bad = b"cos\nmkdir\n(S'" + os.fsencode(marker) + b"'\ntR."
+    (entry.path / ".metadata").write_bytes(bad.ljust(entry.manifest.files[".metadata"].size, b"#"))
+    with pytest.raises(fr.StateError, match=r"\.metadata is damaged"):
+        checkpointer.restore(model=small())
+    assert not marker.exists(), "what is pickled was not loaded"
+    restored = checkpointer.restore(model=small(), step=1)
+    assert restored is not None
+    assert restored.step == 1, "the others are there still"
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "..", "a/b", "manifest.json", "", "\x00"])
+def test_a_manifest_names_no_file_outside_of_its_directory(directory: Path, name: str) -> None:
+    checkpointer = Checkpointer(directory)
+    checkpointer.save(1, model=small(1))
+    entry = checkpointer.latest()
+    assert entry is not None
+    content = manifest.Manifest(**{**vars(entry.manifest), "files": {name: durable.Digest(0, "")}})
+    with pytest.raises(fr.StateError, match="which is no file of its directory"):
+        manifest.Manifest.from_json(content.to_json())
+    (entry.path / "manifest.json").write_bytes(content.to_json())
+    assert steps_of(checkpointer) == []
+
+
+def test_another_job_is_refused_with_both_values_unless_it_is_allowed(data: Dataset, directory: Path) -> None:
+    job = training.job(data)
+    checkpointer = Checkpointer(directory, accumulation=4)
+    list(job.steps(3))
+    checkpointer.save(3, **job.parts())
+
+    def other(**changes: Any) -> dict[str, Any]:
+        return {**training.job(data, seed=1).parts(), **changes}
+
+    def model(width: int = 8, more: bool = False) -> dict[str, Any]:
+        net = training.Net(width)
+        if more:
+            net.more = nn.Linear(1, 1)
+            del net.outer.bias
+            net.outer.register_parameter("bias", None)
+        return other(model=net, optimizer=torch.optim.AdamW(net.parameters()), scheduler=job.scheduler)
+
+    def sgd() -> dict[str, Any]:
+        found = other()
+        return {**found, "optimizer": torch.optim.SGD(found["model"].parameters(), lr=0.1)}
+
+    files = list(data.files)
+    fewer = fr.ParquetDataset(files[:1], batch_size=4, stack={"x": "x_*"}, shuffle=True, seed=3)
+    seeded = fr.ParquetDataset(files, batch_size=4, stack={"x": "x_*"}, shuffle=True, seed=4)
+    larger = fr.ParquetDataset(files, batch_size=8, stack={"x": "x_*"}, shuffle=True, seed=3)
+    halving = torch.optim.lr_scheduler.LinearLR(torch.optim.AdamW(job.model.parameters()))
+    cases: list[tuple[str, Callable[[], dict[str, Any]], int, str]] = [
+        ("model", lambda: model(width=9), 4, r"'inner.weight' had the shape \[8, 2\], and has \[9, 2\]"),
+        (
+            "model",
+            lambda: model(more=True),
+            4,
+            r"had no 'more.bias', 'more.weight'; it had 'outer.bias', which is not",
+        ),
+        ("optimizer", sgd, 4, "optimizer was AdamW, and is SGD"),
+        ("scheduler", lambda: other(scheduler=halving), 4, "scheduler was MultiStepLR, and is LinearLR"),
+        ("accumulation", other, 2, "accumulation was 4, and is 2"),
+        ("global_batch", lambda: other(loader=larger), 4, "global_batch was 4, and is 8"),
+        ("dataset", lambda: other(loader=fewer), 4, "dataset"),
+        ("order", lambda: other(loader=seeded), 4, "seed"),
+    ]
+    for kind, make, accumulation, told in cases:
+        given = make()
+        before = [value.clone() for value in given["model"].state_dict().values()]
+        one = Checkpointer(directory, accumulation=accumulation)
+        with pytest.raises(fr.StateError, match=told) as refused:
+            one.restore(**given)
+        assert re.search(rf"allow={{'{kind}'}}", str(refused.value)), "it says how to go on"
+        assert training.equal(list(given["model"].state_dict().values()), before), "nothing was changed"
+        if kind == "model":
+            restored = one.restore(model=given["model"], partial=True, allow={kind})
+        else:
+            restored = one.restore(**given, allow={kind})
+        assert restored is not None
+        if kind in ("dataset", "order"):
+            assert fr.Cursor.from_state(given["loader"].state_dict()).consumed_rows == 0, (
+                "the data begin anew"
+            )
+        elif kind != "model":
+            assert fr.Cursor.from_state(given["loader"].state_dict()).consumed_rows == 12
+        assert torch.equal(given["model"].state_dict()["norm.num_batches_tracked"], torch.tensor(3))
+
+
+def test_parts_that_are_not_passed_are_missed(data: Dataset, directory: Path) -> None:
+    job = training.job(data)
+    checkpointer = Checkpointer(directory)
+    ema = small(2.0)
+    list(job.steps(3))
+    checkpointer.save(3, **job.parts(), extra={"ema": ema, "note": "n"})
+    parts = job.parts()
+    with pytest.raises(
+        fr.StateError, match=r"has extra\.ema, scheduler, which restore was not given; partial=True"
+    ):
+        checkpointer.restore(**{**parts, "scheduler": None})
+    with pytest.raises(
+        fr.StateError, match=r"has no extra\.other; it has extra\.ema, loader, model, optimizer"
+    ):
+        checkpointer.restore(**parts, extra={"ema": ema, "other": small()})
+    filled = small()
+    restored = checkpointer.restore(**parts, extra={"ema": filled})
+    assert restored is not None
+    assert restored.extra == {"note": "n"}
+    assert filled.weight.tolist() == ema.weight.tolist()
+    before = Randomness.now().to_json()
+    other = training.job(data, seed=1)
+    before = Randomness.now().to_json()
+    checkpointer.restore(model=other.model, partial=True)
+    assert training.equal(other.weights(), job.weights())
+    assert Randomness.now().to_json() == before, "what is restored in part moves no generator"
+
+
+def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path) -> None:
+    model = small()
+    adam = torch.optim.AdamW(model.parameters())
+    for changes, kind, told in [
+        ({"model": 3}, TypeError, "model must be a torch.nn.Module, found int"),
+        ({"optimizer": adam}, ValueError, "pass the model with it"),
+        ({"model": small(), "optimizer": adam}, ValueError, "none of the model's"),
+        (
+            {"model": model, "optimizer": [3]},
+            TypeError,
+            "optimizer must be a torch.optim.Optimizer, found int",
+        ),
+        ({"scheduler": 3}, TypeError, "scheduler must have state_dict and load_state_dict, found int"),
+        ({"loader": {}}, fr.StateError, "no key 'fastresume'"),
+        ({"extra": {"a": {"b": [1, (2,)]}}}, TypeError, r"extra\['a'\]\['b'\]\[1\] must be a plain value"),
+        ({"extra": {"a": {1: 2}}}, TypeError, r"extra\['a'\] must be a plain value"),
+        ({"extra": {"a": float("nan")}}, ValueError, r"extra\['a'\] is nan: JSON has no such number"),
+        ({"metrics": {"auc": "high"}}, TypeError, r"metrics\['auc'\] must be a number, found str"),
+        ({"step": -1}, ValueError, "step"),
+        ({"step": 1.5}, TypeError, "step"),
+    ]:
+        for wait in (True, False):
+            with pytest.raises(kind, match=told), Checkpointer(directory) as checkpointer:
+                checkpointer.save(**{"step": 1, "wait": wait, **changes})
+    assert list(directory.iterdir()) == []
+    for changes, kind in [
+        ({"keep": 0}, ValueError),
+        ({"best": ("a", "up")}, ValueError),
+        ({"best": 3}, TypeError),
+        ({"best": ("a", "max", -1.0)}, ValueError),
+        ({"accumulation": 0}, ValueError),
+        ({"timeout_seconds": 0}, ValueError),
+    ]:
+        with pytest.raises(kind):
+            Checkpointer(directory, **changes)
+    with pytest.raises(ValueError, match=r"allow takes model, optimizer, .*; found speed"):
+        Checkpointer(directory).restore(model=model, allow={"speed"})
+    (directory / "file").write_text("")
+    with pytest.raises(CheckpointError, match="open: "):
+        Checkpointer(directory / "file" / "below")
