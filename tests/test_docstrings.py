@@ -13,11 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+import fastresume.checkpoint
+import fastresume.training
 
 MODULES = [
     "fastresume",
     *(f"fastresume.{module.name}" for module in pkgutil.iter_modules(fr.__path__)),
-    *(f"fastresume.training.{module.name}" for module in pkgutil.iter_modules(fr.training.__path__)),
+    *(
+        f"{package.__name__}.{module.name}"
+        for package in (fastresume.checkpoint, fastresume.training)
+        for module in pkgutil.iter_modules(package.__path__)
+    ),
 ]
 
 

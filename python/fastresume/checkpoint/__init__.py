@@ -1,9 +1,13 @@
 """The whole job in one atomic checkpoint: model, optimizer, scheduler, data and random state.
 
+>>> import torch
 >>> from fastresume.checkpoint import Checkpointer
+>>> model = torch.nn.Linear(3, 1)
 >>> checkpointer = Checkpointer("checkpoints", keep=3)
->>> restored = checkpointer.restore(model=model, optimizer=optimizer, loader=loader)
->>> checkpointer.save(1000, model=model, optimizer=optimizer, loader=loader)
+>>> checkpointer.restore(model=model, loader=loader)  # nothing is there yet
+>>> checkpointer.save(1000, model=model, loader=loader)
+>>> checkpointer.restore(model=model, loader=loader).step
+1000
 """
 
 from fastresume.checkpoint.checkpointer import Checkpointer

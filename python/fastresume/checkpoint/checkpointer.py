@@ -57,14 +57,19 @@ class Checkpointer:
     of its own.
 
     Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(3, 1)
+        >>> job = {"model": model, "optimizer": torch.optim.AdamW(model.parameters()), "loader": loader}
         >>> with Checkpointer("checkpoints", keep=3, best=("eval/auc", "max", 0.001)) as checkpointer:
-        ...     restored = checkpointer.restore(model=model, optimizer=optimizer, loader=loader)
+        ...     restored = checkpointer.restore(**job)
         ...     step = 0 if restored is None else restored.step
         ...     for batch in loader:
         ...         train(batch)
         ...         step += 1
-        ...         if step % 1000 == 0:
-        ...             checkpointer.save(step, model=model, optimizer=optimizer, loader=loader, wait=False)
+        ...         if step % 2 == 0:
+        ...             checkpointer.save(step, **job, wait=False)
+        >>> checkpointer
+        Checkpointer('...checkpoints', keep=3, best=Best(metric='eval/auc', mode='max', min_delta=0.001))
     """
 
     def __init__(
@@ -229,8 +234,13 @@ class Checkpointer:
             ValueError: if the Checkpointer has no `best`.
 
         Example:
+            >>> import torch
+            >>> checkpointer = Checkpointer("evaluated", best=("eval/auc", "max"))
+            >>> step, metrics = 700, {"eval/auc": 0.8}
             >>> if checkpointer.is_best(metrics) or step % 1000 == 0:
-            ...     checkpointer.save(step, model=model, metrics=metrics)
+            ...     checkpointer.save(step, model=torch.nn.Linear(3, 1), metrics=metrics)
+            >>> checkpointer.is_best(metrics)
+            False
         """
         self.wait()
 

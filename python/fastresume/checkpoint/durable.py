@@ -29,7 +29,7 @@ class Draft:
         OSError: if it can't be written or made durable.
 
     Example:
-        >>> with Draft(Path("a.bin")) as draft:
+        >>> with Draft(Path("draft.bin")) as draft:
         ...     draft.write(b"abc")
         3
         >>> draft.digest.size

@@ -28,6 +28,7 @@ class Randomness:
     Only the present device's is among them, so that what eight devices saved loads on one.
 
     Example:
+        >>> import torch
         >>> before = Randomness.now()
         >>> first = torch.rand(1)
         >>> before.restore()
