@@ -21,6 +21,7 @@ PYTHON_ORDER = [
     "cursor",
     "distributed",
     "seeds",
+    "generators",
     "origin",
     "arrow",
     "jagged",
@@ -106,7 +107,7 @@ CHECKPOINT_ORDER = [
 
 INTEGRATIONS_ORDER = ["state", "accelerate", "dcp", "lightning", "transformers", "__init__"]
 
-TRAINING_ORDER = ["accumulation", "__init__"]
+TRAINING_ORDER = ["accumulation", "agreement", "preemption", "tally", "evaluator", "__init__"]
 
 PACKAGES = {
     "bench": BENCH_ORDER,

@@ -7,6 +7,7 @@ serving is one line of tasks; when another one begins, what is left of it is thr
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import pickle
@@ -99,6 +100,7 @@ class Crew:
         if self._loader is None:
             self._loader = self._new_loader(planned.epoch, serving)
         self._held[:] = [iter(self._loader)]
+        _started.update(_workers_of(self._iterator))
         self._is_sound = True
 
     def _goes_on(self, planned: _core.Pass, number: int) -> bool:
@@ -297,6 +299,18 @@ def _end(held: list[Iterator[bytes]], workers: list[Any]) -> None:
         for worker in workers:
             worker.kill()
 
+
+_started: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _kill_late_workers() -> None:
+    """At the end of the process: who has not ended by then would be waited for, for ever."""
+    for worker in list(_started):
+        if worker._parent_pid == os.getpid() and worker.is_alive():
+            worker.kill()
+
+
+atexit.register(_kill_late_workers)
 
 _crews: weakref.WeakSet[Crew] = weakref.WeakSet()
 _kept: list[object] = []

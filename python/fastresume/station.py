@@ -27,6 +27,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from fastresume import _core, parcel
 from fastresume.batch import Batch
+from fastresume.generators import untouched
 from fastresume.intervals import Intervals
 from fastresume.seeds import batch_seed
 from fastresume.transform import make_batch
@@ -166,20 +167,18 @@ def _seed(seed: int) -> None:
 @contextmanager
 def seeded_for(seed: int, epoch: int, step: int, rank: int) -> Iterator[None]:
     """A context in which this process draws what a worker draws for a batch; then all is as it was before."""
-    numbers = np.random.get_state()  # noqa: NPY002, TID251  (given back)
-    kept = random.getstate(), torch.default_generator.get_state()
-    try:
+    with untouched():
         _seed(batch_seed(seed, epoch, step, rank))
         yield
-    finally:
-        random.setstate(kept[0])
-        np.random.set_state(numbers)  # noqa: NPY002, TID251  (as it was)
-        torch.default_generator.set_state(kept[1])
 
 
 def begin(_worker: int) -> None:
-    """What a worker of a `Loader` does first. Ctrl-C is for the main process, which ends the workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """What a worker of a `Loader` does first. Signals are for the main process, which ends the workers.
+
+    A job that is told to end by a signal to all its processes has a step to finish, and needs its batch.
+    """
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
     settle()
 
 

@@ -4,5 +4,7 @@ See docs/TRAINING.md, and examples/train.py for all of them in one loop.
 """
 
 from fastresume.training.accumulation import Accumulation, Window, accumulate
+from fastresume.training.evaluator import Evaluator
+from fastresume.training.preemption import INTERRUPTED, RESUMABLE, Preemption
 
-__all__ = ["Accumulation", "Window", "accumulate"]
+__all__ = ["INTERRUPTED", "RESUMABLE", "Accumulation", "Evaluator", "Preemption", "Window", "accumulate"]

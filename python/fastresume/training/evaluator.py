@@ -1,0 +1,295 @@
+"""Evaluation in the midst of training: each row once over all ranks, and one verdict for all of them."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from fastresume.arguments import at_least
+from fastresume.batch import Batch
+from fastresume.dataset import ParquetDataset
+from fastresume.generators import untouched
+from fastresume.training.agreement import Agreement
+from fastresume.training.tally import Tally
+from fastresume.world import World
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+Score = Callable[[Any, Batch], Mapping[str, Any]]
+"""A function of a model and a batch that gives values by name, one for each row of the batch."""
+
+_Sums = dict[str, tuple[Tally, Tally]]
+_Metrics = dict[str, dict[str, Any]]
+"""By the name in a score, the metrics by their names in the results: of a collection, `name/key`."""
+
+
+class Evaluator:
+    """Evaluates a model over a dataset, each row once over all ranks, whatever their number.
+
+    Every rank runs the model on the same number of batches, so that collectives inside it meet, also where a
+    rank has no rows of its own (`tail="pad"` fills its batches up; copies are left out of every result).
+    What is summed is summed without rounding, over all ranks before anything is divided: a mean does not
+    depend on the batch size, the number of ranks or the order of the rows, as far as the model's outputs for
+    a row do not.
+
+    Training does not notice: the dataset is another one, the modes of the model's modules and the random
+    generators are as before in the end.
+
+    Args:
+        loader: a `Loader`, a torch DataLoader or a `ParquetDataset`, with `on_iter="restart"` and
+            `tail="pad"`; None if there are no rows to evaluate on.
+        score: a function of the model and a batch. It gives by name a tensor `[B]` of one value for each row,
+            of which the result is the mean; a pair of values and weights, of which it is the weighted mean;
+            or, for a name of `metrics`, the arguments of its `update`.
+        metrics: by name, what `torchmetrics` calls a Metric or a MetricCollection. They work in float64, on
+            rows that are no copies; states of all ranks come together on rank 0.
+        every: an evaluation is due every so many steps.
+        seconds: or so many seconds after the last one, by rank 0's clock.
+        group: the ranks; None for the default group. All of them make it together.
+
+    Raises:
+        TypeError, ValueError: for an argument of another type, a number out of range, or a dataset that
+            goes on (`on_iter="continue"`) or does not deliver all rows (`tail="drop"`, "short").
+
+    Example:
+        >>> held_out = ParquetDataset("data/*.parquet", batch_size=64, stack={"dense": "i_*"},
+        ...                           on_iter="restart", tail="pad")
+        >>> def score(model, batch):
+        ...     return {"error": (model(batch["dense"]).squeeze(1) - batch["label"]).abs()}
+        >>> evaluator = Evaluator(held_out, score, every=1000)
+        >>> if evaluator.is_due(step=3000):
+        ...     found = evaluator.run(torch.nn.Linear(3, 1))
+        >>> list(found)
+        ['error']
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        score: Score,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+        every: int | None = None,
+        seconds: float | None = None,
+        group: ProcessGroup | None = None,
+    ) -> None:
+        self._agreement = Agreement(group)
+        self._loader: Iterable[Batch] | None = loader
+        if loader is not None:
+            _check(loader, World(self._agreement.rank, self._agreement.world_size))
+        if not callable(score):
+            raise TypeError(f"score must be a function of a model and a batch, found {score!r}")
+        self._score = score
+        self._metrics = dict(metrics or {})
+        self.every = None if every is None else at_least(1, "every", every)
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"seconds must be above 0, found {seconds!r}")
+        self.seconds = seconds
+        self._last = time.monotonic()
+
+    def is_due(self, step: int) -> bool:
+        """Whether to evaluate now: rank 0's verdict, in one collective of one number, given to all ranks.
+
+        To be called on all ranks alike, after a step.
+
+        Args:
+            step: the optimizer's steps until now.
+
+        Raises:
+            ValueError: if neither `every` nor `seconds` says when.
+        """
+        if self.every is None and self.seconds is None:
+            raise ValueError("is_due needs every= or seconds= of the Evaluator")
+        due = self.every is not None and step > 0 and step % self.every == 0
+        if self.seconds is not None:
+            due = due or time.monotonic() - self._last >= self.seconds
+        return bool(self._agreement.of_lead(int(due)))
+
+    def run(self, model: Any) -> dict[str, Any]:
+        """The results by name, the same on every rank; {} if there are no rows.
+
+        Means are floats. What a metric gives as one number is a float, other tensors are on the CPU; of a
+        MetricCollection, or a metric that gives a mapping, the names are `name/key`. A name of which no row
+        told anything (all weights are 0, say) is left out.
+
+        Raises:
+            FastresumeError: on all ranks, if something failed on one, which is named; there it has the cause.
+                Ranks that wait in a collective of the model hear of it when that one ends.
+        """
+        metrics = {name: _fresh(name, metric) for name, metric in self._metrics.items()}
+        with _as_it_was(model), untouched(), torch.no_grad():
+            sums, states = self._agreement.together(lambda: self._own(model, metrics), _joined)
+        self._last = time.monotonic()
+        return self._agreement.together(lambda: None, lambda _: _results(sums, _by_key(metrics), states))
+
+    def _own(self, model: Any, metrics: _Metrics) -> tuple[_Sums, dict[str, Any]]:
+        """The sums and states of this rank's rows."""
+        sums: _Sums = {}
+        for batch in self._loader or ():
+            valid = batch.valid
+            for name, value in self._score(model, batch).items():
+                own = [
+                    _of_rows(name, each, batch)[valid.to(each.device)]
+                    for each in (value if isinstance(value, tuple) else (value,))
+                ]
+                if name in metrics:
+                    _update(metrics[name], own)
+                elif len(own) > 2:
+                    raise ValueError(f"score gave {len(own)} tensors for {name!r}, which is no metric")
+                else:
+                    mean = sums.get(name, (Tally(), Tally()))
+                    more = _weighed(name, *own)
+                    sums[name] = mean[0] + more[0], mean[1] + more[1]
+        return sums, {key: _state_of(metric) for key, metric in _by_key(metrics).items()}
+
+    def __repr__(self) -> str:
+        return f"Evaluator({self._loader!r}, every={self.every}, seconds={self.seconds})"
+
+
+def _check(loader: Any, world: World) -> None:
+    dataset = loader if isinstance(loader, ParquetDataset) else getattr(loader, "dataset", None)
+    if not isinstance(dataset, ParquetDataset):
+        raise TypeError(f"loader must be a Loader or a ParquetDataset, found {type(loader).__name__}")
+    if (dataset.on_iter, dataset.tail) != ("restart", "pad"):
+        raise ValueError(
+            'an Evaluator needs a dataset with on_iter="restart" and tail="pad", so that each run has each '
+            f"row once, found on_iter={dataset.on_iter!r}, tail={dataset.tail!r}"
+        )
+    if dataset.world != world:
+        raise ValueError(f"the dataset was made for {dataset.world}, but this is {world}")
+
+
+def _of_rows(name: str, value: Any, batch: Batch) -> Tensor:
+    if isinstance(value, Tensor) and value.shape[:1] == (batch.num_rows,):
+        return value
+    found = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+    raise ValueError(
+        f"score must give {name!r} as tensors of one value for each of {batch.num_rows} rows, found {found}"
+    )
+
+
+def _weighed(name: str, values: Tensor, weights: Tensor | None = None) -> tuple[Tally, Tally]:
+    """The exact sums of weighted values and of weights."""
+    for each in (values, weights):
+        if each is not None and each.dim() != 1:
+            raise ValueError(f"score must give {name!r} as [B], found {list(each.shape)}")
+    numbers = values.double()
+    if weights is None:
+        return Tally.of(numbers), Tally.of(torch.ones_like(numbers))
+    shares = weights.double()
+    if not bool((shares.isfinite() & (shares >= 0)).all()):
+        raise ValueError(f"weights of {name!r} must be finite and at least 0")
+    # A value that does not count may be anything.
+    return Tally.of(torch.where(shares == 0, 0.0, numbers * shares)), Tally.of(shares)
+
+
+def _fresh(name: str, metric: Any) -> dict[str, Any]:
+    """Copies that know of no rows, talk to nobody, and work in float64."""
+    single = (
+        {f"{name}/{key}": one for key, one in metric.items()} if hasattr(metric, "items") else {name: metric}
+    )
+    made = {key: copy.deepcopy(one) for key, one in single.items()}
+    for one in made.values():
+        one.reset()
+        one.distributed_available_fn = _alone
+        one.set_dtype(torch.float64)
+    return made
+
+
+def _alone() -> bool:
+    """What a metric asks before it talks to other ranks."""
+    return False
+
+
+def _by_key(metrics: _Metrics) -> dict[str, Any]:
+    return {key: one for of_name in metrics.values() for key, one in of_name.items()}
+
+
+def _update(metrics: dict[str, Any], own: list[Tensor]) -> None:
+    if not len(own[0]):
+        return  # a rank without rows of its own: most metrics refuse them
+    wide = [each.double() if each.is_floating_point() else each for each in own]
+    for metric in metrics.values():
+        metric.to(wide[0].device).update(*wide)
+
+
+def _state_of(metric: Any) -> dict[str, Any] | None:
+    """The state of a metric on the CPU; None if it knows of no rows."""
+    if not metric.update_called:
+        return None
+    found = {name: getattr(metric, name) for name in metric._reductions}
+    return {
+        name: [each.cpu() for each in state] if isinstance(state, list) else state.cpu()
+        for name, state in found.items()
+    }
+
+
+def _joined(own: list[tuple[_Sums, dict[str, Any]]]) -> tuple[_Sums, dict[str, list[Any]]]:
+    """The sums over all ranks, and the states of each metric of those ranks that had rows."""
+    sums: _Sums = {}
+    for rank, (of_rank, _) in enumerate(own):
+        if list(of_rank) != list(own[0][0]):
+            raise ValueError(f"score gave {list(of_rank)} on rank {rank}, but {list(own[0][0])} on rank 0")
+        for name, mean in of_rank.items():
+            before = sums.get(name, (Tally(), Tally()))
+            sums[name] = before[0] + mean[0], before[1] + mean[1]
+    names = own[0][1]
+    return sums, {name: [found[name] for _, found in own if found[name] is not None] for name in names}
+
+
+def _results(sums: _Sums, metrics: dict[str, Any], states: dict[str, list[Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, (values, weights) in sums.items():
+        if (mean := values.over(weights)) is not None:
+            found[name] = mean
+    for name, of_ranks in states.items():
+        if of_ranks:
+            found |= _named(name, _computed(metrics[name], of_ranks))
+    return found
+
+
+def _computed(metric: Any, states: list[dict[str, Any]]) -> Any:
+    """What a metric makes of the states of several ranks."""
+    metric.to("cpu")
+    for name, reduce in metric._reductions.items():
+        of_ranks = [state[name] for state in states]
+        if isinstance(of_ranks[0], list):
+            merged: Any = [each for state in of_ranks for each in state]
+        elif len(of_ranks) == 1:
+            merged = of_ranks[0]
+        else:
+            stacked = torch.stack(of_ranks)
+            merged = stacked if reduce is None else reduce(stacked)
+        setattr(metric, name, merged)
+    metric._update_count, metric._computed = len(states), None
+    return metric.compute()
+
+
+def _named(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return {f"{name}/{key}": _plain(one) for key, one in value.items()}
+    return {name: _plain(value)}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+
+
+@contextmanager
+def _as_it_was(model: Any) -> Iterator[None]:
+    """A context in which modules evaluate, and after which each is in the mode that it was in."""
+    modes = {module: module.training for module in model.modules()} if isinstance(model, nn.Module) else {}
+    try:
+        for module in modes:
+            module.train(False)
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

@@ -1,0 +1,165 @@
+"""A job that is told to end: it finishes its step, on all ranks the same one, and says that it can go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from fastresume.arguments import at_least
+from fastresume.training.agreement import Agreement
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+RESUMABLE = 75
+"""The exit code of a job that ended early, saved what it did, and goes on when it is started again:
+EX_TEMPFAIL of sysexits.h, "try again later"."""
+
+INTERRUPTED = 130
+"""The exit code after a second Ctrl-C, as a shell gives it: 128 and the number of SIGINT."""
+
+
+class Preemption:
+    """A context in which SIGTERM and Ctrl-C end the job after the present step, on every rank the same one.
+
+    Signals come to ranks at different moments, or to one of them alone. So every rank asks `is_due()` after
+    each step, and gets the same answer. A second Ctrl-C ends the process at once, whatever it waits for.
+
+    Args:
+        every: ranks talk at every such call of `is_due` only; the calls between answer no.
+        signals: which signals ask the job to end.
+        group: the ranks; None for the default group. All of them make it together.
+
+    Raises:
+        TypeError, ValueError: for an argument of another type, or a number out of range.
+        RuntimeError: on entry, outside of the main thread, where Python handles signals.
+
+    Threads and forks: a thread listens for signals, since the main thread can't while it waits in a
+    collective. A forked child has the handlers from before. Workers of a `Loader` leave SIGTERM to the main
+    process, so that a signal to the whole process group lets the step come to its end.
+
+    Example:
+        >>> with Preemption() as preemption:
+        ...     for batch in loader:
+        ...         train(batch)
+        ...         if preemption.is_due():
+        ...             save({"data": batch.state_dict()})
+        ...             preemption.exit()  # the process ends with the code 75
+    """
+
+    def __init__(
+        self,
+        *,
+        every: int = 1,
+        signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
+        group: ProcessGroup | None = None,
+    ) -> None:
+        self.every = at_least(1, "every", every)
+        self.signals = tuple(signal.Signals(each) for each in signals)
+        self._agreement = Agreement(group)
+        self._calls = 0
+        self._is_due = False
+        self._told: signal.Signals | None = None
+        self._interrupts = 0
+        self._process = 0
+        self._handlers: dict[signal.Signals, Any] = {}
+        self._wakeup = -1
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
+
+    @property
+    def told(self) -> signal.Signals | None:
+        """The first signal that this process got; None if there was none. Other ranks may have got one."""
+        return self._told
+
+    def is_due(self) -> bool:
+        """Whether the job ends here: the same on every rank. To be called after each step, on all of them.
+
+        One collective of one number, over gloo, at every `every`-th call; from the first yes on, none.
+        """
+        self._calls += 1
+        if not self._is_due and self._calls % self.every == 0:
+            self._is_due = self._agreement.any(self._told is not None)
+        return self._is_due
+
+    def exit(self) -> NoReturn:
+        """Ends the process with an exit code that says that it can go on, by `SystemExit`: 75."""
+        raise SystemExit(RESUMABLE)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("Preemption handles signals, which Python does in the main thread alone")
+        self._process = os.getpid()
+        self._sockets = socket.socketpair()
+        for each in self._sockets:
+            each.setblocking(False)
+        self._sockets[0].setblocking(True)
+        threading.Thread(target=self._listen, args=(self._sockets[0],), daemon=True).start()
+        self._wakeup = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
+        self._handlers = {each: signal.signal(each, self._handle) for each in self.signals}
+        _active.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        if self not in _active:
+            return
+        _active.remove(self)
+        for each, handler in self._handlers.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
+        signal.set_wakeup_fd(self._wakeup)
+        if self._sockets is not None:
+            self._sockets[1].close()  # the listener ends, and closes the other one
+            if self._process != os.getpid():  # a forked child has no listener
+                self._sockets[0].close()
+            self._sockets = None
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        """What Python runs in the main thread, when it comes to it."""
+        if self._process != os.getpid():  # of a child that was forked just now: it is its own
+            self._leave()
+            os.kill(os.getpid(), number)
+            return
+        self._told = self._told or signal.Signals(number)
+
+    def _listen(self, heard: socket.socket) -> None:
+        """Hears of signals as they come, even while the main thread is in a collective."""
+        with heard:
+            while numbers := heard.recv(64):
+                for number in numbers:
+                    self._hear(number)
+
+    def _hear(self, number: int) -> None:
+        if self._wakeup >= 0:  # of asyncio, say
+            with suppress(OSError):
+                os.write(self._wakeup, bytes([number]))
+        if number in self.signals:
+            self._told = self._told or signal.Signals(number)
+            self._interrupts += number == signal.SIGINT
+            if self._interrupts > 1:
+                os._exit(INTERRUPTED)
+
+    def __repr__(self) -> str:
+        told = "no signal" if self._told is None else self._told.name
+        return f"Preemption({told}, every={self.every})"
+
+
+_active: list[Preemption] = []
+
+
+def _forget() -> None:
+    """In a forked child: its signals are its own."""
+    for preemption in _active[:]:
+        preemption._leave()
+
+
+os.register_at_fork(after_in_child=_forget)
