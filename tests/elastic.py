@@ -226,7 +226,7 @@ class ElasticJob:
                 if job.epoch != epoch:
                     ledger.assert_exactly_once(epoch, job.dropped[epoch])
                 is_kept = job.state() != later["fastresume"]
-            assert not is_kept, f"life {number} goes on from a state that life {number - 1} never had"
+            assert not is_kept, f"life {number + 1} goes on from a state that life {number} never had"
         assert self.saved()["cuts"] == []
         assert sorted(ledger.passes) == list(range(self.passes_begun - 1))
 
