@@ -112,6 +112,10 @@ bench-manifest: $(VENV)/.release ## Measure opening 100,000 files, with a cache 
 bench-handover: $(VENV)/.release ## Measure what worker processes cost, beside torch's own hand-over and beside threads
 	$(BIN)/python benches/handover.py $(ARGS)
 
+.PHONY: bench-gpu
+bench-gpu: $(VENV)/.release ## Check and measure what only a CUDA device can show; ARGS='sums' goes to benches/gpu.py
+	$(BIN)/python benches/gpu.py $(ARGS)
+
 ##### Check
 
 .PHONY: test
