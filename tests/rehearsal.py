@@ -6,6 +6,7 @@ trained on is told by its inputs, whatever framework hands them over: `i_0` is t
 
 from __future__ import annotations
 
+import importlib
 import json
 import multiprocessing
 import os
@@ -22,8 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-import torch._dynamo  # optimizers import it with their first step: seconds, in each fork
-import torch.distributed.fsdp
 
 import fastresume as fr
 from jobs import fields_of, oracle_job
@@ -66,6 +65,9 @@ def run(
         kill_at: the step that the last rank begins, and does not live to do; the others are then killed, too.
         is_launched: whether they find each other by the environment, as under torchrun.
     """
+    # Optimizers and FSDP import these with their first step, which takes each fork seconds.
+    for module in ("torch._dynamo", "torch.distributed.fsdp"):
+        importlib.import_module(module)
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True) if is_launched else None
     context = multiprocessing.get_context("fork")
     ranks = []

@@ -1,0 +1,90 @@
+"""Trainers, models and callbacks of Lightning for its tests: imported when the first of them runs.
+
+Lightning takes seconds to import, and tests are collected more often than these are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+import fastresume as fr
+from fastresume.integrations.lightning import ResumeCallback
+
+__all__ = ["ModelCheckpoint", "ResumeCallback", "pl"]
+
+
+class Model(pl.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 1)
+
+    def training_step(self, batch: Any) -> torch.Tensor:
+        return torch.nn.functional.mse_loss(self.linear(batch["inputs"]).squeeze(1), batch["label"])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+class SaveAlways(pl.Callback):
+    """A checkpoint after every batch, also while gradients add up: as one that is saved by the clock."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        trainer.save_checkpoint("always.ckpt")
+
+
+def fit(
+    loader: Any, *callbacks: pl.Callback, model: pl.LightningModule | None = None, val: Any = None, **how: Any
+) -> None:
+    quiet: dict[str, Any] = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "accelerator": "cpu",
+    }
+    trainer = pl.Trainer(callbacks=list(callbacks), **{**quiet, "max_epochs": 2, **how})
+    path = "always.ckpt" if Path("always.ckpt").exists() else None
+    trainer.fit(model or Model(), loader, val, ckpt_path=path)
+
+
+class Unsized:
+    """A loader whose length nobody sees, so that Lightning fetches one batch ahead; it has a state."""
+
+    def __init__(self, loader: fr.Loader) -> None:
+        self.dataset, self._loader = loader.dataset, loader
+
+    def __iter__(self) -> Iterator[fr.Batch]:
+        return iter(self._loader)
+
+    def state_dict(self) -> dict[str, str]:
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: dict[str, str]) -> None:
+        self._loader.load_state_dict(state)
+
+
+class Validated(Model):
+    """Takes note of the rows of each validation, the sanity check's too."""
+
+    def __init__(self, seen: list[list[int]]) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def on_validation_epoch_start(self) -> None:
+        self.seen.append([])
+
+    def validation_step(self, batch: fr.Batch) -> None:
+        self.seen[-1] += batch.rows().tolist()
+
+
+class Dicts(Model):
+    """A model that makes a dict of each batch."""
+
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        return dict(batch)
