@@ -323,6 +323,29 @@ def sweep(
     return {"calls": calls, "runs": sum(outcomes.values()), "outcomes": outcomes, "wrong": wrong}
 
 
+def journal(directory: str, files: list[str], name: str) -> tuple[list[str], list[list[str]]]:
+    """The checkpoints before a save, and its calls in their order: what, on which path, from where."""
+    scenario, place = SCENARIOS[name], Path(directory) / f"journal-{name}".replace(" ", "_")
+    root, written, fault = place / "root", place / "journal", Fault()
+    before = base(root, scenario, files, 1)
+
+    def strike(is_over: bool = False) -> None:
+        if is_over:
+            fault.mark("saved")
+            fault.journal(None)
+        else:
+            fault.journal(written)
+            fault.arm(root, -1, "kill")
+
+    assert ranks(root, scenario, files, 1, 0, strike) == ["s"]
+    found = [line.split("\t") for line in written.read_text().splitlines()]
+    assert found[-1][:2] == ["mark", "saved"]
+    below = [[call, f"{path}/", f"{other}/"] for call, path, other in found]
+    return sorted(before), [
+        [call, *(one.removeprefix(f"{root}/").removesuffix("/") for one in paths)] for call, *paths in below
+    ]
+
+
 def _judged(said: list[str], victim: int, action: str, at: int) -> str | None:
     """What is wrong with what ranks say; None if nothing is."""
     if at < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+import fastresume as fr
 import training
-from fastresume.checkpoint import Checkpointer
+from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness, durable
 from strategies import Dataset
 from test_distributed import in_ranks
 
@@ -103,3 +105,66 @@ def test_ranks_go_on_bit_for_bit_and_other_numbers_of_ranks_with_the_same_weight
                 assert {key: found[rank][name][1][key] for key in saved} == saved, name
         draws = {one["ddp"][4] for one in found}
         assert len(draws) == world_size, "every rank has a random stream of its own"
+
+
+def fail_in_turns(rank: int, data: Dataset, directory: Path) -> list[str]:
+    """Saves that fail on one rank, each time in another way; gives what each rank is told."""
+    told = []
+    job = training.job(data)
+    states = [job.loader.state_dict()]
+    list(job.steps(1))
+    states.append(job.loader.state_dict())
+    checkpointer = Checkpointer(directory, timeout_seconds=20)
+    checkpointer.save(1, model=job.model)
+    for wait in (True, False):
+        for options in (
+            {"step": 2, "loader": states[rank]},
+            {"step": 2 + rank},
+            {"step": 2, "extra": {"a": object() if rank else 1}},
+            {"step": 2, "model": job.model},
+        ):
+            with pytest.MonkeyPatch.context() as patch:
+                if "model" in options and rank:
+                    patch.setattr(durable, "write", full)
+                try:
+                    checkpointer.save(**options, wait=wait)
+                    checkpointer.wait()
+                except (CheckpointError, fr.StateError, TypeError) as error:
+                    told.append(f"{type(error).__name__}: {error}")
+    checkpointer.save(2, model=job.model)
+    with pytest.MonkeyPatch.context() as patch:
+        if rank:
+            patch.setattr(Randomness, "restore", full)
+        with pytest.raises(CheckpointError, match=r"rank 1: OSError: \[Errno 28\] full"):
+            checkpointer.restore(model=job.model, loader=None)
+    with pytest.raises(fr.StateError, match="accumulation was 1, and is 2"):
+        Checkpointer(directory, accumulation=2 if rank else 1).restore(model=job.model)
+    hasty = Checkpointer(directory, timeout_seconds=1)
+    hasty.restore(model=job.model)
+    if rank == 0:  # the other one does not call
+        with pytest.raises(CheckpointError, match="save: another rank is lost or late: "):
+            hasty.save(3, model=job.model)
+        with pytest.raises(CheckpointError, match="save: ranks don't answer since an earlier call: "):
+            hasty.save(3, model=job.model)
+    return [*told, *(path.name for path in sorted(directory.iterdir()))]
+
+
+def test_what_fails_on_one_rank_is_raised_on_all(data: Dataset, tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoints"
+    told = in_ranks(2, tmp_path / "store", fail_in_turns, data, directory)
+    assert told[0] == told[1]
+    *errors, first, second, link = told[0][:8] + sorted(told[0][8:], key=lambda name: name == "latest")
+    expected = [
+        r"StateError: ranks 0 and 1 are at different places: Cursor\(.*_rows=0 .* and Cursor\(.*_rows=8 .*",
+        "StateError: rank 0 saves step 2, and rank 1 step 3",
+        r"TypeError: rank 1: extra\['a'\] must be a plain value .*; found object",
+        r"CheckpointError: save: rank 1: OSError: \[Errno 28\] full",
+    ] * 2
+    assert len(errors) == len(expected)
+    for error, pattern in zip(errors, expected, strict=True):
+        assert re.fullmatch(pattern, error), error
+    assert [first, second, link] == ["step-0000000001-000001", "step-0000000002-000002", "latest"]
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "full")

@@ -94,11 +94,10 @@ class Checkpointer:
         self._ranks = Ranks(group, timeout_seconds)
         self._history = History(self.directory)
         self._saving = Saving(self._ranks, self._history, self.keep, self.best)
-        self._since: int | None = None
         self._stage: Stage | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._pending: Future[Saved] | None = None
-        self._ranks.lead("open", lambda: durable.make_directory(self.directory))
+        self._since: int | None = self._ranks.lead("open", self._open)
 
     def save(
         self,
@@ -301,6 +300,11 @@ class Checkpointer:
 
     def __repr__(self) -> str:
         return f"Checkpointer({str(self.directory)!r}, keep={self.keep}, best={self.best})"
+
+    def _open(self) -> int | None:
+        """Makes the directory; gives the serial that this job goes on from: 0, or None until it restores."""
+        durable.make_directory(self.directory)
+        return None if self._history.scan() else 0
 
     def _done(self, saved: Saved) -> None:
         self._since = saved.serial

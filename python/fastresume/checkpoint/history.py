@@ -102,7 +102,6 @@ class History:
             size = (draft / name).stat().st_size
             if size != digest.size:
                 raise OSError(f"{name} has {size} bytes here, {digest.size} where it was written")
-        durable.settle(draft)
         durable.write(draft / manifest.NAME, content.to_json())
         durable.settle(draft)
         place = self.directory / manifest.directory_name(content.step, content.serial)

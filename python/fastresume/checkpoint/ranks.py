@@ -36,6 +36,7 @@ class _Failure:
 
     kind: str
     text: str
+    is_of_all: bool = False
 
 
 class Ranks:
@@ -97,7 +98,7 @@ class Ranks:
                 try:
                     shares = join(gathered)
                 except BaseException as raised:  # noqa: BLE001  (told to all ranks, and raised below)
-                    failures, error = {0: _failure(raised)}, raised
+                    failures, error = {0: _failure(raised, of_all=True)}, raised
             if failures:
                 shares = [failures] * self.world_size
         share = self._talk(step, self._scatter, shares)
@@ -144,7 +145,7 @@ class Ranks:
 
     def _raise(self, step: str, failures: dict[int, _Failure], own: BaseException | None) -> None:
         told = "; ".join(
-            (f"rank {rank}: " if self.world_size > 1 else "") + one.text
+            one.text if self.world_size == 1 or one.is_of_all else f"rank {rank}: {one.text}"
             for rank, one in sorted(failures.items())[:_NAMED]
         )
         kind = next(iter(failures.values())).kind
@@ -155,6 +156,6 @@ class Ranks:
         raise CheckpointError(f"{step}: {told}") from own
 
 
-def _failure(error: BaseException) -> _Failure:
+def _failure(error: BaseException, of_all: bool = False) -> _Failure:
     kind = next((name for name, one in _KINDS.items() if isinstance(error, one)), "")
-    return _Failure(kind, str(error) if kind else f"{type(error).__name__}: {error}")
+    return _Failure(kind, str(error) if kind else f"{type(error).__name__}: {error}", of_all and kind != "")

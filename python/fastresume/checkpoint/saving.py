@@ -16,6 +16,7 @@ from fastresume.checkpoint.moment import Moment
 from fastresume.checkpoint.ranks import Ranks
 from fastresume.checkpoint.storage import Writing
 from fastresume.checkpoint.verdict import Best
+from fastresume.cursor import Cursor
 
 T = TypeVar("T")
 
@@ -178,12 +179,14 @@ def _agree(found: list[tuple[int, Any]]) -> None:
     Raises:
         StateError: naming two ranks and what they have.
     """
-    for rank, same in enumerate(found):
-        for what, first, other in zip(("step", "cursor"), found[0], same, strict=True):
-            if first != other:
-                raise _core.StateError(
-                    f"ranks 0 and {rank} save another {what}: {first} and {other}; all save at one step"
-                )
+    step, cursor = found[0]
+    for rank, (other_step, other_cursor) in enumerate(found):
+        if other_step != step:
+            raise _core.StateError(f"rank 0 saves step {step}, and rank {rank} step {other_step}")
+        if other_cursor != cursor:
+            places = (None if one is None else Cursor.from_state(one) for one in (cursor, other_cursor))
+            first, other = map(str, places)
+            raise _core.StateError(f"ranks 0 and {rank} are at different places: {first} and {other}")
 
 
 def _there(value: T | None) -> T:
