@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # DistributedDataParallel needs it, which takes 2 s: once, and not in every rank
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
