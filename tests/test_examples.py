@@ -174,7 +174,7 @@ def readme_code() -> str:
 
 
 def test_readme_shows_the_example_that_can_be_run() -> None:
-    assert (ROOT / "examples" / "train.py").read_text().endswith("\n\n" + readme_code())
+    assert (ROOT / "examples" / "quickstart.py").read_text().endswith("\n\n" + readme_code())
 
 
 def test_readme_code_trains_three_passes_and_then_has_none_left(working_directory: Path) -> None:

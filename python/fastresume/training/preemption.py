@@ -78,7 +78,7 @@ class Preemption:
         return self._told
 
     def is_due(self) -> bool:
-        """Whether the job ends here: the same on every rank. To be called after each step, on all of them.
+        """Whether the job ends here: the same on every rank. Ask once after each step, on all of them.
 
         One collective of one number, over gloo, at every `every`-th call; from the first yes on, none.
         """
