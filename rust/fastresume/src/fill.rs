@@ -46,7 +46,6 @@ pub struct Filled {
 }
 
 /// What one thread reuses from segment to segment.
-#[derive(Default)]
 struct Scratch {
     buffers: Buffers,
     /// The columns of a field as decoded, and their masks.
@@ -59,6 +58,20 @@ struct Scratch {
     jagged: JaggedRows,
     /// Of each jagged field the bytes and rows that were decoded.
     decoded: Vec<(usize, usize)>,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        Self {
+            buffers: Buffers::default(),
+            values: Memory::lent(),
+            valid: Memory::lent(),
+            by_row: Memory::lent(),
+            step: StepRows::default(),
+            jagged: JaggedRows::default(),
+            decoded: Vec::new(),
+        }
+    }
 }
 
 /// A field of one row group, open for reading.
@@ -157,7 +170,7 @@ impl Filler {
             row_bytes,
         });
         let fields: Vec<Source<'_>> = fields.collect();
-        let mut scratch = locked(&self.scratch).pop().unwrap_or_default();
+        let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let mut begun = Vec::new();
         let jagged = fields.iter().filter(|source| source.field.kind.is_jagged());
         scratch.decoded.resize(jagged.clone().count(), (0, 0));

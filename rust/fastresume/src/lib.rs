@@ -40,6 +40,8 @@ pub mod lanes;
 pub mod cursor;
 pub mod pass;
 pub mod merge;
+mod block;
+mod store;
 pub mod memory;
 pub mod column;
 mod codec;

@@ -1,95 +1,61 @@
 //! Memory for the values of tensors, which comes back and is used again.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use crate::block::{Block, no_memory};
+pub use crate::block::{PAGED_BYTES, most_paged};
+use crate::error::Result;
+use crate::store::{KEPT_BYTES, STORE, Store};
 
-use crate::error::{Error, Result};
-
-/// An allocation of more than this is tried before it is made.
-const TRIED_BYTES: usize = 1 << 20;
-
-/// Less than this is not worth keeping.
-const POOLED_BYTES: usize = 4 << 10;
-
-/// Memory that was let go of, for what needs as much again: fresh memory costs more than what is written to it.
-///
-/// What comes back is kept as long as the pool lives.
+/// Where one who reads gets memory: what was let go of comes first, since fresh memory costs more than what is written
+/// to it.
 #[derive(Debug)]
 pub struct Pool {
-    kept: Arc<Mutex<Kept>>,
-    limit_bytes: usize,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    by_words: BTreeMap<usize, Vec<Vec<u64>>>,
-    bytes: usize,
+    store: Option<&'static Store>,
+    stated_bytes: usize,
 }
 
 impl Pool {
-    /// A pool that keeps at most so many bytes.
+    /// A pool for one who states so many bytes. One who states none lets go of memory for ever.
     #[must_use]
-    pub fn new(limit_bytes: usize) -> Self {
-        Self { kept: Arc::default(), limit_bytes }
+    pub fn new(stated_bytes: usize) -> Self {
+        Self::of(&STORE, stated_bytes)
+    }
+
+    fn of(store: &'static Store, stated_bytes: usize) -> Self {
+        if stated_bytes == 0 {
+            return Self { store: None, stated_bytes };
+        }
+        store.begin(stated_bytes);
+        Self { store: Some(store), stated_bytes }
     }
 
     /// Memory for so many bytes, which hold anything; it comes back when it is dropped.
     ///
+    /// From `PAGED_BYTES` on it begins and ends at bounds of pages.
+    ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn memory(&self, length: usize) -> Result<Memory> {
-        if length < POOLED_BYTES {
-            return Memory::zeroed(length);
-        }
-        let home = self.home();
-        Ok(Memory { words: home.words(length.div_ceil(8))?, length, pool: Some(home) })
+        let store = self.store.filter(|_| length >= KEPT_BYTES);
+        let block = store.map_or_else(|| Block::zeroed(length), |store| store.take(length))?;
+        Ok(Memory { block, length, store })
     }
 
-    /// Memory of no bytes, which grows with what the pool kept, and comes back as well.
+    /// Memory of no bytes, which grows with what was let go of, and comes back as well.
     #[must_use]
     pub fn growing(&self) -> Memory {
-        Memory { words: Vec::new(), length: 0, pool: Some(self.home()) }
-    }
-
-    fn home(&self) -> Home {
-        Home { kept: Arc::downgrade(&self.kept), limit_bytes: self.limit_bytes }
+        Memory { block: Block::default(), length: 0, store: self.store }
     }
 }
 
-/// The way back to a pool, which does not keep it alive.
-#[derive(Debug, Clone)]
-struct Home {
-    kept: Weak<Mutex<Kept>>,
-    limit_bytes: usize,
+/// Gives back to the system what is kept for those who read next.
+pub fn release() {
+    STORE.release();
 }
 
-impl Home {
-    /// So many words, or some more, which hold anything.
-    fn words(&self, count: usize) -> Result<Vec<u64>> {
-        let kept = self.kept.upgrade();
-        let words = kept.as_ref().and_then(|kept| {
-            let mut kept = kept.try_lock().ok()?;
-            let (&size, same) = kept.by_words.range_mut(count..=count + count / 8).next()?;
-            let words = same.pop()?;
-            if same.is_empty() {
-                kept.by_words.remove(&size);
-            }
-            kept.bytes -= size * 8;
-            Some(words)
-        });
-        words.map_or_else(|| zeros(count), Ok)
-    }
-
-    fn keep(&self, words: Vec<u64>) {
-        let bytes = words.len() * 8;
-        // Nobody may ever unlock it again: this may be a child that was forked while another thread held it.
-        if bytes >= POOLED_BYTES
-            && let Some(kept) = self.kept.upgrade()
-            && let Ok(mut kept) = kept.try_lock()
-            && (kept.bytes + bytes <= self.limit_bytes || kept.bytes == 0 && self.limit_bytes > 0)
-        {
-            kept.bytes += bytes;
-            kept.by_words.entry(words.len()).or_default().push(words);
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(store) = self.store {
+            store.end(self.stated_bytes);
         }
     }
 }
@@ -97,44 +63,44 @@ impl Home {
 /// Bytes that are aligned to 8: numbers of any type.
 #[derive(Debug, Default)]
 pub struct Memory {
-    words: Vec<u64>,
+    block: Block,
     length: usize,
-    /// Where the words go in the end, if that is still there.
-    pool: Option<Home>,
+    /// Where the block goes in the end.
+    store: Option<&'static Store>,
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(home) = self.pool.take() {
-            home.keep(std::mem::take(&mut self.words));
+        if let Some(store) = self.store {
+            store.give(std::mem::take(&mut self.block));
         }
     }
 }
 
 impl Memory {
-    /// So many bytes of zeros.
-    ///
-    /// # Errors
-    /// `Argument` if the system does not give so much memory.
-    pub fn zeroed(length: usize) -> Result<Self> {
-        Ok(Self { words: zeros(length.div_ceil(8))?, length, pool: None })
+    /// Memory of no bytes, which comes back for others of the process.
+    #[must_use]
+    pub fn lent() -> Self {
+        Self { block: Block::default(), length: 0, store: Some(&STORE) }
     }
 
     /// Memory of no bytes, which grows as this one does.
     #[must_use]
     pub fn another(&self) -> Self {
-        Self { words: Vec::new(), length: 0, pool: self.pool.clone() }
+        Self { block: Block::default(), length: 0, store: self.store }
     }
 
     /// The bytes.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[..self.length]
+        &self.block.bytes()[..self.length]
     }
 
     /// The bytes, to be written.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.length]
+        &mut self.block.bytes_mut()[..self.length]
     }
 
     /// The number of bytes.
@@ -164,13 +130,14 @@ impl Memory {
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn resize(&mut self, length: usize) -> Result<()> {
-        let words = length.div_ceil(8);
-        if words > self.words.len() {
+        if length > self.block.len() {
             // What grows bit by bit is not copied each time; room that was made is enough.
-            let room = self.words.capacity();
-            let words = if words <= room { room } else { words.max(self.words.len() * 3 / 2) };
-            self.reserve(words * 8 - self.length)?;
-            self.words.resize(words.max(self.words.len()), 0);
+            let room = self.room();
+            let bytes = if length <= room { room } else { length.max(self.block.len() / 2 * 3) };
+            self.reserve(bytes - self.length)?;
+            if let Block::Words(words) = &mut self.block {
+                words.resize(bytes.div_ceil(8).max(words.len()), 0);
+            }
         }
         self.length = length;
         Ok(())
@@ -181,18 +148,39 @@ impl Memory {
     /// # Errors
     /// As for `resize`.
     pub fn reserve(&mut self, bytes: usize) -> Result<()> {
-        let words = self.length.saturating_add(bytes).div_ceil(8);
-        let Some(home) = &self.pool else {
-            let more = words.saturating_sub(self.words.len());
-            return self.words.try_reserve_exact(more).map_err(|_| no_memory(words.saturating_mul(8)));
-        };
-        if words > self.words.len() {
-            let mut larger = home.words(words)?;
-            let held = self.length.div_ceil(8);
-            larger[..held].copy_from_slice(&self.words[..held]);
-            home.keep(std::mem::replace(&mut self.words, larger));
+        let wanted = self.length.saturating_add(bytes);
+        if wanted <= self.room() {
+            return Ok(());
         }
+        if let (None, Block::Words(words)) = (self.store, &mut self.block) {
+            // The system moves it without a copy.
+            let more = wanted.div_ceil(8) - words.len();
+            return words.try_reserve_exact(more).map_err(|_| no_memory(wanted));
+        }
+        if self.length == 0 {
+            // Nothing is copied, so that both need not be there at once.
+            self.put(Block::default());
+        }
+        let mut larger = self.store.map_or_else(|| Block::zeroed(wanted), |store| store.take(wanted))?;
+        larger.bytes_mut()[..self.length].copy_from_slice(self.bytes());
+        self.put(larger);
         Ok(())
+    }
+
+    /// Bytes that it may have as it is.
+    fn room(&self) -> usize {
+        match &self.block {
+            Block::Words(words) if self.store.is_none() => 8 * words.capacity(),
+            block => block.len(),
+        }
+    }
+
+    /// Puts another block in the place of this one.
+    fn put(&mut self, block: Block) {
+        let old = std::mem::replace(&mut self.block, block);
+        if let Some(store) = self.store {
+            store.give(old);
+        }
     }
 
     /// Adds bytes at the end.
@@ -202,7 +190,7 @@ impl Memory {
     #[inline]
     pub fn extend(&mut self, bytes: &[u8]) -> Result<()> {
         let (start, end) = (self.length, self.length + bytes.len());
-        if end > size_of_val(self.words.as_slice()) {
+        if end > self.block.len() {
             self.resize(end)?;
         }
         self.length = end;
@@ -211,21 +199,9 @@ impl Memory {
     }
 }
 
-fn zeros(words: usize) -> Result<Vec<u64>> {
-    // A refused allocation would end the process, so a large one is tried before.
-    if words > TRIED_BYTES / 8 && Vec::<u64>::new().try_reserve_exact(words).is_err() {
-        return Err(no_memory(words.saturating_mul(8)));
-    }
-    Ok(vec![0; words])
-}
-
-fn no_memory(bytes: usize) -> Error {
-    Error::Argument(format!("no memory for a tensor of {bytes} bytes: batches are too large"))
-}
-
 impl From<Vec<u64>> for Memory {
     fn from(words: Vec<u64>) -> Self {
-        Self { length: 8 * words.len(), words, pool: None }
+        Self { length: 8 * words.len(), block: Block::Words(words), store: None }
     }
 }
 
@@ -253,23 +229,9 @@ mod tests {
     }
 
     #[test]
-    fn memory_comes_back_to_its_pool_up_to_the_limit() {
-        let pool = Pool::new(3 * POOLED_BYTES);
-        let mut one = pool.memory(2 * POOLED_BYTES).unwrap();
-        one.bytes_mut().fill(7);
-        let other = pool.memory(2 * POOLED_BYTES).unwrap();
-        assert_eq!(other.bytes()[0], 0, "two that live at once are not the same");
-        drop(one);
-        drop(other);
-        assert_eq!(pool.memory(2 * POOLED_BYTES).unwrap().bytes()[0], 7, "what came back is taken again");
-        assert_eq!(pool.memory(POOLED_BYTES).unwrap().bytes()[0], 0, "of another size it is not");
-        assert!(pool.kept.lock().unwrap().bytes <= 3 * POOLED_BYTES);
-    }
-
-    #[test]
-    fn memory_that_grows_takes_what_the_pool_kept_and_gives_back_what_it_had() {
-        let pool = Pool::new(1 << 24);
-        let kept = || pool.kept.lock().unwrap().bytes;
+    fn memory_that_grows_takes_what_was_let_go_of_and_gives_back_what_it_had() {
+        static OWN: Store = Store::new();
+        let pool = Pool::of(&OWN, 1 << 24);
         let grow = || {
             let (mut memory, mut expected) = (pool.growing(), Vec::new());
             for byte in 0..200_u8 {
@@ -283,22 +245,37 @@ mod tests {
             assert_eq!(memory.bytes(), [1; 97]);
         };
         grow();
-        let after_one = kept();
+        let after_one = OWN.bytes();
         assert!(after_one > 97 * 199 * 100, "what was too small came back as well");
         grow();
-        assert_eq!(kept(), after_one, "nothing else was needed");
+        assert_eq!(OWN.bytes(), after_one, "nothing else was needed");
     }
 
     #[test]
-    fn one_piece_is_kept_however_large_it_is_but_not_by_a_pool_of_nothing() {
-        for (limit, kept) in [(1, true), (0, false)] {
-            let pool = Pool::new(limit);
-            for _ in 0..2 {
-                drop((pool.memory(2 * POOLED_BYTES).unwrap(), pool.memory(3 * POOLED_BYTES).unwrap()));
-            }
-            let bytes = pool.kept.lock().unwrap().bytes;
-            assert_eq!(bytes > 0, kept);
-            assert!(bytes <= 3 * POOLED_BYTES);
+    fn a_pool_of_nothing_gives_memory_that_does_not_come_back() {
+        static OWN: Store = Store::new();
+        for (stated, comes_back) in [(1, true), (0, false)] {
+            drop(Pool::of(&OWN, stated).memory(2 * KEPT_BYTES).unwrap());
+            assert_eq!(OWN.bytes() > 0, comes_back);
+            OWN.release();
         }
+    }
+
+    #[test]
+    fn large_memory_is_whole_pages() {
+        let pool = Pool::new(0);
+        for length in [PAGED_BYTES, PAGED_BYTES + 1, 3_000_000] {
+            let mut memory = pool.memory(length).unwrap();
+            assert_eq!(memory.len(), length);
+            assert_eq!(memory.bytes().as_ptr().addr() % 4096, 0);
+            assert_eq!(memory.block.len() % 4096, 0);
+            assert!(memory.bytes().iter().all(|&byte| byte == 0));
+            memory.bytes_mut().fill(1);
+            memory.resize(2 * length).unwrap();
+            assert!(memory.bytes()[..length].iter().all(|&byte| byte == 1));
+            assert!(memory.bytes()[length..].iter().all(|&byte| byte == 0));
+        }
+        assert!(pool.memory(usize::MAX).is_err());
+        assert!(pool.memory(1 << 60).is_err());
     }
 }

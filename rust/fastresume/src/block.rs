@@ -1,0 +1,106 @@
+//! Memory as the system gives it: words of the allocator, or whole pages of their own.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use memmap2::MmapMut;
+
+use crate::error::{Error, Result};
+
+/// So many bytes or more are pages of their own: they begin and end at bounds of pages, and go back to the system when
+/// they are dropped.
+pub const PAGED_BYTES: usize = 64 << 10;
+
+/// Bytes of a page, as most systems have them.
+const PAGE_BYTES: usize = 4 << 10;
+
+/// Bytes of all pages that are there, and the most that ever were since these were counted anew.
+static PAGED: AtomicUsize = AtomicUsize::new(0);
+static MOST_PAGED: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that are aligned to 8.
+#[derive(Debug)]
+pub enum Block {
+    /// Words of the allocator.
+    Words(Vec<u64>),
+    /// Whole pages.
+    Pages(Pages),
+}
+
+/// Whole pages, which are counted.
+#[derive(Debug)]
+pub struct Pages(MmapMut);
+
+impl Pages {
+    fn zeroed(bytes: usize) -> Result<Self> {
+        let whole = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or_else(|| no_memory(bytes))?;
+        let map = MmapMut::map_anon(whole).map_err(|_| no_memory(bytes))?;
+        // Maps that lie side by side become one, so that large pages hold small blocks as well. Where the system has
+        // none, it is no worse than it was.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        MOST_PAGED.fetch_max(PAGED.fetch_add(whole, Ordering::Relaxed) + whole, Ordering::Relaxed);
+        Ok(Self(map))
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        PAGED.fetch_sub(self.0.len(), Ordering::Relaxed);
+    }
+}
+
+/// The most bytes of pages that were there at once since this was asked before, beside those of the allocator.
+pub fn most_paged() -> usize {
+    MOST_PAGED.swap(PAGED.load(Ordering::Relaxed), Ordering::Relaxed)
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self::Words(Vec::new())
+    }
+}
+
+impl Block {
+    /// So many bytes of zeros, or some more.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn zeroed(bytes: usize) -> Result<Self> {
+        if bytes < PAGED_BYTES {
+            return Ok(Self::Words(vec![0; bytes.div_ceil(8)]));
+        }
+        Pages::zeroed(bytes).map(Self::Pages)
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Words(words) => bytemuck::cast_slice(words),
+            Self::Pages(pages) => &pages.0,
+        }
+    }
+
+    /// The bytes, to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Words(words) => bytemuck::cast_slice_mut(words),
+            Self::Pages(pages) => &mut pages.0,
+        }
+    }
+
+    /// The number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Words(words) => 8 * words.len(),
+            Self::Pages(pages) => pages.0.len(),
+        }
+    }
+}
+
+/// What is said when the system does not give so many bytes.
+pub fn no_memory(bytes: usize) -> Error {
+    Error::Argument(format!("no memory for a tensor of {bytes} bytes: batches are too large"))
+}
