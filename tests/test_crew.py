@@ -359,6 +359,63 @@ def test_a_worker_that_dies_is_noticed_in_a_thread_too(data: Dataset, tmp_path: 
     loader.close()
 
 
+@pytest.mark.law(11)
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_worker_that_dies_while_nobody_waits_disturbs_nothing_before_the_next_batch(
+    data: Dataset, in_thread: bool
+) -> None:
+    """Torch's handler of dead children would raise in the midst of a step, or of a checkpoint."""
+    loader, other = in_workers(make(data)), in_workers(make(data), 1)
+    next(iter(other))  # its handler is the main thread's
+    iterator = iter(loader)
+    found: list[int] = []
+
+    def draw(batches: int) -> None:
+        found.extend(next(iterator).step for _ in range(batches))
+
+    def call(batches: int) -> None:
+        thread = threading.Thread(target=draw, args=(batches,))
+        thread.start()
+        thread.join(60)
+
+    (call if in_thread else draw)(3)
+    (victim, _) = processes_of(loader)
+    os.kill(victim, signal.SIGKILL)
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:  # the step
+        sum(range(1000))
+    assert next(iter(other)).step == 1  # another loader goes on
+    began = time.monotonic()
+    with pytest.raises(
+        fr.FastresumeError, match=rf"worker 0 of 2 \(process {victim}\) was killed by SIGKILL"
+    ):
+        draw(1)
+    assert time.monotonic() - began < 10
+    draw(STEPS - 3)
+    assert found == list(range(STEPS))
+    loader.close()
+    other.close()
+
+
+def test_what_else_handles_dead_children_is_left_as_it_is(data: Dataset) -> None:
+    """Torch's own DataLoader tells of its workers as ever, and a handler of the user's hears every child."""
+    with in_workers(make(data), 1) as loader:
+        next(iter(loader))
+        own = DataLoader(make(data), batch_size=None, num_workers=1, multiprocessing_context="fork")
+        iterator: Any = iter(own)
+        next(iterator)
+        with pytest.raises(RuntimeError, match=r"DataLoader worker .* is killed by signal"):
+            die_and_compute(iterator._workers[0].pid)
+        assert next(iter(loader)).step == 1
+
+
+def die_and_compute(process: int) -> None:
+    os.kill(process, signal.SIGKILL)
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
 class AlarmError(Exception):
     """What the signal handler of the next test raises."""
 

@@ -167,7 +167,10 @@ def test_a_cursor_can_not_be_changed(small_dataset: Dataset) -> None:
 def test_the_repr_says_where_it_is(small_dataset: Dataset) -> None:
     dataset = read(small_dataset.directory, 10)
     cursor = list(itertools.islice(dataset, 3))[2].cursor
-    assert repr(cursor) == f"Cursor(epoch=0, consumed_rows=30 of 103, dataset={dataset.fingerprint[:8]})"
+    assert repr(cursor) == (
+        f"Cursor(epoch=0, consumed_rows=30 of 103 (29.1%), step=3, sequential, "
+        f"dataset={dataset.fingerprint[:8]})"
+    )
 
 
 def test_what_is_left_is_the_users_own_array(small_dataset: Dataset) -> None:

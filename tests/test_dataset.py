@@ -526,11 +526,13 @@ def test_lengths_and_counts(small_dataset: Dataset) -> None:
 def test_the_reprs_say_what_it_is(small_dataset: Dataset) -> None:
     dataset = fr.ParquetDataset(small_dataset.directory, batch_size=10, **parallel(1, 2))
     next(iter(dataset))
-    text = "ParquetDataset(3 files, 103 rows, 7 tensors, batch_size=10, rank 1 of 2, epoch 0, 4 batches left)"
-    assert repr(dataset) == text
-    assert repr(fr.Loader(dataset, threads=2, prefetch_bytes=5)) == (
-        f"Loader({text}, threads=2, prefetch_bytes=5)"
+    text = (
+        "ParquetDataset(3 files, 103 rows, 7 tensors, sequential, batch_size=10, rank 1 of 2, epoch 0, "
+        "4 batches left)"
     )
+    assert repr(dataset) == text
+    loader = fr.Loader(dataset, threads=2, prefetch_bytes=5)
+    assert repr(loader) == f"Loader({text}, threads=2, prefetch_bytes=5; {loader.stats()!r})"
 
 
 def test_the_files_are_opened_when_batches_are_wanted(small_dataset: Dataset) -> None:

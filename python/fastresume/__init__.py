@@ -7,6 +7,8 @@
 ...     save({"data": batch.state_dict()})
 """
 
+import logging
+
 from fastresume import distributed, intervals, testing, training
 from fastresume._core import DataError, FastresumeError, SourceError, StateError, __version__
 from fastresume.arguments import Hash
@@ -14,12 +16,12 @@ from fastresume.batch import Batch, Field, Schema
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
 from fastresume.expression import Column, Expression, column
-from fastresume.iterator import Stats
 from fastresume.jagged import Jagged
 from fastresume.loader import Loader
 from fastresume.padding import Pad
 from fastresume.plan import Plan
 from fastresume.selection import Split
+from fastresume.stats import Stats
 from fastresume.world import World
 
 __all__ = [
@@ -49,3 +51,5 @@ __all__ = [
     "testing",
     "training",
 ]
+
+logging.getLogger("fastresume").addHandler(logging.NullHandler())  # silent, unless somebody listens

@@ -136,6 +136,12 @@ class Ahead:
         """The place of the front batch."""
         return self._slots[0]
 
+    def queued(self) -> tuple[int, int]:
+        """How many batches are made or being made, and their bytes as they were read. For any thread."""
+        delivered = [slot.delivered for slot in self._slots.copy()]
+        sizes = [each.num_bytes for each in delivered if each is not None]
+        return len(sizes), sum(sizes)
+
     def advance(self) -> None:
         """Lets go of the front batch."""
         self._slots.popleft()

@@ -108,6 +108,20 @@ def number(name: str, value: object, expected: str = "a number (int, float or bo
     return found
 
 
+def positive(name: str, value: object) -> float:
+    """The number, which is above 0 and finite.
+
+    Raises:
+        TypeError: if it is not a number.
+        ValueError: if it is not above 0, or not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, found {value!r}")
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be above 0 and finite, found {value}")
+    return float(value)
+
+
 def at_least(least: int, name: str, value: object) -> int:
     """The integer, which is at least `least`.
 

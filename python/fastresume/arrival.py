@@ -12,6 +12,7 @@ from fastresume.origin import Origin, Share
 from fastresume.station import Failure, Made
 
 if TYPE_CHECKING:
+    from fastresume.activity import Activity
     from fastresume.crew import Crew
 
 
@@ -80,6 +81,11 @@ class Run:
         self._process = os.getpid()
         self._number = planned.batches - planned.batches_left
         self._arrival: Arrival | None = None
+
+    @property
+    def activity(self) -> Activity:
+        """What the workers are at."""
+        return self._crew.activity
 
     def start(self) -> None:
         """Starts the workers, and lets them make the first batches."""

@@ -8,32 +8,35 @@ serving is one line of tasks; when another one begins, what is left of it is thr
 from __future__ import annotations
 
 import atexit
+import logging
 import multiprocessing
 import os
 import pickle
-import signal
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from fastresume import _core, parcel
 from fastresume.arrival import Run
+from fastresume.board import Board
+from fastresume.deaths import Ward, cause, dead
+from fastresume.intervals import of_buffer, of_runs
 from fastresume.origin import Share
 from fastresume.seeds import batch_seed
 from fastresume.station import Failure, Made, Station, Task, begin
+from fastresume.transform import MAX_NAMED_FILES
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
 
+_log = logging.getLogger("fastresume")
+
 _END_SECONDS = 10.0
-_DYING_SECONDS = 1.0
 _OF_A_DEATH = (RuntimeError, OSError, EOFError, AssertionError, KeyError, pickle.UnpicklingError)
 """What torch's signal handler, its queue and its sockets raise when a worker dies."""
 
@@ -56,7 +59,7 @@ class Crew:
         self._prefetch_factor = prefetch_factor
         self._context = context
         self._process = os.getpid()
-        self._serving: Tensor | None = None
+        self._put_up(Board(workers))
         self._tasks = _Tasks()
         self._loader: DataLoader[bytes] | None = None
         self._held: list[Iterator[bytes]] = []
@@ -65,10 +68,16 @@ class Crew:
         self._served: _core.Pass | None = None
         self._expected = 0
         self._is_sound = False
+        self._ward = Ward()
         _crews.add(self)
         # Python's garbage collector closes queues before it lets go of torch's iterator, which then waits
         # for workers that hear nothing any more: so the iterator must be reachable when the crew is not.
         weakref.finalize(self, _end_held, self._held, os.getpid()).atexit = False
+
+    def _put_up(self, board: Board) -> None:
+        self._board = board
+        self.activity = CrewActivity(weakref.ref(self), board)
+        """What the workers are at."""
 
     @property
     def _iterator(self) -> Iterator[bytes] | None:
@@ -86,21 +95,24 @@ class Crew:
         """
         self._check_process()
         if not self._is_sound:
+            _log.debug("ends the workers, if there are any: nobody knows how far they are")
             self._abandon()
         elif self._goes_on(planned, number):
             return
         self._is_sound = False  # should a signal handler raise, nobody knows how far torch came
-        if self._serving is None:
-            self._serving = _shared_word()
-        serving = self._serving
         # What is in the pipes of an earlier serving is skipped by the workers, and thrown away by torch.
         self._tasks.begin(planned, number)
-        serving.numpy()[0] = self._tasks.serving
+        self._board.serve(self._tasks.serving)
         self._served, self._expected = planned, number
         if self._loader is None:
-            self._loader = self._new_loader(planned.epoch, serving)
+            self._loader = self._new_loader(planned.epoch, self._board)
+        is_new = not self._held
         self._held[:] = [iter(self._loader)]
         _started.update(_workers_of(self._iterator))
+        if is_new:
+            processes = [worker.pid or 0 for worker in _workers_of(self._iterator)]
+            self._ward.watch(processes)
+            _log.info("started %d workers: processes %s", self.workers, processes)
         self._is_sound = True
 
     def _goes_on(self, planned: _core.Pass, number: int) -> bool:
@@ -118,7 +130,12 @@ class Crew:
         Raises:
             FastresumeError: if a worker died.
         """
+        ward = self._ward
         try:
+            if ward.has_death:
+                ward.has_death = self._is_sound = False
+                raise RuntimeError("a worker died while nobody waited for it")
+            ward.waits = threading.current_thread() is threading.main_thread()
             self.serve(planned, number)
             return self._receive()
         except _core.FastresumeError:
@@ -131,6 +148,8 @@ class Crew:
             if death is None:  # a signal handler's, say
                 raise
             raise death from error
+        finally:
+            ward.waits = False
 
     def _receive(self) -> tuple[Made | Failure, int]:
         if self._iterator is None or self._served is None:
@@ -146,10 +165,12 @@ class Crew:
                 f"the workers sent task {(found.serving, found.number)} where {due} was due"
             )
         self._expected += 1
+        num_bytes = parcel.num_bytes(sent)
+        self._board.receive(num_bytes)
         if isinstance(found, Failure):  # the others are well: the next serving begins with this task
             self._served = None
         self._is_sound = True
-        return found, parcel.num_bytes(sent)
+        return found, num_bytes
 
     def close(self) -> None:
         """Ends the workers; they start again when they are needed."""
@@ -174,7 +195,8 @@ class Crew:
         if self._process != os.getpid():  # a forked copy: the workers are its parent's
             _kept.extend(self._held)
             self._held.clear()
-            self._loader = self._served = self._serving = None
+            self._loader = self._served = None
+            self._put_up(Board(self.workers))
             self._senders = set()
             self._process = os.getpid()
         if multiprocessing.current_process().daemon and self._loader is None:
@@ -183,10 +205,10 @@ class Crew:
                 "threads do the same"
             )
 
-    def _new_loader(self, epoch: int, serving: Tensor) -> DataLoader[bytes]:
+    def _new_loader(self, epoch: int, board: Board) -> DataLoader[bytes]:
         dataset, world = self.dataset, self.dataset.world
         seed = batch_seed(dataset._seed, epoch, 0, world.rank) & 0x7FFFFFFFFFFFFFFF
-        station: Any = Station(dataset, self.workers, serving)
+        station: Any = Station(dataset, self.workers, board)
         return DataLoader(
             station,
             batch_size=None,
@@ -202,20 +224,63 @@ class Crew:
 
     def _death(self) -> _core.FastresumeError | None:
         """What is raised when torch gives no batch because a worker died; None if all are alive."""
-        dead = [
-            f"worker {number} of {self.workers} (process {process}) {_cause(exit_code)}"
-            for number, process, exit_code in _dead(_workers_of(self._iterator))
+        told = [
+            f"worker {number} of {self.workers} (process {process}) {cause(exit_code)}"
+            for number, process, exit_code in dead(_workers_of(self._iterator))
         ]
-        if not dead:
+        if not told:
             return None
+        _log.error("%s", "; ".join(told))
         step = "" if self._served is None else f" {self._served.step_of(self._expected)}"
         return _core.FastresumeError(
-            f"{'; '.join(dead)}. The cursor stands before step{step}: the next next() or iter() goes on "
+            f"{'; '.join(told)}. The cursor stands before step{step}: the next next() or iter() goes on "
             "there, with new workers"
         )
 
+    def files_of(self, number: int) -> list[str]:
+        """The files that hold rows of a batch of the present serving, in the order of its rows."""
+        served = self._served
+        if served is None or number >= served.batches:
+            return []
+        positions = of_buffer(served.positions(number, self.dataset.world.rank))
+        order = _core.Order(served.cursor_after(number), self.dataset._manifest)
+        rows = of_runs(of_buffer(order.rows(positions)))
+        return list(dict.fromkeys(path for path, _, _ in self.dataset.locate(rows)))
+
     def __repr__(self) -> str:
         return f"Crew(workers={self.workers})"
+
+
+class CrewActivity:
+    """What worker processes are at; does not keep them."""
+
+    def __init__(self, crew: weakref.ref[Crew], board: Board) -> None:
+        self._crew = crew
+        self._board = board
+
+    @property
+    def seconds(self) -> float:
+        """How long files were read and decoded, over all workers."""
+        return self._board.seconds
+
+    @property
+    def transform_seconds(self) -> float:
+        """How long transforms ran, over all workers."""
+        return self._board.transform_seconds
+
+    def queued(self) -> tuple[int, int]:
+        """How many batches are ready, and their bytes."""
+        return self._board.queued()
+
+    def lines(self) -> list[str]:
+        """What each worker is at, in words, and in which files its batch is."""
+        crew, found = self._crew(), []
+        for line, number in self._board.lines():
+            files = [] if crew is None or number is None else crew.files_of(number)
+            more = len(files) - MAX_NAMED_FILES
+            named = ", ".join(files[:MAX_NAMED_FILES]) + (f" and {more} more files" if more > 0 else "")
+            found.append(f"{line}, of {named}" if files else line)
+        return found
 
 
 class _Tasks(Sampler[Task]):
@@ -239,38 +304,6 @@ class _Tasks(Sampler[Task]):
 
 def _as_it_is(data: Any) -> Any:
     return data
-
-
-def _dead(workers: list[Any]) -> list[tuple[int, int, int]]:
-    """Number, process and exit code of workers that are dead, or die just now: a pipe may know it sooner."""
-    end = time.monotonic() + _DYING_SECONDS
-    while True:
-        try:
-            codes = [(number, worker.pid, worker.exitcode) for number, worker in enumerate(workers)]
-            dead = [found for found in codes if found[2] is not None]
-            if dead or time.monotonic() > end:
-                return dead
-            time.sleep(0.01)
-        except RuntimeError:  # torch's handler of the signal that a child died, in whose midst we are
-            continue
-
-
-def _cause(exit_code: int) -> str:
-    if exit_code >= 0:
-        return f"ended with status {exit_code}"
-    try:
-        name = signal.Signals(-exit_code).name
-    except ValueError:
-        name = f"signal {-exit_code}"
-    return f"was killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
-
-
-def _shared_word() -> Tensor:
-    """An int64 `[1]` of zero in memory that workers share."""
-    storage = torch.UntypedStorage._new_shared(8)  # type: ignore[no-untyped-call]  # not typed yet
-    word = torch.empty(0, dtype=torch.int64).set_(storage)
-    word.numpy()[:] = 0
-    return word
 
 
 def _workers_of(iterator: Iterator[bytes] | None) -> list[Any]:

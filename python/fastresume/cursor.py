@@ -43,7 +43,7 @@ class Cursor:
 
         Example:
             >>> Cursor.from_state(loader.state_dict())
-            Cursor(epoch=0, consumed_rows=0 of 100, dataset=...)
+            Cursor(epoch=0, consumed_rows=0 of 100 (0.0%), step=0, sequential, dataset=...)
         """
         if isinstance(state, Cursor):
             return state
@@ -167,6 +167,12 @@ class Cursor:
         order: dict[str, Any] = json.loads(self._core.to_json())["order"]
         return order
 
+    @property
+    def order_text(self) -> str:
+        """The order in words: "sequential", or "shuffled with seed 17"."""
+        order = self.order
+        return str(order["kind"]) + (f" with seed {order['seed']}" if "seed" in order else "")
+
     def progress(self) -> float:
         """How much of the present pass was delivered, over all ranks: from 0.0 to below 1.0."""
         return self.consumed_rows / max(self.num_rows, 1)
@@ -208,9 +214,10 @@ class Cursor:
         return Cursor, (self._core,)
 
     def __repr__(self) -> str:
+        consumed = f"{self.consumed_rows} of {self.num_rows} ({self.progress():.1%})"
         return (
-            f"Cursor(epoch={self.epoch}, consumed_rows={self.consumed_rows} of {self.num_rows}, "
-            f"dataset={self._core.fingerprint[:8]})"
+            f"Cursor(epoch={self.epoch}, consumed_rows={consumed}, step={self._core.steps}, "
+            f"{self.order_text}, dataset={self._core.fingerprint[:8]})"
         )
 
 

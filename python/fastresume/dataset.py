@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -51,6 +52,8 @@ from fastresume.world import World
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
+
+_log = logging.getLogger("fastresume")
 
 Path = str | os.PathLike[str]
 OrderChoice = tuple[int | None, int | None, int | None] | None
@@ -259,6 +262,17 @@ class ParquetDataset(IterableDataset[Batch]):
                 f"({self.batch_size} rows on each of {self.world.world_size} ranks), and tail is {tail!r}"
             )
         self._shared = SharedCursor(start)
+        _log.info(
+            "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %d rows a pass",
+            len(self.files),
+            self._row_counts(),
+            self._manifest.num_row_groups,
+            self.fingerprint[:16],
+            self.world.rank,
+            self.world.world_size,
+            self._length,
+            self.batch_size,
+        )
         self._transforms: tuple[Transform, ...] = ()
 
     def _lay_out(self) -> None:
@@ -388,6 +402,7 @@ class ParquetDataset(IterableDataset[Batch]):
         cursor = Cursor.from_state(state)._core
         cursor.check_dataset(self._manifest, self._choice)
         self._shared.load(cursor.with_epochs_reset() if reset_epochs else cursor)
+        _log.info("goes on from a loaded state: %r", Cursor(self._shared.cursor))
 
     def reset(self) -> None:
         """Goes back to the start of the present pass, for the next `iter()`."""
@@ -534,9 +549,10 @@ class ParquetDataset(IterableDataset[Batch]):
         self._lay_out()
 
     def __repr__(self) -> str:
+        order = Cursor(self._shared.cursor).order_text
         return (
             f"ParquetDataset({len(self.files)} files, {self._row_counts()}, {len(self.schema)} tensors, "
-            f"batch_size={self.batch_size}, rank {self.world.rank} of {self.world.world_size}, "
+            f"{order}, batch_size={self.batch_size}, rank {self.world.rank} of {self.world.world_size}, "
             f"epoch {self.epoch}, {self.batches_left} batches left"
             + "".join(f", mapped by {name_of(transform)}" for transform in self._transforms)
             + ")"

@@ -32,7 +32,7 @@ def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = N
 
     Example:
         >>> check_same(loader.state_dict())
-        Cursor(epoch=0, consumed_rows=0 of 100, dataset=...)
+        Cursor(epoch=0, consumed_rows=0 of 100 (0.0%), step=0, sequential, dataset=...)
     """
     cursor, found = _read(state)
     if torch.distributed.is_available() and torch.distributed.is_initialized():

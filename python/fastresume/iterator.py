@@ -2,66 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastresume import _core
+from fastresume.activity import Making, ReaderActivity
 from fastresume.ahead import MAX_THREADS, Ahead, Beside
 from fastresume.arrival import Arrival, Run
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
 from fastresume.crew import Crew
 from fastresume.device import AHEAD, Device, Placed
-from fastresume.intervals import row_count
 from fastresume.origin import Share
 from fastresume.station import settle
+from fastresume.stats import Delivered, Stats
 from fastresume.trail import Trail
 from fastresume.transform import cursor_after, make_batch
+from fastresume.watchdog import Watchdog
 from fastresume.workers import Departing, new_iteration, new_ticket
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
 
 
-Delivered = _core.Delivered | Arrival
-"""What a batch is made of, or a batch that a worker process has made."""
-
-
-@dataclass
-class Stats:
-    """What a loader has delivered since it was made.
-
-    Args:
-        batches: batches delivered.
-        rows: rows in them.
-        bytes: bytes of their tensors.
-        wait_seconds: how long `next()` took, all batches together.
-        dropped_rows: rows that no rank got of the passes that ended here, by the tail policy.
-        padded_rows: rows of this rank's batches that only fill them up.
-    """
-
-    batches: int = 0
-    rows: int = 0
-    bytes: int = 0
-    wait_seconds: float = 0.0
-    dropped_rows: int = 0
-    padded_rows: int = 0
-
-    def _count(self, delivered: Delivered, wait_seconds: float) -> None:
-        self.batches += 1
-        self.rows += delivered.num_rows
-        if isinstance(delivered, Arrival):
-            self.bytes += delivered.num_bytes
-        else:
-            self.bytes += sum(map(len, delivered.memory))
-        self.wait_seconds += wait_seconds
-        self.padded_rows += delivered.num_rows - delivered.valid_rows
-        if delivered.ends_pass:
-            self.dropped_rows += row_count(delivered.dropped)
+_log = logging.getLogger("fastresume")
 
 
 class BatchIterator(Iterator[Batch]):
@@ -81,6 +50,7 @@ class BatchIterator(Iterator[Batch]):
         crew: Crew | None = None,
         trail: list[Trail] | None = None,
         device: Device | None = None,
+        watchdog: Watchdog | None = None,
     ) -> None:
         dataset._check_world()
         dataset._shared.iterators += 1
@@ -90,10 +60,11 @@ class BatchIterator(Iterator[Batch]):
         self._cursor, self._end_cursor = dataset._bounds(dataset._shared.cursor)
         self._threads = threads
         self._prefetch_bytes = prefetch_bytes
-        self._stats = Stats() if stats is None else stats
+        self._stats = Stats(dataset) if stats is None else stats
         self._log = log
         self._crew = crew
         self._device = device
+        self._watchdog = watchdog
         self._workers = 1 if crew is None else crew.workers
         self._reader: _core.Reader | Ahead | Beside | Run | None = None
         self._share: Share | None = None
@@ -123,30 +94,40 @@ class BatchIterator(Iterator[Batch]):
             raise StopIteration
         self._check_current()
         began = time.perf_counter()
-        front = self._front()
-        if front is None:
-            self._end()
-            raise StopIteration
-        batch = self._batch(front)
+        if self._watchdog is not None:
+            self._watchdog.begin(self._report)
+        try:
+            front = self._front()
+            if front is None:
+                self._end()
+                raise StopIteration
+            waited = time.perf_counter()
+            batch = self._batch(front)
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.end()
+        if isinstance(self._reader, Ahead | Beside):  # it is made elsewhere, and was waited for
+            waited = time.perf_counter()
         if self._device is not None:
             batch = self._device.in_place(batch)
         if self._log is not None:
             logged_from = self._cursor if self._handed is None else self._dataset._shared.cursor
             self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
-        counted = vars(self._stats).copy()
+        counted = self._stats._counts
         shared, before = self._dataset._shared, self._dataset._shared.cursor
         handed, made, trail = self._handed, self._made, self._trail[0]
         try:
             self._made, self._handed = None, front
             self._trail[0] = trail.after(self._planned, front.step - self._planned.step_of(0))
             shared.deliver(cursor_after(front, self._end_cursor))
-            self._stats._count(front, time.perf_counter() - began)
+            self._stats._count(front, began, waited)
             if front.ends_pass:
                 self.close()
+                _log.info("pass %d ended: %r", front.epoch, self._stats)
             return batch
         except BaseException:  # a signal handler's: the caller has not got the batch
             shared.deliver(before)
-            vars(self._stats).update(counted)
+            self._stats._counts = counted
             self._made, self._handed, self._trail[0] = made, handed, trail
             if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
                 self._reader, self._is_over = None, False
@@ -160,6 +141,11 @@ class BatchIterator(Iterator[Batch]):
             self._reader.close()
             self._reader = None
 
+    def __repr__(self) -> str:
+        cursor = self._dataset._shared.cursor
+        state = f"at step {cursor.steps} of pass {cursor.epoch}" if self.is_current else "over"
+        return f"BatchIterator({state}, {self._dataset!r})"
+
     def __del__(self) -> None:
         if isinstance(reader := getattr(self, "_reader", None), Ahead | Beside):
             reader.close(wait=False)
@@ -172,8 +158,17 @@ class BatchIterator(Iterator[Batch]):
             place = (dataset.world.rank, dataset.world.world_size, 0, 1)
             planned = self._planned = dataset._pass(self._cursor, self._workers)
             self._share = dataset._share(planned, self._cursor)
+            _log.debug(
+                "reads pass %d from step %d: %d batches left, cut %s, %s",
+                planned.epoch,
+                self._cursor.steps,
+                planned.batches_left,
+                planned.cut,
+                f"{self._threads} threads" if self._crew is None else f"{self._workers} workers",
+            )
             if self._crew is not None:
                 run = self._crew.run(planned, self._share, self._end_cursor)
+                self._stats._watch(run.activity)
                 self._reader = run if self._device is None else Beside(run, _batch_of, self._device.put)
                 return self._reader
             if self._device is not None:
@@ -187,23 +182,33 @@ class BatchIterator(Iterator[Batch]):
                 self._threads,
                 self._prefetch_bytes,
             )
-            self._reader = self._ahead(reader, partial(make_batch, dataset, self._share, self._end_cursor))
+            make = partial(make_batch, dataset, self._share, self._end_cursor)
+            self._make_here = Making(ReaderActivity(reader.activity), make, bool(dataset._transforms))
+            self._stats._watch(self._make_here)
+            self._reader = self._ahead(reader, self._make_here)
         return self._reader
 
-    def _ahead(
-        self, reader: _core.Reader, make: Callable[[_core.Delivered], Batch]
-    ) -> _core.Reader | Ahead | Beside:
+    def _ahead(self, reader: _core.Reader, make: Making) -> _core.Reader | Ahead | Beside:
         """The reader, with threads that run the transforms, and put batches onto a device, if there are."""
         dataset, device = self._dataset, self._device
         if not self._threads:
             return reader if device is None else Beside(reader, make, device.put)
         if not dataset._transforms:
-            return reader if device is None else Ahead(reader, partial(_put, device, make), 1, AHEAD)
+            if device is None:
+                return reader
+            ahead = Ahead(reader, partial(_put, device, make), 1, AHEAD)
+            make.passes(ahead)
+            return ahead
         threads = min(self._threads, MAX_THREADS)
         batch_bytes = max(dataset.batch_size * dataset._layout.row_bytes, 1)
         depth = max(min(2 * threads, self._prefetch_bytes // batch_bytes), 1)
         made = Ahead(reader, make, threads, depth)
-        return made if device is None else Ahead(made, device.put, 1, AHEAD)
+        make.passes(made)
+        if device is None:
+            return made
+        ahead = Ahead(made, device.put, 1, AHEAD)
+        make.passes(ahead)
+        return ahead
 
     def _go_back(self, cursor: _core.Cursor) -> None:
         """Lets a new reader go on where the last batch that was handed over ended; `cursor` is its cursor."""
@@ -257,7 +262,21 @@ class BatchIterator(Iterator[Batch]):
         if isinstance(reader, Ahead | Beside):
             made: Batch | Placed = reader.batch()
             return made
-        return make_batch(self._dataset, self._share, self._end_cursor, front)
+        made = self._make_here(front)
+        return made
+
+    def _report(self, seconds: float) -> str:
+        """What is going on while `next()` waits: called in the watchdog's thread."""
+        dataset, activity = self._dataset, self._stats._activity
+        cursor = dataset._shared.cursor
+        batches, size = (0, 0) if activity is None else activity.queued()
+        waits = (
+            f"next() has waited {seconds:.1f} s for the batch of step {cursor.steps} of pass {cursor.epoch}, "
+            f"on rank {dataset.world.rank} of {dataset.world.world_size}; ready: {batches} batches "
+            f"of {size} bytes"
+        )
+        lines = [] if activity is None else activity.lines()
+        return "\n  ".join([waits, *lines])
 
     def _check_current(self) -> None:
         if self._loads != self._dataset._shared.loads:
@@ -276,7 +295,7 @@ class BatchIterator(Iterator[Batch]):
                 self._log.end(self._cursor, after)
             warnings.warn(rest_warning(planned, dataset), stacklevel=3)
             dataset._shared.deliver(after)
-            self._stats.dropped_rows += planned.rest
+            self._stats._drop(planned.rest)
 
 
 def _batch_of(arrival: Arrival) -> Batch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import get_all_start_methods
 from multiprocessing.context import BaseContext
 from types import TracebackType
@@ -13,17 +13,20 @@ from typing import Any, NoReturn, Self
 import torch
 
 from fastresume import _core, distributed
-from fastresume.arguments import at_least
+from fastresume.arguments import at_least, positive
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
 from fastresume.crew import Crew
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
 from fastresume.device import Device, device_of
-from fastresume.iterator import BatchIterator, Stats
+from fastresume.iterator import BatchIterator
+from fastresume.progress import behind_a_bar
 from fastresume.station import seeded_for
+from fastresume.stats import Stats
 from fastresume.trail import Trail
 from fastresume.travel import planned_batch
+from fastresume.watchdog import Watchdog
 from fastresume.world import default_threads
 
 PREFETCH_BYTES = 256 << 20
@@ -60,6 +63,8 @@ class Loader:
             Python's default.
         audit: a directory for the delivery log, from which `fastresume audit` proves that every row was
             delivered exactly once; see docs/AUDIT.md.
+        watchdog_seconds: when `next()` waits longer, a warning under the logger "fastresume" says what every
+            thread, worker and file is at; again after twice the time, and so on. None for no watchdog.
 
     Raises:
         TypeError, ValueError: for an argument of another type, or a number out of range; for `static` without
@@ -94,6 +99,7 @@ class Loader:
         prefetch_factor: int | None = None,
         multiprocessing_context: str | BaseContext | None = None,
         audit: str | os.PathLike[str] | None = None,
+        watchdog_seconds: float | None = None,
     ) -> None:
         self.dataset = _dataset_itself(dataset)
         self.num_workers = at_least(0, "num_workers", num_workers)
@@ -118,7 +124,10 @@ class Loader:
             self._check_static()
         self._log = None if audit is None else DeliveryLog(audit, dataset._manifest, dataset.world)
         self._crew = self._new_crew(prefetch_factor, multiprocessing_context)
-        self._stats = Stats()
+        self._stats = Stats(dataset)
+        self._watchdog = (
+            None if watchdog_seconds is None else Watchdog(positive("watchdog_seconds", watchdog_seconds))
+        )
         self._trail = [Trail()]
         self._prepared: BatchIterator | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
@@ -246,8 +255,29 @@ class Loader:
         return batch if self._device is None else batch.to(self._device.open().device)
 
     def stats(self) -> Stats:
-        """What was delivered since the loader was made: a live object, cheap to read."""
+        """What was delivered since the loader was made, and how fast: a live object, cheap to read."""
         return self._stats
+
+    def progress(self, bar: Any = None, **options: Any) -> Iterable[Batch]:
+        """What is left of the pass, behind a bar for the whole pass, which begins where the pass stands.
+
+        Args:
+            bar: `tqdm.tqdm`, which is the default; whatever else takes an iterable, `total=` and `initial=`;
+                `rich.progress.Progress`, or one that you show already.
+            options: what else the bar is told, as in `leave=False`.
+
+        Returns:
+            What to iterate over in the loader's place, for one pass. On other ranks than 0 there is no bar.
+
+        Raises:
+            ModuleNotFoundError: if no bar is named, and tqdm is not installed.
+            TypeError: if a bar takes none of the arguments that say where it begins.
+
+        Example:
+            >>> for batch in loader.progress(disable=True):
+            ...     train(batch)
+        """
+        return behind_a_bar(self, bar, options)
 
     def close(self) -> None:
         """Ends threads and workers, closes files; the cursor stays, and a new `iter()` goes on from it."""
@@ -259,6 +289,8 @@ class Loader:
         self._prepared = self._latest = None
         if self._device is not None:
             self._device.close()
+        if self._watchdog is not None:
+            self._watchdog.close()
         if self._log is not None:
             self._log.close()
 
@@ -284,6 +316,7 @@ class Loader:
                 self._crew,
                 self._trail,
                 self._device,
+                self._watchdog,
             )
         return self._prepared
 
@@ -305,7 +338,12 @@ class Loader:
         how = f"num_workers={self.num_workers}" if self.num_workers else f"threads={self.threads}"
         if self._device is not None:
             how = f"device={str(self.device)!r}, {'static=True, ' if self._device.is_static else ''}{how}"
-        return f"Loader({self.dataset!r}, {how}, prefetch_bytes={self.prefetch_bytes})"
+        named = [how, f"prefetch_bytes={self.prefetch_bytes}"]
+        if self._log is not None:
+            named.append("with an audit log")
+        if self._watchdog is not None:
+            named.append(f"watchdog_seconds={self._watchdog.seconds:g}")
+        return f"Loader({self.dataset!r}, {', '.join(named)}; {self._stats!r})"
 
 
 def _dataset_itself(given: object) -> ParquetDataset:

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import Dataset, get_worker_info
 
 from fastresume import _core, parcel
 from fastresume.batch import Batch
+from fastresume.board import READING, SENDING, TRANSFORMING, WAITING, Board
 from fastresume.generators import untouched
 from fastresume.intervals import Intervals
 from fastresume.seeds import batch_seed
@@ -88,32 +88,46 @@ class Station(Dataset[bytes]):
     Args:
         dataset: what to read.
         workers: how many workers there are.
-        serving: uint64 `[1]` in shared memory: tasks of other servings are not wanted any more.
+        board: where they read which serving is wanted, and write what they are at.
     """
 
-    def __init__(self, dataset: ParquetDataset, workers: int, serving: Tensor) -> None:
+    def __init__(self, dataset: ParquetDataset, workers: int, board: Board) -> None:
         self._dataset = dataset
         self._workers = workers
-        self._serving = serving
+        self._board = board
         self._sender: parcel.Sender | None = None
         self._reader: _core.Reader | None = None
         self._next: tuple[str, int] | None = None
 
     def __getitem__(self, task: Task) -> bytes:
-        if int(self._serving.numpy()[0]) != task.serving:
+        if self._board.serving != task.serving:
             return b""
         self._sender = self._sender or parcel.Sender()
+        info = get_worker_info()
+        worker = 0 if info is None else info.id
         found: Made | Failure
         try:
-            batch = self._make(task)
+            batch = self._make(task, worker)
+            self._board.note(worker, SENDING, task.number, task.serving)
             found = Made(task.serving, task.number, dict(batch._tensors), batch._origin.runs)
-            return bytes(ForkingPickler.dumps(self._sender.pack(found)))
         except Exception as error:  # noqa: BLE001  (it is raised in the main process)
-            self._next = None
-            found = _failure(task, error)
-            return bytes(ForkingPickler.dumps(self._sender.pack(found)))
+            found = self._failure(task, error)
+        try:
+            packed = self._sender.pack(found)
+            sent = bytes(ForkingPickler.dumps(packed))
+        except Exception as error:  # noqa: BLE001  (as above)
+            packed = self._sender.pack(self._failure(task, error))
+            sent = bytes(ForkingPickler.dumps(packed))
+        self._board.sent(worker, parcel.num_bytes(packed))
+        self._board.note(worker, WAITING, task.number, task.serving)
+        return sent
 
-    def _make(self, task: Task) -> Batch:
+    def _failure(self, task: Task, error: Exception) -> Failure:
+        self._next = None
+        return _failure(task, error)
+
+    def _make(self, task: Task, worker: int) -> Batch:
+        self._board.note(worker, READING, task.number, task.serving)
         dataset = self._dataset
         reader = self._reader
         if reader is None or self._next != (task.start, task.number):
@@ -122,6 +136,7 @@ class Station(Dataset[bytes]):
         if delivered is None:
             raise _core.FastresumeError(f"the pass has no batch {task.number}")
         if dataset._transforms:
+            self._board.note(worker, TRANSFORMING, task.number, task.serving)
             _seed(batch_seed(self._share.seed, delivered.epoch, delivered.step, self._share.rank))
         batch = make_batch(dataset, self._share, self._end_cursor, delivered)
         reader.advance()

@@ -4,6 +4,7 @@
 
 use pyo3::prelude::*;
 
+mod activity;
 mod buffer;
 mod cursor;
 mod error;
@@ -21,6 +22,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("IS_OPTIMIZED", !cfg!(debug_assertions))?;
     error::add_to(module)?;
     intervals::add_to(module)?;
+    module.add_class::<activity::Activity>()?;
     module.add_class::<buffer::Buffer>()?;
     module.add_class::<cursor::Cursor>()?;
     module.add_class::<manifest::Manifest>()?;

@@ -9,6 +9,7 @@ use fastresume::pass::Pass as CorePass;
 use fastresume::pipeline::{Delivered as CoreDelivered, Pipeline, Polled};
 use pyo3::prelude::*;
 
+use crate::activity::Activity;
 use crate::buffer::Buffer;
 use crate::cursor::Cursor;
 use crate::gate;
@@ -25,6 +26,9 @@ pub struct Delivered {
     memory: Vec<Py<Buffer>>,
     #[pyo3(get)]
     num_rows: usize,
+    /// The bytes of all fields.
+    #[pyo3(get)]
+    num_bytes: usize,
     /// The first so many rows are delivered for the first time; the others fill the batch up.
     #[pyo3(get)]
     valid_rows: usize,
@@ -80,6 +84,7 @@ impl Delivered {
 pub struct Reader {
     pipeline: Mutex<Option<Pipeline>>,
     front: Mutex<Option<Py<Delivered>>>,
+    activity: Py<Activity>,
     process: u32,
     rank: u64,
 }
@@ -104,18 +109,26 @@ impl Reader {
     ) -> PyResult<Self> {
         let (rank, world_size, worker, workers) = place;
         let place = ReaderPlace { rank, world_size, worker, workers };
-        gate::run(py, || {
+        let pipeline = gate::run(py, || {
             let order = order::of_cursor(cursor, manifest)?;
             let (manifest, layout) = (Arc::clone(&manifest.inner), layout.inner.clone());
             let pass = Arc::clone(&pass_.inner);
-            let pipeline = Pipeline::new(manifest, layout, order, pass, place, threads, prefetch_bytes)?;
-            Ok(Self {
-                pipeline: Mutex::new(Some(pipeline)),
-                front: Mutex::new(None),
-                process: std::process::id(),
-                rank,
-            })
+            Pipeline::new(manifest, layout, order, pass, place, threads, prefetch_bytes)
+        })?;
+        let activity = Activity::new(pipeline.view(), Arc::clone(&manifest.inner));
+        Ok(Self {
+            pipeline: Mutex::new(Some(pipeline)),
+            front: Mutex::new(None),
+            activity: Py::new(py, activity)?,
+            process: std::process::id(),
+            rank,
         })
+    }
+
+    /// What its threads are at.
+    #[getter]
+    fn activity(&self, py: Python<'_>) -> Py<Activity> {
+        self.activity.clone_ref(py)
     }
 
     /// Starts the threads before the first batch is asked for.
@@ -193,10 +206,12 @@ impl Reader {
 
     fn wrapped(&self, py: Python<'_>, delivered: CoreDelivered) -> PyResult<Delivered> {
         let ends_pass = delivered.ends_pass();
+        let num_bytes = delivered.fields.iter().map(|memory| memory.bytes().len()).sum();
         let memory = delivered.fields.into_iter().map(|memory| Py::new(py, Buffer::from(memory)));
         Ok(Delivered {
             memory: memory.collect::<PyResult<_>>()?,
             num_rows: delivered.rows,
+            num_bytes,
             valid_rows: delivered.valid_rows,
             runs: Py::new(py, Buffer::of_ranges(delivered.runs.into_iter()))?,
             cursor: Py::new(py, Cursor::from(delivered.cursor))?,

@@ -35,6 +35,12 @@ impl Filling {
         self.batches.values().map(|coming| coming.bytes).fold(0, u64::saturating_add)
     }
 
+    /// How many batches have all their rows, and the bytes of these.
+    pub fn queued(&self) -> (u64, u64) {
+        let queued = self.batches.values().filter(|coming| coming.missing_rows == 0);
+        queued.fold((0, 0), |(batches, bytes), coming| (batches + 1, coming.bytes.saturating_add(bytes)))
+    }
+
     /// The slots of batches; a batch that is new begins with those that `new` gives, of the shape and the expected
     /// bytes that it gives as well.
     ///

@@ -1,7 +1,7 @@
 //! fastresume: Parquet straight into training batches, with exact and elastic resume.
 //!
-//! This crate is the pure core: no Python, no clock, no global random state, no hash order. Data flows
-//! through the modules in this order, and each knows only those before it:
+//! This crate is the pure core: no Python, no global random state, no hash order, and no clock but for those who
+//! watch (`activity`). Data flows through the modules in this order, and each knows only those before it:
 //!
 //! ```text
 //! source -> manifest -> order -> lanes -> decode -> batch -> pipeline       cursor <- delivered batch
@@ -99,4 +99,5 @@ mod schedule;
 mod fill;
 mod filling;
 pub mod rows;
+pub mod activity;
 pub mod pipeline;

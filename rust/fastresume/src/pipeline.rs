@@ -3,10 +3,11 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::activity::{Activity, Doing};
 use crate::batch::{SharedSlots, Slots};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result, caught, locked};
@@ -76,6 +77,8 @@ struct Work {
     /// The memory of batches that the consumer let go of.
     pool: Pool,
     stop: AtomicBool,
+    /// Of the threads, and of the consumer behind them.
+    activity: Arc<Activity>,
     state: Mutex<State>,
     room: Condvar,
     ready: Condvar,
@@ -165,6 +168,7 @@ impl Pipeline {
             pool,
             budget_bytes,
             stop: AtomicBool::new(false),
+            activity: Arc::new(Activity::new(threads + 1)),
             state: Mutex::new(state),
             room: Condvar::new(),
             ready: Condvar::new(),
@@ -180,8 +184,9 @@ impl Pipeline {
         self.check_process()?;
         while self.running.len() < self.threads {
             let work = Arc::clone(&self.work);
-            let name = format!("fastresume-{}", self.running.len());
-            let thread = std::thread::Builder::new().name(name).spawn(move || work.run());
+            let number = self.running.len();
+            let name = format!("fastresume-{number}");
+            let thread = std::thread::Builder::new().name(name).spawn(move || work.run(number));
             self.running.push(
                 thread.map_err(|cause| Error::Source(format!("can't start a decoding thread: {cause}")))?,
             );
@@ -207,11 +212,17 @@ impl Pipeline {
         };
         if let Some(task) = task {
             drop(state);
-            self.work.perform(task);
+            self.work.perform(task, self.threads);
         } else if self.threads > 0 {
             drop(self.work.ready.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner));
         }
         Ok(Polled::Pending)
+    }
+
+    /// What others may see of it, at any time.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View { activity: Arc::clone(&self.work.activity), work: Arc::downgrade(&self.work) }
     }
 
     fn is_forked(&self) -> bool {
@@ -250,7 +261,7 @@ impl Drop for Pipeline {
 
 impl Work {
     /// A decoding thread.
-    fn run(&self) {
+    fn run(&self, thread: usize) {
         loop {
             let mut state = locked(&self.state);
             let task = loop {
@@ -263,7 +274,7 @@ impl Work {
                 state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             };
             drop(state);
-            self.perform(task);
+            self.perform(task, thread);
         }
     }
 
@@ -376,12 +387,13 @@ impl Work {
         })
     }
 
-    /// Does a task and notes what came of it, or why it failed.
-    fn perform(&self, task: Task) {
+    /// Does a task in the thread of this number, and notes what came of it, or why it failed.
+    fn perform(&self, task: Task, thread: usize) {
         // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
         match task {
             Task::Decode(Decoding { segment, slots }) => {
-                let filled = caught(|| self.filler.fill(&segment, |batch| slots.get(&batch), &self.stop));
+                let fill = || self.filler.fill(&segment, |batch| slots.get(&batch), &self.stop);
+                let filled = self.activity.during(thread, Doing::Decoding(segment.group), || caught(fill));
                 let mut state = locked(&self.state);
                 match filled {
                     Ok(Filled { rows, left }) => {
@@ -395,8 +407,8 @@ impl Work {
             }
             Task::End(batch, slots) => {
                 let shape = self.pass.shape(batch, self.reader.rank);
-                let ended =
-                    caught(|| locked(&slots).finish(to_usize(shape.distinct)?, to_usize(shape.rows)?));
+                let finish = || locked(&slots).finish(to_usize(shape.distinct)?, to_usize(shape.rows)?);
+                let ended = self.activity.during(thread, Doing::Ending(batch), || caught(finish));
                 let mut state = locked(&self.state);
                 match ended {
                     Ok(()) => state.filling.end(batch),
@@ -405,6 +417,21 @@ impl Work {
             }
         }
         self.ready.notify_all();
+    }
+}
+
+/// What others may see of a pipeline, which it does not keep alive.
+pub struct View {
+    /// Of its threads, and of its consumer, which comes last.
+    pub activity: Arc<Activity>,
+    work: Weak<Work>,
+}
+
+impl View {
+    /// How many batches are ready, and their bytes; none once the pipeline is gone. Not to be called after a fork.
+    #[must_use]
+    pub fn queued(&self) -> (u64, u64) {
+        self.work.upgrade().map_or((0, 0), |work| locked(&work.state).filling.queued())
     }
 }
 

@@ -1,0 +1,136 @@
+"""What those who make batches are at: told to statistics and to the watchdog, and used for nothing else."""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, Protocol
+
+from fastresume import _core
+
+
+class Activity(Protocol):
+    """What a source of batches is at. Answers at any time and in any thread, when the source is gone, too."""
+
+    @property
+    def seconds(self) -> float:
+        """How long files were read and decoded, over all threads or workers."""
+
+    @property
+    def transform_seconds(self) -> float:
+        """How long transforms ran ahead, over all threads or workers."""
+
+    def queued(self) -> tuple[int, int]:
+        """How many batches are ready, and their bytes."""
+
+    def lines(self) -> list[str]:
+        """What each thread or worker is at, in words."""
+
+
+class ReaderActivity:
+    """The threads of a reader; the one that calls `next()` as well, where it reads by itself."""
+
+    transform_seconds = 0.0
+
+    def __init__(self, core: _core.Activity) -> None:
+        self._core = core
+
+    @property
+    def seconds(self) -> float:
+        """How long files were read and decoded, over all threads."""
+        return self._core.seconds
+
+    def queued(self) -> tuple[int, int]:
+        """How many batches are ready, and their bytes."""
+        return self._core.queued()
+
+    def lines(self) -> list[str]:
+        """What each thread is at, in words."""
+        found = []
+        *threads, caller = self._core.threads()
+        named = [(f"thread {number}", told) for number, told in enumerate(threads)]
+        if caller[0] != "waiting":
+            named.append(("next() itself", caller))
+        for name, (doing, file, place, seconds) in named:
+            if doing == "decoding":
+                what = f"has been at row group {place} of {file}"
+            elif doing == "ending":
+                what = f"has been putting batch {place} together"
+            else:
+                what = "has had nothing to do"
+            found.append(f"{name} {what} for {seconds:.1f} s")
+        return found
+
+
+class Stage(Protocol):
+    """Where batches wait on their way."""
+
+    def queued(self) -> tuple[int, int]:
+        """How many there are, and their bytes."""
+
+
+class Making:
+    """Makes batches of what a source delivers, and tells who is at which; called in several threads at once.
+
+    Args:
+        source: what those are at whom the batches come from.
+        make: makes a batch.
+        transforms: whether that runs functions of the user's, whose time is counted.
+    """
+
+    def __init__(self, source: Activity, make: Callable[[Any], Any], transforms: bool) -> None:
+        self._source = source
+        self._make = make
+        self._transforms = transforms
+        self._at: dict[int, tuple[int, float]] = {}
+        """By thread: the step whose batch it makes, and since when."""
+        self._spent: dict[int, float] = {}
+        """By thread: how many seconds it has spent so."""
+        self._stages: list[weakref.ref[Stage]] = []
+
+    def __call__(self, delivered: Any) -> Any:
+        """The batch."""
+        if not self._transforms:
+            return self._make(delivered)
+        thread, began = get_ident(), time.perf_counter()
+        self._at[thread] = delivered.step, began
+        try:
+            return self._make(delivered)
+        finally:
+            self._spent[thread] = self._spent.get(thread, 0.0) + time.perf_counter() - began
+            self._at.pop(thread, None)
+
+    def passes(self, stage: Stage) -> None:
+        """Counts what waits there as ready, too; does not keep it."""
+        self._stages.append(weakref.ref(stage))
+
+    @property
+    def seconds(self) -> float:
+        """How long files were read and decoded, over all threads."""
+        return self._source.seconds
+
+    @property
+    def transform_seconds(self) -> float:
+        """How long transforms ran, over all threads."""
+        return self._source.transform_seconds + sum(self._spent.copy().values())
+
+    def queued(self) -> tuple[int, int]:
+        """How many batches are ready, transformed or not, and their bytes as they were read."""
+        batches, size = self._source.queued()
+        for stage in [found() for found in self._stages]:
+            if stage is not None:
+                more = stage.queued()
+                batches, size = batches + more[0], size + more[1]
+        return batches, size
+
+    def lines(self) -> list[str]:
+        """What each thread is at, in words; transforms with the line of the file that they are at."""
+        found, now, frames = self._source.lines(), time.perf_counter(), sys._current_frames()
+        for thread, (step, began) in self._at.copy().items():
+            frame = frames.get(thread)
+            place = "" if frame is None else f", now at {frame.f_code.co_filename}:{frame.f_lineno}"
+            found.append(f"a transform has been at the batch of step {step} for {now - began:.1f} s{place}")
+        return found

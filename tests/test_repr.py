@@ -1,0 +1,98 @@
+"""What a public object prints says what one wants to know of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> dict[str, Any]:
+    """One of each public class, of a small dataset in mid pass."""
+    table = {"label": [1.0] * 40, "i_0": list(range(40)), "i_1": list(range(40)), "name": ["ab", None] * 20}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet", row_group_size=10)
+    dataset = fr.ParquetDataset(
+        tmp_path,
+        batch_size=8,
+        stack={"both": "i_*"},
+        nulls={"name": "mask"},
+        shuffle=True,
+        seed=17,
+        rank=0,
+        world_size=1,
+    )
+    loader = fr.Loader(dataset.map(keep), threads=1, audit=tmp_path / "audit", watchdog_seconds=60)
+    batch = next(iter(loader))
+    return {
+        "ParquetDataset": dataset,
+        "Loader": loader,
+        "Batch": batch,
+        "Jagged": batch["name"],
+        "Cursor": batch.cursor,
+        "Field": dataset.schema["both"],
+        "Schema": dataset.schema,
+        "Plan": dataset.plan(),
+        "Split": fr.Split(0.0, 0.9, seed=3),
+        "Hash": fr.Hash(1000, seed=7),
+        "Pad": fr.Pad(16, side="left"),
+        "World": fr.World(1, 2),
+        "Stats": loader.stats(),
+        "Column": fr.column("label"),
+        "Expression": (fr.column("label") > 0.5) & ~fr.column("name").is_null(),
+        "iterator": iter(loader),
+    }
+
+
+def keep(batch: fr.Batch) -> fr.Batch:
+    return batch
+
+
+WORDS = {
+    "ParquetDataset": [
+        "1 files",
+        "40 rows",
+        "shuffled with seed 17",
+        "batch_size=8",
+        "rank 0 of 1",
+        "epoch 0",
+        "4 batches left",
+    ],
+    "Loader": ["ParquetDataset(", "mapped by keep", "threads=1", "audit", "watchdog_seconds=60", "batches=1"],
+    "Batch": ["rows=8", "epoch=0", "step=0", "both: int64[8, 2]", "label: float64[8]", "name: uint8[8, *]"],
+    "Jagged": ["rows=8", "uint8[", "valid=bool[8]"],
+    "Cursor": ["epoch=0", "step=1", "8 of 40 (20.0%)", "shuffled with seed 17"],
+    "Field": ["'both'", "torch.int64", "('i_0', 'i_1')"],
+    "Schema": ["both: int64 [B, 2] i_0, i_1", "label: float64 [B]", "name: uint8 [B, *] string, valid"],
+    "Plan": ["32 rows left", "shuffled", "seed 17"],
+    "Split": ["0.0", "0.9", "seed=3"],
+    "Hash": ["1000", "seed=7"],
+    "Pad": ["16", "left"],
+    "World": ["rank=1", "world_size=2"],
+    "Stats": ["batches=1, rows=8", "in next()", "waiting", "decoding", "ready: ", "pass 0: 20% done"],
+    "Column": ["column('label')"],
+    "Expression": ["(column('label') > 0.5)", "&", "~column('name').is_null()"],
+    "iterator": ["at step 1 of pass 0", "ParquetDataset("],
+}
+
+
+def test_every_public_object_says_what_it_is(objects: dict[str, Any]) -> None:
+    for name, words in WORDS.items():
+        text = repr(objects[name])
+        missing = [word for word in words if word not in text]
+        assert not missing, f"{name}: {missing} not in {text}"
+        assert not re.search(r" object at 0x[0-9a-f]+", text), text
+        assert len(text) < 1000
+    objects["Loader"].close()
+
+
+def test_no_public_class_is_left_out() -> None:
+    classes = {name for name in fr.__all__ if isinstance(getattr(fr, name), type)}
+    errors = {name for name in classes if issubclass(getattr(fr, name), Exception)}
+    assert classes - errors == set(WORDS) - {"iterator"}
