@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import rmtree
@@ -110,3 +111,14 @@ def test_in_two_processes_one_file_is_written_and_read_by_both_and_nothing_is_de
             next(iter(whole))
 
     live(work, world_size=2, is_launched=True)
+
+
+def test_ranks_that_accelerate_does_not_know_of_are_told(live: Any) -> None:
+    def work() -> None:
+        os.environ.update({"RANK": "1", "WORLD_SIZE": "2"})
+        loader = make()
+        del os.environ["RANK"], os.environ["WORLD_SIZE"]
+        with pytest.raises(ValueError, match="told the dataset of 2 ranks, but Accelerate knows of 1"):
+            register(make_accelerator(), loader)
+
+    live(work)

@@ -141,6 +141,11 @@ def fall_into_traps(rank: int, data: Dataset, directory: Path) -> None:
     for deeper in (loader, resume):
         with pytest.raises(dcp.api.CheckpointException, match="can't be pickled"):
             dcp.save({"train": {"data": deeper}}, checkpoint_id=directory / "deep")
+    # A dataset is pickled, as workers need it, and what is loaded is another one: the docs say so.
+    dataset = make(data).dataset
+    dcp.save({"train": {"data": loader.dataset}}, checkpoint_id=directory / "dataset")
+    dcp.load({"train": {"data": dataset}}, checkpoint_id=directory / "dataset")
+    assert dataset.state_dict() == start
     dcp.save({"train": {"data": states[1]}}, checkpoint_id=directory / "text")
     text = {"train": {"data": dict(start)}}
     dcp.load(text, checkpoint_id=directory / "text")

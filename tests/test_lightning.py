@@ -6,6 +6,7 @@ Each life is a process of its own (see rehearsal.py), and most are killed in mid
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,8 @@ def test_what_was_added_up_before_a_kill_is_added_up_again(jobs: Any, live: Any)
     assert live(work, kill_at=6) == steps(0, 6)
     assert live(work, kill_at=5) == steps(4, 9)
     # A pass ends amid four: its last two make one step.
-    assert live(work) == steps(8, 2 * STEPS)
+    assert live(work, kill_at=3) == steps(8, 11)
+    assert live(work) == steps(10, 2 * STEPS)
 
 
 @pytest.mark.law(3)
@@ -124,6 +126,46 @@ def test_epochs_remain_passes_when_the_batch_size_changes(
     rows = [row for step in found for row in step]
     assert sorted(rows[:ROWS]) == [*range(ROWS)], "the first epoch is not the first pass"
     assert sorted(rows) == sorted([*range(ROWS)] * 2)
+
+
+def test_epochs_of_fewer_batches_than_a_pass_go_on_in_it(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        loader = make()
+        how = {"limit_train_batches": 4, "max_epochs": 4, "accumulate_grad_batches": 2}
+        jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways(), **how)
+
+    assert live(work, kill_at=6) == steps(0, 6)
+    assert live(work, kill_at=3) == steps(6, 9)
+    assert live(work) == steps(8, 14)  # the third epoch ends with the pass, after two batches
+
+
+@pytest.mark.law(3)
+def test_two_ranks_that_are_killed_go_on_as_one(directory: Path, jobs: Any, live: Any) -> None:
+    def work(devices: int) -> Callable[[], None]:
+        def fit_once() -> None:
+            os.environ["TORCHELASTIC_RUN_ID"] = "job"  # by which Lightning knows torchrun
+            loader = fr.Loader(fr.ParquetDataset("data", global_batch_size=BATCH, stack={"inputs": "i_*"}))
+            how = {"devices": devices, "strategy": "ddp" if devices > 1 else "auto"}
+            jobs.fit(loader, jobs.ResumeCallback(loader, check_same=True), jobs.SaveAlways(), **how)
+
+        return fit_once
+
+    found = run(work(2), directory, world_size=2, kill_at=7, is_launched=True)
+    assert [len(of_rank) for of_rank in found] in ([7, 7], [8, 7])
+    first = [row for of_rank in found for step in of_rank[:7] for row in step]
+    rest = [row for step in live(work(1)) for row in step]
+    assert sorted((first + rest)[:ROWS]) == [*range(ROWS)]
+    assert rest[-ROWS:] == [*range(ROWS)]
+
+    def alone() -> None:
+        os.environ.update({"RANK": "0", "WORLD_SIZE": "2"})
+        loader = make()
+        del os.environ["RANK"], os.environ["WORLD_SIZE"]
+        with pytest.raises(ValueError, match="told the dataset of 2 ranks, but Lightning knows of 1"):
+            jobs.fit(loader, jobs.ResumeCallback(loader))
+
+    (directory / "always.ckpt").unlink()
+    assert live(alone) == []
 
 
 def test_without_the_callback_a_loader_is_asked_and_a_dataloader_is_not(jobs: Any, live: Any) -> None:

@@ -65,6 +65,11 @@ def test_with_workers_its_own_state_is_refused_and_that_of_a_batch_is_exact(data
     first._iterator._shutdown_workers()
 
 
+def test_whole_batches_are_not_collated(data: Dataset) -> None:
+    with pytest.raises(TypeError, match="pass batch_size=None to the DataLoader"):
+        next(iter(StatefulDataLoader(make(data), batch_size=BATCH)))
+
+
 @pytest.mark.law(3)
 def test_the_number_of_workers_may_change(data: Dataset) -> None:
     """Its own state asserts that it does not."""

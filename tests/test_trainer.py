@@ -51,6 +51,16 @@ def test_a_killed_training_goes_on_after_the_batch_that_was_trained(jobs: Any, l
     assert found + live(jobs.job()) == steps(0, 2 * STEPS)
 
 
+@pytest.mark.law(3)
+def test_two_ranks_that_are_killed_go_on_as_one(directory: Path, jobs: Any, live: Any) -> None:
+    found = run(jobs.global_job, directory, world_size=2, kill_at=7, is_launched=True)
+    assert [len(of_rank) for of_rank in found] in ([7, 7], [8, 7])
+    first = [row for of_rank in found for step in of_rank[:7] for row in step]
+    rest = [row for step in live(jobs.global_job) for row in step]
+    assert sorted((first + rest)[:ROWS]) == [*range(ROWS)]
+    assert rest[-ROWS:] == [*range(ROWS)]
+
+
 def test_batches_that_were_drawn_for_a_step_that_was_not_done_come_again(jobs: Any, live: Any) -> None:
     """With gradients that add up, the Trainer draws all batches of a step before it trains on the first."""
     adding = {"gradient_accumulation_steps": 5}

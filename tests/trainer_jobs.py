@@ -13,6 +13,7 @@ import torch
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
+import fastresume as fr
 from fastresume.integrations.transformers import DictBatches, ResumeCallback
 from test_lightning import BATCH, make
 
@@ -51,3 +52,9 @@ def train(trainer: Trainer) -> None:
 
 def job(batch_size: int = BATCH, **how: Any) -> Callable[[], None]:
     return lambda: train(make_trainer(ResumeCallback(make(batch_size)), **how))
+
+
+def global_job() -> None:
+    """Trains with the same global batch on any number of ranks."""
+    dataset = fr.ParquetDataset("data", global_batch_size=BATCH, stack={"inputs": "i_*"})
+    train(make_trainer(ResumeCallback(fr.Loader(dataset, threads=1), check_same=True)))

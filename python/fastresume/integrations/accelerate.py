@@ -5,7 +5,7 @@ from __future__ import annotations
 from accelerate import Accelerator
 from accelerate.data_loader import DataLoaderDispatcher
 
-from fastresume.integrations.state import Reader, ResumeState
+from fastresume.integrations.state import Reader, ResumeState, check_ranks
 
 
 def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = False) -> ResumeState:
@@ -23,7 +23,8 @@ def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = Fal
 
     Raises:
         TypeError: if the loader is something else.
-        ValueError: if rank 0 would read for all ranks and deal batches out.
+        ValueError: if rank 0 would read for all ranks and deal batches out, or the environment tells the
+            dataset of more ranks than the Accelerator has.
 
     Example:
         >>> state = register(accelerator, loader)  # doctest: +SKIP
@@ -40,5 +41,6 @@ def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = Fal
             "leaves as it is, or pass DataLoaderConfiguration(dispatch_batches=False)"
         )
     state = ResumeState(loader, check_same=check_same)
+    check_ranks(state.dataset, accelerator.num_processes, "Accelerate")
     accelerator.register_for_checkpointing(state)
     return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, ValuesView
 from typing import Any
 
@@ -13,7 +14,13 @@ except ModuleNotFoundError:  # the same under its older name
 from fastresume import _core
 from fastresume.batch import Batch
 from fastresume.cursor import KEY, Cursor
-from fastresume.integrations.state import Reader, ResumeState, is_same_reading, require_state
+from fastresume.integrations.state import (
+    Reader,
+    ResumeState,
+    check_ranks,
+    is_same_reading,
+    require_state,
+)
 
 
 class ResumeCallback(Callback):
@@ -73,7 +80,7 @@ class ResumeCallback(Callback):
         state = require_state(own, "under ResumeCallback")
         self._state.load_state_dict(state)
         self._put_into(loops, self._state.state_dict())
-        self._count_batches(loops)
+        self._count_batches(trainer, loops)
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuses loaders that would lose the batches of the sanity check."""
@@ -85,7 +92,8 @@ class ResumeCallback(Callback):
             self._check_validation(trainer)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuses to train on another loader than this one."""
+        """Refuses to train on another loader than this one, or on fewer ranks than it was made for."""
+        check_ranks(self._state.dataset, trainer.world_size, "Lightning")
         if not any(
             is_same_reading(loader, self._state.dataset) for loader in _flat(trainer.train_dataloader)
         ):
@@ -122,15 +130,26 @@ class ResumeCallback(Callback):
             if _is_state(found) and _same_dataset(found, state):
                 states[place] = dict(state)
 
-    def _count_batches(self, loops: dict[str, Any]) -> None:
-        """Sets Lightning's count of batches of this epoch to what it is under the present ranks and sizes."""
+    def _count_batches(self, trainer: Trainer, loops: dict[str, Any]) -> None:
+        """Sets Lightning's count of the epoch's batches to what the state says, under the present ranks."""
         progress = loops.get("epoch_loop.batch_progress")
         if progress is None:
             return
         current, dataset = progress["current"], self._state.dataset
-        done = len(dataset) if progress["is_last_batch"] else len(dataset) - dataset.batches_left
+        done = current["ready"]
+        limit = trainer.limit_train_batches  # with one, 1 batch or half of all, an epoch is no pass
+        if self._is_cut_anew() and isinstance(limit, float) and limit == 1.0:
+            done = len(dataset) - (0 if progress["is_last_batch"] else dataset.batches_left)
+        elif not progress["is_last_batch"]:
+            done -= done % trainer.accumulate_grad_batches
         completed = done - (current["ready"] - current["completed"])
         current.update(ready=done, started=done, processed=done, completed=completed)
+
+    def _is_cut_anew(self) -> bool:
+        """Whether what is left is read by other ranks or workers, or in other batches, than what was."""
+        dataset, workers = self._state.dataset, getattr(self._loader, "num_workers", 0)
+        cuts: list[list[int]] = json.loads(self._state.state_dict()[KEY])["cuts"]
+        return not cuts or tuple(cuts[-1][:3]) != dataset._cut(max(workers, 1))
 
 
 def _loops_of(checkpoint: dict[str, Any]) -> dict[str, Any]:

@@ -158,6 +158,20 @@ def is_same_reading(loader: object, dataset: ParquetDataset) -> bool:
     return isinstance(found, ParquetDataset) and found._shared is dataset._shared
 
 
+def check_ranks(dataset: ParquetDataset, ranks: int, framework: str) -> None:
+    """Refuses to train on fewer ranks than the environment told the dataset of.
+
+    Raises:
+        ValueError: if the rows of some ranks would not be trained together with those of the others.
+    """
+    if dataset._world_was_detected and dataset.world.world_size > ranks:
+        raise ValueError(
+            f"the environment told the dataset of {dataset.world.world_size} ranks, but {framework} knows of "
+            f"{ranks}: each would train alone, on its share of the rows; let {framework} know of the others "
+            "(without a GPU, tell it that it runs on the CPU), or pass rank= and world_size= to the dataset"
+        )
+
+
 def require_state(state: object, where: str) -> Mapping[str, Any]:
     """A state that was found in a checkpoint.
 

@@ -12,7 +12,7 @@ from transformers.trainer_callback import ExportableState
 
 from fastresume import _core
 from fastresume.cursor import Cursor
-from fastresume.integrations.state import Reader, ResumeState, require_state
+from fastresume.integrations.state import Reader, ResumeState, check_ranks, require_state
 
 
 class ResumeCallback(TrainerCallback, ExportableState):
@@ -62,6 +62,7 @@ class ResumeCallback(TrainerCallback, ExportableState):
                 "the Trainer draws from another dataloader than the one of ResumeCallback: let "
                 "get_train_dataloader() return resume.dataloader"
             )
+        check_ranks(self._state.dataset, args.world_size, "the Trainer")
         if state.global_step == 0:
             return
         found = (state.stateful_callbacks or {}).get(type(self).__name__, {})
