@@ -78,6 +78,7 @@ clean: ## Remove all that was built or installed
 .PHONY: demo
 demo: develop ## Train on several ranks, kill them, resume on another number; DATA='glob' takes your files
 	$(BIN)/python examples/demo.py $(if $(DATA),--data '$(DATA)')
+	$(if $(DATA),,$(BIN)/python examples/killed.py)
 
 .PHONY: bench
 bench: $(VENV)/.release $(VENV)/.bench ## Measure beside what a user would pick instead; ARGS goes to benches/results.py

@@ -2,7 +2,8 @@
 
 First jobs of one process, then jobs of 1 to 8 ranks in a gloo group, of which one or all are killed and which
 go on in other numbers, `--torchrun-kills` of them under torchrun. With `--workers`, before all that, the
-tests of worker processes, with every start method and up to 8 of them.
+tests of worker processes, with every start method and up to 8 of them. At the end `examples/train.py` is
+killed a hundred times.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def main() -> None:
     failed = kill_processes(arguments.kills, arguments.kills_per_job, arguments.seed)
     failed += kill_ranks(arguments.rank_kills, arguments.kills_per_job, arguments.seed)
     failed += kill_under_torchrun(arguments.torchrun_kills, arguments.seed)
+    failed += pytest.main(["-q", "-s", "--timeout=3600", "tests/test_train.py"])
     raise SystemExit(failed > 0)
 
 

@@ -5,149 +5,56 @@ A few kills here; FASTRESUME_PROFILE=soak makes a hundred.
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import multiprocessing
 import os
 import random
 import re
 import signal
 import sys
-import time
-from collections.abc import Sequence
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
-import torch.distributed as dist
 import torch.distributed.checkpoint  # once, not once for each rank
 from torch.distributed.fsdp import fully_shard  # noqa: F401  (the same)
 
 import fastresume as fr
 from audits import assert_proven
-from fastresume.checkpoint import Checkpointer
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "examples"))
+
+import killed  # noqa: E402  (an example)
+import train  # noqa: E402  (an example)
+from killed import Job  # noqa: E402  (an example)
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2), pytest.mark.law(3)]
 
-ROOT = Path(__file__).parent.parent
 SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
-SECONDS = 120.0
-STEPS = 46
-"""Of 45 global batches in each of two passes, in windows of two: the last window of a pass has one."""
+STEPS = 28
+"""Of 40 global batches in each of two passes, in windows of three: the last window of a pass has one."""
 
 
 @pytest.fixture(scope="module")
-def program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("train_example", ROOT / "examples/train.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    torch.optim.Adam([torch.zeros(1)])  # has torch import the rest of itself
-    return module
-
-
-@pytest.fixture(scope="module")
-def data(program: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    killed.warm_up()
     directory = tmp_path_factory.mktemp("visits") / "data"
-    program.write_visits(directory)
+    train.write_visits(directory)
     return directory
 
 
-def run_rank(
-    program: ModuleType, directory: Path, life: int, rank: int, world_size: int, arguments: list[str]
-) -> None:
-    with (directory / f"{life}-{rank}.log").open("w") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-        sys.stdout = log  # pytest has put another one in its place
-        torch.set_num_threads(1)
-        os.environ["LOCAL_WORLD_SIZE"] = str(world_size)
-        if world_size > 1:
-            store = f"file://{directory}/{life}-store"
-            dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world_size)
-        program.main(arguments)
-        if world_size > 1:
-            dist.destroy_process_group()
+def weights_of(job: Job) -> list[torch.Tensor]:
+    step, weights = job.weights()
+    assert step == STEPS, job.log()
+    return weights
 
 
-class Job:
-    """The lives of one job in a directory of its own."""
-
-    def __init__(self, program: ModuleType, directory: Path, data: Path, *arguments: str) -> None:
-        directory.mkdir()
-        (directory / "data").symlink_to(data)
-        self.program, self.directory = program, directory
-        self.arguments = [str(directory), "--global-batch", "96", "--save-every", "7", *arguments]
-        self.lives = 0
-
-    def live(self, world_size: int, kill_at: int | None = None, number: int = signal.SIGKILL) -> list[int]:
-        """A life of so many ranks, and their exit codes; a signal to all of them at so many steps."""
-        self.lives += 1
-        context = multiprocessing.get_context("fork")
-        ranks = [
-            context.Process(
-                target=run_rank,
-                args=(self.program, self.directory, self.lives, rank, world_size, self.arguments),
-            )
-            for rank in range(world_size)
-        ]
-        for process in ranks:
-            process.start()
-        try:
-            if kill_at is not None:
-                self._signal(ranks, kill_at, number)
-            for process in ranks:
-                process.join(SECONDS)
-            codes = [process.exitcode for process in ranks]
-            assert None not in codes, "a rank hangs: " + self.log()
-        finally:
-            for process in ranks:
-                process.kill()
-        return [code for code in codes if code is not None]
-
-    def _signal(self, ranks: list[BaseProcess], kill_at: int, number: int) -> None:
-        end = time.monotonic() + SECONDS
-        while self.log().count("step ") < kill_at and any(process.is_alive() for process in ranks):
-            assert time.monotonic() < end, self.log()
-            time.sleep(0.002)
-        time.sleep(random.random() * 0.02)  # in the midst of a step, of a save, of a collective
-        for process in random.sample(ranks, len(ranks)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid or 0, number)
-
-    def log(self) -> str:
-        path = self.directory / f"{self.lives}-0.log"
-        return path.read_text() if path.exists() else ""
-
-    def weights(self, dropout: float = 0.0) -> list[torch.Tensor]:
-        """Of the last checkpoint, as one process gets them."""
-        model = self.program.Recommender(dropout)
-        with Checkpointer(self.directory / "checkpoints", accumulation=2) as checkpointer:
-            restored = checkpointer.restore(model=model, partial=True)
-        assert restored is not None
-        assert restored.step == STEPS
-        return [value.clone() for value in model.state_dict().values()]
-
-    def losses(self) -> dict[int, float]:
-        """The loss of each step on rank 0, as the last life that made it printed it."""
-        found = {}
-        for life in range(1, self.lives + 1):
-            log = (self.directory / f"{life}-0.log").read_text()
-            found |= {int(step): float(loss) for step, loss in re.findall(r"step (\d+): loss (\S+)", log)}
-        return found
-
-
-def kill_and_resume(job: Job, worlds: Sequence[int], kills: int, chance: random.Random) -> int:
-    """Kill a job so many times, at most; let it come to its end; return how many kills it took."""
-    for killed in range(kills):
-        codes = job.live(worlds[killed % len(worlds)], chance.randint(0, 20))
-        if not any(codes):
-            return killed
-    assert not any(job.live(worlds[kills % len(worlds)])), job.log()
-    return kills
+def losses_of(job: Job) -> dict[int, float]:
+    """The loss of each step on rank 0, as the last life that made it printed it."""
+    found: dict[int, float] = {}
+    for life in range(1, job.lives + 1):
+        log = (job.directory / f"{life}-0.log").read_text()
+        found |= {int(step): float(loss) for step, loss in re.findall(r"step (\d+): loss (\S+)", log)}
+    return found
 
 
 @pytest.mark.parametrize(
@@ -155,19 +62,21 @@ def kill_and_resume(job: Job, worlds: Sequence[int], kills: int, chance: random.
     [([1], []), ([2], ["--fsdp"]), ([3], []), ([4], [])] if SOAK else [([3], []), ([2], ["--fsdp"])],
 )
 def test_killed_again_and_again_it_ends_with_the_same_bits(
-    program: ModuleType, data: Path, tmp_path: Path, worlds: list[int], options: list[str]
+    data: Path, tmp_path: Path, worlds: list[int], options: list[str]
 ) -> None:
-    golden = Job(program, tmp_path / "golden", data, *options)
+    golden = Job(tmp_path / "golden", data, *options)
     assert not any(golden.live(worlds[0])), golden.log()
-    wanted = golden.weights()
+    wanted = weights_of(golden)
     kills, chance = 0, random.Random(worlds[0])
     for number in range(5 if SOAK else 1):
-        job = Job(program, tmp_path / f"killed-{number}", data, *options)
-        kills += kill_and_resume(job, worlds, 4 if SOAK else 2, chance)
-        found = job.weights()
+        job = Job(tmp_path / f"killed-{number}", data, *options)
+        kills += job.kill_and_resume(worlds, 4 if SOAK else 1 + (not options), chance)
+        found = weights_of(job)
         assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True)), job.log()
         assert_proven(job.directory / "audit", 2)
     print(f"{worlds[0]} ranks {options}: {kills} kills, the same bits")
+    if options:
+        return
     # The end is the end: neither the passes nor the steps begin anew.
     before = sorted((golden.directory / "checkpoints").iterdir())
     assert not any(golden.live(worlds[0]))
@@ -175,34 +84,30 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(
     assert sorted((golden.directory / "checkpoints").iterdir()) == before
 
 
-def test_killed_and_resumed_on_other_ranks_it_ends_within_rounding(
-    program: ModuleType, data: Path, tmp_path: Path
-) -> None:
-    golden = Job(program, tmp_path / "golden", data, "--dropout", "0")
+def test_killed_and_resumed_on_other_ranks_it_ends_within_rounding(data: Path, tmp_path: Path) -> None:
+    golden = Job(tmp_path / "golden", data, "--dropout", "0")
     assert not any(golden.live(2)), golden.log()
-    wanted, chance = golden.weights(), random.Random(5)
+    wanted, losses, chance = weights_of(golden), losses_of(golden), random.Random(5)
     for number in range(5 if SOAK else 1):
-        job = Job(program, tmp_path / f"killed-{number}", data, "--dropout", "0")
-        worlds = chance.sample([1, 2, 3, 4], 4) if SOAK else [4, 1, 3]
-        kills = kill_and_resume(job, worlds, 4 if SOAK else 2, chance)
+        job = Job(tmp_path / f"killed-{number}", data, "--dropout", "0")
+        worlds = chance.sample([1, 2, 3, 4], 4) if SOAK else [4, 1, 2]
+        kills = job.kill_and_resume(worlds, 4 if SOAK else 2, chance)
         assert_proven(job.directory / "audit", 2)
-        for one, other in zip(job.weights(), wanted, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
-        print(f"ranks {worlds}: {kills} kills, within rounding")
+        assert killed.difference(weights_of(job), wanted) < 1e-3
+        assert list(losses_of(job)) == list(losses), "each step, once it is counted"
+        print(f"ranks {worlds}: {kills} kills, within {killed.difference(weights_of(job), wanted):.0e}")
 
 
-def test_told_to_end_it_saves_once_and_max_steps_end_it_for_good(
-    program: ModuleType, data: Path, tmp_path: Path
-) -> None:
-    job = Job(program, tmp_path / "job", data, "--max-steps", "12", "--save-every", "1000")
+def test_told_to_end_it_saves_once_and_max_steps_end_it_for_good(data: Path, tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", data, "--max-steps", "12", "--save-every", "1000")
     assert job.live(2, 3, signal.SIGTERM) == [fr.training.RESUMABLE] * 2, job.log()
-    made = len(job.losses())
+    made = len(losses_of(job))
     assert 3 <= made < 12
     saved = [path.name for path in (job.directory / "checkpoints").glob("step-*")]
     assert len(saved) == 1
     assert saved[0].startswith(f"step-{made:010}-")
     assert job.live(2) == [0, 0], job.log()
-    assert list(job.losses()) == list(range(1, 13)), "each step once, and none after the last"
+    assert list(losses_of(job)) == list(range(1, 13)), "each step once, and none after the last"
     assert (job.live(1), job.log()) == ([0], ""), "max_steps is reached"
 
 
