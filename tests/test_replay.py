@@ -36,9 +36,9 @@ def make(data: Dataset, transform: Any = shaken, batch_size: int = 16, **options
 
 
 def check(loader: fr.Loader, seen: list[fr.Batch], steps: int) -> None:
-    """Every number of last steps is what was handed over, and the cursor stays."""
+    """Up to so many last steps are what was handed over, and the cursor stays."""
     before = loader.state_dict()
-    for number in range(steps + 1):
+    for number in {min(each, steps) for each in (0, 1, 2, 3, steps // 2, steps)}:
         _assert_equal(seen[len(seen) - number :], list(loader.replay(number)), f"{number} steps ago")
     assert loader.state_dict() == before
 
