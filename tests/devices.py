@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 import fastresume as fr
+from fastresume import _core
 from fastresume import device as module
 
 UNTOUCHED = 0xA5
@@ -44,8 +45,12 @@ class LateMark:
 class LateStream:
     """Has the methods of `CudaStream`; the device's memory is the host's."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, driver: Driver | None = None) -> None:
         self.asked_for = device
+        self.page_lock = None if driver is None else driver.page_lock
+        self.not_locked: list[int] = []
+        """Bytes of what was copied, and lay in no locked pages."""
+        self._driver = driver
         self.device = torch.device("cpu")
         self.put = 0
         """Batches of which copies were begun."""
@@ -90,6 +95,8 @@ class LateStream:
         if not given.is_contiguous():
             return there.copy_(given)
         size = there.nbytes
+        if self._driver is not None and not self._driver.has_locked(given.data_ptr(), size):
+            self.not_locked.append(size)
         ctypes.memset(there.data_ptr(), UNTOUCHED, size)
         with self._lock:  # no reference to what is copied is kept
             self._pending.append((there.data_ptr(), given.data_ptr(), size, there))
@@ -141,10 +148,61 @@ class LateStream:
         return len(self._pending)
 
 
+class Driver:
+    """Stands for CUDA's driver where pages are locked: notes which are, and refuses all if it is told to.
+
+    It stays as long as the process, as pages may that it has locked.
+    """
+
+    def __init__(self) -> None:
+        self.locked: dict[int, int] = {}
+        """Bytes by address."""
+        self.calls = 0
+        self.wrong: list[str] = []
+        self.status = 0
+        """What it says when it is asked to lock."""
+        address, number = ctypes.c_void_p, ctypes.c_int
+        one = ctypes.CFUNCTYPE(number, address)
+        self._functions = (
+            one(self._note),
+            one(self._note),
+            ctypes.CFUNCTYPE(number, address, ctypes.c_size_t, ctypes.c_uint)(self._register),
+            one(self._unregister),
+        )
+        addresses = [ctypes.cast(function, address).value for function in self._functions]
+        self.page_lock = _core.PageLock(1, tuple(addresses))
+        _drivers.append(self)
+
+    def _note(self, _context: int) -> int:
+        self.calls += 1
+        return 0
+
+    def _register(self, address: int, size: int, flags: int) -> int:
+        if self.status == 0:
+            ends = (address, address + size)
+            if flags != 1 or any(ends[0] < at + held and at < ends[1] for at, held in self.locked.items()):
+                self.wrong.append(f"locked {ends} beside {self.locked}")
+            self.locked[address] = size
+        return self.status
+
+    def _unregister(self, address: int) -> int:
+        if self.locked.pop(address, None) is None:
+            self.wrong.append(f"unlocked {address}")
+        return 0
+
+    def has_locked(self, address: int, size: int) -> bool:
+        return any(at <= address and address + size <= at + held for at, held in self.locked.copy().items())
+
+
+_drivers: list[Driver] = []
+
+
 class LateDevices:
     """Two of them, in the place of CUDA."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.driver: Driver | None = None
+        """What locks pages for the next streams."""
         self.streams: list[LateStream] = []
         self.fail_at: set[int] = set()
         """What the next streams fail at."""
@@ -152,7 +210,7 @@ class LateDevices:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
 
     def _opened(self, device: torch.device) -> LateStream:
-        stream = LateStream(device)
+        stream = LateStream(device, self.driver)
         stream.fail_at |= self.fail_at
         self.streams.append(stream)
         return stream

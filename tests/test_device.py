@@ -15,9 +15,10 @@ import torch
 
 import fastresume as fr
 from columns import Kind
-from devices import LateDevices, LateStream
+from devices import Driver, LateDevices, LateStream
 from fastresume import device as module
 from fastresume.device import AHEAD, device_of
+from fastresume.pagelock import page_lock
 from fastresume.testing import assert_exact_resume
 from jobs import assert_same_batch, make, rows_of, tensors_of
 from strategies import Dataset, plain_spec
@@ -122,25 +123,15 @@ def test_without_the_guard_of_its_copy_memory_would_be_filled_again_too_soon(
     how: dict[str, Any],
     order: dict[str, Any],
 ) -> None:
-    if how.get("threads") == 0 and not order:
-        order = {
-            **SHUFFLED,
-            "block_rows": 300,
-            "window_rows": 1500,
-        }  # in the plain order each lane reads whole groups
     monkeypatch.setattr(module, "_Held", Forgetful)
-    # What is handed over late, at first: nobody holds what it was copied from.
-    monkeypatch.setattr(LateStream, "wait", lambda stream, mark: None)
-    expected = list(made(numbers, **order))
-    found = []
+    monkeypatch.setattr(LateStream, "wait", lambda stream, mark: None)  # so late that all else has happened
+    plain = made(numbers, **order)
+    expected = [*plain, *plain, *plain]
     with fr.Loader(made(numbers, **order), device="cuda", **how) as loader:
-        for batch in loader:
-            found.append(batch)
-            if len(found) == len(expected) - 1:
-                break
+        found = [*loader, *loader, *loader]
         late.stream.finish_all()
     assert any(
-        not torch.equal(one["row"], other["row"]) for one, other in zip(expected, found, strict=False)
+        not torch.equal(one["row"], other["row"]) for one, other in zip(expected, found, strict=True)
     ), "this test sees no memory that is used again"
 
 
@@ -162,9 +153,10 @@ def test_with_it_memory_that_nobody_waits_for_stays_as_it_is(
 ) -> None:
     monkeypatch.setattr(LateStream, "wait", lambda stream, mark: None)
     monkeypatch.setattr(LateStream, "may_finish", lambda stream, number: False)
-    expected = list(made(numbers, **order))
+    plain = made(numbers, **order)
+    expected = [*plain, *plain, *plain]
     with fr.Loader(made(numbers, **order), device="cuda", **how) as loader:
-        found = list(loader)
+        found = [*loader, *loader, *loader]
     late.stream.finish_all()
     for one, other in zip(expected, found, strict=True):
         assert_same_batch(one, other)
@@ -358,6 +350,107 @@ def test_what_is_not_copied_any_more_is_let_go_of(numbers: Dataset, late: LateDe
     assert stream.pending == 0, "memory that is still read was let go of"
 
 
+# ----------------------------------------------------------------------------------------- page-locked memory
+
+
+LARGE = 9000
+"""Rows of so many bytes that the memory of each tensor is pages of its own."""
+
+
+@pytest.fixture(scope="module")
+def driver() -> Driver:
+    """One for all tests: memory that it has locked is used again in any of them."""
+    return Driver()
+
+
+@pytest.mark.parametrize("how", HOW)
+@ORDERS
+def test_what_is_copied_was_decoded_into_locked_pages_which_are_locked_once(
+    numbers: Dataset, late: LateDevices, driver: Driver, how: dict[str, Any], order: dict[str, Any]
+) -> None:
+    late.driver = driver
+    arguments = {"lanes": 2, "groups": 2, "tail": "pad", **order}
+    plain = make(numbers, LARGE, **arguments)
+    with fr.Loader(make(numbers, LARGE, **arguments), device="cuda", **how) as loader:
+        for _ in range(3):
+            for one, other in zip(list(plain), list(loader), strict=True):
+                assert_same_batch(one, other)
+        assert late.stream.begun >= 3 * 2 * 2
+        assert late.stream.not_locked == []
+        assert len(driver.locked) <= 40
+    assert driver.wrong == []
+    assert driver.page_lock.failure == 0
+    assert driver.page_lock.locked_bytes == sum(driver.locked.values())
+
+
+def test_blocks_of_workers_are_unlocked_before_they_go(
+    numbers: Dataset, late: LateDevices, driver: Driver
+) -> None:
+    late.driver = driver
+    before = driver.locked.copy()
+    with fr.Loader(make(numbers, LARGE), device="cuda", num_workers=1) as loader:
+        batch = next(iter(loader))
+        assert len(driver.locked) > len(before)
+    late.stream.finish_all()
+    del batch
+    gc.collect()
+    assert driver.locked == before
+    assert driver.wrong == []
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_memory_that_can_not_be_locked_is_as_any_other_and_one_warning_tells(
+    numbers: Dataset, late: LateDevices, how: dict[str, Any]
+) -> None:
+    late.driver = Driver()
+    late.driver.status = 2
+    rows, arguments = 14_000, {"lanes": 2, "groups": 2, "tail": "pad"}  # of another size than what is locked
+    expected = list(make(numbers, rows, **arguments))
+    with (
+        pytest.warns(
+            UserWarning, match=r"can't be page-locked \(CUDA's status 2, 0 bytes .*`ulimit -l`, now"
+        ) as told,
+        fr.Loader(make(numbers, rows, **arguments), device="cuda", **how) as loader,
+    ):
+        found = [*loader, *loader][:2]
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    for one, other in zip(expected, found, strict=True):
+        assert_same_batch(one, other)
+    assert late.driver.locked == {}
+
+
+def test_a_forked_child_unlocks_nothing(numbers: Dataset, late: LateDevices, driver: Driver) -> None:
+    late.driver = driver
+    loader = fr.Loader(make(numbers, LARGE), device="cuda", threads=1)
+    batch = next(iter(loader))
+    calls = driver.calls
+    child = os.fork()
+    if child == 0:
+        try:
+            del batch
+            loader.close()
+            assert len(list(make(numbers, LARGE))) == 1
+            gc.collect()
+            address = next(iter(driver.locked))
+            driver.page_lock.unlock(address, driver.locked[address])
+            assert not driver.page_lock.lock(address, driver.locked[address])
+            os._exit(driver.calls - calls)
+        finally:
+            os._exit(99)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    loader.close()
+
+
+def test_the_real_driver_is_asked_where_there_is_one() -> None:
+    """Without a device it refuses; how it is asked is right either way."""
+    found = page_lock(torch.device("cuda", 0))
+    assert found is None or found.failure == 0
+    with pytest.raises(ValueError, match="a function has the address 0"):
+        fr._core.PageLock(1, (1, 2, 0, 4))
+
+
 # ---------------------------------------------------------------------------------------------- other values
 
 
@@ -386,7 +479,8 @@ def test_values_that_torch_does_not_know_move_when_they_can_be_used_safely(
         return {
             "plain": Movable(),
             "streamed": Streamed(),
-            "nested": batch["tokens"].to_nested(),
+            "sparse": batch["weight"].to_sparse(),
+            "weight_itself": batch["weight"],
             "array": batch.rows(),
             "text": "a",
         }
@@ -401,9 +495,7 @@ def test_values_that_torch_does_not_know_move_when_they_can_be_used_safely(
             assert there.startswith("to cpu, True, ")
             assert not there.endswith(str(threading.get_ident()))
             assert used == "used"
-            assert [row.tolist() for row in other["nested"].unbind()] == [
-                row.tolist() for row in one["nested"].unbind()
-            ]
+            assert torch.equal(other["sparse"].to_dense(), one["weight_itself"])
             assert (other["array"] == one["array"]).all()
             assert other["text"] == "a"
 

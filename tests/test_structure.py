@@ -26,6 +26,7 @@ PYTHON_ORDER = [
     "arrow",
     "jagged",
     "batch",
+    "pagelock",
     "parcel",
     "truth",
     "comparing",

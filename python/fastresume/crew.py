@@ -14,7 +14,7 @@ import os
 import pickle
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any
 
@@ -49,15 +49,22 @@ class Crew:
         workers: how many there are.
         prefetch_factor: how many batches each of them makes ahead.
         context: how they are started; None for Python's default.
+        page_lock: gives what locks the pages of what they send, for a device; is called after they started.
     """
 
     def __init__(
-        self, dataset: ParquetDataset, workers: int, prefetch_factor: int, context: str | BaseContext | None
+        self,
+        dataset: ParquetDataset,
+        workers: int,
+        prefetch_factor: int,
+        context: str | BaseContext | None,
+        page_lock: Callable[[], _core.PageLock | None] | None = None,
     ) -> None:
         self.workers = workers
         self.dataset = dataset
         self._prefetch_factor = prefetch_factor
         self._context = context
+        self._page_lock = page_lock
         self._process = os.getpid()
         self._put_up(Board(workers))
         self._tasks = _Tasks()
@@ -156,7 +163,7 @@ class Crew:
             raise _core.FastresumeError("the workers were ended")
         self._is_sound = False
         sent: parcel.Parcel = pickle.loads(next(self._iterator))  # noqa: S301  (of our workers)
-        found: Made | Failure = parcel.unpack(sent)
+        found: Made | Failure = parcel.unpack(sent, self._page_lock)
         if (sender := parcel.sender_of(sent)) is not None:
             self._senders.add(sender)
         due = (self._tasks.serving, self._expected)

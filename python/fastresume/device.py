@@ -19,6 +19,7 @@ from torch import Tensor
 from fastresume import _core
 from fastresume.batch import Batch, Tensors
 from fastresume.jagged import dtype_name
+from fastresume.pagelock import page_lock, tell_failure
 
 AHEAD = 2
 """So many batches are on the device, or on their way, beside the one that was handed over."""
@@ -35,9 +36,13 @@ class Mark(Protocol):
 
 
 class CopyStream(Protocol):
-    """What is asked of a device: `CudaStream`, or what stands for one."""
+    """What is asked of a device: `CudaStream`, or what stands for one.
+
+    `page_lock` locks the pages that copies read, or is None.
+    """
 
     device: torch.device
+    page_lock: _core.PageLock | None
 
     def copying(self) -> AbstractContextManager[object]:
         """In which copies are begun; in no thread that a signal handler may interrupt."""
@@ -67,6 +72,7 @@ class CudaStream:
         self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
         stream: Any = torch.cuda.Stream
         self._stream = stream(self.device)
+        self.page_lock = page_lock(self.device)
 
     def copying(self) -> AbstractContextManager[object]:
         """In which copies are begun: the stream is the current one of this thread."""
@@ -169,6 +175,10 @@ class Device:
             self.device = self._stream.device
         return self._stream
 
+    def page_lock(self) -> _core.PageLock | None:
+        """What locks the pages of memory that is copied from; raises as `open` does."""
+        return self.open().page_lock
+
     def put(self, batch: Batch) -> Placed:
         """Begins to copy a batch; its memory is held until that is done.
 
@@ -192,6 +202,7 @@ class Device:
     def hand_over(self, placed: Placed) -> Batch:
         """The batch, for what the caller's current stream is given from now on; may be called again."""
         stream = self.open()
+        tell_failure(stream.page_lock, stacklevel=4)
         stream.wait(placed.mark)
         values: dict[str, Any] = placed.batch._tensors
         for name, value in values.items():

@@ -171,8 +171,7 @@ class BatchIterator(Iterator[Batch]):
                 self._stats._watch(run.activity)
                 self._reader = run if self._device is None else Beside(run, _batch_of, self._device.put)
                 return self._reader
-            if self._device is not None:
-                self._device.open()
+            page_lock = None if self._device is None else self._device.page_lock()
             reader = _core.Reader(
                 dataset._manifest,
                 dataset._layout,
@@ -181,6 +180,7 @@ class BatchIterator(Iterator[Batch]):
                 place,
                 self._threads,
                 self._prefetch_bytes,
+                page_lock,
             )
             make = partial(make_batch, dataset, self._share, self._end_cursor)
             self._make_here = Making(ReaderActivity(reader.activity), make, bool(dataset._transforms))

@@ -161,7 +161,8 @@ class Loader:
         depth = 2 if prefetch_factor is None else at_least(1, "prefetch_factor", prefetch_factor)
         batch_bytes = max(dataset.batch_size * dataset._layout.row_bytes, 1)
         depth = max(min(depth, self.prefetch_bytes // (batch_bytes * workers)), 1)
-        return Crew(dataset, workers, depth, context)
+        page_lock = None if self._device is None else self._device.page_lock
+        return Crew(dataset, workers, depth, context, page_lock)
 
     @property
     def device(self) -> torch.device:

@@ -16,6 +16,7 @@ import os
 import pickle
 import tempfile
 import weakref
+from collections.abc import Callable
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any, NamedTuple, Protocol
 
@@ -122,9 +123,18 @@ class _Mapping:
             raise OSError(ctypes.get_errno(), f"can't map {size} bytes of shared memory")
         self.address, self._size = address, size
         self._unmap = _libc.munmap
+        self._lock: _core.PageLock | None = None
+
+    def lock(self, lock: _core.PageLock | None) -> None:
+        """Has its pages locked for as long as it is mapped."""
+        if lock is not None:
+            self._lock = lock  # first: a signal handler may raise behind the next line
+            lock.lock(self.address, self._size)
 
     def __del__(self) -> None:
-        if hasattr(self, "_size"):
+        if hasattr(self, "_lock"):
+            if self._lock is not None:
+                self._lock.unlock(self.address, self._size)
             self._unmap(self.address, self._size)
 
     def bytes(self) -> Memory:
@@ -302,8 +312,12 @@ def _keep_all() -> None:
 os.register_at_fork(before=_keep_all, after_in_parent=_keep_all)
 
 
-def unpack(parcel: Parcel) -> Any:
+def unpack(parcel: Parcel, page_lock: Callable[[], _core.PageLock | None] | None = None) -> Any:
     """The value in this process: its tensors over the block, which they share; nothing is copied.
+
+    Args:
+        parcel: what was sent.
+        page_lock: gives what locks the pages of a block that is new here, for a device.
 
     Raises:
         FastresumeError: if the block is not known here: the value was meant for another process.
@@ -316,7 +330,7 @@ def unpack(parcel: Parcel) -> Any:
         for given_up in parcel.gone:
             blocks.pop(given_up, None)
         if parcel.handle is not None:
-            blocks[number] = _map(parcel.handle, size)
+            blocks[number] = _map(parcel.handle, size, page_lock)
         block = blocks.get(number)
         if block is None:
             raise _core.FastresumeError(f"block {number} of {sender} is not known in process {os.getpid()}")
@@ -326,10 +340,13 @@ def unpack(parcel: Parcel) -> Any:
     return _Unpacker(parcel.body, [_held(view, place) for place in parcel.places]).load()
 
 
-def _map(handle: _Handle, size: int) -> Memory:
+def _map(handle: _Handle, size: int, page_lock: Callable[[], _core.PageLock | None] | None) -> Memory:
     file = handle.detach()
     try:
-        return _Mapping(file, size).bytes()
+        mapping = _Mapping(file, size)
+        if page_lock is not None:
+            mapping.lock(page_lock())
+        return mapping.bytes()
     finally:
         os.close(file)
 

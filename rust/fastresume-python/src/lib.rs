@@ -13,6 +13,7 @@ mod intervals;
 mod layout;
 mod manifest;
 mod order;
+mod pagelock;
 mod pass;
 mod reader;
 
@@ -28,6 +29,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<manifest::Manifest>()?;
     module.add_class::<layout::Layout>()?;
     module.add_class::<order::Order>()?;
+    module.add_class::<pagelock::PageLock>()?;
     module.add_class::<pass::Pass>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use fastresume::error::Error;
 use fastresume::intervals::Intervals;
 use fastresume::lanes::Reader as ReaderPlace;
+use fastresume::memory::PageLock as CorePageLock;
 use fastresume::pass::Pass as CorePass;
 use fastresume::pipeline::{Delivered as CoreDelivered, Pipeline, Polled};
 use pyo3::prelude::*;
@@ -16,6 +17,7 @@ use crate::gate;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::order;
+use crate::pagelock::PageLock;
 use crate::pass::Pass;
 
 /// One batch, taken apart.
@@ -87,6 +89,7 @@ pub struct Reader {
     activity: Py<Activity>,
     process: u32,
     rank: u64,
+    page_lock: Option<&'static dyn CorePageLock>,
 }
 
 #[pymethods]
@@ -96,7 +99,7 @@ impl Reader {
         clippy::too_many_arguments,
         reason = "one caller, which passes what the dataset and the loader hold"
     )]
-    #[pyo3(signature = (manifest, layout, cursor, pass_, place, threads, prefetch_bytes))]
+    #[pyo3(signature = (manifest, layout, cursor, pass_, place, threads, prefetch_bytes, page_lock=None))]
     fn new(
         py: Python<'_>,
         manifest: &Manifest,
@@ -106,9 +109,11 @@ impl Reader {
         place: (u64, u64, u64, u64),
         threads: usize,
         prefetch_bytes: u64,
+        page_lock: Option<&PageLock>,
     ) -> PyResult<Self> {
         let (rank, world_size, worker, workers) = place;
         let place = ReaderPlace { rank, world_size, worker, workers };
+        let page_lock = page_lock.map(PageLock::of_core);
         let pipeline = gate::run(py, || {
             let order = order::of_cursor(cursor, manifest)?;
             let (manifest, layout) = (Arc::clone(&manifest.inner), layout.inner.clone());
@@ -122,6 +127,7 @@ impl Reader {
             activity: Py::new(py, activity)?,
             process: std::process::id(),
             rank,
+            page_lock,
         })
     }
 
@@ -147,7 +153,12 @@ impl Reader {
         let delivered = gate::poll(py, || {
             self.with(|pipeline| {
                 Ok(match pipeline.poll(gate::PATIENCE)? {
-                    Polled::Batch(delivered) => Some(Some(delivered)),
+                    Polled::Batch(mut delivered) => {
+                        if let Some(lock) = self.page_lock {
+                            delivered.fields.iter_mut().for_each(|memory| _ = memory.lock(lock));
+                        }
+                        Some(Some(delivered))
+                    }
                     Polled::Pending => None,
                     Polled::End => Some(None),
                 })

@@ -1,5 +1,6 @@
 //! Memory as the system gives it: words of the allocator, or whole pages of their own.
 
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::MmapMut;
@@ -26,9 +27,18 @@ pub enum Block {
     Pages(Pages),
 }
 
-/// Whole pages, which are counted.
+/// Keeps pages where they are, so that a device reads them by itself.
+pub trait PageLock: fmt::Debug + Send + Sync {
+    /// Whether the pages of these bytes are locked now, whose address is that of a page.
+    fn lock(&self, address: usize, bytes: usize) -> bool;
+
+    /// Unlocks what was locked there, before the pages go back to the system.
+    fn unlock(&self, address: usize, bytes: usize);
+}
+
+/// Whole pages, which are counted, and who has locked them.
 #[derive(Debug)]
-pub struct Pages(MmapMut);
+pub struct Pages(MmapMut, Option<&'static dyn PageLock>);
 
 impl Pages {
     fn zeroed(bytes: usize) -> Result<Self> {
@@ -39,12 +49,15 @@ impl Pages {
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         MOST_PAGED.fetch_max(PAGED.fetch_add(whole, Ordering::Relaxed) + whole, Ordering::Relaxed);
-        Ok(Self(map))
+        Ok(Self(map, None))
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
+        if let Some(lock) = self.1 {
+            lock.unlock(self.0.as_ptr().expose_provenance(), self.0.len());
+        }
         PAGED.fetch_sub(self.0.len(), Ordering::Relaxed);
     }
 }
@@ -70,6 +83,15 @@ impl Block {
             return Ok(Self::Words(vec![0; bytes.div_ceil(8)]));
         }
         Pages::zeroed(bytes).map(Self::Pages)
+    }
+
+    /// Has its pages locked, if it has any, and they are not; whether they are.
+    pub fn lock(&mut self, lock: &'static dyn PageLock) -> bool {
+        let Self::Pages(Pages(map, locked)) = self else { return false };
+        if locked.is_none() && lock.lock(map.as_mut_ptr().expose_provenance(), map.len()) {
+            *locked = Some(lock);
+        }
+        locked.is_some()
     }
 
     /// The bytes.

@@ -1,7 +1,7 @@
 //! Memory for the values of tensors, which comes back and is used again.
 
 use crate::block::{Block, no_memory};
-pub use crate::block::{PAGED_BYTES, most_paged};
+pub use crate::block::{PAGED_BYTES, PageLock, most_paged};
 use crate::error::Result;
 use crate::store::{KEPT_BYTES, STORE, Store};
 
@@ -101,6 +101,12 @@ impl Memory {
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.block.bytes_mut()[..self.length]
+    }
+
+    /// Has its pages locked, for as long as they are used again and again, if they are pages of their own; whether
+    /// they are locked.
+    pub fn lock(&mut self, lock: &'static dyn PageLock) -> bool {
+        self.block.lock(lock)
     }
 
     /// The number of bytes.
@@ -207,6 +213,9 @@ impl From<Vec<u64>> for Memory {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -259,6 +268,52 @@ mod tests {
             assert_eq!(OWN.bytes() > 0, comes_back);
             OWN.release();
         }
+    }
+
+    /// Notes what is locked; refuses all but the first so many.
+    #[derive(Debug)]
+    struct Noted {
+        locked: Mutex<BTreeMap<usize, usize>>,
+        most: usize,
+    }
+
+    impl PageLock for Noted {
+        fn lock(&self, address: usize, bytes: usize) -> bool {
+            let mut locked = self.locked.lock().unwrap();
+            assert_eq!((address % 4096, bytes % 4096), (0, 0));
+            locked.len() < self.most && locked.insert(address, bytes).is_none()
+        }
+
+        fn unlock(&self, address: usize, bytes: usize) {
+            assert_eq!(self.locked.lock().unwrap().remove(&address), Some(bytes));
+        }
+    }
+
+    #[test]
+    fn pages_are_locked_once_and_unlocked_before_they_go() {
+        static OWN: Store = Store::new();
+        static LOCK: Noted = Noted { locked: Mutex::new(BTreeMap::new()), most: 1 };
+        let locked = || LOCK.locked.lock().unwrap().clone();
+        let pool = Pool::of(&OWN, 1 << 24);
+        assert!(!pool.memory(PAGED_BYTES - 1).unwrap().lock(&LOCK), "it may share its pages with others");
+        for _ in 0..3 {
+            let mut memory = pool.memory(3 * PAGED_BYTES).unwrap();
+            assert!(memory.lock(&LOCK));
+            assert!(memory.lock(&LOCK));
+            let at = memory.bytes().as_ptr().addr();
+            assert_eq!(locked(), [(at, 3 * PAGED_BYTES)].into());
+            let mut other = pool.memory(3 * PAGED_BYTES).unwrap();
+            assert!(!other.lock(&LOCK), "what can't be locked is memory as any other");
+            other.bytes_mut().fill(1);
+            drop(other);
+        }
+        let mut memory = pool.memory(3 * PAGED_BYTES).unwrap();
+        memory.lock(&LOCK);
+        memory.resize(9 * PAGED_BYTES).unwrap();
+        drop(memory);
+        assert_eq!(locked().len(), 1);
+        OWN.release();
+        assert!(locked().is_empty());
     }
 
     #[test]

@@ -1,0 +1,156 @@
+//! Pages locked by CUDA's driver, so that a device reads them without the processor.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use fastresume::memory::PageLock as CorePageLock;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// `CU_MEMHOSTREGISTER_PORTABLE`: locked for all devices.
+const PORTABLE: c_uint = 1;
+
+type Push = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Pop = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
+type Register = unsafe extern "C" fn(*mut c_void, usize, c_uint) -> c_int;
+type Unregister = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// What locks pages: four functions of the driver, and the context of a device.
+struct Driver {
+    context: usize,
+    push: Push,
+    pop: Pop,
+    register: Register,
+    unregister: Unregister,
+    /// In a forked child nothing of CUDA may be called.
+    process: u32,
+    locked_bytes: AtomicUsize,
+    /// What the driver said when it did not lock, and then was not asked again.
+    failure: AtomicI32,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Driver").field("locked_bytes", &self.locked_bytes).finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Calls a function in the context, whichever the thread has; the status is the driver's.
+    #[allow(unsafe_code, reason = "functions of the driver, whose addresses the caller vouched for")]
+    fn within(&self, call: impl FnOnce() -> c_int) -> c_int {
+        // SAFETY: see `PageLock::new`; the context is one of the driver's, or what its stand-in makes of it.
+        let pushed = unsafe { (self.push)(ptr::with_exposed_provenance_mut(self.context)) };
+        if pushed != 0 {
+            return pushed;
+        }
+        let status = call();
+        let mut popped = ptr::null_mut();
+        // SAFETY: as above; the place for the context is there as long as the call lasts.
+        let _ = unsafe { (self.pop)(&raw mut popped) };
+        status
+    }
+}
+
+impl CorePageLock for Driver {
+    #[allow(unsafe_code, reason = "a function of the driver, whose address the caller vouched for")]
+    fn lock(&self, address: usize, bytes: usize) -> bool {
+        if self.process != std::process::id() || self.failure.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        let at = ptr::with_exposed_provenance_mut(address);
+        // SAFETY: see `PageLock::new`; the core owns these bytes, and unlocks them before they go.
+        let status = self.within(|| unsafe { (self.register)(at, bytes, PORTABLE) });
+        if status == 0 {
+            self.locked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        } else {
+            self.failure.store(status, Ordering::Relaxed);
+        }
+        status == 0
+    }
+
+    #[allow(unsafe_code, reason = "a function of the driver, whose address the caller vouched for")]
+    fn unlock(&self, address: usize, bytes: usize) {
+        if self.process != std::process::id() {
+            return;
+        }
+        let at = ptr::with_exposed_provenance_mut(address);
+        // SAFETY: as in `lock`; the bytes are still there. When the process ends, the driver may be gone: it says so.
+        if self.within(|| unsafe { (self.unregister)(at) }) == 0 {
+            self.locked_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Locks pages for devices. It lives as long as the process, as pages may that it has locked.
+///
+/// Addresses are those of `cuCtxPushCurrent`, `cuCtxPopCurrent`, `cuMemHostRegister` and `cuMemHostUnregister`,
+/// which must stay what they are.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct PageLock {
+    driver: &'static Driver,
+}
+
+impl PageLock {
+    /// What the core is given.
+    pub fn of_core(&self) -> &'static dyn CorePageLock {
+        self.driver
+    }
+}
+
+#[pymethods]
+impl PageLock {
+    #[new]
+    #[allow(unsafe_code, reason = "an address becomes a function")]
+    fn new(context: usize, functions: (usize, usize, usize, usize)) -> PyResult<Self> {
+        let (push, pop, register, unregister) = functions;
+        if [push, pop, register, unregister].contains(&0) {
+            return Err(PyValueError::new_err("a function has the address 0"));
+        }
+        // SAFETY: the only caller takes the addresses from the driver's library, which is never unloaded, and the
+        // signatures are those of its header.
+        let (push, pop, register, unregister) = unsafe {
+            (
+                std::mem::transmute::<*const (), Push>(ptr::with_exposed_provenance(push)),
+                std::mem::transmute::<*const (), Pop>(ptr::with_exposed_provenance(pop)),
+                std::mem::transmute::<*const (), Register>(ptr::with_exposed_provenance(register)),
+                std::mem::transmute::<*const (), Unregister>(ptr::with_exposed_provenance(unregister)),
+            )
+        };
+        let driver = Driver {
+            context,
+            push,
+            pop,
+            register,
+            unregister,
+            process: std::process::id(),
+            locked_bytes: AtomicUsize::new(0),
+            failure: AtomicI32::new(0),
+        };
+        Ok(Self { driver: Box::leak(Box::new(driver)) })
+    }
+
+    /// Whether the pages of these bytes are locked now.
+    fn lock(&self, py: Python<'_>, address: usize, num_bytes: usize) -> bool {
+        py.detach(|| self.driver.lock(address, num_bytes))
+    }
+
+    /// Unlocks the pages that were locked at an address.
+    fn unlock(&self, py: Python<'_>, address: usize, num_bytes: usize) {
+        py.detach(|| self.driver.unlock(address, num_bytes));
+    }
+
+    /// Bytes that are locked.
+    #[getter]
+    fn locked_bytes(&self) -> usize {
+        self.driver.locked_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The driver's status when it did not lock, after which nothing more is locked; 0 if it always did.
+    #[getter]
+    fn failure(&self) -> i32 {
+        self.driver.failure.load(Ordering::Relaxed)
+    }
+}
