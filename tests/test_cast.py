@@ -178,7 +178,7 @@ def test_an_overflow_names_value_row_group_column_and_file(
     place = f"(column 'x', row group 1, file '{path}')"
     with pytest.raises(fr.DataError) as caught:
         read(path, {"x": to})
-    assert str(caught.value).endswith(f"{words} {place}")
+    assert str(caught.value).endswith(f"{words}: cast= can name a type that holds it {place}")
     assert "row 2 of the row group" in str(caught.value)
 
 
@@ -201,7 +201,11 @@ def test_a_batch_before_the_overflow_is_delivered_and_the_cursor_stays_there(pat
         ({"x": torch.complex64}, ValueError, "integers, floats or bool, found complex64"),
         ({1: torch.int8}, TypeError, "cast must hold strings, found 1"),
         ({"y": torch.int8}, fr.DataError, "no column matches 'y' of cast; there are: x, list"),
-        ({"text": torch.int8}, fr.DataError, "cast= is not for a column of type string .*'text'"),
+        (
+            {"text": torch.int8},
+            fr.DataError,
+            "cast= is not for a column of type string, but for numbers .*'text'",
+        ),
         ({"uuid": torch.int8}, fr.DataError, r"cast= is not for a column of type .*'uuid'"),
         ({"x[": torch.int8}, ValueError, r"the pattern 'x\[' of cast can't be read"),
     ],
@@ -261,6 +265,37 @@ def test_values_for_nulls_are_those_of_the_new_type(path: Path) -> None:
         open_dataset(path, torch.int8, nulls=300)
 
 
+@pytest.mark.parametrize(
+    ("to", "value", "nearest"),
+    [
+        (torch.float16, 2049, 2048),
+        (torch.float16, 2049.0, 2048),
+        (torch.bfloat16, 257, 256),
+        (torch.float32, -(2**24) - 1, -(2**24)),
+        (torch.float64, 2**53 + 1, 2**53),
+        (torch.float64, -(2**53) - 1, -(2**53)),
+    ],
+)
+def test_a_whole_number_for_nulls_is_never_rounded(
+    path: Path, to: torch.dtype, value: float, nearest: int
+) -> None:
+    write(path, x=pa.array([1, None]), l=pa.array([[1], []]))
+    name = str(to).removeprefix("torch.")
+    said = f"does not fit column '(x|l)', which is {name}: the nearest is {nearest}"
+    with pytest.raises(ValueError, match=f"the fill value {value} for nulls {said}"):
+        open_dataset(path, to, nulls=value)
+    with pytest.raises(ValueError, match=f"the pad value {value} {said}"):
+        open_dataset(path, to, nulls=0, pad={"l": fr.Pad(2, value=value)})
+    batch = next(iter(open_dataset(path, to, nulls=nearest, pad={"l": fr.Pad(2, value=nearest)})))
+    assert batch["x"].tolist()[1] == batch["l"].tolist()[1][0] == nearest
+
+
+def test_a_fraction_for_nulls_is_the_nearest_number_of_the_type(path: Path) -> None:
+    write(path, x=pa.array([1, None]))
+    for to in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        assert next(iter(open_dataset(path, to, nulls=0.1)))["x"][1] == torch.tensor(0.1, dtype=to)
+
+
 # ------------------------------------------------------------------------------------------ types and columns
 
 
@@ -296,7 +331,7 @@ def test_times_and_decimals_are_cast_as_the_numbers_that_they_would_be(path: Pat
     assert batch["int96"].tolist() == [1000.0, -250_000.0, 12_000.0]
     assert torch.equal(batch["float"], torch.tensor([0.01, -2.5, 0.12]))
     for name, to in (("wide", torch.uint8), ("text", torch.uint8), ("short", torch.uint8)):
-        with pytest.raises(fr.DataError, match=rf"row 1 .*holds -250, which does not fit uint8 .*'{name}'"):
+        with pytest.raises(fr.DataError, match=rf"row 1 .*holds -250, which does not fit uint8: .*'{name}'"):
             list(open_dataset(path, {name: to}, decimals=decimals_to))
 
 
@@ -332,7 +367,7 @@ def test_files_that_differ_are_cast_to_one_type(tmp_path: Path) -> None:
     write(tmp_path / "c.parquet", y=pa.array([2**40], pa.int64()))
     found = read(tmp_path, torch.float32, columns="x", optional="x", nulls=7)
     assert found.tolist() == [1.0, 2.0**40, 7.0]
-    with pytest.raises(fr.DataError, match=r"1099511627776, which does not fit int32 .*b\.parquet"):
+    with pytest.raises(fr.DataError, match=r"1099511627776, which does not fit int32: .*b\.parquet"):
         read(tmp_path, torch.int32, columns="x", optional="x", nulls=7)
 
 
@@ -342,7 +377,7 @@ def test_values_of_paths_are_cast(tmp_path: Path) -> None:
         write(tmp_path / f"day={day}" / "x.parquet", x=pa.array([1, 2]))
     assert read(tmp_path, {"day": torch.int16}, "day", partitions="day").tolist() == [300, 300, 7, 7]
     dataset = open_dataset(tmp_path, {"day": torch.int8}, partitions="day")
-    with pytest.raises(fr.DataError, match=r"the path holds 300, which does not fit int8 .*'day'.*day=300"):
+    with pytest.raises(fr.DataError, match=r"the path holds 300, which does not fit int8: .*'day'.*day=300"):
         list(dataset)
     assert dataset.read_rows([3, 2])["day"].tolist() == [7, 7]
 

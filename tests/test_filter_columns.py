@@ -114,6 +114,59 @@ def test_a_path_without_a_value_is_a_null(parts: Path) -> None:
     assert kept_rows(parts, filter=(day == 1) | (x == 2), **how) == [*range(10), *range(40, 45)]
 
 
+# ---------------------------------------------------------------------------- names of what has no values
+
+
+def test_lists_of_structs_and_maps_are_asked_for_nulls(tmp_path: Path) -> None:
+    """Null lists are told from empty ones, from lists of null structs, and from nulls of their members."""
+    structs = pa.list_(pa.struct([("a", pa.int64()), ("in", pa.struct([("b", pa.string())]))]))
+    lists = [[{"a": 1, "in": {"b": "x"}}], None, [], [None], [{"a": None, "in": None}], None, [{"a": 2}] * 30]
+    maps = [[("k", 1)], [], None, [("k", None)], None, [("a", 1)] * 9, [("z", 0)]]
+    around = [None if number == 3 else {"l": value} for number, value in enumerate(lists)]
+    columns = {
+        "l": pa.array(lists * 9, structs),
+        "m": pa.array(maps * 9, pa.map_(pa.string(), pa.int64())),
+        "s": pa.array(around * 9, pa.struct([("l", structs)])),
+        "row": pa.array(range(63)),
+    }
+    for number, how in enumerate(({}, {"data_page_version": "2.0", "write_page_index": True})):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=20, data_page_size=64, **how)
+    held = {"l": lists, "m": maps, "s.l": [value and value["l"] for value in around]}
+    for name, values in held.items():
+        expected = [row for row in range(63) if values[row % 7] is None]
+        for how in ({}, {"rows": [row % 5 != 0 for row in range(63)]}):
+            for asked, rows in (
+                (fr.column(name).is_null(), expected),
+                (fr.column(name).is_valid(), [row for row in range(63) if row not in expected]),
+            ):
+                for path in tmp_path.iterdir():
+                    found = kept_rows(path, columns="row", filter=asked, **how)
+                    assert found == [row for row in rows if not how or row % 5 != 0], (name, asked)
+    for name in ("l.in", "s.l.in"):
+        with pytest.raises(fr.DataError, match=f"no column matches '{name}'"):
+            kept_rows(path, columns="row", filter=fr.column(name).is_null())
+
+
+def test_what_is_no_column_is_refused_and_what_it_is_is_said(tmp_path: Path) -> None:
+    columns = {"x": [1, None], "l": [[1], [2]], "row": [0, 1], "s": [{"a": 1, "b": 2}] * 2, "y_valid": [1, 2]}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    how: dict[str, Any] = {"columns": "row", "filter": fr.column("y_valid") == 2}
+    assert kept_rows(tmp_path, **how) == [1]
+    for name, message in (
+        ("x_valid", r"'x_valid' is no column, but the mask of 'x' in batches: is_null\(\) asks where"),
+        ("l_length", "'l_length' is no column, but the lengths of 'l' in batches: a filter asks of what"),
+        ("z_valid", "no column matches 'z_valid'"),
+    ):
+        for asked in (fr.column(name) == 1, fr.column(name).is_null()):
+            with pytest.raises(fr.DataError, match=message):
+                kept_rows(tmp_path, columns="row", filter=asked)
+    with pytest.raises(
+        ValueError, match=r"column 's' has no value of its own: its members are s\.a, s\.b, and"
+    ):
+        kept_rows(tmp_path, columns="row", filter=fr.column("s") == 1)
+
+
 def drifting(directory: Path) -> Path:
     """Two files, of which the second lacks a number, a text and a list."""
     directory.mkdir()

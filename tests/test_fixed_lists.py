@@ -206,7 +206,7 @@ def test_a_row_of_lists_of_other_lengths_is_named(path: Path, row: Any, how: dic
 @pytest.mark.parametrize(
     ("fixed", "error", "message"),
     [
-        ((2, 2), ValueError, "lists of 2 levels .* list<int64>"),
+        ((2, 2), ValueError, r"lengths of 2 levels .* list<int64>: fixed=\{'x': k\} gives all"),
         ((), ValueError, "must hold a length"),
         ((2, 0), ValueError, "at least 1"),
         (2.5, TypeError, "must be an integer"),

@@ -62,6 +62,21 @@ def cells() -> dict[str, Any]:
     return {"b": pa.array([bytes([n]) * (20_000_000 + n) for n in range(27)], pa.large_binary())}
 
 
+def few_cells() -> dict[str, Any]:
+    """Of 4 MB, side by side among thousands of small ones."""
+    large = (bytes([n]) * (4_000_000 + n) for n in range(20))
+    return {"b": pa.array([b"small"] * 1020 + [*large] + [None, b"small"] * 480, pa.large_binary())}
+
+
+def huge_cells_and_nulls() -> dict[str, Any]:
+    """Of 100 MB, each behind three nulls."""
+    return {
+        "b": pa.array(
+            [None if n % 4 else bytes([n]) * (100_000_000 + n) for n in range(20)], pa.large_binary()
+        )
+    }
+
+
 def huge_cells() -> dict[str, Any]:
     """Of 100 MB each."""
     return {"b": pa.array([bytes([n]) * (100_000_000 + n) for n in range(5)], pa.large_binary())}
@@ -80,7 +95,9 @@ FILES = {
     "lists": 8,
     "many_lists": 16_384,
     "cells": 3,
+    "few_cells": 100,
     "huge_cells": 2,
+    "huge_cells_and_nulls": 10,
     "huge_lists": 2,
 }
 """What is read, with the rows of a row group."""
@@ -167,7 +184,14 @@ SOAK = pytest.mark.skipif(
         ("many_lists", {"batch_size": 1024, "nulls": "mask", "shuffle": True}),
         ("cells", {"batch_size": 1}),
         ("cells", {"batch_size": 1, "shuffle": True, "window_rows": 4}),
+        ("few_cells", {"batch_size": 16, "nulls": "mask"}),
+        ("few_cells", {"batch_size": 50, "nulls": "mask", "shuffle": True, "window_rows": 100}),
+        ("few_cells", {"batch_size": 4, "nulls": "mask", "lanes": 2}),
+        ("few_cells", {"batch_size": 100, "hash": {"b": 10}, "nulls": "mask"}),
         pytest.param("huge_cells", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
+        pytest.param("huge_cells_and_nulls", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
+        pytest.param("huge_cells_and_nulls", {"batch_size": 2, "nulls": "mask"}, marks=SOAK),
+        pytest.param("huge_cells_and_nulls", FEW_OF_A_WINDOW, marks=SOAK),
         pytest.param("huge_cells", FEW_OF_A_WINDOW, marks=SOAK),
         pytest.param("huge_lists", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
         pytest.param("huge_lists", FEW_OF_A_WINDOW, marks=SOAK),

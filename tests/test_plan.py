@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -110,3 +111,23 @@ def test_a_plan_for_more_than_any_memory_is_a_plan(small_dataset: Dataset) -> No
     assert (plan.steps, plan.padded_rows) == (1, 2**40 * 1000 - ROWS)
     with pytest.raises(ValueError, match="no memory for batches of"):
         next(iter(dataset))
+
+
+def test_large_cells_are_in_what_a_plan_states_wherever_footers_tell_of_them(tmp_path: Path) -> None:
+    mib = 1 << 20
+
+    def stated(cells: list[bytes | None], **how: Any) -> int:
+        table = pa.table({"b": pa.array(cells, pa.binary())})
+        options = {"row_group_size": 100, "use_dictionary": False, **how}
+        pq.write_table(table, tmp_path / "x.parquet", **options)
+        plan = quiet_plan(fr.ParquetDataset(tmp_path, batch_size=5, nulls="mask"))
+        return plan.bytes_per_rank + plan.bytes_per_thread
+
+    small: list[bytes | None] = [b"small"] * 1000
+    usual, large = stated(small), bytes(8 * mib)
+    # What is decoded in one go and the batch of it, both while they grow; the page, stored and decompressed.
+    assert usual + 5 * 7 * mib < stated([*small, large]) < usual + 9 * 8 * mib
+    assert stated([None] * 1000 + [large]) > stated([None] * 1000) + 5 * 7 * mib
+    assert stated([*small, large], use_dictionary=True) > usual + 5 * 7 * mib
+    dense = [bytes(20_000)] * 100  # some longer rows are no large cells, but all batches may be of these
+    assert usual + 5 * 20_000 < stated(small + dense) < usual + 8 * mib

@@ -277,7 +277,11 @@ def rename_list(renamed: Mapping[str, str] | None) -> list[tuple[str, str]]:
         return []
     if not isinstance(renamed, Mapping):
         raise TypeError(f"rename must be a mapping of names to names, found {renamed!r}")
-    return [(text("rename", old), text("rename", new)) for old, new in renamed.items()]
+    pairs = [(text("rename", old), text("rename", new)) for old, new in renamed.items()]
+    for old, new in pairs:
+        if not new:
+            raise ValueError(f"rename gives '{old}' an empty name")
+    return pairs
 
 
 def _dtype_name(argument: str, dtype: object) -> str:

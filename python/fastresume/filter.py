@@ -138,8 +138,15 @@ def _resolve(
         name: (dtype, "matrix" if shape else kind) for name, dtype, _, _, kind, _, shape, _ in layout.fields
     }
     for name in compared:
-        if name not in types:
-            raise ValueError(f"no column '{name}': a filter names columns, and takes no patterns")
+        if name in types:
+            continue
+        members = [found for found in types if found.startswith(f"{name}.")]
+        if members:
+            raise ValueError(
+                f"column '{name}' has no value of its own: its members are {', '.join(members)}, "
+                f"and is_null() asks where it is null"
+            )
+        raise ValueError(f"no column '{name}': a filter names columns, and takes no patterns")
     for name, *_, unit in layout.fields:
         if unit is not None and unit.startswith("decimal"):
             # Its tensor has units of its scale, which nobody means who writes a number.

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SEGMENT_BYTES = 32 << 20
 """In a sequential order, a lane decodes parts of row groups of at most so many bytes."""
 
+DIVIDED_BYTES = 64 << 20
+"""Of lists and strings that take more than expected, what is decoded in one go ends at so many bytes."""
+
 LARGE_WINDOW_BYTES = 1 << 30
 """Of more than these in a window, as padding makes of short lists, advice is given."""
 
@@ -56,12 +59,13 @@ class Plan:
         blocks, windows: of the whole pass; 0 of a sequential order.
         window_rows: rows of the largest window; 0 of a sequential order.
         row_bytes: bytes of one row over all tensors; of lists and strings, what the footers lead to expect.
-        bytes_per_rank: what a rank holds in decoded rows: one window (or one segment of a row group) per lane
-            of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`, and, where
+        bytes_per_rank: what a rank holds in decoded rows, at most: one window (or one segment of a row group)
+            per lane of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`, and, where
             it copies batches to a device, three of them there and three here.
         bytes_per_thread: what each thread that decodes adds to that (the caller's own, where there is no
             `Loader`): one matrix or the lists and strings of a segment, before they are in batches, and a
-            page as writers make them, stored and decompressed.
+            page and a dictionary, stored and decompressed. Where the pages of a row group have more bytes
+            than writers give to pages, its cells are large, and any batch is taken to have all of them.
         rows_decoded: rows that all ranks decode together.
         rows_decoded_per_row: the same, per row delivered: 1.0 is best.
         advice: what could be better, and which setting helps.
@@ -132,15 +136,15 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
     remaining = dataset.num_rows - cursor.consumed_rows()
     dropped = row_count(planned.dropped())
     row_bytes = dataset._layout.row_bytes
+    most = _Most.of(dataset)
     if windows:
         of_reader = max(lanes // (world_size * processes), 1)
         open_windows = processes * _open_windows(of_reader, remaining // lanes, windows, window_rows)
-        # A shuffled row is held with its number.
-        held_bytes = open_windows * window_rows * (row_bytes + 8)
+        # Each block may be of another row group. A shuffled row is held with its number.
+        held_bytes = open_windows * (most.bytes_of(window_rows, -(-blocks // windows)) + window_rows * 8)
     else:
         each = lanes // world_size if lanes > 1 else processes
-        # At least a row is decoded in one go, whatever its size.
-        held_bytes = each * min(max(SEGMENT_BYTES, row_bytes), dataset.num_rows * row_bytes)
+        held_bytes = each * min(most.segment_bytes(dataset.batch_size), dataset.num_rows * row_bytes)
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
     advice = _advice(dataset, per_row, lanes, processes, windows, window_rows)
@@ -166,8 +170,8 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
         windows=windows,
         window_rows=window_rows,
         row_bytes=row_bytes,
-        bytes_per_rank=held_bytes + dataset.batch_size * row_bytes,
-        bytes_per_thread=_thread_bytes(dataset, is_shuffled=windows > 0),
+        bytes_per_rank=held_bytes + most.batch_bytes(dataset.batch_size),
+        bytes_per_thread=_thread_bytes(dataset, most, is_shuffled=windows > 0),
         rows_decoded=decoded,
         rows_decoded_per_row=per_row,
         advice=advice,
@@ -183,6 +187,53 @@ def _open_windows(lanes: int, lane_rows: int, windows: int, window_rows: int) ->
     return lanes if lane_rows > 2 * window_rows else min(2 * lanes - 1, windows)
 
 
+@dataclass(frozen=True)
+class _Most:
+    """What rows take where they are most, as near as footers tell.
+
+    Args:
+        total_bytes: of all rows of the dataset.
+        row_bytes: of a row on the average.
+        densest_bytes: of a row without large cells, in the row groups where rows are longest.
+        large_bytes: what large cells add: any few rows of a row group may have all of them.
+        large_page_bytes: what the large pages of a column have beyond those that writers make.
+        group_rows: rows of the largest row group.
+    """
+
+    total_bytes: int
+    row_bytes: int
+    densest_bytes: int
+    large_bytes: int
+    large_page_bytes: int
+    group_rows: int
+
+    @classmethod
+    def of(cls, dataset: ParquetDataset) -> _Most:
+        row_bytes = dataset._layout.row_bytes
+        densest, large, large_page = dataset._layout.footprint(dataset._manifest)
+        group_rows = int(np.diff(of_words(dataset._manifest.group_starts)).max(initial=0))
+        return cls(dataset.num_rows * row_bytes, row_bytes, densest, large, large_page, group_rows)
+
+    @property
+    def segment_rows(self) -> int:
+        """Rows of a row group that are decoded in one go."""
+        return min(self.group_rows, SEGMENT_BYTES // max(self.row_bytes, 1) + 1)
+
+    def bytes_of(self, rows: int, groups: int = 1) -> int:
+        """Of so many rows of so many row groups."""
+        return min(rows * self.densest_bytes + groups * self.large_bytes, max(self.total_bytes, 1))
+
+    def batch_bytes(self, rows: int) -> int:
+        """Of a batch, which may be filled up with rows that are there twice."""
+        return rows * self.densest_bytes + self.large_bytes
+
+    def segment_bytes(self, batch_rows: int) -> int:
+        """Of what is decoded in one go in a sequential order."""
+        # At least a row, whatever its size; lists and strings that take more than expected to a batch's end.
+        whole = max(SEGMENT_BYTES, self.segment_rows * self.densest_bytes) + self.large_bytes
+        return min(whole, DIVIDED_BYTES + self.bytes_of(batch_rows))
+
+
 def _flat_widths(dataset: ParquetDataset) -> list[tuple[int, int]]:
     """Of each tensor of numbers the bytes of a row, with its mask, and its columns."""
     return [
@@ -192,25 +243,24 @@ def _flat_widths(dataset: ParquetDataset) -> list[tuple[int, int]]:
     ]
 
 
-def _jagged_bytes(dataset: ParquetDataset) -> int:
-    """Bytes of the lists and strings of a row."""
-    return dataset._layout.row_bytes - sum(width for width, _ in _flat_widths(dataset))
-
-
-def _thread_bytes(dataset: ParquetDataset, is_shuffled: bool) -> int:
-    group_rows = int(np.diff(of_words(dataset._manifest.group_starts)).max(initial=0))
-    rows = min(group_rows, SEGMENT_BYTES // max(dataset._layout.row_bytes, 1) + 1)
-    jagged = _jagged_bytes(dataset)
+def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> int:
+    rows, widths = most.segment_rows, _flat_widths(dataset)
+    # Lists and strings of a row.
+    flat = sum(width for width, _ in widths)
+    jagged, densest = most.row_bytes - flat, most.densest_bytes - flat
     # The widest tensor that is put together from several columns, or from rows in any order. (Others are
     # decoded where they stay.)
-    widths = (width for width, columns in _flat_widths(dataset) if is_shuffled or columns > 1)
-    widest = max(widths, default=0)
-    cell = max(8, jagged)
+    widest = max((width for width, columns in widths if is_shuffled or columns > 1), default=0)
     # Memory that grows has room for as much again, and a shuffled matrix is turned before rows go anywhere.
-    decoded = rows * (2 * jagged + 2 * widest + (PLACE_BYTES if is_shuffled else 0))
+    if is_shuffled:
+        decoded = rows * (2 * densest + 2 * widest + PLACE_BYTES) + 2 * most.large_bytes
+    else:
+        decoded = rows * (2 * jagged + 2 * widest) + most.large_bytes
     # Lists and strings of a batch are held as they came, and in their order, while it is ended.
-    decoded += dataset.batch_size * jagged
-    return decoded + 2 * (PAGE_BYTES + min(PAGE_VALUES, group_rows) * cell) + READ_AHEAD_BYTES
+    decoded += dataset.batch_size * densest + most.large_bytes
+    # A page, as it is stored and decompressed, and a dictionary.
+    page = PAGE_BYTES + min(PAGE_VALUES, most.group_rows) * max(8, jagged) + most.large_page_bytes
+    return decoded + 2 * page + READ_AHEAD_BYTES
 
 
 def _advice(

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use fastresume::agreement::{Decimals, Request};
 use fastresume::error::Result;
+use fastresume::footprint::Footprint;
 use fastresume::hash::Buckets;
 use fastresume::inquiry;
 use fastresume::lacking;
@@ -202,5 +203,12 @@ impl Layout {
     #[getter]
     fn row_bytes(&self) -> usize {
         self.inner.row_bytes()
+    }
+
+    /// Bytes of a row in the row groups where rows are longest, and what large cells and large pages add to that.
+    fn footprint(&self, manifest: &Manifest) -> (u64, u64, u64) {
+        let Footprint { densest_row_bytes, large_bytes, large_page_bytes } =
+            Footprint::new(&manifest.inner, &self.inner);
+        (densest_row_bytes, large_bytes, large_page_bytes)
     }
 }

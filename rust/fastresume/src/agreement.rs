@@ -60,11 +60,17 @@ pub fn agree(schemas: &[(&[Column], &Path)], request: &Request) -> Result<Agreed
         all().any(|((columns, _), by_name)| by_name.get(name).is_some_and(|&place| is_one(&columns[place])))
     };
     let is_decimal = |column: &Column| matches!(column.stored, Stored::Decimal { .. });
-    let decimals = rules_for("decimals", &request.decimals, &selected, |name| has(name, is_decimal))?;
+    let type_of = |name: &str| {
+        let mut found = all().filter_map(|((columns, _), by_name)| Some(&columns[*by_name.get(name)?]));
+        found.next().map_or("null", |column| column.type_name.as_str())
+    };
+    let typed: Vec<_> = selected.iter().map(|&name| (name, type_of(name))).collect();
+    let are_decimals = |name: &str| has(name, is_decimal);
+    let decimals = rules_for(("decimals", "decimals"), &request.decimals, &typed, are_decimals)?;
     let is_list = |column: &Column| column.kind == Kind::List;
     let fixed: Vec<Rule<&[usize]>> =
         request.fixed.iter().map(|(key, sizes)| (key.clone(), sizes.as_slice())).collect();
-    let fixed = rules_for("fixed", &fixed, &selected, |name| has(name, is_list))?;
+    let fixed = rules_for(("fixed", "lists of numbers"), &fixed, &typed, |name| has(name, is_list))?;
     let mut agreed = Vec::with_capacity(selected.len());
     let mut refused: Vec<Refused<'_>> = Vec::new();
     for ((name, decimals), fixed) in selected.iter().zip(decimals).zip(fixed) {
@@ -120,6 +126,7 @@ fn undeliverable<'a>(columns: &[(Option<Column>, &'a Path)]) -> Option<(String, 
         Stored::Decimal { .. } if column.kind == Kind::Scalar => {
             "may not fit 64 bits: decimals= says whether it becomes 'int64', 'float64' or 'bytes'"
         }
+        Stored::Int96 => "is held as INT96, which is not read in lists: as INT64 it is",
         _ => "is not supported yet",
     };
     Some((format!("the type {} {hint}", column.type_name), file))
@@ -136,22 +143,20 @@ fn all_names<'a>(schemas: &[(&'a [Column], &Path)]) -> HashSet<&'a str> {
     columns.filter(|column| column.kind != Kind::Mask).map(|column| column.name.as_str()).collect()
 }
 
-/// The rule of each column, where only some can have one.
+/// The rule of each column, of which the name and the type are given, where only some can have one. What gave the
+/// rules, and what they are for, is said in errors.
 fn rules_for<R: Copy>(
-    argument: &str,
+    (argument, what): (&str, &str),
     rules: &[Rule<R>],
-    columns: &[&str],
+    columns: &[(&str, &str)],
     can_have: impl Fn(&str) -> bool,
 ) -> Result<Vec<Option<R>>> {
-    let able: Vec<Named<'_>> = columns
-        .iter()
-        .copied()
-        .filter(|name| can_have(name))
-        .map(|name| Named { name, stack: None })
-        .collect();
+    let (able, others): (Vec<_>, Vec<_>) = columns.iter().partition(|(name, _)| can_have(name));
+    let able: Vec<Named<'_>> = able.into_iter().map(|(name, _)| Named { name, stack: None }).collect();
+    rules::check_fit(argument, rules, &able, &others, what)?;
     let found = rules::resolve(argument, rules, &able)?;
     let by_name: HashMap<&str, Option<R>> = able.iter().map(|column| column.name).zip(found).collect();
-    Ok(columns.iter().map(|name| by_name.get(name).copied().flatten()).collect())
+    Ok(columns.iter().map(|(name, _)| by_name.get(name).copied().flatten()).collect())
 }
 
 /// The columns that files may lack.
@@ -299,9 +304,17 @@ fn as_asked(column: &Column, decimals: Option<Decimals>, fixed: Option<&[usize]>
     if let Some(sizes) = fixed.filter(|_| column.kind == Kind::List) {
         if !sizes.is_empty() && sizes.len() != column.lists {
             return Err(Error::Argument(format!(
-                "fixed says how long lists of {} levels are, the column is a {}",
+                "fixed gives lengths of {} levels of lists, the column is a {}: fixed={{'{}': {}}} gives all",
                 sizes.len(),
-                column.type_name
+                column.type_name,
+                column.name,
+                match column.lists {
+                    1 => "k".to_owned(),
+                    levels => format!(
+                        "({})",
+                        (1..=levels).map(|at| format!("k{at}")).collect::<Vec<_>>().join(", ")
+                    ),
+                }
             )));
         }
         asked.sizes = sizes.to_vec();

@@ -14,12 +14,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::extent::Extent;
 use crate::footer::HASH_BYTES;
 use crate::schema::Column;
 use crate::summary::{Status, Summary};
 
 /// Another number for another format of the entries: an older or newer file is not read.
-const MAGIC: &[u8] = b"fastresume manifest cache 3\n";
+const MAGIC: &[u8] = b"fastresume manifest cache 4\n";
 
 const CHECK_BYTES: usize = blake3::OUT_LEN;
 
@@ -60,7 +61,8 @@ struct Entry<'a> {
     schema: usize,
     group_rows: Vec<u64>,
     data_bytes: u64,
-    jagged_bytes: Vec<(usize, u64)>,
+    extents: Vec<(usize, Extent)>,
+    large_pages: Vec<(usize, u64)>,
 }
 
 /// The entries of a cache, looked up by path.
@@ -108,7 +110,8 @@ impl<'a> Known<'a> {
             columns: Arc::clone(&self.schemas[entry.schema]),
             group_rows: entry.group_rows.clone(),
             data_bytes: entry.data_bytes,
-            jagged_bytes: entry.jagged_bytes.clone(),
+            extents: entry.extents.clone(),
+            large_pages: entry.large_pages.clone(),
         })
     }
 }
@@ -161,7 +164,8 @@ impl Cache {
             schema,
             group_rows: summary.group_rows.clone(),
             data_bytes: summary.data_bytes,
-            jagged_bytes: summary.jagged_bytes.clone(),
+            extents: summary.extents.clone(),
+            large_pages: summary.large_pages.clone(),
         });
         let content = Content { entries: entries.collect(), schemas };
         let content = postcard::to_allocvec(&content).map_err(|cause| self.failed(cause))?;

@@ -24,6 +24,8 @@ pub struct Chunk {
     pub rows: u64,
     /// Values of all pages, as the footer states them: rows in a flat column, else pairs of levels.
     pub values: u64,
+    /// Bytes of all pages, decompressed, as the footer states them.
+    pub uncompressed_bytes: u64,
     /// How the pages are compressed.
     pub compression: Compression,
     /// Bytes of one plain value; 0 for values of a bit, none if values differ in length.

@@ -13,6 +13,9 @@ const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
 const MAX_EXACT: u64 = 1 << 53;
 const MAX_EXACT_POWER: u32 = 22;
 
+/// What is said of a decimal that is no integer of 64 bits.
+const BEYOND_64_BITS: &str = "64 bits: decimals= can say 'float64' or 'bytes'";
+
 /// A decimal of more bytes is taken for damaged: it would have 600 digits.
 const MAX_DECIMAL_BYTES: usize = 256;
 
@@ -59,7 +62,7 @@ impl Conversion {
             }
             Self::Integer => {
                 let integer = integer(value)
-                    .ok_or_else(|| misfit(row, &format!("the unscaled {}", digits(value)), "64 bits"))?;
+                    .ok_or_else(|| misfit(row, &format!("the unscaled {}", digits(value)), BEYOND_64_BITS))?;
                 place.copy_from_slice(&integer.to_le_bytes());
             }
             Self::Decimal(scale) => {

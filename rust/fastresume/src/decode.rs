@@ -406,6 +406,7 @@ fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: i64, is_flat: 
         index,
         rows: rows.unsigned_abs(),
         values: chunk.num_values().unsigned_abs(),
+        uncompressed_bytes: u64::try_from(chunk.uncompressed_size()).unwrap_or(0),
         compression: chunk.compression(),
         value_bytes: value_bytes(leaf),
         is_flat,

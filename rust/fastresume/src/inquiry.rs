@@ -16,6 +16,9 @@ use crate::shapes::Shapes;
 /// # Errors
 /// As for [`Layout::resolve`]; `Data` also if one of `asked` is nowhere, or is missing in a file and not optional.
 pub fn layout(manifest: &Manifest, request: &Request, asked: &[String]) -> Result<Layout> {
+    for name in request.columns.iter().flatten().chain(asked) {
+        check_name(manifest, name)?;
+    }
     let (mut fields, mut columns) = (Vec::new(), vec![Vec::new(); manifest.schemas().count()]);
     if request.columns.as_ref().is_none_or(|columns| !columns.is_empty()) {
         let values = Layout::resolve(manifest, request, &[], &[(None, Policy::Mask)], &Shapes::default())?;
@@ -32,13 +35,45 @@ pub fn layout(manifest: &Manifest, request: &Request, asked: &[String]) -> Resul
     Ok(Layout::new(manifest, fields, columns))
 }
 
+/// What masks and lengths are called behind the name of their column.
+const NO_COLUMNS: [(&str, &str, &str); 2] = [
+    ("_valid", "mask", "is_null() asks where the column is null"),
+    ("_length", "lengths", "a filter asks of what the files hold"),
+];
+
+/// Refuses the name of a mask or of lengths, which batches have and files do not.
+fn check_name(manifest: &Manifest, name: &str) -> Result<()> {
+    let has = |name: &str| {
+        manifest.schemas().any(|(columns, _)| {
+            columns.iter().any(|column| column.name == name || rules::is_in(&column.name, name))
+        })
+    };
+    for (end, what, remedy) in NO_COLUMNS {
+        if let Some(of) = name.strip_suffix(end).filter(|of| !has(name) && has(of)) {
+            let reason = format!("'{name}' is no column, but the {what} of '{of}' in batches: {remedy}");
+            return Err(Error::data(reason));
+        }
+    }
+    Ok(())
+}
+
+/// The name of the list or map of structs that a column is in, if that is in no other list: the structs around it
+/// have a column of their own.
+fn list_around<'a>(columns: &[Column], column: &'a Column) -> Option<&'a str> {
+    let is_struct = |name: &str| columns.iter().any(|one| one.kind == Kind::Mask && one.name == name);
+    let dots = column.name.match_indices('.').map(|(dot, _)| &column.name[..dot]);
+    dots.filter(|_| column.lists > 0).find(|name| !is_struct(name))
+}
+
 /// Of each schema, the column that tells where another is there.
 fn presence(manifest: &Manifest, request: &Request, name: &str) -> Result<Vec<Column>> {
     let found: Vec<_> = manifest
         .schemas()
         .map(|(columns, file)| {
             let named = || columns.iter().filter(|column| column.name == name);
-            (named().find(|column| column.kind != Kind::Mask).or(named().next()), file)
+            // Lists of structs and maps are where their members' lists are.
+            let in_list = || columns.iter().find(|column| list_around(columns, column) == Some(name));
+            (named().find(|column| column.kind != Kind::Mask).or(named().next()).or_else(in_list), file)
         })
         .collect();
     let Some((there, first_file)) = found.iter().find_map(|(column, file)| Some(((*column)?, *file))) else {

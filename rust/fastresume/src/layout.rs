@@ -62,7 +62,8 @@ impl Layout {
         let selected: Vec<&Column> = agreed.iter().filter_map(|column| column.first()).collect();
         let mut fields = stacked(&selected, stacks, &members).map_err(|error| error.in_file(first_file))?;
         set_nulls(&mut fields, nulls, &selected)?;
-        let mut fields = padded(fields, request)?;
+        shapes.check_names(&selected, &members)?;
+        let mut fields = padded(fields, request, &selected)?;
         let by_name: HashMap<&str, &Vec<Column>> =
             selected.iter().map(|column| column.name.as_str()).zip(&agreed).collect();
         let mut columns: Vec<Vec<Column>> = Vec::with_capacity(schemas.len());
@@ -200,13 +201,20 @@ fn with_partitions<'a>(manifest: &'a Manifest, request: &Request) -> Result<Vec<
 }
 
 /// The same, with those that are padded as matrices, each before its lengths.
-fn padded(fields: Vec<Field>, request: &Request) -> Result<Vec<Field>> {
+fn padded(fields: Vec<Field>, request: &Request, selected: &[&Column]) -> Result<Vec<Field>> {
     let subjects: Vec<_> = fields
         .iter()
         .filter(|field| field.kind.is_jagged() && !field.kind.is_nested())
         .filter_map(|field| Some((field.columns.first()?.as_str(), field.dtype)))
         .collect();
-    let mut found = padding::resolve(&request.pads, &request.truncations, &subjects)?.into_iter();
+    let able: HashSet<&str> = subjects.iter().map(|(name, _)| *name).collect();
+    let others: Vec<_> = selected
+        .iter()
+        .filter(|column| !able.contains(column.name.as_str()))
+        .map(|column| (column.name.as_str(), column.type_of_rows()))
+        .collect();
+    let others: Vec<_> = others.iter().map(|(name, type_name)| (*name, type_name.as_ref())).collect();
+    let mut found = padding::resolve(&request.pads, &request.truncations, &subjects, &others)?.into_iter();
     let mut all = Vec::with_capacity(fields.len());
     for mut field in fields {
         let padding =

@@ -1,6 +1,6 @@
 //! What is there: the files of the dataset, their row groups and rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::{Cache, Known};
 use crate::error::{Error, Result};
+use crate::extent::Extent;
 use crate::footer::HASH_BYTES;
 use crate::listing::{self, Listed};
 use crate::schema::{Column, Kind};
@@ -69,20 +70,27 @@ struct Schema {
     first_file: usize,
     /// The rows of these files.
     rows: u64,
-    /// Of each jagged column its number, and the bytes of all its rows as delivered.
-    jagged_bytes: Vec<(usize, u64)>,
+    /// Of each jagged column its number, and how much its rows take.
+    extents: Vec<(usize, Extent)>,
+    /// Of each column that has large pages, what they have beyond those that writers make.
+    large_pages: BTreeMap<usize, u64>,
 }
 
 impl Schema {
     fn new(first: &Summary, first_file: usize) -> Self {
-        let jagged_bytes = first.jagged_bytes.iter().map(|&(column, _)| (column, 0)).collect();
-        Self { columns: first.columns.to_vec(), first_file, rows: 0, jagged_bytes }
+        let extents = first.extents.iter().map(|&(column, _)| (column, Extent::default())).collect();
+        let columns = first.columns.to_vec();
+        Self { columns, first_file, rows: 0, extents, large_pages: BTreeMap::new() }
     }
 
     fn add(&mut self, summary: &Summary) {
         self.rows = summary.group_rows.iter().fold(self.rows, |rows, &more| rows.saturating_add(more));
-        for ((_, bytes), (_, more)) in self.jagged_bytes.iter_mut().zip(&summary.jagged_bytes) {
-            *bytes = bytes.saturating_add(*more);
+        for ((_, extent), (_, more)) in self.extents.iter_mut().zip(&summary.extents) {
+            *extent = extent.and(*more);
+        }
+        for &(column, more) in &summary.large_pages {
+            let bytes = self.large_pages.entry(column).or_default();
+            *bytes = more.max(*bytes);
         }
     }
 }
@@ -236,9 +244,23 @@ impl Manifest {
     /// as their footers tell, and no more than 2^40. 0 of another column.
     #[must_use]
     pub fn jagged_row_bytes(&self, schema: usize, column: usize) -> u64 {
-        let schema = &self.schemas[schema];
-        let found = schema.jagged_bytes.binary_search_by_key(&column, |&(column, _)| column);
-        found.map_or(0, |found| schema.jagged_bytes[found].1.div_ceil(schema.rows.max(1)).min(MAX_ROW_BYTES))
+        let mean = |extent: Extent| extent.bytes.div_ceil(self.schemas[schema].rows.max(1));
+        self.extent(schema, column).map_or(0, mean).min(MAX_ROW_BYTES)
+    }
+
+    /// How much the rows of a jagged column take in files of a schema; none of another column.
+    #[must_use]
+    pub fn extent(&self, schema: usize, column: usize) -> Option<Extent> {
+        let extents = &self.schemas[schema].extents;
+        let found = extents.binary_search_by_key(&column, |&(column, _)| column).ok()?;
+        Some(extents[found].1)
+    }
+
+    /// What the pages of a column have in files of a schema, at most, beyond those that writers make where cells
+    /// are small.
+    #[must_use]
+    pub fn large_page_bytes(&self, schema: usize, column: usize) -> u64 {
+        self.schemas[schema].large_pages.get(&column).copied().unwrap_or(0)
     }
 
     /// The rows of the largest row group.

@@ -1,7 +1,7 @@
 //! Rows of any length as rows of one: what they are filled up with, and what is cut off.
 
 use crate::error::{Error, Result};
-use crate::policy::{Fill, bits_of};
+use crate::policy::{Fill, bits_of, nearest_to};
 use crate::rules::{self, Named, Rule};
 use crate::schema::Dtype;
 
@@ -39,7 +39,7 @@ pub struct Padding {
 }
 
 /// The padding of each column, of which the name and the type of the elements are given, as [`rules::resolve`]
-/// finds it.
+/// finds it. `others` are the columns that can't be padded, and their types.
 ///
 /// # Errors
 /// As there; `Argument` also if a value does not fit its column's type, or what is said of truncation means no column
@@ -48,14 +48,31 @@ pub fn resolve(
     pads: &[Rule<Pad>],
     truncations: &[Rule<End>],
     columns: &[(&str, Dtype)],
+    others: &[(&str, &str)],
 ) -> Result<Vec<Option<Padding>>> {
     let named: Vec<Named<'_>> = columns.iter().map(|&(name, _)| Named { name, stack: None }).collect();
+    rules::check_fit("pad", pads, &named, others, "texts, bytes and lists of numbers that differ in length")?;
     let found = rules::resolve("pad", pads, &named)?;
     let are_padded = named.iter().zip(&found).filter(|(_, pad)| pad.is_some());
     let padded: Vec<Named<'_>> = are_padded.map(|(named, _)| *named).collect();
     if let (true, Some((Some(key), _))) = (padded.is_empty(), truncations.first()) {
         let reason =
             format!("truncate names '{key}', and no column is padded: pad says how many elements are kept");
+        return Err(Error::Argument(reason));
+    }
+    let is_unpadded = |key: &str| {
+        let is_padded = padded.iter().any(|column| column.name == key);
+        !is_padded
+            && named
+                .iter()
+                .map(|column| column.name)
+                .chain(others.iter().map(|other| other.0))
+                .any(|name| name == key)
+    };
+    let unpadded = truncations.iter().filter_map(|(key, _)| key.as_deref()).find(|key| is_unpadded(key));
+    if let Some(key) = unpadded {
+        let reason =
+            format!("truncate names '{key}', which pad does not: pad says how many elements are kept");
         return Err(Error::Argument(reason));
     }
     let mut kept = rules::resolve("truncate", truncations, &padded)?.into_iter();
@@ -67,7 +84,8 @@ pub fn resolve(
         let bits = bits_of(value, dtype).ok_or_else(|| {
             let type_name = dtype.name();
             Error::Argument(format!(
-                "the pad value {value} does not fit column '{name}', which is {type_name}"
+                "the pad value {value} does not fit column '{name}', which is {type_name}{}",
+                nearest_to(value, dtype)
             ))
         })?;
         Ok(Some(Padding { size, bits, at, kept: kept.next().flatten() }))

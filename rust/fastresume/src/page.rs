@@ -14,7 +14,8 @@ use crate::header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header};
 use crate::memory::Memory;
 use crate::source::Source;
 
-/// A page that states more than this, compressed or not, is taken for damaged.
+/// A page that states more than this, compressed or not, is taken for damaged, unless the footer states as much of
+/// the whole column chunk: cells may be large, and a page of a thousand of them has all of these.
 const MAX_PAGE_BYTES: u64 = 256 << 20;
 
 /// What a page may hold beyond the bytes of its values: levels, run lengths, padding of blocks.
@@ -137,9 +138,7 @@ impl<'a> Pages<'a> {
             let ahead = if self.is_skipping { length } else { length.max(READ_BYTES) };
             let wanted = ahead.min(self.chunk.end - offset);
             let size = to_usize(wanted)?;
-            if self.buffers.ahead.len() < size {
-                self.buffers.ahead.resize(size, 0);
-            }
+            grow(&mut self.buffers.ahead, size)?;
             // Nothing is there should the read fail.
             self.ahead = offset..offset;
             self.source.read_into(offset, &mut self.buffers.ahead[..size])?;
@@ -199,11 +198,12 @@ impl<'a> Pages<'a> {
         if let Some(negative) = counts.into_iter().chain(lengths).find(|&number| number < 0) {
             return Err(Error::data(format!("a page header holds the negative count {negative}")));
         }
-        let for_values = self.chunk.value_bytes.map_or(MAX_PAGE_BYTES, |bytes| {
+        let most = self.chunk.uncompressed_bytes.max(MAX_PAGE_BYTES);
+        let for_values = self.chunk.value_bytes.map_or(most, |bytes| {
             u64::from(header.num_values.unsigned_abs()) * (bytes as u64 + VALUE_SLACK_BYTES)
                 + PAGE_SLACK_BYTES
         });
-        let bound = for_values.min(MAX_PAGE_BYTES);
+        let bound = for_values.min(most);
         let largest = header.compressed.max(header.uncompressed).unsigned_abs();
         if u64::from(largest) > bound {
             return Err(Error::data(format!(
@@ -455,9 +455,7 @@ impl<'a> Pages<'a> {
         } else {
             self.is_expanded = true;
             self.page = 0..stated;
-            if self.buffers.expanded.len() < stated {
-                self.buffers.expanded.resize(stated, 0);
-            }
+            grow(&mut self.buffers.expanded, stated)?;
             &mut self.buffers.expanded[..stated]
         };
         // The levels in front of a page of version 2 never are compressed.
@@ -468,6 +466,20 @@ impl<'a> Pages<'a> {
         }
         Ok(())
     }
+}
+
+/// Makes room for so many bytes.
+///
+/// # Errors
+/// `Argument` if the system does not give so much memory.
+fn grow(buffer: &mut Vec<u8>, size: usize) -> Result<()> {
+    if buffer.len() < size {
+        let more = size - buffer.len();
+        let given = buffer.try_reserve_exact(more);
+        given.map_err(|_| Error::Argument(format!("no memory for a page of {size} bytes")))?;
+        buffer.resize(size, 0);
+    }
+    Ok(())
 }
 
 fn to_usize(count: u64) -> Result<usize> {

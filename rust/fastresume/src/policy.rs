@@ -6,6 +6,9 @@ use crate::floats::{brain_of_single, half_of_single, single_of_brain, single_of_
 use crate::rules::{self, Named, Rule};
 use crate::schema::{Dtype, Kind};
 
+/// Floats that are whole are integers up to this: 2^53.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// What is to become of nulls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Policy {
@@ -84,17 +87,59 @@ fn nulls_of(subject: &Subject<'_>, policy: Option<Policy>) -> Result<Nulls> {
                     None => format!("is {}", subject.dtype.name()),
                 };
                 Error::Argument(format!(
-                    "the fill value {value} for nulls does not fit column '{}', which {what}",
-                    subject.name
+                    "the fill value {value} for nulls does not fit column '{}', which {what}{}",
+                    subject.name,
+                    nearest_to(value, subject.dtype)
                 ))
             })
         }
     }
 }
 
-/// The bits of a value in a type, if that can hold it.
+/// What is said of the number that a type of floats would have in place of a whole one.
+#[must_use]
+pub fn nearest_to(value: Fill, dtype: Dtype) -> String {
+    let nearest = rounded_bits(value, dtype).filter(|_| dtype.is_float()).map(|bits| widened(bits, dtype));
+    nearest
+        .filter(|nearest| nearest.is_finite())
+        .map_or_else(String::new, |nearest| format!(": the nearest is {nearest}"))
+}
+
+/// The number of bits of a type of floats.
+fn widened(bits: u64, dtype: Dtype) -> f64 {
+    #[allow(clippy::cast_possible_truncation, reason = "the lowest bits are the number's")]
+    let (single, half) = (bits as u32, bits as u16);
+    match dtype {
+        Dtype::Float16 => single_of_half(half).into(),
+        Dtype::Bfloat16 => single_of_brain(half).into(),
+        Dtype::Float32 => f32::from_bits(single).into(),
+        _ => f64::from_bits(bits),
+    }
+}
+
+/// The bits of a value in a type, if that can hold it: a whole number exactly, any other as the nearest float.
 #[must_use]
 pub fn bits_of(value: Fill, dtype: Dtype) -> Option<u64> {
+    let bits = rounded_bits(value, dtype)?;
+    let is_kept = match value {
+        Fill::Integer(value) if dtype.is_float() => is_exactly(widened(bits, dtype), value),
+        Fill::Float(value) if dtype.is_float() && value.fract() == 0.0 && value.abs() <= MAX_EXACT => {
+            widened(bits, dtype).total_cmp(&value).is_eq()
+        }
+        _ => true,
+    };
+    is_kept.then_some(bits)
+}
+
+/// Whether a float is a whole number.
+fn is_exactly(float: f64, value: i128) -> bool {
+    #[allow(clippy::cast_possible_truncation, reason = "a whole number of less than 2^127 is one")]
+    let whole = float as i128;
+    float.fract() == 0.0 && whole == value
+}
+
+/// The bits of a value in a type; those of the nearest float in a type of floats.
+fn rounded_bits(value: Fill, dtype: Dtype) -> Option<u64> {
     #[allow(clippy::cast_precision_loss, reason = "a float holds the nearest number")]
     let float = match value {
         Fill::Integer(value) => value as f64,
@@ -103,9 +148,7 @@ pub fn bits_of(value: Fill, dtype: Dtype) -> Option<u64> {
     #[allow(clippy::cast_possible_truncation, reason = "a whole number of at most 2^53")]
     let integer = match value {
         Fill::Integer(value) => Some(value),
-        Fill::Float(value) if value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 => {
-            Some(value as i128)
-        }
+        Fill::Float(value) if value.fract() == 0.0 && value.abs() <= MAX_EXACT => Some(value as i128),
         Fill::Float(_) => None,
     };
     macro_rules! signed {

@@ -51,6 +51,33 @@ pub fn no_match<'a>(what: &str, columns: impl ExactSizeIterator<Item = &'a str>)
     Error::data(format!("no column matches {what}; there are: {}{more}", names.join(", ")))
 }
 
+/// Refuses a rule that means columns of other types alone. `able` are those that it can be for, `others` the rest
+/// with their types; `what` says of which types it can be.
+///
+/// # Errors
+/// `Data`, naming the column and both.
+pub fn check_fit<R>(
+    argument: &str,
+    rules: &[Rule<R>],
+    able: &[Named<'_>],
+    others: &[(&str, &str)],
+    what: &str,
+) -> Result<()> {
+    for key in rules.iter().filter_map(|(key, _)| key.as_deref()) {
+        let pattern = glob::Pattern::new(key);
+        let means =
+            |name: &str| is_in(name, key) || pattern.as_ref().is_ok_and(|pattern| pattern.matches(name));
+        let is_able = || able.iter().any(|column| means(column.name) || column.stack == Some(key));
+        let named = others.iter().find(|(name, _)| *name == key);
+        let unfit = || others.iter().find(|(name, _)| means(name)).filter(|_| !is_able());
+        if let Some((name, type_name)) = named.or_else(unfit) {
+            let reason = format!("{argument}= is not for a column of type {type_name}, but for {what}");
+            return Err(Error::data(reason).in_column(name));
+        }
+    }
+    Ok(())
+}
+
 /// The columns that names, names of structs and patterns mean, in the order of these, each once, but for
 /// those that one after a `!` means; all columns but for these, if there are no others.
 ///

@@ -2,6 +2,7 @@
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#nested-types>
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use parquet::basic::{ConvertedType, LogicalType, Repetition};
@@ -64,6 +65,15 @@ impl Column {
         match self.shaping {
             Shaping::None => self.dtype,
             Shaping::Cast(dtype) | Shaping::Hashed(dtype, _) | Shaping::Coded(dtype, _) => Some(dtype),
+        }
+    }
+
+    /// Its type in the file, for people, and how long its lists are where all have one length.
+    #[must_use]
+    pub fn type_of_rows(&self) -> Cow<'_, str> {
+        match self.size {
+            Some(size) if self.lists > 0 => format!("{} of {size} elements", self.type_name).into(),
+            _ => Cow::Borrowed(&self.type_name),
         }
     }
 

@@ -8,6 +8,11 @@ use crate::rules::{self, Named, Rule};
 use crate::schema::{Column, Dtype, Kind, Stored};
 use crate::shaping::Shaping;
 
+/// What each argument is for, as errors say it.
+const HASHED: &str = "texts, bytes, integers and lists of them";
+const CAST: &str = "numbers and lists of them";
+const CODED: &str = "texts, bytes and lists of them";
+
 /// What is asked of the tensors.
 #[derive(Debug, Clone, Default)]
 pub struct Shapes {
@@ -42,9 +47,9 @@ impl Shapes {
     /// `Data` if a column that is named can't become what is asked, or a name or pattern means none; `Argument`
     /// if a pattern can't be read, or a column is asked to become two things.
     pub fn apply(&self, columns: &mut [Vec<Column>], stacks: &HashMap<String, &str>) -> Result<()> {
-        let hashes = found("hash", &self.hashes, columns, stacks, can_be_hashed)?;
-        let casts = found("cast", &self.casts, columns, stacks, can_be_cast)?;
-        let codes = found("dictionary", &self.codes, columns, stacks, can_be_coded)?;
+        let hashes = found(("hash", HASHED), &self.hashes, columns, stacks, can_be_hashed)?;
+        let casts = found(("cast", CAST), &self.casts, columns, stacks, can_be_cast)?;
+        let codes = found(("dictionary", CODED), &self.codes, columns, stacks, can_be_coded)?;
         for (((of_schemas, hash), cast), code) in columns.iter_mut().zip(hashes).zip(casts).zip(codes) {
             if let (Some(()), true, Some(column)) = (code, hash.is_some(), of_schemas.first()) {
                 return Err(Error::Argument(format!(
@@ -82,6 +87,29 @@ impl Shapes {
                     column.shaping = Shaping::Cast(unshaped);
                     column.dtype = Some(dtype);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses an old name of what is no tensor: of a column in a stack, or of a struct.
+    ///
+    /// # Errors
+    /// `Argument`, naming the tensors.
+    pub fn check_names(&self, selected: &[&Column], stacks: &HashMap<String, &str>) -> Result<()> {
+        for (old, _) in &self.names {
+            if let Some(stack) = stacks.get(old) {
+                return Err(Error::Argument(format!(
+                    "rename names the column '{old}', which is in the stack '{stack}': tensors are renamed"
+                )));
+            }
+            let names = || selected.iter().map(|column| column.name.as_str());
+            let members: Vec<&str> = names().filter(|name| rules::is_in(name, old)).collect();
+            if !members.is_empty() && names().all(|name| name != old) {
+                let members = members.join(", ");
+                return Err(Error::Argument(format!(
+                    "rename names '{old}', whose members are tensors that are renamed one by one: {members}"
+                )));
             }
         }
         Ok(())
@@ -131,22 +159,22 @@ impl Shapes {
 
 /// The rule of each column, where only some can have one.
 fn found<R: Copy>(
-    argument: &str,
+    (argument, what): (&str, &str),
     rules: &[Rule<R>],
     columns: &[Vec<Column>],
     stacks: &HashMap<String, &str>,
     can_have: fn(&[Column]) -> bool,
 ) -> Result<Vec<Option<R>>> {
-    let mut able = Vec::with_capacity(columns.len());
+    let (mut able, mut others) = (Vec::with_capacity(columns.len()), Vec::new());
     for of_schemas in columns {
         let Some(Column { name, type_name, .. }) = of_schemas.first() else { continue };
         if can_have(of_schemas) {
             able.push(Named { name, stack: stacks.get(name).copied() });
-        } else if rules.iter().any(|(key, _)| key.as_ref() == Some(name)) {
-            let reason = format!("{argument}= is not for a column of type {type_name}");
-            return Err(Error::data(reason).in_column(name));
+        } else {
+            others.push((name.as_str(), type_name.as_str()));
         }
     }
+    rules::check_fit(argument, rules, &able, &others, what)?;
     let mut found = rules::resolve(argument, rules, &able)?.into_iter();
     let mut rule_of = |of_schemas: &Vec<Column>| if can_have(of_schemas) { found.next()? } else { None };
     Ok(columns.iter().map(&mut rule_of).collect())

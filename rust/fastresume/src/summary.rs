@@ -9,12 +9,10 @@ use parquet::file::metadata::{FileMetaData, RowGroupMetaData};
 
 use crate::arrowschema::{self, ArrowFields};
 use crate::error::Result;
+use crate::extent::{self, Extent, to_count};
 use crate::footer::{Footer, HASH_BYTES};
-use crate::schema::{self, Column, Kind};
+use crate::schema::{self, Column};
 use crate::source::{LocalFile, Source};
-
-/// Where the values of a row end.
-const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
 
 /// What a manifest keeps of one file's footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +26,10 @@ pub struct Summary {
     pub group_rows: Vec<u64>,
     /// What the row groups decompress to, as the footer says.
     pub data_bytes: u64,
-    /// Of each jagged column its number, and the bytes of all its rows as delivered.
-    pub jagged_bytes: Vec<(usize, u64)>,
+    /// Of each jagged column its number, and how much its rows take.
+    pub extents: Vec<(usize, Extent)>,
+    /// Of each column that has large pages its number, and what they have beyond those that writers make.
+    pub large_pages: Vec<(usize, u64)>,
 }
 
 impl Summary {
@@ -45,10 +45,14 @@ impl Summary {
         let of_file = footer.metadata.file_metadata();
         let arrow = arrow_fields(of_file).map_err(|error| error.in_file(path))?;
         let columns = schema::columns(of_file.schema_descr(), &arrow);
+        let numbered = columns.iter().enumerate();
+        let extents =
+            numbered.filter_map(|(number, column)| Some((number, Extent::of_column(column, groups)?)));
         Ok(Self {
             size: source.size(),
             footer_hash: footer.hash,
-            jagged_bytes: jagged_bytes(&columns, groups),
+            extents: extents.collect(),
+            large_pages: large_pages(&columns, groups),
             columns: columns.into(),
             // Not negative: the footer was checked.
             group_rows: groups.iter().map(|group| group.num_rows().unsigned_abs()).collect(),
@@ -64,36 +68,13 @@ fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
     text.map_or_else(|| Ok(ArrowFields::default()), ArrowFields::parse)
 }
 
-/// Of each jagged column its number, and the bytes of its rows as delivered, as near as a footer tells.
-fn jagged_bytes(columns: &[Column], groups: &[RowGroupMetaData]) -> Vec<(usize, u64)> {
+/// Of each column with large pages its number, and what they have at most beyond those that writers make.
+fn large_pages(columns: &[Column], groups: &[RowGroupMetaData]) -> Vec<(usize, u64)> {
     let of_column = |(number, column): (usize, &Column)| {
-        let width = column.dtype.filter(|_| column.kind.is_jagged())?.width() as u64;
-        let bytes = groups.iter().map(|group| {
-            let chunk = group.column(column.leaf);
-            // Counts nulls and empty lists, too.
-            let count = to_count(chunk.num_values());
-            let values = match column.kind {
-                Kind::List | Kind::Lists => count.saturating_mul(width),
-                _ => to_count(chunk.unencoded_byte_array_data_bytes().unwrap_or(chunk.uncompressed_size())),
-            };
-            // Of lists of lists, no more than there are values.
-            let inner = if column.kind.is_nested() || column.lists > 1 {
-                count.saturating_mul(OFFSET_BYTES)
-            } else {
-                0
-            };
-            values
-                .saturating_add(inner)
-                .saturating_add(to_count(group.num_rows()).saturating_mul(OFFSET_BYTES))
-        });
-        Some((number, bytes.fold(0, u64::saturating_add)))
+        let bytes = groups.iter().map(|group| extent::large_page_bytes(group.column(column.leaf))).max();
+        Some((number, bytes.filter(|&bytes| bytes > 0)?))
     };
     columns.iter().enumerate().filter_map(of_column).collect()
-}
-
-/// What a footer claims; less than nothing is nothing.
-fn to_count(claimed: i64) -> u64 {
-    u64::try_from(claimed).unwrap_or(0)
 }
 
 /// What the system says of a regular file without opening it.
@@ -120,57 +101,5 @@ impl Status {
                 node: (found.dev(), found.ino()),
             }
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use parquet::file::metadata::{ColumnChunkMetaData, ColumnChunkMetaDataBuilder};
-    use parquet::schema::parser::parse_message_type;
-    use parquet::schema::types::SchemaDescriptor;
-
-    use super::*;
-
-    type Edit = fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder;
-
-    fn group(schema: &Arc<SchemaDescriptor>, rows: i64, edits: [Edit; 3]) -> RowGroupMetaData {
-        let chunks = edits
-            .into_iter()
-            .enumerate()
-            .map(|(leaf, edit)| edit(ColumnChunkMetaData::builder(schema.column(leaf))).build().unwrap());
-        let builder = RowGroupMetaData::builder(Arc::clone(schema)).set_num_rows(rows);
-        builder.set_column_metadata(chunks.collect()).build().unwrap()
-    }
-
-    #[test]
-    fn jagged_columns_are_as_long_as_footers_tell() {
-        let message = "message root {
-            required int64 a;
-            optional group b (LIST) { repeated group list { required int32 element; } }
-            optional binary c (STRING);
-        }";
-        let schema = Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(message).unwrap())));
-        let groups = [
-            group(
-                &schema,
-                3,
-                [
-                    |of| of,
-                    |of| of.set_num_values(10),
-                    |of| of.set_total_uncompressed_size(70).set_unencoded_byte_array_data_bytes(Some(500)),
-                ],
-            ),
-            group(&schema, 2, [|of| of, |of| of.set_num_values(2), |of| of.set_total_uncompressed_size(70)]),
-        ];
-        let columns = schema::columns(&schema, &ArrowFields::default());
-        let found = jagged_bytes(&columns, &groups);
-        assert_eq!(found, [(1, 4 * 12 + 8 * 5), (2, 570 + 8 * 5)]);
-
-        let lies = group(
-            &schema,
-            i64::MAX,
-            [|of| of, |of| of.set_num_values(i64::MAX), |of| of.set_total_uncompressed_size(-1)],
-        );
-        assert_eq!(jagged_bytes(&columns, &[lies]), [(1, u64::MAX), (2, u64::MAX)]);
     }
 }

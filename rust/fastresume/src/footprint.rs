@@ -1,0 +1,61 @@
+//! How much rows take where they are most, as near as footers tell.
+
+use std::collections::HashSet;
+
+use crate::agreement::places;
+use crate::extent::Extent;
+use crate::layout::Layout;
+use crate::manifest::Manifest;
+use crate::types::Dtype;
+
+/// A sum of more is no use to anybody, and could not be added to.
+const MAX_BYTES: u64 = 1 << 60;
+
+/// How much the rows of a layout take where they are most, as near as footers tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Mean bytes of a row without large cells over all tensors, of each in the row group in which they are most.
+    pub densest_row_bytes: u64,
+    /// What the large cells of one row group add to that, at most: any few rows may have all of them.
+    pub large_bytes: u64,
+    /// What the pages of one column may have, decompressed, beyond those that writers make where cells are small.
+    pub large_page_bytes: u64,
+}
+
+impl Footprint {
+    /// The footprint of a layout of the columns of a manifest.
+    #[must_use]
+    pub fn new(manifest: &Manifest, layout: &Layout) -> Self {
+        let mut most = Self::default();
+        let by_name: Vec<_> = manifest.schemas().map(|(columns, _)| places(columns)).collect();
+        for field in layout.fields() {
+            let is_counted = field.kind.is_jagged() || field.padding.is_some();
+            let name = field.columns.first().filter(|_| is_counted);
+            let in_schemas = manifest.schemas().zip(&by_name).enumerate();
+            let extents = in_schemas.filter_map(|(schema, ((columns, _), by_name))| {
+                let place = *by_name.get(name?.as_str())?;
+                // As its values would be delivered if nothing else became of them.
+                let width = columns[place].dtype.map_or(1, Dtype::width) as u64;
+                Some(manifest.extent(schema, place)?.of_width(field.dtype.width() as u64, width))
+            });
+            let extent = extents.fold(Extent::default(), Extent::and);
+            let row_bytes = if field.kind.is_jagged() {
+                extent.densest.saturating_add(size_of::<u64>() as u64)
+            } else {
+                field.row_bytes() as u64
+            };
+            let row_bytes = row_bytes.saturating_add(field.mask_bytes() as u64);
+            most.densest_row_bytes = most.densest_row_bytes.saturating_add(row_bytes).min(MAX_BYTES);
+            most.large_bytes = most.large_bytes.saturating_add(extent.large).min(MAX_BYTES);
+        }
+        let read: HashSet<&str> =
+            layout.fields().iter().flat_map(|field| field.columns.iter().map(String::as_str)).collect();
+        for (schema, (columns, _)) in manifest.schemas().enumerate() {
+            let of_columns =
+                columns.iter().enumerate().filter(|(_, column)| read.contains(column.name.as_str()));
+            let pages = of_columns.map(|(place, _)| manifest.large_page_bytes(schema, place)).max();
+            most.large_page_bytes = most.large_page_bytes.max(pages.unwrap_or(0));
+        }
+        most
+    }
+}
