@@ -262,8 +262,7 @@ class BatchIterator(Iterator[Batch]):
         if isinstance(reader, Ahead | Beside):
             made: Batch | Placed = reader.batch()
             return made
-        made = self._make_here(front)
-        return made
+        return self._make_here(front)
 
     def _report(self, seconds: float) -> str:
         """What is going on while `next()` waits: called in the watchdog's thread."""
