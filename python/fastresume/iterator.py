@@ -259,10 +259,9 @@ class BatchIterator(Iterator[Batch]):
 
     def _make(self, front: Any) -> Batch | Placed:
         reader = self._open()
-        if isinstance(reader, Ahead | Beside):
-            made: Batch | Placed = reader.batch()
-            return made
-        return self._make_here(front)
+        made: Batch | Placed
+        made = reader.batch() if isinstance(reader, Ahead | Beside) else self._make_here(front)
+        return made
 
     def _report(self, seconds: float) -> str:
         """What is going on while `next()` waits: called in the watchdog's thread."""
