@@ -575,6 +575,37 @@ def test_several_loaders_run_at_once_in_threads(data: Dataset) -> None:
     assert found == dict.fromkeys(range(3), expected)
 
 
+def take_turns(training: fr.Loader, evaluation: fr.Loader) -> list[int]:
+    """The steps of a pass in whose midst there is an evaluation, now and then, begun or whole."""
+    found: list[int] = []
+    with training, evaluation:
+        for batch in training:
+            found.append(batch.step)
+            if batch.step % 8 == 0:
+                assert next(iter(evaluation)).step == 0
+                assert [batch.step for batch in evaluation] == list(range(STEPS))
+    return found
+
+
+def test_training_and_evaluation_take_turns_in_workers_and_in_a_daemon(data: Dataset) -> None:
+    train, evaluate = make(data), make(data, on_iter="restart")
+    assert take_turns(in_workers(train), in_workers(evaluate, 1)) == list(range(STEPS))
+    assert take_turns(in_workers(train), fr.Loader(evaluate, threads=2)) == list(range(STEPS))
+    assert (train.epoch, evaluate.epoch) == (2, 0)
+    context = multiprocessing.get_context("fork")
+    queue: Any = context.SimpleQueue()
+    child = context.Process(target=take_turns_as_daemon, args=(train, evaluate, queue), daemon=True)
+    child.start()
+    assert queue.get() == list(range(STEPS))
+    child.join(10)
+    assert child.exitcode == 0
+
+
+def take_turns_as_daemon(train: fr.ParquetDataset, evaluate: fr.ParquetDataset, queue: Any) -> None:
+    torch.set_num_threads(1)
+    queue.put(take_turns(fr.Loader(train, threads=1), fr.Loader(evaluate, threads=2)))
+
+
 def test_mistakes_are_errors_that_say_what_to_write(data: Dataset) -> None:
     dataset = make(data)
     with pytest.raises(ValueError, match="name one of them"):

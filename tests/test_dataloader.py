@@ -67,32 +67,45 @@ def oracle_passes(
 
 
 MATRIX = [
-    pytest.param(0, None, False, id="in-process"),
+    pytest.param(0, None, False, None, id="in-process"),
     *(
-        pytest.param(workers, "fork", persistent, id=f"{workers}-fork{'-persistent' * persistent}")
+        pytest.param(workers, "fork", persistent, None, id=f"{workers}-fork{'-persistent' * persistent}")
         for workers in (1, 2, 4)
         for persistent in (False, True)
     ),
-    pytest.param(2, "spawn", True, id="2-spawn-persistent", marks=pytest.mark.slow),
-    pytest.param(1, "forkserver", False, id="1-forkserver", marks=pytest.mark.slow),
+    pytest.param(2, "spawn", True, None, id="2-spawn-persistent", marks=pytest.mark.slow),
+    pytest.param(1, "forkserver", False, 3, id="1-forkserver-prefetch-3", marks=pytest.mark.slow),
 ]
 if os.environ.get("FASTRESUME_PROFILE") == "soak":
+    multiprocessing.set_forkserver_preload(["fastresume", "strategies"])  # once, and not in each worker
     MATRIX += [
-        pytest.param(workers, start, persistent, id=f"{workers}-{start}{'-persistent' * persistent}")
+        pytest.param(
+            workers,
+            start,
+            persistent,
+            prefetch,
+            id=f"{workers}-{start}-prefetch-{prefetch}{'-persistent' * persistent}",
+        )
         for workers in (2, 8)
         for start in ("fork", "spawn", "forkserver")
         for persistent in (False, True)
+        for prefetch in (1, 7)
     ]
 
 
 @pytest.mark.law(2)
 @pytest.mark.law(7)
-@pytest.mark.parametrize(("num_workers", "start", "persistent"), MATRIX)
+@pytest.mark.parametrize(("num_workers", "start", "persistent", "prefetch"), MATRIX)
 def test_passes_follow_each_other_and_a_loaded_state_reaches_every_worker(
-    data: Dataset, num_workers: int, start: str | None, persistent: bool
+    data: Dataset, num_workers: int, start: str | None, persistent: bool, prefetch: int | None
 ) -> None:
     dataset = make(data)
-    loader = loader_of(dataset, num_workers, multiprocessing_context=start, persistent_workers=persistent)
+    how: dict[str, Any] = {
+        "multiprocessing_context": start,
+        "persistent_workers": persistent,
+        "prefetch_factor": prefetch,
+    }
+    loader = loader_of(dataset, num_workers, **how)
     expected, states = oracle_passes(dataset, num_workers, passes=3)
     first, second = list(loader), list(loader)
     assert rows_of(first + second) == expected[: 2 * STEPS]
@@ -104,7 +117,7 @@ def test_passes_follow_each_other_and_a_loaded_state_reaches_every_worker(
     assert rows_of(list(loader)) == expected[7:STEPS]
     fresh = make(data)
     fresh.load_state_dict(first[-1].state_dict())  # before the workers start
-    again = loader_of(fresh, num_workers, multiprocessing_context=start, persistent_workers=persistent)
+    again = loader_of(fresh, num_workers, **how)
     assert rows_of(list(again)) == expected[STEPS : 2 * STEPS]
 
 

@@ -257,7 +257,7 @@ class BatchIterator(Iterator[Batch]):
         made = self._made[1]
         return made if isinstance(made, Batch) else made.device.hand_over(made)
 
-    def _make(self, front: Any) -> Batch | Placed:
+    def _make(self, front: Any) -> Any:
         reader = self._open()
         made: Batch | Placed
         made = reader.batch() if isinstance(reader, Ahead | Beside) else self._make_here(front)

@@ -54,7 +54,7 @@ class Stats:
         self._dataset = dataset
         self._counts = Counts()
         self._activity: Activity | None = None
-        self._read_before = self._transformed_before = self._transformed_here = 0.0
+        self._read_before = self._transformed_before = 0.0
         self._began: float | None = None
         self._last = 0.0
         self._pace: tuple[tuple[float, int], tuple[float, int]] | None = None
@@ -118,7 +118,7 @@ class Stats:
     def transform_seconds(self) -> float:
         """How long the functions given to `map` ran, over all threads or workers together."""
         ahead = self._activity.transform_seconds if self._activity is not None else 0.0
-        return self._transformed_before + self._transformed_here + ahead
+        return self._transformed_before + ahead
 
     @property
     def queued_batches(self) -> int:
@@ -191,10 +191,7 @@ class Stats:
     def _watch(self, activity: Activity) -> None:
         """Counts what a source does from now on, on top of those before it."""
         if activity is not self._activity:
-            self._read_before, self._transformed_before = (
-                self.decode_seconds,
-                (self.transform_seconds - self._transformed_here),
-            )
+            self._read_before, self._transformed_before = self.decode_seconds, self.transform_seconds
             self._activity = activity
 
     def _count(self, delivered: Delivered, began: float, waited: float) -> None:
