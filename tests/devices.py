@@ -47,6 +47,7 @@ class LateStream:
 
     def __init__(self, device: torch.device, driver: Driver | None = None) -> None:
         self.asked_for = device
+        self.opened_in = threading.get_ident()
         self.page_lock = None if driver is None else driver.page_lock
         self.not_locked: list[int] = []
         """Bytes of what was copied, and lay in no locked pages."""

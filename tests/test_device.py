@@ -112,6 +112,7 @@ def test_batches_on_a_device_are_those_of_the_cpu(
         if tensor.numel()
     ), "the memory of what was handed over is kept from other use"
     assert threading.get_ident() not in late.stream.threads
+    assert threading.get_ident() == late.stream.opened_in, "another thread may have another current device"
 
 
 @pytest.mark.parametrize("how", HOW)

@@ -75,7 +75,9 @@ class CudaStream:
         self.page_lock = page_lock(self.device)
 
     def copying(self) -> AbstractContextManager[object]:
-        """In which copies are begun: the stream is the current one of this thread."""
+        """In which copies are begun: the stream is the current one of this thread, which is the loader's."""
+        # For good: to go back to a device that this process does not use would start that one, too.
+        torch.cuda.set_device(self.device)
         return torch.cuda.stream(self._stream)
 
     def copy(self, value: Any) -> Any:

@@ -169,7 +169,8 @@ class BatchIterator(Iterator[Batch]):
             if self._crew is not None:
                 run = self._crew.run(planned, self._share, self._end_cursor)
                 self._stats._watch(run.activity)
-                self._reader = run if self._device is None else Beside(run, _batch_of, self._device.put)
+                device = self._device
+                self._reader = run if device is None else Beside(run, partial(_arrived, device), device.put)
                 return self._reader
             page_lock = None if self._device is None else self._device.page_lock()
             reader = _core.Reader(
@@ -296,7 +297,8 @@ class BatchIterator(Iterator[Batch]):
             self._stats._drop(planned.rest)
 
 
-def _batch_of(arrival: Arrival) -> Batch:
+def _arrived(device: Device, arrival: Arrival) -> Batch:
+    device.open()  # here, since it may be this thread's current device that is meant
     return arrival.batch
 
 
