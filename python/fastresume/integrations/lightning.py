@@ -79,7 +79,6 @@ class ResumeCallback(Callback):
             own = next((state for state in _loader_states(loops) if _is_state(state)), None)
         state = require_state(own, "under ResumeCallback")
         self._state.load_state_dict(state)
-        self._put_into(loops, self._state.state_dict())
         self._count_batches(trainer, loops)
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
