@@ -12,16 +12,16 @@ accelerator = Accelerator()
 dataset = fr.ParquetDataset("data/*.parquet", global_batch_size=512, stack={"inputs": "i_*"}, shuffle=True)
 model = torch.nn.Linear(len(dataset.schema["inputs"].columns), 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-model, optimizer, loader = accelerator.prepare(model, optimizer, fr.Loader(dataset))
+loader = fr.Loader(dataset, device=accelerator.device)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 resume = register(accelerator, loader)
 if saved := sorted(pathlib.Path("checkpoints").glob("*-*")):
     accelerator.load_state(saved[-1])
 
 for _ in range(loader.epoch, 3):
     for batch in loader:
-        inputs, label = batch["inputs"].to(accelerator.device), batch["label"].to(accelerator.device)
         optimizer.zero_grad()
-        accelerator.backward(torch.nn.functional.mse_loss(model(inputs).squeeze(1), label))
+        accelerator.backward(torch.nn.functional.mse_loss(model(batch["inputs"]).squeeze(1), batch["label"]))
         optimizer.step()
         resume.trained(batch)
         accelerator.save_state("checkpoints/draft")

@@ -4,17 +4,19 @@ import pathlib
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 import fastresume as fr
 
-dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+device = f"cuda:{dist.get_node_local_rank()}" if torch.cuda.is_available() else "cpu"
 dataset = fr.ParquetDataset("data/*.parquet", global_batch_size=512, stack={"inputs": "i_*"}, shuffle=True)
-loader = fr.Loader(dataset)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(len(dataset.schema["inputs"].columns), 1))
+loader = fr.Loader(dataset, device=device)
+model = DistributedDataParallel(torch.nn.Linear(len(dataset.schema["inputs"].columns), 1).to(device))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 checkpoint = pathlib.Path("checkpoint.pt")
 if checkpoint.exists():
-    saved = torch.load(checkpoint)
+    saved = torch.load(checkpoint, map_location=device)
     model.load_state_dict(saved["model"])
     loader.load_state_dict(saved["data"], check_same=True)  # an error on all ranks if they differ
 
@@ -26,4 +28,3 @@ for _ in range(loader.epoch, 3):
         if dist.get_rank() == 0:  # in lockstep, the state of one rank is that of all
             torch.save({"model": model.state_dict(), "data": batch.state_dict()}, "unfinished.pt")
             pathlib.Path("unfinished.pt").replace(checkpoint)
-dist.destroy_process_group()

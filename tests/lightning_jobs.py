@@ -38,6 +38,14 @@ class SaveAlways(pl.Callback):
         trainer.save_checkpoint("always.ckpt")
 
 
+class SaveAfterValidation(pl.Callback):
+    """A checkpoint after every validation, as one that is chosen by its result."""
+
+    def on_validation_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        if not trainer.sanity_checking:
+            trainer.save_checkpoint("always.ckpt")
+
+
 def fit(
     loader: Any, *callbacks: pl.Callback, model: pl.LightningModule | None = None, val: Any = None, **how: Any
 ) -> None:

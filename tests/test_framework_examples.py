@@ -26,7 +26,7 @@ IMPORTED = {
 }
 
 LIVES = {
-    "train": (1, 1),
+    "quickstart": (1, 1),
     "with_ddp": (2, 1),
     "with_fsdp2": (1, 2),
     "with_torchdata": (1, 1),
@@ -43,11 +43,11 @@ SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
 
 
 def test_every_example_is_here_and_short() -> None:
-    assert sorted(LIVES) == sorted([*EXAMPLES, "train"])
+    assert sorted(LIVES) == sorted([*EXAMPLES, "quickstart"])
     for name in LIVES:
         lines = (ROOT / "examples" / f"{name}.py").read_text().splitlines()
         assert len(lines) <= 30, name
-        if name != "train":
+        if name != "quickstart":
             assert f"examples/{name}.py" in (ROOT / "docs/FRAMEWORKS.md").read_text()
 
 

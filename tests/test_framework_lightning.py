@@ -236,6 +236,19 @@ def test_loaders_to_validate_with_begin_anew_or_are_refused(jobs: Any, live: Any
     live(work)
 
 
+def test_a_checkpoint_after_a_validation_in_mid_pass_is_that_of_the_batch_before_it(
+    jobs: Any, live: Any
+) -> None:
+    def work() -> None:
+        loader, val = make(), make(on_iter="restart")
+        callbacks = jobs.ResumeCallback(loader), jobs.SaveAfterValidation()
+        jobs.fit(loader, *callbacks, model=jobs.Validated([[]]), val=val, val_check_interval=3)
+
+    assert live(work, kill_at=5) == steps(0, 5)
+    assert live(work, kill_at=4) == steps(3, 7)
+    assert live(work) == steps(6, 2 * STEPS)
+
+
 def test_a_checkpoint_that_is_only_tested_moves_nothing(jobs: Any, live: Any) -> None:
     def work() -> None:
         loader = make()
