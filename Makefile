@@ -117,6 +117,10 @@ bench-handover: $(VENV)/.release ## Measure what worker processes cost, beside t
 bench-gpu: $(VENV)/.release ## Check and measure what only a CUDA device can show; ARGS='sums' goes to benches/gpu.py
 	$(BIN)/python benches/gpu.py $(ARGS)
 
+.PHONY: bench-checkpoint
+bench-checkpoint: $(VENV)/.release $(VENV)/.bench ## Measure how long a save blocks training, beside torch's own; ARGS='...' goes to benches/checkpoint.py
+	$(BIN)/python benches/checkpoint.py $(ARGS)
+
 ##### Check
 
 .PHONY: test
@@ -138,6 +142,10 @@ soak: develop ## Look for rare failures, for as long as you like; ARGS='...' goe
 .PHONY: soak-types
 soak-types: develop ## Compare thousands of files of all writers with other readers; cells of 100 MB; ARGS goes to pytest
 	FASTRESUME_PROFILE=soak $(BIN)/python -m pytest --timeout 0 tests/test_writers.py tests/test_memory.py $(ARGS)
+
+.PHONY: soak-checkpoint
+soak-checkpoint: develop ## Strike every call of a save to the file system, on each rank; ARGS goes to pytest
+	FASTRESUME_PROFILE=soak $(BIN)/python -m pytest --timeout 0 -s tests/test_checkpoint_faults.py $(ARGS)
 
 .PHONY: lint
 lint: develop ## Check formatting, lints and types; change nothing

@@ -245,10 +245,12 @@ def base(directory: Path, scenario: Scenario, files: list[str], world_size: int)
             checkpointer.save(step, **parts(float(step), step, files, rank, world_size))
 
     _each(directory, scenario, world_size, save_all)
-    return {
-        entry.path.name: (entry.path / "manifest.json").read_bytes()
-        for entry in Checkpointer(directory).entries()
-    }
+    return _found(directory)
+
+
+def _found(directory: Path) -> dict[str, bytes]:
+    entries = Checkpointer(directory).entries()
+    return {entry.path.name: (entry.path / "manifest.json").read_bytes() for entry in entries}
 
 
 def _each(directory: Path, scenario: Scenario, world_size: int, task: Any) -> None:
@@ -278,49 +280,40 @@ def _nothing(_is_over: bool = False) -> None:
 
 
 def sweep(
-    directory: str,
-    files: list[str],
-    name: str,
-    world_size: int,
-    victim: int,
-    action: str,
-    first: int,
-    every: int,
+    directory: str, files: list[str], name: str, world_size: int, victim: int, action: str, chosen: list[int]
 ) -> dict[str, Any]:
-    """Strikes at every `every`-th call of a save, from the `first` on; gives how many, and what was wrong."""
-    scenario, place = (
-        SCENARIOS[name],
-        Path(directory) / f"{name}-{world_size}-{victim}-{action}".replace(" ", "_"),
-    )
-    found, root, counted = place / "base", place / "root", place / "count"
-    before = base(found, scenario, files, world_size)
-    fault, calls, at = Fault(), -1, -1  # the first run strikes nowhere, and counts
+    """Strikes at chosen calls of a save, or at each; gives what the ranks said, and what was wrong."""
+    scenario, place = SCENARIOS[name], Path(directory)
+    found, root, counted = place / f"{name}-{world_size}".replace(" ", "-"), place / "root", place / "count"
+    before = _found(found) if found.exists() else base(found, scenario, files, world_size)
+    fault = Fault()
     outcomes: dict[str, int] = {}
     wrong = []
-    while at < 0 or at < calls:
+
+    def run(at: int) -> list[str]:
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(found, root, symlinks=True)
 
-        def strike(is_over: bool = False, at: int = at) -> None:
-            if not is_over:
-                fault.arm(root, at, action)
-            elif at < 0:
+        def strike(is_over: bool = False) -> None:
+            if is_over:
                 counted.write_text(str(fault.count()))
+            else:
+                fault.arm(root, at, action)
 
-        said = ranks(root, scenario, files, world_size, victim, strike)
-        problem = _judged(said, victim, action, at) or look(
-            root, scenario, files, before, any("s" in one or "a" in one for one in said)
-        )
+        return ranks(root, scenario, files, world_size, victim, strike)
+
+    if not chosen:  # a run without a fault counts the calls
+        assert set(run(-1)) == {"s"}
+        chosen = list(range(int(counted.read_text())))
+    for at in chosen:
+        said = run(at)
+        is_saved = any("s" in one or "a" in one for one in said)
+        problem = _judged(said, victim, action) or look(root, scenario, files, before, is_saved)
         if problem:
             wrong.append(f"{name}, {world_size} ranks, rank {victim}, {action} at call {at}: {problem}")
-        if at < 0:
-            calls, at = int(counted.read_text()), first
-        else:
-            outcome = ",".join(said)
-            outcomes[outcome] = outcomes.get(outcome, 0) + 1
-            at += every
-    shutil.rmtree(place)
-    return {"calls": calls, "runs": sum(outcomes.values()), "outcomes": outcomes, "wrong": wrong}
+        outcome = ",".join(said)
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+    return {"runs": len(chosen), "outcomes": outcomes, "wrong": wrong}
 
 
 def journal(directory: str, files: list[str], name: str) -> tuple[list[str], list[list[str]]]:
@@ -346,10 +339,8 @@ def journal(directory: str, files: list[str], name: str) -> tuple[list[str], lis
     ]
 
 
-def _judged(said: list[str], victim: int, action: str, at: int) -> str | None:
+def _judged(said: list[str], victim: int, action: str) -> str | None:
     """What is wrong with what ranks say; None if nothing is."""
-    if at < 0:
-        return None if set(said) == {"s"} else f"no fault, and they say {said}"
     if action in ("kill", "torn write"):
         others = {one for rank, one in enumerate(said) if rank != victim}
         is_well = said[victim] == "" and others <= {"s", "ef"}

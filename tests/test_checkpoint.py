@@ -39,31 +39,20 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "checkpoints"
 
 
-@pytest.fixture(scope="module")
-def golden(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float], list[Any]]:
-    """A run of two passes that was never killed, saved before its first step and after each."""
-    directory = tmp_path_factory.mktemp("golden")
+@pytest.mark.law(2)
+def test_a_run_that_resumes_after_any_step_ends_with_the_weights_of_one_that_was_never_killed(
+    data: Dataset, directory: Path
+) -> None:
+    untouched = training.job(data)
+    losses = list(untouched.steps(STEPS))
+    weights = untouched.weights()
     job = training.job(data)
-    losses = []
     with Checkpointer(directory, keep=None) as checkpointer:
         checkpointer.save(0, **job.parts())
         for step, loss in enumerate(job.steps(STEPS), start=1):
-            losses.append(loss)
             checkpointer.save(step, **job.parts(), wait=step % 2 == 0)
-    return directory, losses, job.weights()
-
-
-@pytest.mark.law(2)
-def test_a_run_that_resumes_after_any_step_ends_with_the_weights_of_one_that_was_never_killed(
-    data: Dataset, golden: tuple[Path, list[float], list[Any]]
-) -> None:
-    directory, losses, weights = golden
-    untouched = training.job(data)
-    assert list(untouched.steps(STEPS)) == losses, (
-        "to save changes nothing of a run, nor does saving in a thread"
-    )
-    assert training.equal(untouched.weights(), weights)
-    checkpointer = Checkpointer(directory, keep=None)
+            assert loss == losses[step - 1], "to save changes nothing of a run, nor does saving in a thread"
+    assert training.equal(job.weights(), weights)
     for step in range(STEPS + 1):
         job = training.job(data, seed=step)
         restored = checkpointer.restore(**job.parts(), step=step)
@@ -137,6 +126,50 @@ def test_random_generators_come_back_and_the_next_rank_gets_others(tmp_path: Pat
     for damaged in (b"", b"[]", b"{}", text.replace(b'"torch":"', b'"torch":"x')):
         with pytest.raises(fr.StateError, match="can't be read"):
             Randomness.from_json(damaged)
+    before.restore()
+
+
+class FakeDevice:
+    """The module of an accelerator: one current device, whose generator is a number."""
+
+    def __init__(self, state: int) -> None:
+        self.state = state
+
+    def get_rng_state(self) -> torch.Tensor:
+        return torch.tensor([self.state], dtype=torch.uint8)
+
+    def set_rng_state(self, state: torch.Tensor) -> None:
+        self.state = int(state.item())
+
+    def manual_seed(self, seed: int) -> None:
+        self.state = seed
+
+
+def test_the_generator_of_the_current_accelerator_comes_back_where_there_is_one_of_its_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = FakeDevice(7)
+    monkeypatch.setattr(torch, "get_device_module", lambda _: device)
+
+    def present(kind: str | None) -> None:
+        found = None if kind is None else torch.device(kind)
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: found)
+
+    present("cuda")
+    text = Randomness.now().to_json()
+    assert json.loads(text)["accelerator"] == ["cuda", "07"], "the current device's alone"
+    for kind, restored in (("cuda", 7), ("xpu", 9), (None, 9)):
+        present(kind)
+        device.state = 9
+        Randomness.from_json(text).restore()
+        assert device.state == restored
+    present("cuda")
+    before = Randomness.now()
+    derive(text, 1, 2)
+    first = device.state
+    derive(text, 0, 2)
+    assert len({7, 9, first, device.state}) == 4
+    device.state = 9
     before.restore()
 
 
