@@ -136,6 +136,12 @@ def test_going_back_begins_another_timeline_which_is_the_latest(directory: Path)
     restored = again.restore(model=model, step=2)
     assert restored is not None
     assert steps_of(again) == [1, 2, 3, 4, 5, 6], "to look at the past removes nothing"
+    again.save(3, model=small(3.5))
+    assert steps_of(again) == [1, 2, 4, 5, 3], "the pinned and the best one stay"
+    restored = Checkpointer(directory).restore(model=model)
+    assert restored is not None
+    assert model.weight.tolist() == small(3.5).weight.tolist(), "what was saved last, whatever its step"
+    again.restore(model=model, step=2)
     again.save(9, model=small(9))
     assert steps_of(again) == [1, 2, 4, 5, 9], "the pinned and the best one stay"
     again.save(9, model=small(9.5))

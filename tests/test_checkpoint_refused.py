@@ -198,6 +198,10 @@ def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path)
             Checkpointer(directory, **changes)
     with pytest.raises(ValueError, match=r"allow takes model, optimizer, .*; found speed"):
         Checkpointer(directory).restore(model=model, allow={"speed"})
+    checkpointer = Checkpointer(directory)
+    checkpointer.save(1, loader=training.job(data).loader)
+    with pytest.raises(TypeError, match="loader must have load_state_dict to be restored, found Batch"):
+        checkpointer.restore(loader=next(iter(fr.ParquetDataset(data.files, batch_size=4))))
     (directory / "file").write_text("")
     with pytest.raises(CheckpointError, match="open: "):
         Checkpointer(directory / "file" / "below")

@@ -138,9 +138,11 @@ class Ranks:
     def _talk(self, step: str, say: Callable[[Any], Any], what: Any) -> Any:
         try:
             return say(what)
-        except Exception as error:
+        except BaseException as error:
             # Whoever did not get this far is now one message behind: nothing more can be said in this group.
             self._lost = f"{type(error).__name__}: {error}"
+            if not isinstance(error, Exception):
+                raise
             raise CheckpointError(f"{step}: another rank is lost or late: {self._lost}") from error
 
     def _raise(self, step: str, failures: dict[int, _Failure], own: BaseException | None) -> None:

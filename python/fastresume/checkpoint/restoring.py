@@ -94,11 +94,11 @@ class Restoring:
         reading = Reading(path, saved.files)
 
         def check() -> tuple[Parts, dict[str, Any]]:
-            skipped = terms.compare(saved, parts, accumulation, partial, allow)
-            if "loader" in parts.names and not _go_on(parts.loader, saved, allow):
-                skipped |= {"loader"}
-            left = parts.without(skipped)
-            return left, left.template(reading, allow)
+            left = parts.without(terms.compare(saved, parts, accumulation, partial, allow))
+            state = left.template(reading, allow)
+            if left.loader is not None:
+                _go_on(left.loader, saved, allow)
+            return left, state
 
         left, state = ranks.all("restore", check)
 
@@ -126,14 +126,17 @@ class Restoring:
         return None if found is None else (found.path, found.manifest)
 
 
-def _go_on(loader: Any, saved: Manifest, allow: frozenset[str]) -> bool:
-    """Gives the loader its cursor; False if it belongs to other data, and may.
+def _go_on(loader: Any, saved: Manifest, allow: frozenset[str]) -> None:
+    """Gives the loader its cursor, but where it belongs to other data, and may.
 
     Raises:
         StateError: if it belongs to other data, and may not; both are named.
+        TypeError: if it takes no cursor.
     """
+    if not hasattr(loader, "load_state_dict"):
+        raise TypeError(f"loader must have load_state_dict to be restored, found {type(loader).__name__}")
     if saved.cursor is None:
-        return False
+        return
     try:
         loader.load_state_dict(saved.cursor)
     except _core.StateError as error:
@@ -141,8 +144,7 @@ def _go_on(loader: Any, saved: Manifest, allow: frozenset[str]) -> bool:
         names = ("dataset", "selection")
         kind = "dataset" if any(present.get(name) != saved.cursor.get(name) for name in names) else "order"
         if kind in allow:
-            return False
+            return
         raise _core.StateError(
             f"the checkpoint of step {saved.step}: {error}; allow={{'{kind}'}} begins the data anew"
         ) from None
-    return True
