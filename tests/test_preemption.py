@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 import fastresume as fr
+from fastresume import crew, station
 from fastresume.training import INTERRUPTED, RESUMABLE, Preemption
 from strategies import Dataset
 
@@ -159,6 +160,33 @@ def test_a_signal_to_one_rank_is_everyones_at_the_next_step_at_which_they_talk(
     assert job.exit_codes() == [RESUMABLE, RESUMABLE]
     assert job.steps(0)[-1][:2] == job.steps(1)[-1][:2]
     assert len(job.steps(0)) % 5 == 0
+
+
+def begin_late(worker: int) -> None:
+    """What a worker does first, at whose beginning a signal finds it."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
+    station.begin(worker)
+
+
+def dispositions(_batch: fr.Batch) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGTERM)
+    ignored = [signal.getsignal(each) is signal.SIG_IGN for each in station.IGNORED]
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return {"ignored": ignored, "blocked": [int(each) for each in blocked]}
+
+
+def test_workers_that_have_not_begun_hear_no_signal_either(
+    small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "begin", begin_late)
+    dataset = fr.ParquetDataset(small_dataset.files, batch_size=30, columns="i_1").map(dispositions)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with fr.Loader(dataset, num_workers=2, multiprocessing_context="fork") as loader:
+        for batch in loader:
+            assert batch["ignored"] == [True, True]
+            assert batch["blocked"] == sorted(map(int, before)), "their own children hear again"
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
 def wait_for_nobody(rank: int, directory: Path, log: Callable[[object], object]) -> None:

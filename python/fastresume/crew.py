@@ -28,7 +28,7 @@ from fastresume.deaths import Ward, cause, dead
 from fastresume.intervals import of_buffer, of_runs
 from fastresume.origin import Share
 from fastresume.seeds import batch_seed
-from fastresume.station import Failure, Made, Station, Task, begin
+from fastresume.station import Failure, Made, Station, Task, begin, signals_held
 from fastresume.transform import MAX_NAMED_FILES
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ class Crew:
         if self._loader is None:
             self._loader = self._new_loader(planned.epoch, self._board)
         is_new = not self._held
-        self._held[:] = [iter(self._loader)]
+        with signals_held(self._context):
+            self._held[:] = [iter(self._loader)]
         _started.update(_workers_of(self._iterator))
         if is_new:
             processes = [worker.pid or 0 for worker in _workers_of(self._iterator)]

@@ -7,6 +7,7 @@ batch begins. So every worker can make every batch, and which one does changes n
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import pickle
 import random  # noqa: TID251  (for the generators of a worker process of our own)
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
 
 _WATCH_SECONDS = 1.0
+
+IGNORED = (signal.SIGINT, signal.SIGTERM)
+"""Signals that a worker leaves to the main process."""
 
 _watched: set[int] = set()
 
@@ -187,13 +192,32 @@ def seeded_for(seed: int, epoch: int, step: int, rank: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def signals_held(context: str | BaseContext | None) -> Iterator[None]:
+    """A context in which workers start that don't hear the signals that they will ignore; see `begin`.
+
+    Between their start and `begin`, a signal to the whole process group would end them. Not for a fork
+    server, which serves others, too.
+    """
+    chosen = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
+    if chosen.get_start_method() == "forkserver":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def begin(_worker: int) -> None:
     """What a worker of a `Loader` does first. Signals are for the main process, which ends the workers.
 
     A job that is told to end by a signal to all its processes has a step to finish, and needs its batch.
     """
-    for ignored in (signal.SIGINT, signal.SIGTERM):
+    for ignored in IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)  # what came before this was held, and is dropped
     settle()
 
 
