@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+import fastresume as fr
+import oracle
 from columns import Cell, Cells, filled, is_delivered
 from shapes import CASTS, Shape, fits, shapes
 
@@ -28,7 +30,7 @@ class Treatment:
 
     nulls: Any = "error"
     fixed: int | None = None
-    pad: int | None = None
+    pad: fr.Pad | None = None
     truncate: str = "head"
 
 
@@ -114,15 +116,8 @@ class Contents:
         there = np.array([row is not None for row in rows], np.bool_)
         masks = treatment.nulls == "mask"
         if treatment.pad is not None:
-            size, width = treatment.pad, cells.dtype.itemsize
-            own = [b"".join(elements_of(row, fill)) for row in rows]
-            own = [
-                text[: size * width] if treatment.truncate == "head" else text[-size * width :]
-                for text in own
-            ]
-            padded = np.frombuffer(b"".join(text.ljust(size * width, b"\0") for text in own), cells.dtype)
-            lengths = np.array([len(text) // width for text in own], np.int64)
-            found = {name: padded.reshape(len(rows), size)} | ({f"{name}_valid": there} if masks else {})
+            matrix, lengths = padded(cells, rows, fill, treatment.pad, treatment.truncate)
+            found = {name: matrix} | ({f"{name}_valid": there} if masks else {})
             return found | {f"{name}_length": lengths}
         if cells.is_jagged and treatment.fixed is None:
             return jagged_of(name, cells, rows, treatment.nulls)
@@ -146,6 +141,24 @@ def jagged_of(name: str, cells: Cells, rows: Sequence[Cell], nulls: Any) -> dict
         f"{name}.offsets": np.cumsum([0, *lengths], dtype=np.int64),
     }
     return found | marks_of(name, rows, nulls)
+
+
+def padded(
+    cells: Cells, rows: Sequence[Cell], fill: bytes | None, pad: fr.Pad, truncate: str
+) -> tuple[Array, Array]:
+    """Rows filled up and cut off to one length, and how many elements of each are its own."""
+    width = cells.dtype.itemsize
+    empty = np.array(pad.value).astype(cells.dtype).tobytes()
+    whole, lengths = [], []
+    for row in rows:
+        text = b"".join(elements_of(row, fill))
+        own = [text[start : start + width] for start in range(0, len(text), width)]
+        found = oracle.padded(own, pad.size, empty, pad.side, truncate)
+        assert found is not None, "a row that is too long"
+        whole.append(b"".join(found[0]))
+        lengths.append(found[1])
+    matrix = np.frombuffer(b"".join(whole), cells.dtype).reshape(len(rows), pad.size)
+    return matrix, np.array(lengths, np.int64)
 
 
 def rows_of_rows(name: str, cells: Cells, rows: Sequence[Cell], nulls: Any) -> dict[str, Array]:
@@ -207,16 +220,15 @@ def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
     """Draw a layout under which all rows are delivered."""
     treatments, stacks = {}, {}
     shape = draw(fitting_shape(cells))
-    shaped = {*shape.casts, *shape.hashes}
+    shaped, becomes = {*shape.casts, *shape.hashes}, replace(shape, names={}).of_cells(cells)
     for name, column in cells.items():
         if column.kind == "mask":
             continue  # named after its members: the last name that means a column counts for it
         length = None if name in shaped else one_length(column)
         fixed = length if length and draw(st.booleans()) else None
         is_nested = column.kind.startswith("list<")
-        can_be_padded = column.is_jagged and not is_nested and fixed is None
-        can_be_padded = can_be_padded and name not in {*shaped, *shape.names}
-        pad = draw(st.sampled_from((None, 1, 3, 30))) if can_be_padded else None
+        can_be_padded = becomes[name].is_jagged and not is_nested and fixed is None
+        pad = draw(pads()) if can_be_padded and draw(st.booleans()) else None
         # Where there is one bucket, 1 is none.
         rules = [rule for rule in null_rules(column) if rule != 1 or name not in shaped]
         truncate = draw(st.sampled_from(("head", "tail")))
@@ -235,6 +247,12 @@ def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
                 del treatments[name]
             treatments[f"stack{place}"] = Treatment(rule)
     return Layout(treatments, stacks, shape)
+
+
+def pads() -> st.SearchStrategy[fr.Pad]:
+    """Return a strategy for how rows of any type are filled up."""
+    sizes, values, sides = (st.sampled_from(some) for some in ((1, 3, 30), (0, 1), ("right", "left")))
+    return st.builds(lambda size, value, side: fr.Pad(size, value=value, side=side), sizes, values, sides)
 
 
 @st.composite

@@ -389,7 +389,7 @@ def tag(name: str) -> int:
     return sum(letter * 256 ** (7 - i) for i, letter in enumerate(letters))
 
 
-# ------------------------------------------------------------------------ casts and buckets (docs/SHAPING.md)
+# --------------------------------------------------------------- casts, lengths and buckets (docs/SHAPING.md)
 
 FLOATS = {"float16": (11, 15), "bfloat16": (8, 127), "float32": (24, 127), "float64": (53, 1023)}
 """Of each type, the digits of a number, and the exponent of the largest ones."""
@@ -435,6 +435,24 @@ def float_bytes(value: float, to: str) -> bytes:
     if to == "bfloat16":
         return struct.pack("<f", value)[2:]
     return struct.pack({"float16": "<e", "float32": "<f", "float64": "<d"}[to], value)
+
+
+def padded(
+    row: Sequence[bytes], size: int, empty: bytes, side: str = "right", keep: str | None = None
+) -> tuple[list[bytes], int] | None:
+    """Return a row of so many elements, and how many of these are its own; None of one that is too long.
+
+    What is missing is `empty`, on that side; of a longer row the end is kept that `keep` names.
+    """
+    own = list(row)
+    while len(own) > size:
+        if keep is None:
+            return None
+        own.pop(-1 if keep == "head" else 0)
+    whole = list(own)
+    while len(whole) < size:
+        whole.insert(len(whole) if side == "right" else 0, empty)
+    return whole, len(own)
 
 
 def xxh64(data: bytes, seed: int = 0) -> int:

@@ -369,3 +369,22 @@ def test_foreign_or_damaged_state_is_refused(old: str, new: str, named: str) -> 
     assert old in reader.state()
     with pytest.raises(ValueError, match=f"^{named} of the state"):
         OracleJob(23, 2, 2, 2).load(reader.state().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("row", "size", "side", "keep", "expected"),
+    [
+        ("ab", 4, "right", None, ("ab--", 2)),
+        ("ab", 4, "left", None, ("--ab", 2)),
+        ("", 2, "left", "tail", ("--", 0)),
+        ("abc", 3, "right", None, ("abc", 3)),
+        ("abcd", 3, "left", "head", ("abc", 3)),
+        ("abcd", 3, "right", "tail", ("bcd", 3)),
+        ("abcd", 3, "right", None, None),
+    ],
+)
+def test_a_row_is_filled_up_or_cut_off(
+    row: str, size: int, side: str, keep: str | None, expected: tuple[str, int] | None
+) -> None:
+    found = oracle.padded([letter.encode() for letter in row], size, b"-", side, keep)
+    assert (found and (b"".join(found[0]).decode(), found[1])) == expected

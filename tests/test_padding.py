@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+import oracle
 from columns import TEXTS, Cells, Kind, all_kinds, filled, read_cells, tensor_of, written_cells
 from fastresume import testing
 from jobs import data_loader, make
@@ -35,12 +36,11 @@ def assert_padded(
     assert (lengths.dtype, lengths.shape) == (torch.int64, (batch.num_rows,))
     for place, row in enumerate(batch.rows()):
         expected = elements_of(cells, int(row), rule)
-        if len(expected) > pad.size:
-            assert keep is not None, f"{name}: row {row} is too long, and delivered"
-            expected = expected[: pad.size] if keep == "head" else expected[-pad.size :]
-        assert lengths[place] == len(expected), f"{name}: row {row}"
-        room = [np.array(pad.value).astype(cells.dtype).tobytes()] * (pad.size - len(expected))
-        whole = [*expected, *room] if pad.side == "right" else [*room, *expected]
+        empty = np.array(pad.value).astype(cells.dtype).tobytes()
+        found = oracle.padded(expected, pad.size, empty, pad.side, keep)
+        assert found is not None, f"{name}: row {row} is too long, and delivered"
+        whole, length = found
+        assert lengths[place] == length, f"{name}: row {row}"
         assert matrix[place].numpy().tobytes() == b"".join(whole), f"{name}: row {row}"
     if rule == "mask":
         there = [cells.rows[row] is not None for row in batch.rows()]
