@@ -404,3 +404,57 @@ def test_lists_of_few_bytes_take_the_memory_of_a_few_rows(path: Path, reader: Re
     outcome = reader.read(file.write(path), 1, threads, nulls="mask")
     assert (outcome.kind, outcome.batches) == ("NoneType", rows), outcome
     assert outcome.grown < 200 << 20, outcome
+
+
+# [[[1], [2]], [], None, [[3], [4, 5], [6]], [[7]]]
+WHOLE: list[tuple[int, int, int | None]] = [(0, 5, 1), (1, 5, 2), (0, 1, None), (0, 0, None), (0, 5, 3)]
+WHOLE += [(1, 5, 4), (2, 5, 5), (1, 5, 6), (0, 5, 7)]
+IN_ROW_3 = range(4, 8)
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_row_of_a_null_inside_is_named_in_whatever_page_it_is(path: Path, version: int) -> None:
+    """Of a list or a number: also where the row began in another page, and where rows are passed over."""
+    for place in IN_ROW_3:
+        for level in (2, 4):
+            repetition = WHOLE[place][0]
+            if level == 2 and (repetition == 2 or WHOLE[place + 1][0] == 2):
+                continue  # a list that goes on is there
+            triples = [*WHOLE[:place], (repetition, level, None), *WHOLE[place + 1 :]]
+            cuts = range(1, len(triples)) if version == 1 else (2, 4, 8)
+            for cut in cuts:
+                file_of(triples[:cut], triples[cut:], version=version).write(path)
+                # A mask tells null lists, but no null numbers.
+                for nulls in ("error", "mask")[: 1 + (level == 4)]:
+                    dataset = fr.ParquetDataset(path, batch_size=1, nulls=nulls, rows=[[0, 2], [3, 5]])
+                    for read in (lambda: list(dataset), lambda: dataset.read_rows([3])):  # noqa: B023  (called at once)
+                        with pytest.raises(fr.DataError, match="row 3 of the row group is null"):
+                            read()
+                    assert dataset.read_rows([4, 0])["x"].to_list() == [[[7]], [[1], [2]]]
+
+
+def test_rows_beside_texts_that_take_more_than_expected_are_given_back_at_both_levels(path: Path) -> None:
+    """What is decoded in one go ends where a column has so many bytes: other columns' rows come again."""
+    rows, large = 900, 400
+    grid = [[[row, row], [], None, [row]] if row % 3 else [] for row in range(rows)]
+    words = [[f"{row}", None, "x" * (row % 7)] if row % 5 else None for row in range(rows)]
+    texts = ["small"] * (rows - large) + ["w" * 60_000] * large
+    table = {
+        "grid": pa.array(grid, LISTS),
+        "words": pa.array(words, TEXTS),
+        "flat": pa.array([[row] * (row % 4) for row in range(rows)], pa.list_(pa.int32())),
+        "text": pa.array(texts),
+    }
+    pq.write_table(pa.table(table), path)
+    for batch_size in (50, 299):
+        (_, *batches) = iter(fr.ParquetDataset(path, batch_size=batch_size, tail="short", nulls="mask"))
+        start = batch_size
+        for batch in batches:
+            some = slice(start, start + batch.num_rows)
+            assert batch["grid"].to_list() == grid[some]
+            assert batch["words"].to_strings() == words[some]
+            assert batch["flat"].offsets.diff().tolist() == [row % 4 for row in range(rows)[some]]
+            assert batch["text"].lengths.tolist() == [len(text) for text in texts[some]]
+            start = some.stop
+        assert start == rows
