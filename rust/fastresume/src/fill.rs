@@ -19,7 +19,8 @@ use crate::schema::{Column, Kind};
 use crate::segment::{Places, Segment, to_usize};
 use crate::shares::{Part, Parts, Shares};
 use crate::sieve::StepRows;
-use crate::transpose::{Columns, Rows, scatter_rows};
+use crate::transpose::{Columns, Rows};
+use crate::vector;
 use crate::window::Stretch;
 
 /// Files that stay open between segments.
@@ -290,7 +291,12 @@ impl Source<'_> {
             match (slots, rows) {
                 (Some(slots), Rows::Each(places)) if is_by_row => {
                     let mut slots = locked(slots);
-                    scatter_rows(by_row.bytes(), row_bytes, places, slots.scalar(self.index, is_mask));
+                    vector::scatter_rows(
+                        by_row.bytes(),
+                        row_bytes,
+                        places,
+                        slots.scalar(self.index, is_mask),
+                    );
                 }
                 (Some(slots), rows) => locked(slots).put(self.index, is_mask, *rows, columns),
                 (None, _) => {}

@@ -10,6 +10,9 @@ const SECOND: u64 = 0x94D0_49BB_1331_11EB;
 
 const ROUNDS: usize = 6;
 
+/// So many hashes of rounds stay in the nearest caches, if they are made for many values at once.
+const MOST_HASHES: u64 = 1 << 14;
+
 /// Smaller sides give a Feistel network too few permutations to choose from.
 const MIN_SIDE: u64 = 16;
 
@@ -78,7 +81,41 @@ impl Permutation {
     /// The inverses of consecutive values, one by one.
     #[must_use]
     pub fn inverses(&self, values: Range<u64>) -> Vec<u64> {
-        values.map(|value| self.inverse(value)).collect()
+        // A side has the square root of all values: of many values, each hash is asked for many times.
+        let hashes = 3 * (self.left + self.right);
+        if hashes > MOST_HASHES || values.end - values.start < hashes {
+            return values.map(|value| self.inverse(value)).collect();
+        }
+        let steps = self.steps();
+        values.map(|value| self.walk(value, |value| self.backward_by(&steps, value))).collect()
+    }
+
+    /// What is added in each round, the last one first: to the right half, by the left one, and to the left half, by the
+    /// right one.
+    fn steps(&self) -> Vec<[Vec<u32>; 2]> {
+        let added = |from: u64, key: u64, end: u64| {
+            let of_each = (0..from).map(|half| u32::try_from(below(half ^ key, end)).unwrap_or(u32::MAX));
+            of_each.collect()
+        };
+        let of_two =
+            |keys: &[u64]| [added(self.left, keys[1], self.right), added(self.right, keys[0], self.left)];
+        self.keys.rchunks_exact(2).map(of_two).collect()
+    }
+
+    /// As `backward`, with hashes that were made before.
+    #[inline]
+    fn backward_by(&self, steps: &[[Vec<u32>; 2]], value: u64) -> u64 {
+        let (mut left, mut right) = self.split(value);
+        let of = |hashes: &[u32], half: u64| {
+            usize::try_from(half).ok().and_then(|half| hashes.get(half)).map_or(0, |&hash| u64::from(hash))
+        };
+        for [to_right, to_left] in steps {
+            let added = of(to_right, left);
+            right = if right < added { right + self.right } else { right } - added;
+            let added = of(to_left, right);
+            left = if left < added { left + self.left } else { left } - added;
+        }
+        left * self.right + right
     }
 
     #[inline]
@@ -149,6 +186,18 @@ mod tests {
                 let value = permutation.at(index);
                 assert!(!std::mem::replace(&mut seen[usize::try_from(value).unwrap()], true));
                 assert_eq!(permutation.inverse(value), index);
+            }
+        }
+    }
+
+    #[test]
+    fn inverses_of_many_values_are_those_of_each() {
+        for n in [17, 1000, 65_537, 300_000, 10_000_000] {
+            let permutation = Permutation::new(n, key(&[n]));
+            for values in [0..n.min(20), n / 3..n, 0..n.min(50_000), n - 1..n, n..n] {
+                let values = values.start.max(values.end.saturating_sub(60_000))..values.end;
+                let expected: Vec<u64> = values.clone().map(|value| permutation.inverse(value)).collect();
+                assert_eq!(permutation.inverses(values), expected);
             }
         }
     }

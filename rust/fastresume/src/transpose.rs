@@ -63,7 +63,7 @@ impl Columns<'_> {
     pub fn scatter(&self, places: &[(u32, u32)], output: &mut [u8]) {
         match self.width {
             1 | 2 | 4 | 8 => by_width!(self.width, scatter(self.bytes, places, output)),
-            width => scatter_rows(self.bytes, width, places, output),
+            width => vector::scatter_rows(self.bytes, width, places, output),
         }
     }
 }
@@ -72,23 +72,31 @@ impl Columns<'_> {
 trait Number: Pod {
     /// As `vector::turn_plain`.
     fn turn(columns: [&[Self]; SIDE], count: usize, column: usize, rows: &mut [Self]) -> usize;
+
+    /// The same of twice as many columns, if that is better than one half after the other.
+    const TURN_TWICE: Option<TurnTwice<Self>>;
 }
 
+/// As `vector::turn_8_of_4_bytes`.
+type TurnTwice<W> = fn([&[W]; 2 * SIDE], usize, usize, &mut [W]) -> usize;
+
 macro_rules! numbers {
-    ($($number:ty: $turn:path,)*) => {
+    ($($number:ty: $turn:path, $twice:expr;)*) => {
         $(impl Number for $number {
             fn turn(columns: [&[Self]; SIDE], count: usize, column: usize, rows: &mut [Self]) -> usize {
                 $turn(columns, count, column, rows)
             }
+
+            const TURN_TWICE: Option<TurnTwice<Self>> = $twice;
         })*
     };
 }
 
 numbers! {
-    u8: vector::turn_plain,
-    u16: vector::turn_plain,
-    u32: vector::turn_4_bytes,
-    u64: vector::turn_8_bytes,
+    u8: vector::turn_plain, None;
+    u16: vector::turn_plain, None;
+    u32: vector::turn_4_bytes, Some(vector::turn_8_of_4_bytes);
+    u64: vector::turn_8_bytes, None;
 }
 
 fn interleave<W: Number>(columns: &Columns<'_>, first: usize, output: &mut [u8]) {
@@ -107,6 +115,15 @@ fn interleave<W: Number>(columns: &Columns<'_>, first: usize, output: &mut [u8])
                 continue;
             }
             // The last ones overlap with those before them.
+            if let Some(turn) = W::TURN_TWICE.filter(|_| count >= 2 * SIDE && column + SIDE < count) {
+                let from = column.min(count - 2 * SIDE);
+                let done = turn(std::array::from_fn(|side| of(from + side)), count, from, tile);
+                for side in from..from + 2 * SIDE {
+                    place_column(of(side), count, side, done, tile);
+                }
+                column += 2 * SIDE;
+                continue;
+            }
             let from = column.min(count - SIDE);
             let done = W::turn(std::array::from_fn(|side| of(from + side)), count, from, tile);
             for side in from..from + SIDE {
@@ -130,13 +147,5 @@ fn scatter<W: Pod>(source: &[u8], places: &[(u32, u32)], output: &mut [u8]) {
     let output: &mut [W] = bytemuck::cast_slice_mut(output);
     for &(from, to) in places {
         output[to as usize] = source[from as usize];
-    }
-}
-
-/// Copies rows of `bytes` bytes: from row `.0` of `source` to row `.1` of `output`.
-pub fn scatter_rows(source: &[u8], bytes: usize, places: &[(u32, u32)], output: &mut [u8]) {
-    for &(from, to) in places {
-        let (from, to) = (from as usize * bytes, to as usize * bytes);
-        output[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
     }
 }

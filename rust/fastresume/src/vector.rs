@@ -12,6 +12,10 @@ use bytemuck::Pod;
 /// Rows and columns of what is turned in registers.
 pub const SIDE: usize = 4;
 
+/// Bytes that a cache holds together.
+#[cfg(target_arch = "x86_64")]
+const LINE_BYTES: usize = 64;
+
 /// So many values must be there behind the last one that `expand` takes.
 pub const EXPAND_SPARE: usize = 8;
 
@@ -104,6 +108,60 @@ fn turn_4_bytes_wide(columns: [&[u32]; SIDE], count: usize, column: usize, rows:
     )
 }
 
+chosen! {
+    /// Writes eight columns to rows of `count` numbers, from number `column` of each on, in whole squares; gives how
+    /// many rows.
+    pub fn turn_8_of_4_bytes(columns: [&[u32]; 2 * SIDE], count: usize, column: usize, rows: &mut [u32]) -> usize
+        = turn_8_plain, for AVX2 turn_8_of_4_bytes_wide
+}
+
+/// As `turn_8_of_4_bytes`, of any numbers, for any processor.
+fn turn_8_plain<W: Copy>(columns: [&[W]; 2 * SIDE], count: usize, column: usize, rows: &mut [W]) -> usize {
+    turn_squares(columns, count, column, rows, |square| {
+        std::array::from_fn(|row| std::array::from_fn(|side| square[side][row]))
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turn_8_of_4_bytes_wide(
+    columns: [&[u32]; 2 * SIDE],
+    count: usize,
+    column: usize,
+    rows: &mut [u32],
+) -> usize {
+    use std::arch::x86_64::{
+        __m256i, _mm256_permute2x128_si256, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
+        _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    };
+    turn_squares(
+        columns,
+        count,
+        column,
+        rows,
+        #[inline]
+        |square| {
+            let lines = square.map(bytemuck::cast::<_, __m256i>);
+            // Squares of four, in both halves: of the first four columns, and of the others.
+            let [first, last] = [0, SIDE].map(|at| {
+                let [a, b, c, d] = [lines[at], lines[at + 1], lines[at + 2], lines[at + 3]];
+                let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+                let (ab_end, cd_end) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+                [
+                    _mm256_unpacklo_epi64(ab, cd),
+                    _mm256_unpackhi_epi64(ab, cd),
+                    _mm256_unpacklo_epi64(ab_end, cd_end),
+                    _mm256_unpackhi_epi64(ab_end, cd_end),
+                ]
+            });
+            let low = |row: usize| _mm256_permute2x128_si256::<0x20>(first[row], last[row]);
+            let high = |row: usize| _mm256_permute2x128_si256::<0x31>(first[row], last[row]);
+            [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)].map(bytemuck::cast)
+        },
+    )
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -133,22 +191,56 @@ fn turn_8_bytes_wide(columns: [&[u64]; SIDE], count: usize, column: usize, rows:
 }
 
 #[inline(always)]
-fn turn_squares<W: Copy>(
-    columns: [&[W]; SIDE],
+fn turn_squares<W: Copy, const N: usize>(
+    columns: [&[W]; N],
     count: usize,
     column: usize,
     rows: &mut [W],
-    turned: impl Fn([[W; SIDE]; SIDE]) -> [[W; SIDE]; SIDE],
+    turned: impl Fn([[W; N]; N]) -> [[W; N]; N],
 ) -> usize {
-    let [a, b, c, d] = columns.map(|of| of.as_chunks::<SIDE>().0.iter());
+    let squares = columns.map(|of| of.as_chunks::<N>().0);
+    let there = squares.iter().map(|of| of.len()).min().unwrap_or(0);
     let mut done = 0;
-    for (lines, (((a, b), c), d)) in rows.chunks_exact_mut(SIDE * count).zip(a.zip(b).zip(c).zip(d)) {
-        for (line, row) in lines.chunks_exact_mut(count).zip(turned([*a, *b, *c, *d])) {
-            line[column..column + SIDE].copy_from_slice(&row);
+    for (index, lines) in rows.chunks_exact_mut(N * count).take(there).enumerate() {
+        for (line, row) in lines.chunks_exact_mut(count).zip(turned(squares.map(|of| of[index]))) {
+            line[column..column + N].copy_from_slice(&row);
         }
-        done += SIDE;
+        done += N;
     }
     done
+}
+
+/// So many rows before its turn, what a row is copied from and to is asked for.
+const ROWS_AHEAD: usize = 64;
+
+/// Copies rows of `bytes` bytes: from row `.0` of `source` to row `.1` of `output`, both of which lie in memory rather
+/// than in the caches.
+pub fn scatter_rows(source: &[u8], bytes: usize, places: &[(u32, u32)], output: &mut [u8]) {
+    for (index, &(from, to)) in places.iter().enumerate() {
+        if let Some(&(from, to)) = places.get(index + ROWS_AHEAD) {
+            fetch::<false>(source, from as usize * bytes, bytes);
+            fetch::<true>(output, to as usize * bytes, bytes);
+        }
+        let (from, to) = (from as usize * bytes, to as usize * bytes);
+        output[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
+    }
+}
+
+/// Asks for bytes that will soon be read, or written.
+#[inline(always)]
+fn fetch<const IS_WRITTEN: bool>(bytes: &[u8], start: usize, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for at in (start..start + length).step_by(LINE_BYTES).chain((start + length).checked_sub(1)) {
+        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+        let place = bytes.as_ptr().wrapping_add(at).cast();
+        #[allow(unsafe_code, reason = "the compiler has no safe way to say it")]
+        // SAFETY: it reads and writes nothing, and may name any address.
+        unsafe {
+            if IS_WRITTEN { _mm_prefetch::<_MM_HINT_ET0>(place) } else { _mm_prefetch::<_MM_HINT_T0>(place) }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, start, length);
 }
 
 chosen! {
@@ -300,22 +392,21 @@ mod tests {
 
     #[test]
     fn squares_are_turned_as_rows_are_made_of_columns() {
-        fn check<W: Copy + Default + PartialEq + std::fmt::Debug>(
-            turn: impl Fn([&[W]; SIDE], usize, usize, &mut [W]) -> usize,
+        fn check<W: Copy + Default + PartialEq + std::fmt::Debug, const N: usize>(
+            turn: impl Fn([&[W]; N], usize, usize, &mut [W]) -> usize,
             number: impl Fn(usize) -> W,
         ) {
             for rows in 0..20 {
-                for (count, column) in [(4, 0), (5, 1), (9, 0), (9, 5)] {
-                    let columns: Vec<Vec<W>> = (0..SIDE)
-                        .map(|side| (0..rows).map(|row| number(100 * side + row)).collect())
-                        .collect();
+                for (count, column) in [(N, 0), (N + 1, 1), (N + 5, 0), (N + 5, 5)] {
+                    let columns: Vec<Vec<W>> =
+                        (0..N).map(|side| (0..rows).map(|row| number(100 * side + row)).collect()).collect();
                     let mut found = vec![number(7777); rows * count];
                     let done =
                         turn(std::array::from_fn(|side| &columns[side][..]), count, column, &mut found);
-                    assert_eq!(done, rows / SIDE * SIDE);
+                    assert_eq!(done, rows / N * N);
                     for (place, value) in found.iter().enumerate() {
                         let (row, at) = (place / count, place % count);
-                        let is_turned = row < done && (column..column + SIDE).contains(&at);
+                        let is_turned = row < done && (column..column + N).contains(&at);
                         let expected =
                             if is_turned { number(100 * (at - column) + row) } else { number(7777) };
                         assert_eq!(*value, expected, "row {row}, number {at} of {count}");
@@ -328,6 +419,28 @@ mod tests {
         check(turn_plain, word);
         check(turn_8_bytes, |number| number as u64 | 1 << 40);
         check(turn_plain, |number| number as u64);
+        check(turn_8_of_4_bytes, word);
+        check(turn_8_plain, |number| number as u64);
+    }
+
+    #[test]
+    fn rows_are_scattered_as_they_are_copied_one_by_one() {
+        for bytes in [1, 3, 8, 64, 104, 112, 200] {
+            for count in [0, 1, 63, 64, 65, 300_usize] {
+                let source: Vec<u8> = (0..=250).cycle().take(count * bytes).collect();
+                let row = |row: usize| u32::try_from(row % count).unwrap();
+                let places: Vec<(u32, u32)> = (0..count).map(|at| (row(at * 7), row(at * 11))).collect();
+                let mut output = vec![255; count * bytes];
+                let mut expected = output.clone();
+                scatter_rows(&source, bytes, &places, &mut output);
+                for &(from, to) in &places {
+                    for byte in 0..bytes {
+                        expected[to as usize * bytes + byte] = source[from as usize * bytes + byte];
+                    }
+                }
+                assert_eq!(output, expected);
+            }
+        }
     }
 
     #[test]
