@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -311,3 +312,42 @@ def test_fields_that_are_shared_are_not_read_without_end(path: Path, levels: int
     else:
         with pytest.raises(fr.DataError, match="the footer's ARROW:schema is damaged"):
             fr.ParquetDataset(path, batch_size=1)
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=["sequential", "shuffled"])
+@pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
+def test_arrays_of_polars_are_tensors(path: Path, codec: Any, order: dict[str, Any]) -> None:
+    """Of numbers, of arrays, with nulls among the rows and in them; lists of polars stay jagged."""
+    vectors = np.arange(ROWS * 4, dtype=np.float32).reshape(ROWS, 4)
+    grids = np.arange(ROWS * 6, dtype=np.int16).reshape(ROWS, 3, 2)
+    with_nulls = [None if row % 7 == 3 else [row, None if row % 5 == 1 else -row] for row in range(ROWS)]
+    frame = pl.DataFrame(
+        {
+            "vector": pl.Series(vectors, dtype=pl.Array(pl.Float32, 4)),
+            "grid": pl.Series(grids, dtype=pl.Array(pl.Int16, (3, 2))),
+            "nulls": pl.Series(with_nulls, dtype=pl.Array(pl.Int64, 2)),
+            "list": pl.Series([[row] * 2 for row in range(ROWS)]),
+            "row": range(ROWS),
+        }
+    )
+    frame.write_parquet(path, compression=codec, row_group_size=7)
+    nulls = {"nulls": -1, "*": "error"}
+    dataset = fr.ParquetDataset(path, batch_size=6, tail="short", nulls=nulls, **order)
+    shapes = {name: field.shape for name, field in dataset.schema.items()}
+    assert shapes == {
+        "vector": ("B", 4),
+        "grid": ("B", 3, 2),
+        "nulls": ("B", 2),
+        "list": ("B", "*"),
+        "row": ("B",),
+    }
+    for batch in dataset:
+        rows = batch.rows()
+        assert np.array_equal(tensor_of(batch, "vector").numpy(), vectors[rows])
+        assert np.array_equal(tensor_of(batch, "grid").numpy(), grids[rows])
+        filled = [with_nulls[at] or [None, None] for at in rows]
+        expected = [[-1 if number is None else number for number in row] for row in filled]
+        assert tensor_of(batch, "nulls").tolist() == expected
+        assert batch["list"].to_list() == [[at, at] for at in rows]
+    states = {"batch_size": 6, "tail": "short", "nulls": nulls, **order}
+    testing.assert_exact_resume(lambda: fr.ParquetDataset(path, **states))
