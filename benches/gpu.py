@@ -39,7 +39,7 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 
-ROWS = 1 << 20
+ROWS = 1 << 22
 COLUMNS = 4
 FACTOR = np.int64(-7046029254386353131)
 PERIOD = 1021

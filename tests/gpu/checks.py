@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 import torch
 
 import fastresume as fr
+from fastresume.device import Device, Placed
 from fastresume.testing import assert_exact_resume
 
 ROWS = 40_000
@@ -147,33 +147,54 @@ def static_tensors_stay_where_they_are(directory: Path) -> None:
 
 
 def an_error_of_a_copy_loses_nothing(directory: Path) -> None:
-    """Memory of the device runs out and comes back."""
+    """Memory of the device runs out, and comes back."""
     with fr.Loader(dataset(directory), device="cuda", threads=2) as loader:
-        iterator = iter(loader)
-        steps = [next(iterator).step]
+        kept = [next(iter(loader))]
+        steps, failures = [0], 0
         torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info()
-        torch.cuda.set_per_process_memory_fraction((total - free) / total / 2)
-        failures = 0
-        while len(steps) < STEPS:
+        torch.cuda.set_per_process_memory_fraction(0.0)  # nothing beside what is cached
+        iterator = iter(loader)
+        while len(steps) < 5 * STEPS:
             try:
-                steps.append(next(iterator).step)
+                kept.append(next(iterator))
+                steps.append(kept[-1].step)
+            except StopIteration:
+                iterator = iter(loader)
             except torch.cuda.OutOfMemoryError:
                 failures += 1
+                kept.clear()
                 torch.cuda.set_per_process_memory_fraction(1.0)
-        assert steps == list(range(STEPS))
-        print(f"{failures} copies failed")
+        assert steps == list(range(STEPS)) * 5
+        assert failures == 1, failures
+
+
+def another_device_is_not_started(directory: Path) -> None:
+    """A process that uses one device leaves no memory on the first one, whatever its threads are at."""
+    if torch.cuda.device_count() < 2:
+        print("there is one device")
+        return
+    for how in ({"threads": 0}, {"threads": 2}, {"num_workers": 2}):
+        with fr.Loader(dataset(directory), device="cuda:1", **how) as loader:
+            assert all(batch["row"].device.index == 1 for batch in loader)
+    assert not torch._C._cuda_hasPrimaryContext(0)
 
 
 def what_is_read_is_page_locked(directory: Path) -> None:
-    """Batches' memory is page-locked: the columns' own, and the blocks of workers."""
-    locked: list[bool] = []
-    wide = dataset(directory, batch_size=20_000, columns=["row", "weight"])
-    seen = wide.map(lambda batch: (locked.append(batch["row"].is_pinned()), batch)[1])
-    with fr.Loader(seen, device="cuda", threads=2) as loader:
-        list(islice(loader, 4))
-    assert locked
-    assert all(locked)
+    """Memory of 64 KiB and more is page-locked: the columns' own, and the blocks of workers."""
+    put, locked = Device.put, []
+
+    def noted(device: Device, batch: fr.Batch) -> Placed:
+        locked.append((batch["row"].is_pinned(), batch["weight"].is_pinned()))
+        return put(device, batch)
+
+    Device.put = noted
+    for how in ({"threads": 0}, {"threads": 2}, {"num_workers": 2}):
+        locked.clear()
+        with fr.Loader(dataset(directory, batch_size=20_000), device="cuda", **how) as loader:
+            found = [*loader, *loader]
+        assert len(found) == 4
+        assert locked[:4] == [(True, True)] * 4, (how, locked)
+    Device.put = put
 
 
 def is_told_that_it_can_not_lock(directory: Path) -> None:
@@ -194,6 +215,7 @@ CHECKS: dict[str, Callable[[Path], None]] = {
         a_forked_child_is_told,
         static_tensors_stay_where_they_are,
         an_error_of_a_copy_loses_nothing,
+        another_device_is_not_started,
         what_is_read_is_page_locked,
         is_told_that_it_can_not_lock,
     )
