@@ -25,8 +25,9 @@ STEPS = ROWS // BATCH
 
 
 def dataset(directory: Path, **arguments: Any) -> fr.ParquetDataset:
+    """The same batches at any number of threads, and of one or two workers."""
     how = {"batch_size": BATCH, "shuffle": True, "seed": 3, "rank": 0, "world_size": 1, "nulls": "mask"}
-    return fr.ParquetDataset(directory, **{**how, **arguments})
+    return fr.ParquetDataset(directory, lanes=2, groups=2, **{**how, **arguments})
 
 
 def write(directory: Path) -> None:
