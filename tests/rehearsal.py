@@ -62,7 +62,8 @@ def run(
         work: what each rank does.
         directory: where.
         world_size: how many ranks.
-        kill_at: the step that the last rank begins, and does not live to do; the others are then killed, too.
+        kill_at: the step that rank 0 begins, and does not live to do; the others are then killed, too. It is
+            the one that saves, so all steps before are saved.
         is_launched: whether they find each other by the environment, as under torchrun.
     """
     # Optimizers and FSDP import these with their first step, which takes each fork seconds.
@@ -82,12 +83,12 @@ def run(
             "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is there: rank 0 makes none
             "ACCELERATE_USE_CPU": "true",  # as `accelerate launch --cpu` says it
         }
-        to_be_killed = kill_at if rank == world_size - 1 else None
+        to_be_killed = kill_at if rank == 0 else None
         arguments = (work, directory, rank, environment if store else {}, to_be_killed)
         ranks.append(context.Process(target=_live, args=arguments))
     for process in ranks:
         process.start()
-    for process in reversed(ranks):  # the one that is killed comes first
+    for process in ranks:
         process.join(SECONDS)
         if kill_at is not None or process.exitcode is None:
             for other in ranks:
@@ -98,7 +99,7 @@ def run(
     if kill_at is None:
         assert codes == [0] * world_size, errors
     else:
-        assert codes[-1] == -signal.SIGKILL, (codes, errors)
+        assert codes[0] == -signal.SIGKILL, (codes, errors)
     for path in directory.glob("error-*"):
         path.unlink()
     return [_take_log(directory / f"log-{rank}") for rank in range(world_size)]
@@ -182,5 +183,5 @@ def expected_steps(
         while (len(steps) < kept) if kept is not None else (job.epochs_done < epochs):
             steps.append(job.step() or [])
         state = job.state()
-        found.append([list(of_rank) for of_rank in zip(*filter(None, steps), strict=True)])
+        found.append([[step[rank] for step in steps if step] for rank in range(topology.world_size)])
     return found

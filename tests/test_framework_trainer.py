@@ -54,7 +54,7 @@ def test_a_killed_training_goes_on_after_the_batch_that_was_trained(jobs: Any, l
 @pytest.mark.law(3)
 def test_two_ranks_that_are_killed_go_on_as_one(directory: Path, jobs: Any, live: Any) -> None:
     found = run(jobs.global_job, directory, world_size=2, kill_at=7, is_launched=True)
-    assert [len(of_rank) for of_rank in found] in ([7, 7], [8, 7])
+    assert [len(of_rank) for of_rank in found] in ([7, 7], [7, 8])
     first = [row for of_rank in found for step in of_rank[:7] for row in step]
     rest = [row for step in live(jobs.global_job) for row in step]
     assert sorted((first + rest)[:ROWS]) == [*range(ROWS)]
@@ -145,8 +145,10 @@ def test_what_was_drawn_and_not_used_comes_again_in_the_same_process(jobs: Any, 
         drawn = iter(resume.dataloader)
         for _ in range(4):
             next(drawn)
-        resume.dataloader.use(is_step=False)
-        resume.dataloader.use(is_step=True)
+        nothing: Any = None
+        resume.on_substep_end(nothing, nothing, nothing)
+        assert fr.Cursor.from_state(resume.state()["attributes"]["state"]).consumed_rows == 0
+        resume.on_step_end(nothing, nothing, nothing)
         assert fr.Cursor.from_state(resume.state()["attributes"]["state"]).consumed_rows == 2 * BATCH
         again = next(iter(resume.dataloader))
         assert (again["inputs"][:, 0] * 4096).tolist() == steps(2, 3)[0]
