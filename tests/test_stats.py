@@ -142,6 +142,39 @@ def test_what_a_reader_read_is_counted_also_when_it_is_left(small_dataset: Datas
         before = now
 
 
+def test_a_batch_that_was_not_handed_over_is_not_counted(
+    small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = fr.Loader(make(small_dataset), threads=1)
+    iterator = iter(loader)
+    for _ in range(9):
+        next(iterator)
+    monkeypatch.setattr("fastresume.iterator.BatchIterator.close", interrupt)  # after the last batch
+    with pytest.raises(KeyboardInterrupt):
+        next(iterator)
+    monkeypatch.undo()
+    assert (loader.stats().batches, loader.stats().dropped_rows) == (9, 0)
+    assert [batch.step for batch in loader] == [9]
+    assert (loader.stats().batches, loader.stats().dropped_rows) == (10, 3)
+
+
+def interrupt(_iterator: object) -> None:
+    """What a signal handler may do anywhere."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.processes
+def test_what_workers_made_for_another_serving_is_not_ready(small_dataset: Dataset) -> None:
+    with fr.Loader(make(small_dataset), num_workers=1, multiprocessing_context="fork") as loader:
+        first = next(iter(loader))
+        list(loader)
+        loader.load_state_dict(first.state_dict())
+        loader.start()
+        assert in_time(lambda: loader.stats().queued_batches == 2)
+        assert len(list(loader)) == 9
+        assert loader.stats().queued_batches == 0
+
+
 def test_stats_keep_no_reader_alive(small_dataset: Dataset) -> None:
     loader = fr.Loader(make(small_dataset).map(busy), threads=2)
     iterator = iter(loader)
