@@ -49,7 +49,7 @@ def test_what_is_not_whole_does_not_exist(directory: Path, tmp_path: Path) -> No
     text = (paths[7] / "manifest.json").read_bytes()
     (paths[7] / "manifest.json").write_bytes(text[:-9])
     (paths[6] / "manifest.json").write_bytes(
-        (paths[6] / "manifest.json").read_bytes().replace(b'"step":7', b'"step":9')
+        (paths[6] / "manifest.json").read_bytes().replace(b'"pinned":false', b'"pinned":true')
     )
     (paths[5] / ".metadata").unlink()
     with (paths[4] / "__0_0.distcp").open("ab") as file:

@@ -161,6 +161,45 @@ def test_parts_that_are_not_passed_are_missed(data: Dataset, directory: Path) ->
     assert Randomness.now().to_json() == before, "what is restored in part moves no generator"
 
 
+class Kept:
+    """Something with a state."""
+
+    def __init__(self, state: dict[Any, Any]) -> None:
+        self.state = state
+
+    def state_dict(self) -> dict[Any, Any]:
+        return self.state
+
+    def load_state_dict(self, state: dict[Any, Any]) -> None:
+        self.state = state
+
+
+def test_states_come_back_whole_or_are_refused(directory: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    state = {"a": 1, "b": {"c": [torch.ones(2), torch.zeros(1)], "d": (1, "x"), "e": None}, "f": [1, 2]}
+    checkpointer.save(1, extra={"kept": Kept(state)})
+    found = Kept({"a": 0, "b": {"c": [torch.zeros(2), torch.ones(1)], "d": (), "e": 5}, "f": []})
+    assert checkpointer.restore(extra={"kept": found}) is not None
+    assert str(found.state) == str(state)
+    for other, told in [
+        ({**state, "b": {**state["b"], "c": [torch.ones(2)]}}, r"it had 'extra\.kept\.b\.c\.1'"),
+        ({**state, "b": {**state["b"], "g": 1}}, r"it had no 'extra\.kept\.b\.g'"),
+        (
+            {**state, "b": {**state["b"], "c": [torch.ones(3), torch.zeros(1)]}},
+            r"saved torch.Size\(\[2\]\) and current: torch.Size\(\[3\]\)",
+        ),
+    ]:
+        found = Kept(other)
+        with pytest.raises(fr.StateError, match=told):
+            checkpointer.restore(extra={"kept": found})
+        assert found.state is other
+    for bad in ({1: 2}, {"a": [{1: 2}]}):
+        with pytest.raises(
+            TypeError, match=r"the state of extra\['kept'\] has the key 1: keys must be texts"
+        ):
+            checkpointer.save(2, extra={"kept": Kept(bad)})
+
+
 def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path) -> None:
     model = small()
     adam = torch.optim.AdamW(model.parameters())

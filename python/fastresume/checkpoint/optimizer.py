@@ -52,7 +52,7 @@ def capture(optimizers: Sequence[Optimizer], model: Module) -> dict[str, Any]:
     for optimizer in optimizers:
         own = _names(optimizer, names)
         found = optimizer.state_dict()
-        state |= {own[number]: values for number, values in found["state"].items()}
+        state |= {own[number]: with_texts_as_keys(own[number], one) for number, one in found["state"].items()}
         groups.append(
             [
                 {**group, "params": [own[number] for number in group["params"]]}
@@ -108,6 +108,23 @@ def restore(optimizers: Sequence[Optimizer], model: Module, filled: Mapping[str,
                 ],
             }
         )
+
+
+def with_texts_as_keys(name: str, state: Any) -> Any:
+    """A state, if all its mappings have texts as keys: torch makes texts of others, and so loses them.
+
+    Raises:
+        TypeError: if one has another key; it is named.
+    """
+    if isinstance(state, Mapping):
+        for key, value in state.items():
+            if not isinstance(key, str):
+                raise TypeError(f"the state of {name} has the key {key!r}: keys must be texts")
+            with_texts_as_keys(name, value)
+    elif isinstance(state, list | tuple):
+        for value in state:
+            with_texts_as_keys(name, value)
+    return state
 
 
 def packed(value: Any) -> bytes:

@@ -147,7 +147,8 @@ class Parts:
             found["scheduler"] = optimizer.packed(self.scheduler.state_dict())
         for name, value in self.extra.items():
             if not self._is_plain(name):
-                found[f"{EXTRA}{name}"] = value.state_dict() if _is_stateful(value) else {"value": value}
+                state = value.state_dict() if _is_stateful(value) else {"value": value}
+                found[f"{EXTRA}{name}"] = optimizer.with_texts_as_keys(f"extra[{name!r}]", state)
         return found
 
     def template(self, reading: Reading, allow: frozenset[str]) -> dict[str, Any]:

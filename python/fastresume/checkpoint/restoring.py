@@ -96,6 +96,7 @@ class Restoring:
         def check() -> tuple[Parts, dict[str, Any]]:
             left = parts.without(terms.compare(saved, parts, accumulation, partial, allow))
             state = left.template(reading, allow)
+            reading.plan(state, lambda part: part != "model" or "model" not in allow)
             if left.loader is not None:
                 _go_on(left.loader, saved, allow)
             return left, state
@@ -103,7 +104,7 @@ class Restoring:
         left, state = ranks.all("restore", check)
 
         def load() -> None:
-            reading.fill(state)
+            reading.fill()
             left.restore(state, allow)
 
         ranks.all("restore", load)

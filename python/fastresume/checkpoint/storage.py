@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,8 @@ class Reading:
         self._reader = FileSystemReader(directory)
         self._reader.fs = _WholeFiles(directory, files)
         self._metadata: Metadata | None = None
+        self._planner: DefaultLoadPlanner | None = None
+        self._plan: LoadPlan | None = None
 
     @property
     def metadata(self) -> Metadata:
@@ -142,15 +144,46 @@ class Reading:
             if paths.get(name, (None,))[0] == part
         }
 
-    def fill(self, state: dict[str, Any]) -> None:
-        """Fills tensors in place and replaces values, of nested mappings whose keys are all there."""
+    def plan(self, state: dict[str, Any], is_whole: Callable[[str], bool] = lambda _: True) -> None:
+        """Says what `fill` will fill: tensors in place and other values, in nested mappings.
+
+        Args:
+            state: of some parts, all that there is.
+            is_whole: of which parts all that was saved must be among it.
+
+        Raises:
+            StateError: if it has what was not saved, or lacks what was; both are named.
+        """
         planner = DefaultLoadPlanner()
         planner.set_up_planner(state, self.metadata, is_coordinator=True)
+        saved = {
+            name: path[0]
+            for name, path in (self.metadata.planner_data or {}).items()
+            if path[0] in state and name in self.metadata.state_dict_metadata
+        }
+        lacking = sorted(
+            name for name, part in saved.items() if is_whole(part) and name not in planner.state_dict
+        )
+        excess = sorted(planner.state_dict.keys() - saved.keys())
+        if lacking or excess:
+            told = [f"it had {name!r}" for name in lacking[:1]] + [
+                f"it had no {name!r}" for name in excess[:1]
+            ]
+            raise _core.StateError(f"what the checkpoint holds is not what there is now: {', '.join(told)}")
         self._reader.set_up_storage_reader(self.metadata, is_coordinator=True)
-        plan: LoadPlan = self._reader.prepare_local_plan(planner.create_local_plan())
+        try:
+            local = self._reader.prepare_local_plan(planner.create_local_plan())
+        except ValueError as error:
+            raise _core.StateError(f"what the checkpoint holds is not what there is now: {error}") from None
         # Nothing is left to be agreed on: every rank reads what it needs, whoever wrote it.
-        (plan,) = self._reader.prepare_global_plan(planner.create_global_plan([plan]))
-        self._reader.read_data(planner.finish_plan(plan), planner).wait()
+        (self._plan,) = self._reader.prepare_global_plan(planner.create_global_plan([local]))
+        self._planner = planner
+
+    def fill(self) -> None:
+        """Fills what was planned."""
+        if self._planner is None or self._plan is None:
+            raise RuntimeError("fill comes after plan")
+        self._reader.read_data(self._planner.finish_plan(self._plan), self._planner).wait()
 
 
 def compare(directory: Path, files: Mapping[str, Digest], rank: int, world_size: int) -> None:
