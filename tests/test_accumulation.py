@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import fastresume as fr
+from fastresume.checkpoint import Checkpointer
 from fastresume.training import Accumulation, accumulate
 from strategies import Dataset
 from test_distributed import in_ranks
@@ -85,6 +86,39 @@ def test_the_state_within_a_window_is_that_of_the_last_optimizer_step(small_data
             assert (window.index, window.size) == ((found.step - 4), 4)
         assert torch.equal(found["x"].view(torch.int32), batch["x"].view(torch.int32))
     assert resumed.state_dict() == batches[3].state_dict()
+
+
+def trained(data: Dataset, directory: Path, until: int, saves_at: int | None = None) -> list[torch.Tensor]:
+    """The weights after so many batches; a checkpoint is restored if there is one, and saved at a batch."""
+    model, loader = new_model(), make(data)
+    optimizer, accumulation = torch.optim.SGD(model.parameters(), lr=0.1), accumulate(model, 5)
+    with Checkpointer(directory, accumulation=5) as checkpointer:
+        restored = checkpointer.restore(model=model, optimizer=optimizer, loader=loader)
+        step = 0 if restored is None else restored.step
+        for batch in loader:
+            with accumulation(batch) as window:
+                (loss_of(model, batch) / window.size).backward()
+            if window.is_last:
+                optimizer.step()
+                optimizer.zero_grad()
+                step += 1
+            if batch.step == saves_at:
+                checkpointer.save(step, model=model, optimizer=optimizer, loader=accumulation.cursor)
+            if batch.step == until:
+                break
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+@pytest.mark.law(2)
+def test_a_job_that_saves_within_a_window_and_is_killed_ends_with_the_same_weights(
+    small_dataset: Dataset, tmp_path: Path
+) -> None:
+    wanted = trained(small_dataset, tmp_path / "golden", 24)
+    for saves_at in (2, 5, 9, 13):
+        directory = tmp_path / f"{saves_at}"
+        trained(small_dataset, directory, saves_at + 1, saves_at)
+        found = trained(small_dataset, directory, 24)
+        assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True)), saves_at
 
 
 def test_a_batch_of_another_process_knows_how_many_come_after_it_and_where_it_begins(
