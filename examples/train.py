@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> None:
     torch.manual_seed(0)
     model = parallel(Recommender(options.dropout), options.fsdp)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.995)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [9, 18], gamma=0.5)
     accumulation = fr.training.accumulate(model, options.accumulate)
     evaluator = fr.training.Evaluator(fr.Loader(held_out), score, every=options.evaluate_every)
     with (
