@@ -58,7 +58,7 @@ class Tally:
         try:
             return self.units / other.units
         except OverflowError:
-            return math.copysign(math.inf, self.units)
+            return math.inf if self.units > 0 else -math.inf
 
 
 def _units(numbers: npt.NDArray[np.float64]) -> int:
