@@ -30,16 +30,17 @@ class LateMark:
 
     def __init__(self, stream: LateStream, number: int) -> None:
         self._stream = stream
-        self._number = number
+        self.number = number
 
     def query(self) -> bool:
         """Whether it is done; one of three times, the stream goes on until it is."""
         self._stream.calls += 1
-        return self._stream.may_finish(self._number)
+        return self._stream.may_finish(self.number)
 
     def synchronize(self) -> None:
         self._stream.calls += 1
-        self._stream.finish(self._number)
+        self._stream.blocked += not self._stream.has_finished(self.number)
+        self._stream.finish(self.number)
 
 
 class LateStream:
@@ -59,6 +60,8 @@ class LateStream:
         """How often the memory at an address was kept from other use."""
         self.calls = 0
         """How often anything was asked of the device."""
+        self.blocked = 0
+        """How often the host waited for a copy."""
         self.threads: set[int] = set()
         """In which copies were begun."""
         self.fail_at: set[int] = set()
@@ -108,7 +111,7 @@ class LateStream:
         return LateMark(self, self._copies)
 
     def wait(self, mark: LateMark) -> None:
-        mark.synchronize()
+        self.finish(mark.number)
 
     def use(self, value: Any) -> None:
         if isinstance(value, fr.Jagged):
@@ -126,6 +129,9 @@ class LateStream:
         self._asked += 1
         if self._asked % 3 == 0:
             self.finish(number)
+        return self.has_finished(number)
+
+    def has_finished(self, number: int) -> bool:
         return self._copies - len(self._pending) >= number
 
     def finish(self, number: int) -> None:

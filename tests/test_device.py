@@ -193,6 +193,7 @@ def test_two_batches_are_copied_ahead_and_enter_no_state(
             due = min(step + 1 + AHEAD, len(dataset))
             late.stream.wait_for(due)
             assert late.stream.put == due
+            assert late.stream.blocked == 0, "nobody waits for a copy but the device"
             assert loader.state_dict() == batch.state_dict()
             assert loader.batches_left == len(dataset) - step - 1 or step + 1 == len(dataset)
 
@@ -236,8 +237,9 @@ def test_a_copy_that_fails_is_told_at_its_batch_and_nothing_is_lost(
                 assert loader.batches_left == len(expected) - len(found)
         with pytest.raises(StopIteration):
             next(iterator)
-    assert len(failures) == 3
     assert failures[0] == 0
+    # With threads, one of these may be a copy that was begun ahead of an error, and is never asked for.
+    assert len(failures) == 3 if how.get("threads", 0) == 0 else 1 <= len(failures) <= 3
     in_order(found)
     for one, other in zip(expected, found, strict=True):
         assert_same(one, other)
