@@ -281,7 +281,10 @@ class Loader:
         return behind_a_bar(self, bar, options)
 
     def close(self) -> None:
-        """Ends threads and workers, closes files; the cursor stays, and a new `iter()` goes on from it."""
+        """Ends threads and workers, closes files; the cursor stays, and a new `iter()` goes on from it.
+
+        The memory that batches had, and that is kept for the next pass otherwise, goes back to the system.
+        """
         if self._crew is not None:
             self._crew.close()
         for iterator in (self._prepared, self._latest() if self._latest is not None else None):
@@ -294,6 +297,7 @@ class Loader:
             self._watchdog.close()
         if self._log is not None:
             self._log.close()
+        _core.release_memory()
 
     def __enter__(self) -> Self:
         return self

@@ -3,10 +3,12 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
-use fastresume::memory::Memory;
+use fastresume::memory::{self, Memory};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+
+use crate::gate;
 
 /// Writable bytes, aligned to 8, that live as long as something refers to them.
 ///
@@ -61,4 +63,19 @@ impl Buffer {
         let code = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address.cast(), length, 0, flags) };
         if code == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
+}
+
+/// Gives the memory of batches that nobody has any more back to the system.
+#[pyfunction]
+fn release_memory(py: Python<'_>) -> PyResult<()> {
+    gate::run(py, || {
+        memory::release();
+        Ok(())
+    })
+}
+
+/// Adds the class and the function to the module.
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Buffer>()?;
+    module.add_function(wrap_pyfunction!(release_memory, module)?)
 }

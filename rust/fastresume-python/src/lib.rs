@@ -24,7 +24,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::add_to(module)?;
     intervals::add_to(module)?;
     module.add_class::<activity::Activity>()?;
-    module.add_class::<buffer::Buffer>()?;
+    buffer::add_to(module)?;
     module.add_class::<cursor::Cursor>()?;
     module.add_class::<manifest::Manifest>()?;
     module.add_class::<layout::Layout>()?;
