@@ -15,6 +15,7 @@ __all__ = [
     "Layout",
     "Manifest",
     "Order",
+    "PageLock",
     "Pass",
     "Reader",
     "SourceError",
