@@ -192,6 +192,10 @@ class ElasticJob:
         alive = [
             (topology, log) for (_, topology), log in zip(self.lives, logs, strict=True) if any(map(len, log))
         ]
+        headers = [entries[0] for log in logs for entries in log if entries]
+        assert all(entry["saved"] in (None, entry["state"]) for entry in headers), (
+            "a state was not gone on from"
+        )
         starts = [next(entries[0]["state"] for entries in log if entries) for _, log in alive]
         fingerprint = json.loads(starts[0]["fastresume"])["dataset"]["fingerprint"]
         ledger = Ledger(rows)

@@ -22,10 +22,11 @@ def train(directory: Path, life: str, arguments: dict[str, Any], workers: int, p
     dataset = fr.ParquetDataset(directory / "data", **arguments)
     loader = fr.Loader(dataset, audit=directory / "audit", **how)
     saved = directory / "state.json"
-    if saved.exists():
-        loader.load_state_dict(json.loads(saved.read_text()), check_same=True)
+    given = json.loads(saved.read_text()) if saved.exists() else None
+    if given is not None:
+        loader.load_state_dict(given, check_same=True)
     log = os.open(directory / "lives" / f"{life}-{rank}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_EXCL)
-    write(log, {"process": os.getpid(), "state": loader.state_dict()})
+    write(log, {"process": os.getpid(), "saved": given, "state": loader.state_dict()})
     while loader.epoch < passes:
         for batch in loader:
             rows = batch.rows()[batch.valid.numpy()].tolist()
