@@ -643,3 +643,20 @@ def all_consumed(directory: str, threads: int) -> int:
 @pytest.mark.parametrize("threads", [0, 2])
 def test_memory_does_not_grow_over_a_pass(child: Child, large: Path, threads: int) -> None:
     assert child.call(measured, "all_consumed", str(large), threads) < 300 * MIB
+
+
+def consumed_and_closed(directory: str) -> tuple[int, int]:
+    """Return what a process keeps after many batches, and what of it after `close()`."""
+    loader = fr.Loader(fr.ParquetDataset(directory, batch_size=100_000), threads=2)
+    before = resident()
+    for _ in itertools.islice(loader, 100):
+        pass
+    kept = resident() - before
+    loader.close()
+    return kept, resident() - before
+
+
+def test_a_closed_loader_gives_the_memory_of_its_batches_back(child: Child, large: Path) -> None:
+    kept, after = child.call(measured, "consumed_and_closed", str(large))
+    assert kept > 40 * MIB, "there is nothing to give back"
+    assert after < kept / 2
