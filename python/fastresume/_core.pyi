@@ -24,6 +24,7 @@ __all__ = [
     "intersection",
     "keys",
     "marked",
+    "release_memory",
     "remaining",
     "slice_intervals",
     "split_rows",
