@@ -239,7 +239,7 @@ def test_a_rest_that_makes_no_batch_is_dropped_with_a_warning_and_the_next_pass_
 
 
 def test_a_state_loaded_inside_a_worker_says_where_to_load_it(data: Dataset) -> None:
-    with pytest.raises(fr.FastresumeError, match="load it in the main process"):
+    with pytest.raises(fr.FastresumeError, match="into the dataset in the main process"):
         list(loader_of(make(data), 1, worker_init_fn=load_in_worker))
 
 

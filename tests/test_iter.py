@@ -233,7 +233,8 @@ def test_stats_count_what_was_delivered(small_dataset: Dataset) -> None:
         ({"threads": 1.5}, TypeError, "threads must be an integer, found 1.5"),
         ({"prefetch_bytes": 0}, ValueError, "prefetch_bytes must be at least 1, found 0"),
         ({"prefetch_bytes": "1"}, TypeError, "prefetch_bytes must be an integer, found '1'"),
-        ({"device": "cuda"}, TypeError, "device"),
+        ({"device": "vulkan"}, ValueError, "device must be 'cpu', 'cuda' or 'cuda:INDEX'"),
+        ({"device": 1.5}, TypeError, "device must be a torch.device, a string or an index, found 1.5"),
         ({"num_workers": -1}, ValueError, "num_workers must be at least 0, found -1"),
     ],
 )
