@@ -6,13 +6,14 @@ import multiprocessing
 import random
 import threading
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, get_worker_info
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, SequentialSampler, get_worker_info
 
 import fastresume as fr
 from fastresume import parcel
@@ -220,10 +221,12 @@ def draw(directory: Path, queue: Any) -> None:
 
 
 def test_what_newcomers_write_is_an_error(data: Dataset) -> None:
-    """A sampler and shuffle=True are refused by torch itself; docs/TORCH.md says what to write instead."""
-    dataset = make(data)
-    sampler: Any = DistributedSampler(dataset, num_replicas=2, rank=0)  # type: ignore[arg-type]  # a mistake
-    for how in ({"shuffle": True}, {"sampler": sampler}, {"sampler": RandomSampler(dataset)}):  # type: ignore[arg-type]
+    """shuffle=True is refused by torch itself, before it asks anything; docs/TORCH.md says what to write."""
+    dataset: Any = make(data)
+    for sampler in (RandomSampler, SequentialSampler, partial(DistributedSampler, num_replicas=2, rank=0)):
+        with pytest.raises(TypeError, match=r"Sampler was given a ParquetDataset.*: leave the sampler out"):
+            loader_of(dataset, 0, sampler=iter(sampler(dataset)))
+    for how in ({"shuffle": True}, {"sampler": range(len(dataset))}):
         with pytest.raises(ValueError, match="DataLoader with IterableDataset: expected unspecified"):
             loader_of(dataset, 0, **how)
     with pytest.raises(TypeError, match="pass batch_size=None to the DataLoader, and the batch size to Parq"):

@@ -1,4 +1,4 @@
-"""Who iterates over a dataset: those who would join its batches, or deal them out again, are refused."""
+"""Who iterates over a dataset, or counts it: what would join its batches, or deal them out, is refused."""
 
 from __future__ import annotations
 
@@ -26,6 +26,21 @@ def check_caller(caller: FrameType) -> None:
             f"{module}.IterableDatasetShard would deal the batches out among the ranks, each of which reads "
             "its own rows already, and most would be lost: prepare no DataLoader over this dataset with "
             "Accelerate, but give it a fastresume.Loader, which it leaves as it is"
+        )
+
+
+def check_counter(caller: FrameType) -> None:
+    """Refuses to be counted by a sampler, which would have no effect, or torch refuse it without advice.
+
+    Raises:
+        TypeError: it says what to write.
+    """
+    if caller.f_globals.get("__name__") in ("torch.utils.data.distributed", "torch.utils.data.sampler"):
+        raise TypeError(
+            f"a {type(caller.f_locals.get('self')).__name__} was given a ParquetDataset, which has no items "
+            "to draw from, and whose ranks read their own rows already: leave the sampler out, and pass "
+            "shuffle=True to ParquetDataset for a shuffled order, or rank= and world_size= where there is no "
+            "process group"
         )
 
 

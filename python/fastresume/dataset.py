@@ -35,7 +35,7 @@ from fastresume.arguments import (
     stack_list,
 )
 from fastresume.batch import Batch, Schema
-from fastresume.callers import check_caller
+from fastresume.callers import check_caller, check_counter
 from fastresume.cursor import Cursor
 from fastresume.filter import select_filtered
 from fastresume.intervals import Intervals, of_buffer
@@ -347,6 +347,7 @@ class ParquetDataset(IterableDataset[Batch]):
 
     def __len__(self) -> int:
         """Batches that each rank gets in an unbroken pass."""
+        check_counter(sys._getframe(1))
         return self._length
 
     @property
