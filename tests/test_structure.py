@@ -20,6 +20,7 @@ PYTHON_ORDER = [
     "selection",
     "cursor",
     "distributed",
+    "peers",
     "seeds",
     "generators",
     "origin",

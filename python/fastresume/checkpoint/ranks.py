@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import torch.distributed
 
 from fastresume import _core
 from fastresume.checkpoint.failure import CheckpointError
+from fastresume.peers import Peers
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -39,11 +37,8 @@ class _Failure:
     is_of_all: bool = False
 
 
-class Ranks:
-    """The ranks of a job, with a gloo group of their own, so that no collective of the training meets ours.
-
-    All ranks make it together, and call its methods in the same order. Alone, without a process group, it
-    does the same work without talking.
+class Ranks(Peers):
+    """The ranks of a job, which do work together; see `Peers`.
 
     Args:
         group: the ranks; None for the default group.
@@ -55,20 +50,8 @@ class Ranks:
     """
 
     def __init__(self, group: ProcessGroup | None, timeout_seconds: float) -> None:
-        self._group: ProcessGroup | None = None
-        self.rank, self.world_size = 0, 1
+        super().__init__(group, timeout_seconds)
         self._lost: str | None = None
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            members = sorted(distributed.get_process_group_ranks(group))
-            self.rank, self.world_size = members.index(distributed.get_rank()), len(members)
-            self._lead = members[0]
-            if self.world_size > 1:
-                timeout = timedelta(seconds=timeout_seconds)
-                made: Any = distributed.new_group(
-                    members, timeout=timeout, backend="gloo", use_local_synchronization=True
-                )
-                self._group = made
 
     def each(self, step: str, work: Callable[[], T], join: Callable[[list[T]], list[R]]) -> R:
         """Does work on every rank, joins all results on rank 0, and gives every rank its own of the joined.
@@ -90,7 +73,7 @@ class Ranks:
             done = work()
         except BaseException as raised:  # noqa: BLE001  (told to all ranks, and raised below)
             done, error = _failure(raised), raised
-        gathered = self._talk(step, self._gather, done)
+        gathered = self._talk(step, self.gathered, done)
         shares: list[Any] | None = None
         if gathered is not None:
             failures = {rank: one for rank, one in enumerate(gathered) if isinstance(one, _Failure)}
@@ -101,7 +84,7 @@ class Ranks:
                     failures, error = {0: _failure(raised, of_all=True)}, raised
             if failures:
                 shares = [failures] * self.world_size
-        share = self._talk(step, self._scatter, shares)
+        share = self._talk(step, self.share_of, shares)
         if isinstance(share, dict) and share and all(isinstance(one, _Failure) for one in share.values()):
             self._raise(step, share, error)
         result: R = share
@@ -120,20 +103,6 @@ class Ranks:
         found: list[T] = []
         self.together(step, lambda: found.append(work()), lambda _: None)
         return found[0]
-
-    def _gather(self, one: Any) -> list[Any] | None:
-        if self._group is None:
-            return [one]
-        gathered = [None] * self.world_size if self.rank == 0 else None
-        torch.distributed.gather_object(one, gathered, dst=self._lead, group=self._group)
-        return gathered
-
-    def _scatter(self, shares: list[Any] | None) -> Any:
-        if self._group is None:
-            return shares[0] if shares is not None else None
-        share = [None]
-        torch.distributed.scatter_object_list(share, shares, src=self._lead, group=self._group)
-        return share[0]
 
     def _talk(self, step: str, say: Callable[[Any], Any], what: Any) -> Any:
         try:

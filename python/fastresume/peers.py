@@ -1,0 +1,63 @@
+"""The ranks of a job, in a gloo group of their own: no collective of the training meets theirs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+class Peers:
+    """This rank, and what the ranks say to each other.
+
+    All ranks make it together, and call its methods in the same order. Alone, without a process group, the
+    same is said without talking. The lead is rank 0.
+
+    Args:
+        group: the ranks; None for the default group.
+        timeout_seconds: how long a rank waits for the others; None for torch's default.
+
+    Example:
+        >>> Peers().gathered("a"), Peers().share_of(["b"])
+        (['a'], 'b')
+    """
+
+    def __init__(self, group: ProcessGroup | None = None, timeout_seconds: float | None = None) -> None:
+        distributed = torch.distributed
+        self._group: Any = None
+        self._lead = 0
+        self.rank, self.world_size = 0, 1
+        if distributed.is_available() and distributed.is_initialized():
+            members = sorted(distributed.get_process_group_ranks(group))
+            self.rank, self.world_size = members.index(distributed.get_rank()), len(members)
+            self._lead = members[0]
+            if self.world_size > 1:
+                self._group = distributed.new_group(
+                    members,
+                    timeout=None if timeout_seconds is None else timedelta(seconds=timeout_seconds),
+                    backend="gloo",
+                    use_local_synchronization=True,
+                )
+
+    def gathered(self, one: Any) -> list[Any] | None:
+        """On the lead, what each rank says, in the order of ranks; None on the others."""
+        if self._group is None:
+            return [one]
+        found = [None] * self.world_size if self.rank == 0 else None
+        torch.distributed.gather_object(one, found, dst=self._lead, group=self._group)
+        return found
+
+    def share_of(self, shares: list[Any] | None) -> Any:
+        """What the lead says to this rank: it has one thing to say for each rank, the others have None."""
+        if self._group is None:
+            return shares[0] if shares is not None else None
+        share = [None]
+        torch.distributed.scatter_object_list(share, shares, src=self._lead, group=self._group)
+        return share[0]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rank {self.rank} of {self.world_size})"
