@@ -23,6 +23,7 @@ import fastresume as fr
 import training
 from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness, durable
 from fastresume.checkpoint.randomness import derive
+from fastresume.generators import untouched
 from strategies import Dataset
 from training import small, steps_of
 
@@ -171,6 +172,24 @@ def test_the_generator_of_the_current_accelerator_comes_back_where_there_is_one_
     assert len({7, 9, first, device.state}) == 4
     device.state = 9
     before.restore()
+
+
+def test_what_is_drawn_on_an_accelerator_within_a_call_is_given_back_and_none_is_started_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = FakeDevice(7)
+    monkeypatch.setattr(torch, "get_device_module", lambda _: device)
+    monkeypatch.setattr(
+        torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda")
+    )
+    with untouched():
+        device.state = 9
+    assert device.state == 7
+    monkeypatch.setattr(device, "is_initialized", lambda: False, raising=False)
+    monkeypatch.setattr(device, "get_rng_state", lambda: pytest.fail("started"))
+    with untouched():
+        device.state = 9
+    assert device.state == 9
 
 
 @pytest.mark.parametrize("optimizers", ["sgd", "momentum", "two", "unused"])

@@ -1,7 +1,7 @@
-"""The global random generators of this process, left as they were.
+"""The global random generators of this process: their states, and calls that leave them as they were.
 
-Law 10: no call of ours reads or moves them. What a user's function draws within a call of ours is given back
-here.
+Law 10: no call of ours moves them. What a user's function draws within a call of ours is given back here; a
+checkpoint, which its user asks to keep them, is the exception.
 """
 
 from __future__ import annotations
@@ -9,9 +9,51 @@ from __future__ import annotations
 import random  # noqa: TID251  (given back)
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Generators:
+    """The states of the generators at one moment; only the present device's is among them.
+
+    Example:
+        >>> import torch
+        >>> before = Generators.now()
+        >>> first = torch.rand(1)
+        >>> before.restore()
+        >>> torch.equal(torch.rand(1), first)
+        True
+    """
+
+    python: Any
+    numpy: dict[str, Any]
+    torch: Tensor
+    accelerator: tuple[str, Tensor] | None
+
+    @classmethod
+    def now(cls, *, starts_device: bool = True) -> Self:
+        """The states of this moment; of a device that nothing was done on yet only if that may start it."""
+        numpy_state: Any = np.random.get_state(legacy=False)  # noqa: NPY002, TID251  (given back)
+        device, state = accelerator(), None
+        if device is not None:
+            kind, module = device
+            if starts_device or not hasattr(module, "is_initialized") or module.is_initialized():
+                state = kind, module.get_rng_state().cpu()
+        return cls(random.getstate(), numpy_state, torch.default_generator.get_state(), state)
+
+    def restore(self) -> None:
+        """Sets the generators; of a device only if this process has one of the same kind."""
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)  # noqa: NPY002, TID251  (as it was)
+        torch.default_generator.set_state(self.torch)
+        device = accelerator()
+        if self.accelerator is not None and device is not None and self.accelerator[0] == device[0]:
+            device[1].set_rng_state(self.accelerator[1])
 
 
 @contextmanager
@@ -26,18 +68,15 @@ def untouched() -> Iterator[None]:
         >>> torch.equal(torch.get_rng_state(), before)
         True
     """
-    numbers = np.random.get_state()  # noqa: NPY002, TID251  (given back)
-    kept = random.getstate(), torch.default_generator.get_state()
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
     # A device that nothing was done on yet has drawn nothing, and is not started for this.
-    device = None if accelerator is None else torch.get_device_module(accelerator)
-    is_used = device is not None and (not hasattr(device, "is_initialized") or device.is_initialized())
-    of_device = device.get_rng_state() if device is not None and is_used else None
+    before = Generators.now(starts_device=False)
     try:
         yield
     finally:
-        random.setstate(kept[0])
-        np.random.set_state(numbers)  # noqa: NPY002, TID251  (as it was)
-        torch.default_generator.set_state(kept[1])
-        if device is not None and of_device is not None:
-            device.set_rng_state(of_device)
+        before.restore()
+
+
+def accelerator() -> tuple[str, Any] | None:
+    """The kind of device that this process has, and torch's module of it; None if there is none."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return None if found is None else (found.type, torch.get_device_module(found))

@@ -9,20 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import random  # noqa: TID251  (law 10's exception; see above)
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fastresume import _core
+from fastresume.generators import Generators, accelerator
 
 _TAG = b"fastresume random 1"
 
 
-@dataclass(frozen=True)
-class Randomness:
+class Randomness(Generators):
     """The states of the generators at one moment, of one rank.
 
     Only the present device's is among them, so that what eight devices saved loads on one.
@@ -35,28 +33,6 @@ class Randomness:
         >>> torch.equal(torch.rand(1), first)
         True
     """
-
-    python: Any
-    numpy: dict[str, Any]
-    torch: Tensor
-    accelerator: tuple[str, Tensor] | None
-
-    @classmethod
-    def now(cls) -> Randomness:
-        """The states of this moment."""
-        numpy_state: Any = np.random.get_state(legacy=False)  # noqa: TID251, NPY002  (see above)
-        device = _accelerator()
-        state = None if device is None else (device, _module(device).get_rng_state().cpu())
-        return cls(random.getstate(), numpy_state, torch.get_rng_state(), state)
-
-    def restore(self) -> None:
-        """Sets the generators; of an accelerator only if this process has one of the same kind."""
-        random.setstate(self.python)
-        np.random.set_state(self.numpy)  # noqa: TID251, NPY002  (see above)
-        torch.set_rng_state(self.torch)
-        device = _accelerator()
-        if self.accelerator is not None and self.accelerator[0] == device:
-            _module(device).set_rng_state(self.accelerator[1])
 
     def to_json(self) -> bytes:
         """The states as JSON: numbers and hexadecimal digits; floats come back as they were."""
@@ -124,18 +100,9 @@ def derive(text: bytes, rank: int, world_size: int) -> None:
     random.seed(seed)
     np.random.seed([seed >> 32, seed & 0xFFFFFFFF])  # noqa: TID251, NPY002  (see above)
     torch.default_generator.manual_seed(seed)
-    device = _accelerator()
+    device = accelerator()
     if device is not None:
-        _module(device).manual_seed(seed)
-
-
-def _accelerator() -> str | None:
-    found = torch.accelerator.current_accelerator(check_available=True)
-    return None if found is None else found.type
-
-
-def _module(device: str) -> Any:
-    return torch.get_device_module(device)
+        device[1].manual_seed(seed)
 
 
 def _digits(state: Tensor) -> str:
