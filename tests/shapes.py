@@ -42,16 +42,6 @@ class Shape:
         """The columns as they must be delivered; numbers of bfloat16 as their bits."""
         return {self.names.get(name, name): self._of_column(name, cells) for name, cells in table.items()}
 
-    def of_arrays(self, table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The same of columns of numbers that are arrays, where all of them fit."""
-        cells = {
-            name: Cells(array.dtype, "scalar", list(map(bytes_of, array))) for name, array in table.items()
-        }
-        return {
-            name: np.frombuffer(b"".join(map(bytes, found.rows)), found.dtype)  # type: ignore[arg-type]
-            for name, found in self.of_cells(cells).items()
-        }
-
     def _of_column(self, name: str, cells: Cells) -> Cells:
         if name in self.hashes:
             buckets, seed = self.hashes[name]
@@ -75,11 +65,6 @@ class Shape:
             dtype = np.dtype("uint16" if to == "bfloat16" else to)
             return replace(cells, dtype=dtype, rows=[each(cell, cast) for cell in cells.rows])
         return cells
-
-
-def bytes_of(value: np.generic) -> bytes:
-    """The bytes of a number."""
-    return value.tobytes()
 
 
 def number(cell: bytes, dtype: np.dtype) -> Any:
@@ -174,22 +159,3 @@ def shapes(draw: st.DrawFn, table: Mapping[str, Cells], *, casts: Sequence[str] 
     structs = {name for name, cells in table.items() if cells.kind == "mask"}
     renamed = draw(st.sets(st.sampled_from(sorted(set(table) - structs)), max_size=2))
     return Shape(cast, hashed, {name: f"{name} anew" for name in sorted(renamed)})
-
-
-@st.composite
-def fitting_shapes(draw: st.DrawFn, table: Mapping[str, np.ndarray]) -> Shape:
-    """Draw the same for a table of arrays, all of whose numbers fit what they become; no bfloat16."""
-    cells = {name: Cells(array.dtype, "scalar", list(map(bytes_of, array))) for name, array in table.items()}
-    shape = draw(shapes(cells, casts=CASTS[:-1]))
-    found = shape.of_cells(cells)
-    fitting = {
-        name: to
-        for name, to in shape.casts.items()
-        if MISFIT not in found[shape.names.get(name, name)].rows and not has_nan(table[name])
-    }
-    return replace(shape, casts=fitting)
-
-
-def has_nan(array: np.ndarray) -> bool:
-    """Whether a number is none: of these, the bits are left to the machine."""
-    return array.dtype.kind == "f" and bool(np.isnan(array).any())

@@ -18,6 +18,7 @@ import pytest
 
 import fastresume as fr
 from child import shared_memory
+from rank import replace
 from strategies import Dataset, plain_spec
 
 pytestmark = pytest.mark.processes
@@ -76,13 +77,6 @@ def with_much_text(batch: fr.Batch) -> fr.Batch:
 
 def rows_left(cursor: fr.Cursor) -> int:
     return cursor.num_rows - cursor.consumed_rows
-
-
-def replace(path: Path, content: object) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(content))
-    draft.replace(path)
 
 
 def torch_loader(dataset: fr.ParquetDataset, workers: int) -> Iterable[object]:

@@ -19,9 +19,6 @@ from fastresume.checkpoint import durable
 from fastresume.checkpoint.durable import Digest, Draft
 from fastresume.checkpoint.ranks import Ranks
 
-METADATA = ".metadata"
-"""Where torch's metadata are, beside the files of its tensors."""
-
 
 class _DraftFiles(FileSystem):
     """Writes files durably, and keeps their digests."""
