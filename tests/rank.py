@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 import fastresume as fr
+from forks import join
 
 
 def train(directory: Path, life: str, arguments: dict[str, Any], workers: int, passes: int) -> None:
@@ -61,10 +62,7 @@ def forked(
     """What a rank does that was forked; its `place` is its rank and the world size."""
     with (directory / "ranks.log").open("ab") as log:  # who loses a peer says so at length
         os.dup2(log.fileno(), 2)
-    torch.set_num_threads(1)
-    rank, world_size = place
-    store = f"file://{directory / 'lives' / life}.store"
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world_size)
+    join(directory / "lives" / f"{life}.store", *place)
     train(directory, life, arguments, workers, passes)
     dist.destroy_process_group()
 

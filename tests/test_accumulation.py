@@ -16,8 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
 from fastresume.training import Accumulation, accumulate
+from forks import in_ranks
 from strategies import Dataset
-from test_distributed import in_ranks
 
 
 def make(data: Dataset, **options: Any) -> fr.Loader:

@@ -18,8 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 import fastresume as fr
 import training
 from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness, durable
+from forks import in_ranks
 from strategies import Dataset
-from test_distributed import in_ranks
 
 pytestmark = pytest.mark.processes
 

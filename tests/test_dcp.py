@@ -17,9 +17,10 @@ from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 
 import fastresume as fr
 from fastresume.integrations.dcp import ResumeState
+from forks import in_ranks
 from jobs import fields_of
 from strategies import Dataset
-from test_distributed import in_ranks, make
+from test_distributed import make
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(5)]
 

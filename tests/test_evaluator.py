@@ -20,8 +20,8 @@ from torch import nn
 import fastresume as fr
 from fastresume.training import Evaluator
 from fastresume.training.tally import Tally
+from forks import in_ranks
 from strategies import Dataset
-from test_distributed import in_ranks
 
 TOPOLOGIES = [(1, (1, 7, 200)), (2, (4, 30)), (3, (5, 64))]
 """Ranks, and batch sizes; under the last ones some ranks have no rows of their own."""

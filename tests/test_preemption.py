@@ -21,6 +21,7 @@ import torch.distributed as dist
 import fastresume as fr
 from fastresume import crew, station
 from fastresume.training import INTERRUPTED, RESUMABLE, Preemption
+from forks import join
 from strategies import Dataset
 
 pytestmark = pytest.mark.processes
@@ -77,10 +78,8 @@ def begin_rank(
     rank: int, world_size: int, directory: Path, leader: int, work: Callable[..., None], *arguments: Any
 ) -> None:
     os.setpgid(0, leader)
-    torch.set_num_threads(1)
-    store = f"file://{directory}/store"
     with (directory / f"{rank}.log").open("a", buffering=1) as log:
-        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world_size)
+        join(directory / "store", rank, world_size)
         work(rank, directory, lambda line: log.write(json.dumps(line) + "\n"), *arguments)
 
 
