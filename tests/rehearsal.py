@@ -33,6 +33,11 @@ SECONDS = 90
 SCALE = 4096
 """Inputs are row numbers divided by this, exactly: a model that is trained on them learns."""
 
+ROWS = 80
+BATCH = 8
+STEPS = ROWS // BATCH
+"""What `make` reads and `steps` expects: rows of the data, rows of a batch, steps of a pass."""
+
 Work = Callable[[], object]
 
 
@@ -46,6 +51,18 @@ def write_data(directory: Path, rows: int) -> None:
             "i_1": (numbers % 7).astype(np.float32),
         }
         pq.write_table(pa.table(columns), directory / "data" / f"{part}.parquet", row_group_size=200)
+
+
+def make(batch_size: int = BATCH, **how: Any) -> fr.Loader:
+    """A loader of the data in the present directory."""
+    dataset = fr.ParquetDataset("data", batch_size=batch_size, stack={"inputs": "i_*"}, **how)
+    return fr.Loader(dataset, threads=1)
+
+
+def steps(start: int, end: int, size: int = BATCH) -> list[list[int]]:
+    """The rows of the steps [start, end) of two passes in the files' order."""
+    per_pass = ROWS // size
+    return [list(range(step % per_pass * size, step % per_pass * size + size)) for step in range(start, end)]
 
 
 def program(path: Path) -> Work:

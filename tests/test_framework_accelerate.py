@@ -15,8 +15,7 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 from fastresume.integrations.accelerate import register
-from rehearsal import run, write_data
-from test_framework_lightning import BATCH, ROWS, STEPS, make, steps
+from rehearsal import BATCH, ROWS, STEPS, make, run, steps, write_data
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
 

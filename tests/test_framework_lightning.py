@@ -15,13 +15,9 @@ import pytest
 from torch.utils.data import DataLoader
 
 import fastresume as fr
-from rehearsal import run, write_data
+from rehearsal import BATCH, ROWS, STEPS, make, run, steps, write_data
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
-
-ROWS = 80
-BATCH = 8
-STEPS = ROWS // BATCH
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +25,6 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("lightning")
     write_data(directory, ROWS)
     return directory
-
-
-def make(batch_size: int = BATCH, **how: Any) -> fr.Loader:
-    dataset = fr.ParquetDataset("data", batch_size=batch_size, stack={"inputs": "i_*"}, **how)
-    return fr.Loader(dataset, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +42,6 @@ def live(directory: Path) -> Iterator[Callable[..., list[list[int]]]]:
 
     yield live
     (directory / "always.ckpt").unlink(missing_ok=True)
-
-
-def steps(start: int, end: int, size: int = BATCH) -> list[list[int]]:
-    """The rows of the steps [start, end) of two passes in the files' order."""
-    per_pass = ROWS // size
-    return [list(range(step % per_pass * size, step % per_pass * size + size)) for step in range(start, end)]
 
 
 @pytest.mark.parametrize("kind", ["Loader", "reads ahead", "DataLoader"])

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import fastresume as fr
-from rehearsal import run, write_data
-from test_framework_lightning import BATCH, ROWS, STEPS, make, steps
+from rehearsal import BATCH, ROWS, STEPS, make, run, steps, write_data
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
 

@@ -15,7 +15,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 import fastresume as fr
 from fastresume.integrations.transformers import DictBatches, ResumeCallback
-from test_framework_lightning import BATCH, make
+from rehearsal import BATCH, make
 
 __all__ = ["DictBatches"]
 
