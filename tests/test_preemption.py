@@ -245,6 +245,49 @@ def test_handlers_are_those_from_before_in_the_end_and_in_children() -> None:
     wait_until(lambda: not any("_listen" in thread.name for thread in threading.enumerate()))
 
 
+@pytest.mark.parametrize(
+    ("signals", "error"),
+    [
+        ((signal.SIGTERM, signal.SIGKILL), "ValueError: .*can handle, found SIGKILL"),
+        (signal.SIGTERM, r"TypeError: signals must be a tuple of signals, as \(signal.SIGTERM,\)"),
+    ],
+)
+def test_signals_that_are_none_to_handle_are_refused(signals: Any, error: str) -> None:
+    kind, text = error.split(": ", 1)
+    with pytest.raises({"ValueError": ValueError, "TypeError": TypeError}[kind], match=text):
+        Preemption(signals=signals)
+
+
+def test_an_entry_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    set_handler = signal.signal
+
+    def fail_for_interrupts(number: Any, handler: Any) -> Any:
+        if number == signal.SIGINT:
+            raise OSError("no")
+        return set_handler(number, handler)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(signal, "signal", fail_for_interrupts)
+        with pytest.raises(OSError, match="no"):
+            Preemption().__enter__()
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.set_wakeup_fd(-1) == -1
+    wait_until(lambda: not any("_listen" in thread.name for thread in threading.enumerate()))
+
+
+def test_it_is_entered_once_and_asked_inside() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    preemption = Preemption()
+    with pytest.raises(RuntimeError, match="inside of `with Preemption"):
+        preemption.is_due()
+    with preemption:
+        with pytest.raises(RuntimeError, match="entered already"):
+            preemption.__enter__()
+        assert not preemption.is_due()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_outside_of_the_main_thread_it_is_an_error() -> None:
     found: list[str] = []
 

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -37,8 +37,10 @@ class Preemption:
         group: the ranks; None for the default group. All of them make it together.
 
     Raises:
-        TypeError, ValueError: for an argument of another type, or a number out of range.
-        RuntimeError: on entry, outside of the main thread, where Python handles signals.
+        TypeError, ValueError: for an argument of another type, a number out of range, or a signal that no
+            process can handle (SIGKILL, SIGSTOP).
+        RuntimeError: on entry, outside of the main thread, where Python handles signals, or if it was
+            entered already.
 
     Threads and forks: a thread listens for signals, since the main thread can't while it waits in a
     collective. A forked child has the handlers from before. Workers of a `Loader` leave SIGTERM to the main
@@ -61,7 +63,7 @@ class Preemption:
         group: ProcessGroup | None = None,
     ) -> None:
         self.every = at_least(1, "every", every)
-        self.signals = tuple(signal.Signals(each) for each in signals)
+        self.signals = _handled(signals)
         self._agreement = Agreement(group)
         self._calls = 0
         self._is_due = False
@@ -81,7 +83,15 @@ class Preemption:
         """Whether the job ends here: the same on every rank. Ask once after each step, on all of them.
 
         One collective of one number, over gloo, at every `every`-th call; from the first yes on, none.
+
+        Raises:
+            RuntimeError: outside of the `with` block, where nothing hears of signals.
+            FastresumeError: if it was made before the process group; see `Agreement`.
         """
+        if self not in _active:
+            raise RuntimeError(
+                "is_due() is for inside of `with Preemption() as preemption:`, which hears of signals"
+            )
         self._calls += 1
         if not self._is_due and self._calls % self.every == 0:
             self._is_due = self._agreement.any(self._told is not None)
@@ -94,6 +104,8 @@ class Preemption:
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("Preemption handles signals, which Python does in the main thread alone")
+        if self in _active:
+            raise RuntimeError("this Preemption was entered already: make one for each `with`")
         self._process = os.getpid()
         self._sockets = socket.socketpair()
         for each in self._sockets:
@@ -101,8 +113,14 @@ class Preemption:
         self._sockets[0].setblocking(True)
         threading.Thread(target=self._listen, args=(self._sockets[0],), daemon=True).start()
         self._wakeup = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
-        self._handlers = {each: signal.signal(each, self._handle) for each in self.signals}
+        self._handlers = {}
         _active.append(self)
+        try:
+            for number in self.signals:
+                self._handlers[number] = signal.signal(number, self._handle)
+        except BaseException:
+            self._leave()
+            raise
         return self
 
     def __exit__(
@@ -151,6 +169,17 @@ class Preemption:
     def __repr__(self) -> str:
         told = "no signal" if self._told is None else self._told.name
         return f"Preemption({told}, every={self.every})"
+
+
+def _handled(given: Any) -> tuple[signal.Signals, ...]:
+    """Signals that handlers can be made for."""
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise TypeError(f"signals must be a tuple of signals, as (signal.SIGTERM,), found {given!r}")
+    signals = tuple(signal.Signals(each) for each in given)
+    for each in signals:
+        if each in (signal.SIGKILL, signal.SIGSTOP):
+            raise ValueError(f"signals must be such that a process can handle, found {each.name}")
+    return signals
 
 
 _active: list[Preemption] = []
