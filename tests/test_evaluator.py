@@ -19,6 +19,7 @@ from torch import nn
 
 import fastresume as fr
 from fastresume.training import Evaluator
+from fastresume.training.agreement import Agreement
 from fastresume.training.tally import Tally
 from forks import in_ranks
 from strategies import Dataset
@@ -87,12 +88,11 @@ def score_metrics(_model: object, batch: fr.Batch) -> dict[str, Any]:
 
 def evaluate_metrics(_rank: int, data: Dataset, sizes: tuple[int, ...]) -> list[dict[str, float]]:
     from torchmetrics import MeanSquaredError, MetricCollection
-    from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, BinaryConfusionMatrix
+    from torchmetrics.classification import BinaryAccuracy, BinaryAUROC
 
     metrics = {
         "auc": BinaryAUROC(),
         "all": MetricCollection([MeanSquaredError(), BinaryAccuracy()]),
-        "never": BinaryConfusionMatrix(),
     }
     found = [Evaluator(held_out(data, size), score_metrics, metrics=metrics).run(None) for size in sizes]
     assert not metrics["auc"].update_called, "it is a template"
@@ -167,9 +167,12 @@ def test_an_evaluation_after_every_step_changes_no_weight(small_dataset: Dataset
 # --------------------------------------------------------------------------------------- all ranks are told
 
 
-def fail_or_ask(rank: int, data: Dataset) -> dict[str, Any]:
+def fail_or_ask(rank: int, data: Dataset, alone: Agreement) -> dict[str, Any]:
     """What goes wrong on one rank, and what each is told."""
     told: dict[str, Any] = {}
+    for question in (lambda: alone.any(True), lambda: alone.together(lambda: 1, sum)):
+        with pytest.raises(fr.FastresumeError, match=r"made before init_process_group.*make it after"):
+            question()
 
     def failing(_model: object, batch: fr.Batch) -> dict[str, Any]:
         if rank == 1:
@@ -179,6 +182,15 @@ def fail_or_ask(rank: int, data: Dataset) -> dict[str, Any]:
     def other_names(_model: object, batch: fr.Batch) -> dict[str, Any]:
         return {f"loss{rank}": losses(batch)}
 
+    def interrupted(_model: object, batch: fr.Batch) -> dict[str, Any]:
+        if rank == 1:
+            raise KeyboardInterrupt
+        return {"loss": losses(batch)}
+
+    try:
+        Evaluator(held_out(data, 8), interrupted).run(None)
+    except (fr.FastresumeError, KeyboardInterrupt) as error:
+        told["interrupted"] = type(error).__name__, str(error)
     for scored in (failing, other_names):
         try:
             Evaluator(held_out(data, 8), scored).run(None)
@@ -193,7 +205,9 @@ def fail_or_ask(rank: int, data: Dataset) -> dict[str, Any]:
 
 @pytest.mark.processes
 def test_a_failure_and_the_verdict_of_rank_0_are_everyones(small_dataset: Dataset, tmp_path: Path) -> None:
-    one, other = in_ranks(2, tmp_path / "store", fail_or_ask, small_dataset)
+    one, other = in_ranks(2, tmp_path / "store", fail_or_ask, small_dataset, Agreement())
+    assert one["interrupted"] == ("FastresumeError", "rank 1: KeyboardInterrupt: ")
+    assert other["interrupted"] == ("KeyboardInterrupt", "")
     assert one["failing"] == ("rank 1: ZeroDivisionError: of rank 1", "NoneType")
     assert other["failing"] == (one["failing"][0], "ZeroDivisionError")
     assert one["other_names"] == (
@@ -218,6 +232,8 @@ def test_the_clock_begins_anew_with_each_evaluation(
     assert not evaluator.is_due(3)
     with pytest.raises(ValueError, match="is_due needs every= or seconds="):
         Evaluator(None, score).is_due(3)
+    with pytest.raises(TypeError, match="step must be an integer, found '3'"):
+        evaluator.is_due("3")  # type: ignore[arg-type]
 
 
 def test_without_rows_there_are_no_results(small_dataset: Dataset) -> None:
@@ -267,6 +283,26 @@ def test_a_dataset_that_does_not_give_each_row_once_is_refused(
 def test_scores_that_are_not_of_each_row_are_refused(small_dataset: Dataset, value: Any, error: str) -> None:
     with pytest.raises(fr.FastresumeError, match=error):
         Evaluator(held_out(small_dataset, 8), lambda _model, _batch: {"x": value}).run(None)
+
+
+@pytest.mark.parametrize("scored", [torch.zeros(8), None])
+def test_a_score_that_is_no_mapping_is_refused(small_dataset: Dataset, scored: Any) -> None:
+    with pytest.raises(fr.FastresumeError, match="TypeError: score must return a mapping of names"):
+        Evaluator(held_out(small_dataset, 8), lambda _model, _batch: scored).run(None)
+
+
+def test_metrics_that_are_none_or_get_nothing_are_refused(small_dataset: Dataset) -> None:
+    torchmetrics = pytest.importorskip("torchmetrics", reason="torchmetrics is not installed")
+    for metrics in ({"loss": 3}, [3]):
+        with pytest.raises(TypeError, match=r"found (int|list)"):
+            Evaluator(None, score, metrics=metrics)  # type: ignore[arg-type]
+    unfed = Evaluator(
+        held_out(small_dataset, 8),
+        lambda _model, batch: {"loss": losses(batch)},
+        metrics={"auc": torchmetrics.MeanMetric()},
+    )
+    with pytest.raises(fr.FastresumeError, match=r"ValueError: metric 'auc' needs .*score gave \['loss'\]"):
+        unfed.run(None)
 
 
 # --------------------------------------------------------------------------------------------- exact sums

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed
 
 from fastresume import _core
 from fastresume.peers import Peers
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -21,10 +24,19 @@ class Agreement(Peers):
     Args:
         group: the ranks; None for the default group.
 
+    Raises:
+        FastresumeError: at each question, if it was made before the process group, so that this rank would
+            answer for itself alone, or ranks don't answer since an earlier question broke off.
+
     Example:
         >>> Agreement().any(True), Agreement().of_lead(3)
         (True, 3)
     """
+
+    def __init__(self, group: ProcessGroup | None = None) -> None:
+        self._had_group = _has_group()
+        self._lost: str | None = None
+        super().__init__(group)
 
     def any(self, flag: bool) -> bool:
         """Whether any rank says yes: one collective of one number."""
@@ -35,38 +47,64 @@ class Agreement(Peers):
         return self._number(number, torch.distributed.broadcast, src=self._lead)
 
     def _number(self, number: int, collective: Callable[..., object], **how: Any) -> int:
+        self._check_asks_all()
         if self._group is None:
             return number
         told = torch.tensor([number], dtype=torch.int64)
-        collective(told, group=self._group, **how)
+        self._talk(lambda: collective(told, group=self._group, **how))
         return int(told)
 
     def together(self, work: Callable[[], Value], join: Callable[[list[Value]], Result]) -> Result:
         """What rank 0 makes of each rank's work, in the order of ranks, on all ranks.
 
         Raises:
-            FastresumeError: on all ranks, if work or join raised on one; there it has the cause.
+            FastresumeError: on all ranks, if work or join raised on one; there it has the cause. What is no
+                `Exception`, as a Ctrl-C, is raised as it is where it came from.
         """
+        self._check_asks_all()
         done: tuple[str | None, Any]
-        cause: Exception | None = None
+        cause: BaseException | None = None
         try:
             done = None, work()
-        except Exception as error:  # noqa: BLE001  (raised below, on all ranks)
+        except BaseException as error:  # noqa: BLE001  (raised below, on all ranks)
             done, cause = (_told(error), None), error
-        found = self.gathered(done)
+        found = self._talk(lambda: self.gathered(done))
         made: tuple[str | None, Any] = None, None
         if found is not None:
             failed = [f"rank {rank}: {text}" for rank, (text, _) in enumerate(found) if text is not None]
             try:
                 made = ("; ".join(failed), None) if failed else (None, join([value for _, value in found]))
-            except Exception as error:  # noqa: BLE001  (raised below, on all ranks)
+            except BaseException as error:  # noqa: BLE001  (raised below, on all ranks)
                 made, cause = (f"rank 0: {_told(error)}", None), error
-        text, result = self.share_of(None if found is None else [made] * self.world_size)
+        shares = None if found is None else [made] * self.world_size
+        text, result = self._talk(lambda: self.share_of(shares))
         if text is not None:
+            if cause is not None and not isinstance(cause, Exception):
+                raise cause
             raise _core.FastresumeError(text) from cause
         given: Result = result
         return given
 
+    def _check_asks_all(self) -> None:
+        if not self._had_group and _has_group() and torch.distributed.get_world_size() > 1:
+            raise _core.FastresumeError(
+                "this was made before init_process_group, and knows of no other rank: make it after"
+            )
+        if self._lost is not None:
+            raise _core.FastresumeError(f"ranks don't answer since an earlier call: {self._lost}")
 
-def _told(error: Exception) -> str:
+    def _talk(self, say: Callable[[], Any]) -> Any:
+        try:
+            return say()
+        except BaseException as error:
+            # Whoever did not get this far is now one message behind: nothing more can be said in this group.
+            self._lost = _told(error)
+            raise
+
+
+def _has_group() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from fastresume.arguments import at_least
+from fastresume.arguments import at_least, integer
 from fastresume.batch import Batch
 from fastresume.dataset import ParquetDataset
 from fastresume.generators import untouched
@@ -87,7 +87,7 @@ class Evaluator:
         if not callable(score):
             raise TypeError(f"score must be a function of a model and a batch, found {score!r}")
         self._score = score
-        self._metrics = dict(metrics or {})
+        self._metrics = _checked(metrics)
         self.every = None if every is None else at_least(1, "every", every)
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be above 0, found {seconds!r}")
@@ -104,7 +104,10 @@ class Evaluator:
 
         Raises:
             ValueError: if neither `every` nor `seconds` says when.
+            TypeError: if `step` is not an integer.
+            FastresumeError: if it was made before the process group; see `Agreement`.
         """
+        step = integer("step", step)
         if self.every is None and self.seconds is None:
             raise ValueError("is_due needs every= or seconds= of the Evaluator")
         due = self.every is not None and step > 0 and step % self.every == 0
@@ -132,9 +135,16 @@ class Evaluator:
     def _own(self, model: Any, metrics: _Metrics) -> tuple[_Sums, dict[str, Any]]:
         """The sums and states of this rank's rows."""
         sums: _Sums = {}
+        names: dict[str, None] | None = None
         for batch in self._loader or ():
             valid = batch.valid
-            for name, value in self._score(model, batch).items():
+            scored = self._score(model, batch)
+            if not isinstance(scored, Mapping):
+                raise TypeError(
+                    f"score must return a mapping of names to tensors, found {type(scored).__name__}"
+                )
+            names = {**(names or {}), **dict.fromkeys(scored)}
+            for name, value in scored.items():
                 own = [
                     _of_rows(name, each, batch)[valid.to(each.device)]
                     for each in (value if isinstance(value, tuple) else (value,))
@@ -147,6 +157,11 @@ class Evaluator:
                     mean = sums.get(name, (Tally(), Tally()))
                     more = _weighed(name, *own)
                     sums[name] = mean[0] + more[0], mean[1] + more[1]
+        for name in metrics:
+            if names is not None and name not in names:
+                raise ValueError(
+                    f"metric {name!r} needs arguments under its name, but score gave {list(names)}"
+                )
         return sums, {key: _state_of(metric) for key, metric in _by_key(metrics).items()}
 
     def __repr__(self) -> str:
@@ -190,12 +205,29 @@ def _weighed(name: str, values: Tensor, weights: Tensor | None = None) -> tuple[
     return Tally.of(torch.where(shares == 0, 0.0, numbers * shares)), Tally.of(shares)
 
 
+def _checked(metrics: Any) -> dict[str, Any]:
+    """Metrics by name, each of which is one, or a collection of such."""
+    if metrics is not None and not hasattr(metrics, "items"):
+        raise TypeError(f"metrics must be a mapping of names to metrics, found {type(metrics).__name__}")
+    found = dict((metrics or {}).items())
+    for name, metric in found.items():
+        for key, one in _singles(name, metric).items():
+            if not all(hasattr(one, needed) for needed in ("update", "compute", "_reductions")):
+                raise TypeError(
+                    f"metrics[{key!r}] must be a Metric of torchmetrics, found {type(one).__name__}"
+                )
+    return found
+
+
+def _singles(name: str, metric: Any) -> dict[str, Any]:
+    if not hasattr(metric, "items"):
+        return {name: metric}
+    return {f"{name}/{key}": one for key, one in metric.items()}
+
+
 def _fresh(name: str, metric: Any) -> dict[str, Any]:
     """Copies that know of no rows, talk to nobody, and work in float64."""
-    single = (
-        {f"{name}/{key}": one for key, one in metric.items()} if hasattr(metric, "items") else {name: metric}
-    )
-    made = {key: copy.deepcopy(one) for key, one in single.items()}
+    made = {key: copy.deepcopy(one) for key, one in _singles(name, metric).items()}
     for one in made.values():
         one.reset()
         one.distributed_available_fn = _alone
