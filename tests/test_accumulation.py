@@ -161,8 +161,10 @@ def test_a_window_that_was_broken_off_is_refused_and_can_be_forgotten(small_data
 def test_what_is_no_batch_or_no_number_of_steps_is_refused() -> None:
     with pytest.raises(ValueError, match="steps must be at least 1, found 0"):
         accumulate(nn.Identity(), 0)
-    with pytest.raises(TypeError, match="a micro-batch must be a Batch"):
+    with pytest.raises(TypeError, match=r"must be a Batch.* found dict: pass the Batch itself$"):
         accumulate(nn.Identity(), 2)({"x": torch.zeros(2)}).__enter__()  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, found NoneType"):
+        accumulate(None, 2)  # type: ignore[arg-type]
 
 
 # -------------------------------------------------------------------------------- reductions over real ranks

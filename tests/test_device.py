@@ -615,7 +615,7 @@ def test_each_loader_has_a_device_of_its_own(numbers: Dataset, late: LateDevices
 def test_a_device_that_is_not_there_is_told(numbers: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     for given in ("cuda", "cuda:1", 0):
-        with pytest.raises(fr.FastresumeError, match=r"device='.*', but .*: pass device='cpu'"):
+        with pytest.raises(fr.FastresumeError, match=rf"device={given!r}, but .*: pass device='cpu'"):
             fr.Loader(made(numbers), device=given)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(fr.FastresumeError, match="there are 2 CUDA devices, 'cuda:0' to 'cuda:1'"):

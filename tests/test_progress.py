@@ -84,6 +84,9 @@ def test_a_bar_that_can_not_begin_in_the_midst_is_refused(
         loader.progress(plain)
     with pytest.raises(TypeError, match="track forgets where a bar began"):
         loader.progress(rich.progress.track)
+    for no_bar in ("rich", int):
+        with pytest.raises(TypeError, match=r"bar must be tqdm.tqdm, rich.progress.Progress, or what takes"):
+            loader.progress(no_bar)
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     with pytest.raises(ModuleNotFoundError, match="pip install tqdm, or pass what you have"):
         loader.progress()

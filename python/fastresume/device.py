@@ -290,11 +290,11 @@ def device_of(given: torch.device | str | int | None) -> torch.device | None:
     count = torch.cuda.device_count()
     if count == 0:
         why = "this torch was built without CUDA" if torch.version.cuda is None else "there is no CUDA device"
-        raise _core.FastresumeError(f"device={str(given)!r}, but {why}: pass device='cpu'")
+        raise _core.FastresumeError(f"device={given!r}, but {why}: pass device='cpu'")
     index: int | None = device.index
     if index is not None and index >= count:
         raise _core.FastresumeError(
-            f"device={str(given)!r}, but there are {count} CUDA devices, 'cuda:0' to 'cuda:{count - 1}'"
+            f"device={given!r}, but there are {count} CUDA devices, 'cuda:0' to 'cuda:{count - 1}'"
         )
     return device
 

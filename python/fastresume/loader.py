@@ -265,14 +265,15 @@ class Loader:
         Args:
             bar: `tqdm.tqdm`, which is the default; whatever else takes an iterable, `total=` and `initial=`;
                 `rich.progress.Progress`, or one that you show already.
-            options: what else the bar is told, as in `leave=False`.
+            options: what else the bar is told, as in `leave=False` for tqdm; for rich, arguments of
+                `add_task`.
 
         Returns:
             What to iterate over in the loader's place, for one pass. On other ranks than 0 there is no bar.
 
         Raises:
             ModuleNotFoundError: if no bar is named, and tqdm is not installed.
-            TypeError: if a bar takes none of the arguments that say where it begins.
+            TypeError: if `bar` is no bar, or takes none of the arguments that say where it begins.
 
         Example:
             >>> for batch in loader.progress(disable=True):

@@ -25,7 +25,13 @@ def behind_a_bar(loader: Loader, bar: Any, options: dict[str, Any]) -> Iterable[
     if hasattr(bar, "add_task"):
         told = {"description": f"pass {start.epoch}", "total": total, "completed": done}
         return _behind_rich(loader, bar, told, options)
-    parameters = inspect.signature(bar).parameters
+    try:
+        parameters = inspect.signature(bar).parameters
+    except (TypeError, ValueError):  # what can't be called, or is built in
+        raise TypeError(
+            "bar must be tqdm.tqdm, rich.progress.Progress, or what takes an iterable as tqdm does, "
+            f"found {bar!r}"
+        ) from None
     if "completed" in parameters or not (
         "initial" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     ):

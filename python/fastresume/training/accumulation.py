@@ -41,6 +41,8 @@ class Accumulation:
     """
 
     def __init__(self, model: nn.Module, steps: int) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be a torch.nn.Module, found {type(model).__name__}")
         self.steps = at_least(1, "steps", steps)
         self._model = model
         self._size = 0
@@ -67,7 +69,8 @@ class Accumulation:
         """
         if not isinstance(batch, Batch):
             raise TypeError(
-                f"a micro-batch must be a Batch, which knows its place in the pass, found {batch!r}"
+                "a micro-batch must be a Batch, which knows its place in the pass, found "
+                f"{type(batch).__name__}: pass the Batch itself"
             )
         if self._done:
             self._check_follows(batch)
@@ -139,7 +142,7 @@ def accumulate(model: nn.Module, steps: int) -> Accumulation:
             left of the pass: a window never spans two passes.
 
     Raises:
-        TypeError, ValueError: if `steps` is not an integer of at least 1.
+        TypeError, ValueError: if `model` is no module, or `steps` not an integer of at least 1.
 
     Example:
         >>> import torch
