@@ -1,4 +1,7 @@
-"""The Trainer of Transformers: kill it, and start it again; with `torchrun`, on as many ranks as you like."""
+"""The Trainer of Transformers: kill it, and start it again; with `torchrun`, on as many ranks as you like.
+
+The files hold floats i_1, i_2 and so on, and a float label; of others, name those two groups in `columns=`.
+"""
 
 import torch
 from transformers import Trainer, TrainingArguments
