@@ -53,6 +53,7 @@ class Evaluator:
         every: an evaluation is due every so many steps.
         seconds: or so many seconds after the last one, by rank 0's clock.
         group: the ranks; None for the default group. All of them make it together.
+            After `init_process_group`, where there is one.
 
     Raises:
         TypeError, ValueError: for an argument of another type, a number out of range, or a dataset that

@@ -35,6 +35,7 @@ class Preemption:
         every: ranks talk at every such call of `is_due` only; the calls between answer no.
         signals: which signals ask the job to end.
         group: the ranks; None for the default group. All of them make it together.
+            After `init_process_group`, where there is one.
 
     Raises:
         TypeError, ValueError: for an argument of another type, a number out of range, or a signal that no
