@@ -102,7 +102,8 @@ def test_keep_spares_the_best_the_pinned_and_the_newest(directory: Path) -> None
     assert again.is_best({"auc": torch.tensor(1.01)})
     assert not again.is_best({"auc": 1.0}), "the record survives a restart"
     assert not again.is_best({}), "an evaluation of nothing is never better"
-    assert not again.is_best({"loss": 1.0})
+    with pytest.raises(ValueError, match="metrics have no 'auc', by which best is chosen; they have 'loss'"):
+        again.is_best({"loss": 1.0})
     again.restore(model=model)
     again.save(10, model=model)
     assert steps_of(again) == [2, 7, 10]

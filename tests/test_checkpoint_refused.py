@@ -244,3 +244,39 @@ def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path)
     (directory / "file").write_text("")
     with pytest.raises(CheckpointError, match="open: "):
         Checkpointer(directory / "file" / "below")
+
+
+def test_data_that_begin_anew_or_tell_no_place_are_refused(data: Dataset, directory: Path) -> None:
+    again = fr.ParquetDataset(data.files, batch_size=4, on_iter="restart")
+    checkpointer = Checkpointer(directory)
+    for loader in (again, fr.Loader(again)):
+        with pytest.raises(ValueError, match=r'on_iter="restart": .* no place in it is resumed'):
+            checkpointer.save(1, loader=loader)
+        with pytest.raises(ValueError, match=r'on_iter="restart": .* no place in it is resumed'):
+            checkpointer.restore(loader=loader)
+    dataset = fr.ParquetDataset(data.files, batch_size=4)
+    drawn: Any = torch.utils.data.DataLoader(dataset, batch_size=None)
+    told = r"under a DataLoader pass batch\.state_dict\(\) to save, and the dataset to restore"
+    with pytest.raises(TypeError, match=told):
+        checkpointer.save(1, loader=drawn)
+    with pytest.raises(TypeError, match=told):
+        checkpointer.restore(loader=drawn)
+    checkpointer.save(1, loader=next(iter(drawn)).state_dict())
+    assert checkpointer.restore(loader=dataset) is not None
+    assert dataset.batches_left == len(list(dataset))
+
+
+def test_the_best_says_which_way_and_is_among_the_metrics(directory: Path) -> None:
+    unclear: Any
+    for unclear in ("loss", ("loss",)):
+        with pytest.raises(ValueError, match=r"\('loss', 'min'\) or \('loss', 'max'\)"):
+            Checkpointer(directory, best=unclear)
+    unclear = ("loss", "min", "x")
+    with pytest.raises(TypeError, match="min_delta of best must be a number, found 'x'"):
+        Checkpointer(directory, best=unclear)
+    checkpointer = Checkpointer(directory, best=("loss", "min"))
+    with pytest.raises(ValueError, match="no 'loss', by which best is chosen; they have 'auc', 'los'"):
+        checkpointer.save(1, model=small(), metrics={"los": 0.3, "auc": 1.0})
+    for metrics in (None, {}, {"loss": float("nan")}):
+        checkpointer.save(1, model=small(), metrics=metrics)
+    assert checkpointer.best_entry() is None

@@ -76,10 +76,7 @@ class Checkpointer:
         self,
         directory: str | os.PathLike[str],
         keep: int | None = 3,
-        best: tuple[str, Literal["max", "min"], float]
-        | tuple[str, Literal["max", "min"]]
-        | str
-        | None = None,
+        best: tuple[str, Literal["max", "min"], float] | tuple[str, Literal["max", "min"]] | None = None,
         *,
         accumulation: int = 1,
         group: ProcessGroup | None = None,
@@ -132,6 +129,8 @@ class Checkpointer:
                 next `save`, `restore`, `wait` or `close`.
 
         Raises:
+            TypeError, ValueError: on all ranks, for what can't be saved; if the loader's dataset has
+                `on_iter="restart"`, or there are metrics, and not that of `best`.
             StateError: on all ranks, if they are at different steps or places, or if the directory has
                 checkpoints of which none was restored.
             CheckpointError: on all ranks, if it can't be written on one of them, or a rank is lost or late.
@@ -145,8 +144,10 @@ class Checkpointer:
 
         def capture() -> Moment:
             parts = Parts.of(model, optimizer, scheduler, loader, extra)
-            number = at_least(0, "step", step)
-            return Moment.of(number, parts, self.accumulation, numbers(metrics), pin, stage)
+            number, evaluation = at_least(0, "step", step), numbers(metrics)
+            if self.best is not None and self._ranks.rank == 0:
+                self.best.check(evaluation)
+            return Moment.of(number, parts, self.accumulation, evaluation, pin, stage)
 
         if wait:
             self._done(self._saving.save(capture, self._since))
@@ -204,6 +205,8 @@ class Checkpointer:
             RuntimeWarning: if something there has the name of a checkpoint and is none.
 
         Raises:
+            TypeError, ValueError: on all ranks, for what can't be restored into; if the loader's dataset has
+                `on_iter="restart"`.
             StateError: on all ranks, if the checkpoint is damaged, or of a job that differs; both values are
                 named. If the step that is named is not there.
             CheckpointError: on all ranks, if it can't be read, or a rank is lost or late.
@@ -226,11 +229,11 @@ class Checkpointer:
     def is_best(self, metrics: Mapping[str, Any]) -> bool:
         """Whether an evaluation is better than all that were saved: rank 0's verdict, given to all ranks.
 
-        A metric that is missing or not finite is never better. It decides nothing by itself: save with these
-        metrics if it is, also off the usual cadence.
+        One without metrics, or whose metric is not finite, is never better. It decides nothing by itself:
+        save with these metrics if it is, also off the usual cadence.
 
         Raises:
-            ValueError: if the Checkpointer has no `best`.
+            ValueError: if the Checkpointer has no `best`, or the metrics are others.
 
         Example:
             >>> import torch
@@ -246,8 +249,10 @@ class Checkpointer:
         def verdict() -> bool:
             if self.best is None:
                 raise ValueError("is_best needs best=(metric, 'max' or 'min', min_delta) of the Checkpointer")
+            evaluation = numbers(metrics)
+            self.best.check(evaluation)
             entries = self._history.scan()
-            return self.best.is_better(numbers(metrics), entries[-1].manifest.record if entries else None)
+            return self.best.is_better(evaluation, entries[-1].manifest.record if entries else None)
 
         return self._ranks.lead("is_best", verdict)
 

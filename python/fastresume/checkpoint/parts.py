@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.nn import Module
 from torch.optim import Optimizer
+from torch.utils.data import DataLoader
 
 from fastresume import _core
 from fastresume.checkpoint import manifest, optimizer
@@ -86,6 +87,7 @@ class Parts:
             raise TypeError(
                 f"scheduler must have state_dict and load_state_dict, found {type(scheduler).__name__}"
             )
+        _check_data(loader)
         return cls(model, found, scheduler, loader, dict(extra or {}))
 
     @property
@@ -201,6 +203,25 @@ class Parts:
     def _is_plain(self, name: str) -> bool:
         value = self.extra[name]
         return not isinstance(value, Tensor) and not _is_stateful(value)
+
+
+def _check_data(loader: Any) -> None:
+    """Refuses a loader whose place is told by none, or resumed by none.
+
+    Raises:
+        TypeError: for a torch DataLoader.
+        ValueError: for a dataset that begins each pass anew.
+    """
+    if isinstance(loader, DataLoader):
+        raise TypeError(
+            "loader must be a fastresume.Loader or ParquetDataset (under a DataLoader pass "
+            f"batch.state_dict() to save, and the dataset to restore), found {type(loader).__name__}"
+        )
+    if getattr(getattr(loader, "dataset", loader), "on_iter", None) == "restart":
+        raise ValueError(
+            'the dataset has on_iter="restart": each iter() begins the pass anew, so that no place in it is '
+            "resumed; make the dataset that is trained on without it"
+        )
 
 
 def _fitting(

@@ -20,31 +20,51 @@ class Best:
     """
 
     metric: str
-    mode: str = "max"
+    mode: str
     min_delta: float = 0.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.metric, str):
+            raise TypeError(f"the metric of best must be a name, found {self.metric!r}")
         if self.mode not in ("max", "min"):
             raise ValueError(
                 f"best must be (metric, 'max' or 'min', min_delta), found ({self.metric!r}, {self.mode!r})"
             )
+        if isinstance(self.min_delta, bool) or not isinstance(self.min_delta, int | float):
+            raise TypeError(f"min_delta of best must be a number, found {self.min_delta!r}")
         if not 0 <= self.min_delta < math.inf:
             raise ValueError(f"min_delta of best must be at least 0, found {self.min_delta}")
 
     @classmethod
     def of(cls, given: object) -> Best | None:
-        """What users pass as `best`: None, a name, or a tuple (metric, mode, min_delta).
+        """What users pass as `best`: None, or a tuple (metric, mode, min_delta) or (metric, mode).
+
+        A name alone is refused: whether more or less of it is better, nothing but its user knows.
 
         Raises:
             TypeError, ValueError: if it is something else.
         """
         if given is None or isinstance(given, Best):
             return given
-        if isinstance(given, str):
-            return cls(given)
-        if isinstance(given, tuple | list) and 1 <= len(given) <= 3:
+        name = given[0] if isinstance(given, tuple | list) and len(given) == 1 else given
+        if isinstance(name, str):
+            raise ValueError(
+                f"best must say which values are better: ({name!r}, 'min') or ({name!r}, 'max'), "
+                f"found {given!r}"
+            )
+        if isinstance(given, tuple | list) and 2 <= len(given) <= 3:
             return cls(*given)
         raise TypeError(f"best must be a tuple (metric, 'max' or 'min', min_delta), found {given!r}")
+
+    def check(self, metrics: Mapping[str, float]) -> None:
+        """Refuses an evaluation of other metrics alone; one of nothing is none.
+
+        Raises:
+            ValueError: if there are metrics, and none has the name; those that are there are listed.
+        """
+        if metrics and self.metric not in metrics:
+            names = ", ".join(sorted(map(repr, metrics)))
+            raise ValueError(f"metrics have no {self.metric!r}, by which best is chosen; they have {names}")
 
     def is_better(self, metrics: Mapping[str, float], record: Record | None) -> bool:
         """Whether the metric is there, finite, and better than the record by more than `min_delta`.
