@@ -280,3 +280,37 @@ def test_the_best_says_which_way_and_is_among_the_metrics(directory: Path) -> No
     for metrics in (None, {}, {"loss": float("nan")}):
         checkpointer.save(1, model=small(), metrics=metrics)
     assert checkpointer.best_entry() is None
+
+
+def test_a_directory_that_can_hold_no_checkpoints_is_refused(directory: Path) -> None:
+    Checkpointer(directory).save(1, model=small())
+    for inside in ("latest", "step-0000000001-000001"):
+        with pytest.raises(ValueError, match="is itself a checkpoint: name its parent, and restore"):
+            Checkpointer(directory / inside)
+    for address in ("s3://bucket/checkpoints", "file:///checkpoints"):
+        with pytest.raises(ValueError, match=f"local directories only, found the address '{address}'"):
+            Checkpointer(address)
+    with pytest.raises(ValueError, match="the directory of checkpoints is empty"):
+        Checkpointer("")
+
+
+def test_a_job_does_not_begin_anew_because_of_damage(directory: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    for step in (1, 2):
+        checkpointer.save(step, model=small(step))
+    paths = [entry.path for entry in checkpointer.entries()]
+    for path in paths:
+        (path / ".metadata").unlink()
+    told = rf"no checkpoint of .* is whole; damaged: {paths[0].name}, {paths[1].name}; remove them"
+    for step in (None, 1, "best"):
+        with pytest.warns(RuntimeWarning, match="is not whole"), pytest.raises(fr.StateError, match=told):
+            Checkpointer(directory).restore(model=small(), step=step)
+    for path in paths:
+        (path / "manifest.json").unlink()
+    with pytest.warns(RuntimeWarning, match="is not whole"):
+        assert Checkpointer(directory).restore(model=small()) is None, "without a manifest it never was one"
+    unclear: Any = "bset"
+    with pytest.raises(
+        ValueError, match="step must be a number, 'best', or None for the latest, found 'bset'"
+    ):
+        Checkpointer(directory / "other").restore(model=small(), step=unclear)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fastresume.arguments import at_least
-from fastresume.checkpoint import durable, terms
+from fastresume.checkpoint import durable, manifest, terms
 from fastresume.checkpoint.history import Entry, History, best_of
 from fastresume.checkpoint.moment import Moment, Stage
 from fastresume.checkpoint.parts import Parts
@@ -50,7 +50,8 @@ class Checkpointer:
         timeout_seconds: how long a rank waits for the others.
 
     Raises:
-        TypeError, ValueError: for an argument of another type, or a number out of range.
+        TypeError, ValueError: for an argument of another type, or a number out of range; for a directory that
+            is an address, or itself a checkpoint.
         CheckpointError: on all ranks, if the directory can't be made.
 
     Threads and forks: use it in one thread, and not in a forked child. `save(wait=False)` writes in a thread
@@ -82,7 +83,7 @@ class Checkpointer:
         group: ProcessGroup | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        self.directory = Path(directory).absolute()
+        self.directory = _local(directory)
         self.keep = None if keep is None else at_least(1, "keep", keep)
         self.best = Best.of(best)
         self.accumulation = at_least(1, "accumulation", accumulation)
@@ -202,13 +203,13 @@ class Checkpointer:
             random: if False, the random generators stay as they are; `Restored.restore_random` sets them.
 
         Warns:
-            RuntimeWarning: if something there has the name of a checkpoint and is none.
+            RuntimeWarning: if something there has the name of a checkpoint and is none, and others are whole.
 
         Raises:
             TypeError, ValueError: on all ranks, for what can't be restored into; if the loader's dataset has
                 `on_iter="restart"`.
             StateError: on all ranks, if the checkpoint is damaged, or of a job that differs; both values are
-                named. If the step that is named is not there.
+                named. If the step that is named is not there. If there are checkpoints and all are damaged.
             CheckpointError: on all ranks, if it can't be read, or a rank is lost or late.
         """
         self.wait()
@@ -307,7 +308,15 @@ class Checkpointer:
         return f"Checkpointer({str(self.directory)!r}, keep={self.keep}, best={self.best})"
 
     def _open(self) -> int | None:
-        """Makes the directory; gives the serial that this job goes on from: 0, or None until it restores."""
+        """Makes the directory; gives the serial that this job goes on from: 0, or None until it restores.
+
+        Raises:
+            ValueError: if it is itself a checkpoint.
+        """
+        if os.path.lexists(self.directory / manifest.NAME):
+            raise ValueError(
+                f"{self.directory} is itself a checkpoint: name its parent, and restore(step=...)"
+            )
         durable.make_directory(self.directory)
         return None if self._history.scan() else 0
 
@@ -320,6 +329,20 @@ class Checkpointer:
         if self._stage is None:
             self._stage = Stage()
         return self._stage
+
+
+def _local(directory: str | os.PathLike[str]) -> Path:
+    """The absolute path of a directory.
+
+    Raises:
+        ValueError: if it is empty, or an address.
+    """
+    text = os.fspath(directory)
+    if not text:
+        raise ValueError("the directory of checkpoints is empty")
+    if "://" in text:
+        raise ValueError(f"checkpoints are kept in local directories only, found the address {text!r}")
+    return Path(text).absolute()
 
 
 def _given(moment: Moment | BaseException) -> Moment:

@@ -71,6 +71,10 @@ class History:
         named = [self.directory / name for name in self._names() if manifest.parse_name(name) is not None]
         return [path for path in named if path not in whole]
 
+    def damaged(self) -> list[Path]:
+        """What is torn, but for what has no manifest: that was never a checkpoint, or is none any more."""
+        return [path for path in self.torn() if os.path.lexists(path / manifest.NAME)]
+
     def next_serial(self) -> int:
         """One above all serials that are there, in names of whole checkpoints or not."""
         parsed = [manifest.parse_name(name) for name in self._names()]

@@ -69,7 +69,8 @@ class Restoring:
         """The checkpoint of a step, "best", or the latest one for None; the same one on all ranks.
 
         Raises:
-            StateError: if the one that is named is not there.
+            StateError: if the one that is named is not there, or there are some and all are damaged.
+            ValueError: for another text than "best".
         """
         return self.ranks.lead("restore", lambda: self._choice(step))
 
@@ -113,7 +114,15 @@ class Restoring:
         )
 
     def _choice(self, step: int | str | None) -> tuple[Path, Manifest] | None:
+        if isinstance(step, str) and step != "best":
+            raise ValueError(f"step must be a number, 'best', or None for the latest, found {step!r}")
         entries = self.history.scan()
+        damaged = self.history.damaged() if not entries else []
+        if damaged:
+            raise _core.StateError(
+                f"no checkpoint of {self.history.directory} is whole; damaged: "
+                f"{', '.join(path.name for path in damaged)}; remove them to begin anew"
+            )
         if step is None:
             found = entries[-1] if entries else None
         elif step == "best":
