@@ -215,6 +215,8 @@ def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path)
         ({"scheduler": 3}, TypeError, "scheduler must have state_dict and load_state_dict, found int"),
         ({"loader": {}}, fr.StateError, "no key 'fastresume'"),
         ({"extra": {"a": {"b": [1, (2,)]}}}, TypeError, r"extra\['a'\]\['b'\]\[1\] must be a plain value"),
+        ({"extra": {1: 2}}, TypeError, "extra has the key 1: its names must be texts"),
+        ({"extra": [1]}, TypeError, "extra must be a mapping from names to values, found list"),
         ({"extra": {"a": {1: 2}}}, TypeError, r"extra\['a'\] must be a plain value"),
         ({"extra": {"a": float("nan")}}, ValueError, r"extra\['a'\] is nan: JSON has no such number"),
         ({"metrics": {"auc": "high"}}, TypeError, r"metrics\['auc'\] must be a number, found str"),
@@ -314,3 +316,32 @@ def test_a_job_does_not_begin_anew_because_of_damage(directory: Path) -> None:
         ValueError, match="step must be a number, 'best', or None for the latest, found 'bset'"
     ):
         Checkpointer(directory / "other").restore(model=small(), step=unclear)
+
+
+def test_a_closed_one_saves_nothing(directory: Path) -> None:
+    with Checkpointer(directory) as checkpointer:
+        checkpointer.save(1, model=small())
+    checkpointer.close()
+    for wait in (True, False):
+        with pytest.raises(ValueError, match=r"the Checkpointer of .* is closed"):
+            checkpointer.save(2, model=small(), wait=wait)
+    assert steps_of(checkpointer) == [1]
+    assert checkpointer.restore(model=small()) is not None, "to read needs nothing open"
+
+
+def test_what_was_made_before_the_process_group_does_not_act_alone(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpointer = Checkpointer(directory)
+    preemption = fr.training.Preemption()
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    told = "made before init_process_group, and used after it with 2 ranks: make it after"
+    with pytest.raises(fr.FastresumeError, match=told):
+        checkpointer.save(1, model=small())
+    with pytest.raises(fr.FastresumeError, match=told):
+        checkpointer.restore(model=small())
+    with pytest.raises(fr.FastresumeError, match=told):
+        preemption.is_due()
+    monkeypatch.undo()
+    assert steps_of(checkpointer) == []

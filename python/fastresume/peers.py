@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed
 
+from fastresume import _core
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
@@ -15,7 +17,8 @@ class Peers:
     """This rank, and what the ranks say to each other.
 
     All ranks make it together, and call its methods in the same order. Alone, without a process group, the
-    same is said without talking. The lead is rank 0.
+    same is said without talking; but what was made before the process group of several ranks is of no use
+    after it. The lead is rank 0.
 
     Args:
         group: the ranks; None for the default group.
@@ -31,7 +34,8 @@ class Peers:
         self._group: Any = None
         self._lead = 0
         self.rank, self.world_size = 0, 1
-        if distributed.is_available() and distributed.is_initialized():
+        self._is_before_group = not _is_initialized()
+        if not self._is_before_group:
             members = sorted(distributed.get_process_group_ranks(group))
             self.rank, self.world_size = members.index(distributed.get_rank()), len(members)
             self._lead = members[0]
@@ -43,8 +47,21 @@ class Peers:
                     use_local_synchronization=True,
                 )
 
+    def check(self) -> None:
+        """Refuses to act alone in a job of several ranks.
+
+        Raises:
+            FastresumeError: if it was made before the process group.
+        """
+        if self._is_before_group and _is_initialized() and torch.distributed.get_world_size() > 1:
+            raise _core.FastresumeError(
+                f"made before init_process_group, and used after it with "
+                f"{torch.distributed.get_world_size()} ranks: make it after"
+            )
+
     def gathered(self, one: Any) -> list[Any] | None:
         """On the lead, what each rank says, in the order of ranks; None on the others."""
+        self.check()
         if self._group is None:
             return [one]
         found = [None] * self.world_size if self.rank == 0 else None
@@ -53,6 +70,7 @@ class Peers:
 
     def share_of(self, shares: list[Any] | None) -> Any:
         """What the lead says to this rank: it has one thing to say for each rank, the others have None."""
+        self.check()
         if self._group is None:
             return shares[0] if shares is not None else None
         share = [None]
@@ -61,3 +79,7 @@ class Peers:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank {self.rank} of {self.world_size})"
+
+
+def _is_initialized() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()

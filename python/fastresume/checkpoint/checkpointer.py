@@ -37,8 +37,9 @@ class Checkpointer:
     removed. A kill, a power cut or a full disk at any moment leaves one complete checkpoint, the old one or
     the new one. See docs/CHECKPOINT.md.
 
-    All ranks of the process group make a Checkpointer together, and call `save`, `restore` and `is_best`
-    together, in the same order. What fails on one of them is raised on all. They share the directory.
+    All ranks make a Checkpointer together, after the process group (one that was made before it is refused),
+    and call `save`, `restore` and `is_best` together, in the same order. What fails on one of them is raised
+    on all. They share the directory.
 
     Args:
         directory: where the checkpoints are; made if it is not there. One job at a time writes into it.
@@ -92,6 +93,7 @@ class Checkpointer:
         self._ranks = Ranks(group, timeout_seconds)
         self._history = History(self.directory)
         self._saving = Saving(self._ranks, self._history, self.keep, self.best)
+        self._is_closed = False
         self._stage: Stage | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._pending: Future[Saved] | None = None
@@ -131,7 +133,7 @@ class Checkpointer:
 
         Raises:
             TypeError, ValueError: on all ranks, for what can't be saved; if the loader's dataset has
-                `on_iter="restart"`, or there are metrics, and not that of `best`.
+                `on_iter="restart"`, or there are metrics, and not that of `best`; if it is closed.
             StateError: on all ranks, if they are at different steps or places, or if the directory has
                 checkpoints of which none was restored.
             CheckpointError: on all ranks, if it can't be written on one of them, or a rank is lost or late.
@@ -140,6 +142,8 @@ class Checkpointer:
         Warns:
             RuntimeWarning: if an older checkpoint can't be removed, or a link can't be set.
         """
+        if self._is_closed:
+            raise ValueError(f"the Checkpointer of {self.directory} is closed")
         self.wait()
         stage = None if wait else self._staged()
 
@@ -281,11 +285,12 @@ class Checkpointer:
             self._done(pending.result())
 
     def close(self) -> None:
-        """Waits for the save that is on its way, and ends the thread.
+        """Waits for the save that is on its way, and ends the thread; nothing is saved after it.
 
         Raises:
             CheckpointError: what that `save` would have raised.
         """
+        self._is_closed = True
         try:
             self.wait()
         finally:

@@ -88,6 +88,11 @@ class Parts:
                 f"scheduler must have state_dict and load_state_dict, found {type(scheduler).__name__}"
             )
         _check_data(loader)
+        if extra is not None and not isinstance(extra, Mapping):
+            raise TypeError(f"extra must be a mapping from names to values, found {type(extra).__name__}")
+        for name in extra or {}:
+            if not isinstance(name, str):
+                raise TypeError(f"extra has the key {name!r}: its names must be texts")
         return cls(model, found, scheduler, loader, dict(extra or {}))
 
     @property

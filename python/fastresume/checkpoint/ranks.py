@@ -62,9 +62,11 @@ class Ranks(Peers):
             join: on rank 0, of all results in the order of ranks; one result for each rank.
 
         Raises:
+            FastresumeError: if it was made before the process group.
             CheckpointError: on all ranks, if work or join raised anywhere, or a rank is lost or late; a
                 StateError, TypeError or ValueError stays one.
         """
+        self.check()
         if self._lost is not None:
             raise CheckpointError(f"{step}: ranks don't answer since an earlier call: {self._lost}")
         done: T | _Failure

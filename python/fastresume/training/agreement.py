@@ -34,7 +34,6 @@ class Agreement(Peers):
     """
 
     def __init__(self, group: ProcessGroup | None = None) -> None:
-        self._had_group = _has_group()
         self._lost: str | None = None
         super().__init__(group)
 
@@ -47,7 +46,7 @@ class Agreement(Peers):
         return self._number(number, torch.distributed.broadcast, src=self._lead)
 
     def _number(self, number: int, collective: Callable[..., object], **how: Any) -> int:
-        self._check_asks_all()
+        self.check()
         if self._group is None:
             return number
         told = torch.tensor([number], dtype=torch.int64)
@@ -61,7 +60,7 @@ class Agreement(Peers):
             FastresumeError: on all ranks, if work or join raised on one; there it has the cause. What is no
                 `Exception`, as a Ctrl-C, is raised as it is where it came from.
         """
-        self._check_asks_all()
+        self.check()
         done: tuple[str | None, Any]
         cause: BaseException | None = None
         try:
@@ -85,11 +84,13 @@ class Agreement(Peers):
         given: Result = result
         return given
 
-    def _check_asks_all(self) -> None:
-        if not self._had_group and _has_group() and torch.distributed.get_world_size() > 1:
-            raise _core.FastresumeError(
-                "this was made before init_process_group, and knows of no other rank: make it after"
-            )
+    def check(self) -> None:
+        """Refuses to ask alone in a job of several ranks, or ranks that don't answer.
+
+        Raises:
+            FastresumeError: if it was made before the process group, or an earlier question broke off.
+        """
+        super().check()
         if self._lost is not None:
             raise _core.FastresumeError(f"ranks don't answer since an earlier call: {self._lost}")
 
@@ -100,10 +101,6 @@ class Agreement(Peers):
             # Whoever did not get this far is now one message behind: nothing more can be said in this group.
             self._lost = _told(error)
             raise
-
-
-def _has_group() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _told(error: BaseException) -> str:
