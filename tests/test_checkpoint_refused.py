@@ -333,15 +333,15 @@ def test_what_was_made_before_the_process_group_does_not_act_alone(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpointer = Checkpointer(directory)
-    preemption = fr.training.Preemption()
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     told = "made before init_process_group, and used after it with 2 ranks: make it after"
-    with pytest.raises(fr.FastresumeError, match=told):
-        checkpointer.save(1, model=small())
-    with pytest.raises(fr.FastresumeError, match=told):
-        checkpointer.restore(model=small())
-    with pytest.raises(fr.FastresumeError, match=told):
-        preemption.is_due()
-    monkeypatch.undo()
+    with fr.training.Preemption() as preemption:
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+        with pytest.raises(fr.FastresumeError, match=told):
+            checkpointer.save(1, model=small())
+        with pytest.raises(fr.FastresumeError, match=told):
+            checkpointer.restore(model=small())
+        with pytest.raises(fr.FastresumeError, match=told):
+            preemption.is_due()
+        monkeypatch.undo()
     assert steps_of(checkpointer) == []
