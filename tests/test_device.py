@@ -397,7 +397,7 @@ def test_blocks_of_workers_are_unlocked_before_they_go(
     late.stream.finish_all()
     del batch
     gc.collect()
-    assert driver.locked == before
+    assert driver.locked.items() <= before.items(), "what was kept goes with close(), too"
     assert driver.wrong == []
 
 
