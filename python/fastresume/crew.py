@@ -29,7 +29,7 @@ from fastresume.intervals import of_buffer, of_runs
 from fastresume.origin import Share
 from fastresume.seeds import batch_seed
 from fastresume.station import Failure, Made, Station, Task, begin, signals_held
-from fastresume.transform import MAX_NAMED_FILES
+from fastresume.transform import some_of
 
 if TYPE_CHECKING:
     from fastresume.dataset import ParquetDataset
@@ -285,9 +285,7 @@ class CrewActivity:
         crew, found = self._crew(), []
         for line, number in self._board.lines():
             files = [] if crew is None or number is None else crew.files_of(number)
-            more = len(files) - MAX_NAMED_FILES
-            named = ", ".join(files[:MAX_NAMED_FILES]) + (f" and {more} more files" if more > 0 else "")
-            found.append(f"{line}, of {named}" if files else line)
+            found.append(f"{line}, of {some_of(files)}" if files else line)
         return found
 
 

@@ -9,6 +9,7 @@ import torch.distributed
 
 from fastresume import _core
 from fastresume.cursor import Cursor
+from fastresume.world import has_process_group
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -35,7 +36,7 @@ def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = N
         Cursor(epoch=0, consumed_rows=0 of 100 (0.0%), step=0, sequential, dataset=...)
     """
     cursor, found = _read(state)
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if has_process_group():
         texts = [""] * torch.distributed.get_world_size(group)
         torch.distributed.all_gather_object(texts, found, group=group)
         _compare(texts)

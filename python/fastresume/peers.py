@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed
 
 from fastresume import _core
+from fastresume.world import has_process_group
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -33,8 +36,9 @@ class Peers:
         distributed = torch.distributed
         self._group: Any = None
         self._lead = 0
+        self._lost: str | None = None
         self.rank, self.world_size = 0, 1
-        self._is_before_group = not _is_initialized()
+        self._is_before_group = not has_process_group()
         if not self._is_before_group:
             members = sorted(distributed.get_process_group_ranks(group))
             self.rank, self.world_size = members.index(distributed.get_rank()), len(members)
@@ -53,7 +57,7 @@ class Peers:
         Raises:
             FastresumeError: if it was made before the process group.
         """
-        if self._is_before_group and _is_initialized() and torch.distributed.get_world_size() > 1:
+        if self._is_before_group and has_process_group() and torch.distributed.get_world_size() > 1:
             raise _core.FastresumeError(
                 f"made before init_process_group, and used after it with "
                 f"{torch.distributed.get_world_size()} ranks: make it after"
@@ -65,7 +69,7 @@ class Peers:
         if self._group is None:
             return [one]
         found = [None] * self.world_size if self.rank == 0 else None
-        torch.distributed.gather_object(one, found, dst=self._lead, group=self._group)
+        self._talk(partial(torch.distributed.gather_object, one, found, dst=self._lead, group=self._group))
         return found
 
     def share_of(self, shares: list[Any] | None) -> Any:
@@ -74,12 +78,23 @@ class Peers:
         if self._group is None:
             return shares[0] if shares is not None else None
         share = [None]
-        torch.distributed.scatter_object_list(share, shares, src=self._lead, group=self._group)
+        scatter = torch.distributed.scatter_object_list
+        self._talk(partial(scatter, share, shares, src=self._lead, group=self._group))
         return share[0]
+
+    def _talk(self, say: Callable[[], object]) -> None:
+        """A collective; when it breaks off, `_lost` tells why."""
+        try:
+            say()
+        except BaseException as error:
+            # Whoever did not get this far is now one message behind: nothing more can be said in this group.
+            self._lost = described(error)
+            raise
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank {self.rank} of {self.world_size})"
 
 
-def _is_initialized() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
+def described(error: BaseException) -> str:
+    """The kind of an error and its text, for other ranks."""
+    return f"{type(error).__name__}: {error}"

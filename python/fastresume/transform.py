@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 Transform = Callable[[Batch], Mapping[str, Any]]
 """A function of a batch that gives a batch, or a mapping of names to values."""
 
-MAX_NAMED_FILES = 3
-"""A note about a batch that failed names no more files than these."""
+_NAMED_FILES = 3
+"""What is said of a batch names no more files than these."""
 
 
 def make_batch(
@@ -114,10 +114,14 @@ def _note(number: int, batch: Batch, dataset: ParquetDataset) -> str:
     others = list(dict.fromkeys(other for other, _, _ in places if other != path))
     note += f", the first is row {row} of row group {group} in {path}"
     if others:
-        named = ", ".join(others[:MAX_NAMED_FILES])
-        more = len(others) - MAX_NAMED_FILES
-        note += f"; others are in {named}" + (f" and {more} more files" if more > 0 else "")
+        note += f"; others are in {some_of(others)}"
     return note
+
+
+def some_of(files: list[str]) -> str:
+    """The first files, and how many more there are."""
+    more = len(files) - _NAMED_FILES
+    return ", ".join(files[:_NAMED_FILES]) + (f" and {more} more files" if more > 0 else "")
 
 
 def _add_note(error: BaseException, note: str) -> None:

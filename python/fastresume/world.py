@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 MAX_THREADS = 8
 
 
+def has_process_group() -> bool:
+    """Whether there is a default process group."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
 @dataclass(frozen=True)
 class World:
     """A rank among `world_size` ranks.
@@ -73,7 +78,7 @@ class World:
     @classmethod
     def of_default_group(cls) -> World | None:
         """The rank and size of the default process group; None where there is none."""
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
+        if has_process_group():
             return cls(torch.distributed.get_rank(), torch.distributed.get_world_size())
         return None
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from fastresume import _core
 from fastresume.checkpoint.failure import CheckpointError
-from fastresume.peers import Peers
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
+from fastresume.peers import Peers, described
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,10 +47,6 @@ class Ranks(Peers):
         3
     """
 
-    def __init__(self, group: ProcessGroup | None, timeout_seconds: float) -> None:
-        super().__init__(group, timeout_seconds)
-        self._lost: str | None = None
-
     def each(self, step: str, work: Callable[[], T], join: Callable[[list[T]], list[R]]) -> R:
         """Does work on every rank, joins all results on rank 0, and gives every rank its own of the joined.
 
@@ -75,7 +69,7 @@ class Ranks(Peers):
             done = work()
         except BaseException as raised:  # noqa: BLE001  (told to all ranks, and raised below)
             done, error = _failure(raised), raised
-        gathered = self._talk(step, self.gathered, done)
+        gathered = self._answer(step, partial(self.gathered, done))
         shares: list[Any] | None = None
         if gathered is not None:
             failures = {rank: one for rank, one in enumerate(gathered) if isinstance(one, _Failure)}
@@ -86,7 +80,7 @@ class Ranks(Peers):
                     failures, error = {0: _failure(raised, of_all=True)}, raised
             if failures:
                 shares = [failures] * self.world_size
-        share = self._talk(step, self.share_of, shares)
+        share = self._answer(step, partial(self.share_of, shares))
         if isinstance(share, dict) and share and all(isinstance(one, _Failure) for one in share.values()):
             self._raise(step, share, error)
         result: R = share
@@ -106,14 +100,10 @@ class Ranks(Peers):
         self.together(step, lambda: found.append(work()), lambda _: None)
         return found[0]
 
-    def _talk(self, step: str, say: Callable[[Any], Any], what: Any) -> Any:
+    def _answer(self, step: str, ask: Callable[[], Any]) -> Any:
         try:
-            return say(what)
-        except BaseException as error:
-            # Whoever did not get this far is now one message behind: nothing more can be said in this group.
-            self._lost = f"{type(error).__name__}: {error}"
-            if not isinstance(error, Exception):
-                raise
+            return ask()
+        except Exception as error:
             raise CheckpointError(f"{step}: another rank is lost or late: {self._lost}") from error
 
     def _raise(self, step: str, failures: dict[int, _Failure], own: BaseException | None) -> None:
@@ -131,4 +121,4 @@ class Ranks(Peers):
 
 def _failure(error: BaseException, of_all: bool = False) -> _Failure:
     kind = next((name for name, one in _KINDS.items() if isinstance(error, one)), "")
-    return _Failure(kind, str(error) if kind else f"{type(error).__name__}: {error}", of_all and kind != "")
+    return _Failure(kind, str(error) if kind else described(error), of_all and kind != "")

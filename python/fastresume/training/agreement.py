@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed
 
 from fastresume import _core
-from fastresume.peers import Peers
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
+from fastresume.peers import Peers, described
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -33,10 +31,6 @@ class Agreement(Peers):
         (True, 3)
     """
 
-    def __init__(self, group: ProcessGroup | None = None) -> None:
-        self._lost: str | None = None
-        super().__init__(group)
-
     def any(self, flag: bool) -> bool:
         """Whether any rank says yes: one collective of one number."""
         return bool(self._number(int(flag), torch.distributed.all_reduce, op=torch.distributed.ReduceOp.MAX))
@@ -50,7 +44,7 @@ class Agreement(Peers):
         if self._group is None:
             return number
         told = torch.tensor([number], dtype=torch.int64)
-        self._talk(lambda: collective(told, group=self._group, **how))
+        self._talk(partial(collective, told, group=self._group, **how))
         return int(told)
 
     def together(self, work: Callable[[], Value], join: Callable[[list[Value]], Result]) -> Result:
@@ -66,17 +60,17 @@ class Agreement(Peers):
         try:
             done = None, work()
         except BaseException as error:  # noqa: BLE001  (raised below, on all ranks)
-            done, cause = (_told(error), None), error
-        found = self._talk(lambda: self.gathered(done))
+            done, cause = (described(error), None), error
+        found = self.gathered(done)
         made: tuple[str | None, Any] = None, None
         if found is not None:
             failed = [f"rank {rank}: {text}" for rank, (text, _) in enumerate(found) if text is not None]
             try:
                 made = ("; ".join(failed), None) if failed else (None, join([value for _, value in found]))
             except BaseException as error:  # noqa: BLE001  (raised below, on all ranks)
-                made, cause = (f"rank 0: {_told(error)}", None), error
+                made, cause = (f"rank 0: {described(error)}", None), error
         shares = None if found is None else [made] * self.world_size
-        text, result = self._talk(lambda: self.share_of(shares))
+        text, result = self.share_of(shares)
         if text is not None:
             if cause is not None and not isinstance(cause, Exception):
                 raise cause
@@ -93,15 +87,3 @@ class Agreement(Peers):
         super().check()
         if self._lost is not None:
             raise _core.FastresumeError(f"ranks don't answer since an earlier call: {self._lost}")
-
-    def _talk(self, say: Callable[[], Any]) -> Any:
-        try:
-            return say()
-        except BaseException as error:
-            # Whoever did not get this far is now one message behind: nothing more can be said in this group.
-            self._lost = _told(error)
-            raise
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
