@@ -150,6 +150,10 @@ class FastparquetFile(OtherFile):
         for name in table.column_names:
             if self.are_texts_categories and pa.types.is_string(table[name].type):
                 frame[name] = frame[name].astype("category")
+        # Without values it would take them for texts.
+        encodings = {
+            field.name: "bytes" if pa.types.is_binary(field.type) else "infer" for field in table.schema
+        }
         with pytest.MonkeyPatch.context() as patch:  # it has no arguments for these
             patch.setattr(fastparquet.writer, "DATAPAGE_VERSION", self.page_version)
             patch.setattr(fastparquet.writer, "MAX_PAGE_SIZE", self.page_bytes)
@@ -160,6 +164,7 @@ class FastparquetFile(OtherFile):
                 compression=self.codec,
                 has_nulls=[name for name in table.column_names if name in nullable],
                 times="int96" if self.are_times_int96 else "int64",
+                object_encoding=encodings,
             )
 
 

@@ -65,11 +65,6 @@ class Field:
     sizes: tuple[int, ...] = ()
 
     @cached_property
-    def is_plain(self) -> bool:
-        """Whether it is a tensor `[B]`."""
-        return self.width is None and not self.is_jagged
-
-    @cached_property
     def width(self) -> int | None:
         """Of a matrix `[B, k]`, k: its columns, or what a row of its only one has; else None."""
         return len(self.columns) if self.is_stacked else self.size
@@ -158,6 +153,8 @@ class Schema(Mapping[str, Field]):
         self.masked = frozenset(
             field.name for field in self.fields if field.is_masked and not field.is_jagged
         )
+        is_plain = all(field.width is None and not field.is_jagged for field in self.fields)
+        self.plain = [(field.name, field.dtype) for field in self.fields] if is_plain else []
 
     def __getitem__(self, name: str) -> Field:
         return self._fields[name]
@@ -448,19 +445,19 @@ def of_delivered(
         schema.masked,
         share,
     )
-    return Batch(tensors_of(schema.fields, delivered.memory), origin)
+    tensors: Tensors
+    if schema.plain and delivered.num_rows:  # at once: a batch may have hundreds of these
+        over, fields = torch.frombuffer, zip(schema.plain, delivered.memory, strict=True)
+        tensors = {name: over(buffer, dtype=dtype) for (name, dtype), buffer in fields}
+    else:
+        tensors = tensors_of(schema.fields, delivered.memory)
+    return Batch(tensors, origin)
 
 
 def tensors_of(fields: Iterable[Field], memory: Iterable[_core.Buffer]) -> Tensors:
     """The tensors over the memory of all fields, in their order."""
     buffers = iter(memory)
-    tensors: Tensors = {}
-    for field in fields:
-        if field.is_plain:  # at once: a batch may have hundreds of these
-            tensors[field.name] = _over(next(buffers), field.dtype)
-        else:
-            tensors[field.name] = field.of_buffers(buffers)
-    return tensors
+    return {field.name: field.of_buffers(buffers) for field in fields}
 
 
 def refuse_to_collate(*_arguments: object, **_keywords: object) -> None:

@@ -5,6 +5,7 @@ use std::io::Read;
 use parquet::basic::Compression;
 
 use crate::error::{Error, Result};
+use crate::hybrid::varint;
 
 /// A codec of pages. Holds what is worth reusing from page to page.
 pub enum Codec {
@@ -34,6 +35,28 @@ impl Codec {
             Compression::LZ4 => Self::Lz4,
             Compression::LZO => return Err(Error::data("the codec LZO is not supported")),
         })
+    }
+
+    /// The end of the input, if this is a page of so many bytes as it is: a codec that finds nothing to compress, as
+    /// among indices of a few bits, may have put no more than lengths in front of it.
+    ///
+    /// Source: <https://github.com/google/snappy/blob/main/format_description.txt>
+    pub fn as_it_is<'a>(&self, input: &'a [u8], stated: usize) -> Option<&'a [u8]> {
+        let Self::Snappy(_) = self else { return None };
+        let mut position = 0;
+        let expanded = varint(input, &mut position).ok()?;
+        let (&tag, rest) = input.get(position..)?.split_first()?;
+        // A literal's length, less one, stands in its tag if it is below 60, else in the bytes behind it.
+        let (length, page) = match (tag & 3, tag >> 2) {
+            (0, length @ ..60) => (u64::from(length), rest),
+            (0, bytes) => {
+                let (length, page) = rest.split_at_checked(usize::from(bytes) - 59)?;
+                (length.iter().rev().fold(0, |length, &byte| length << 8 | u64::from(byte)), page)
+            }
+            _ => return None,
+        };
+        let stated = (page.len() == stated).then_some(stated as u64)?;
+        (expanded == stated && length + 1 == stated).then_some(page)
     }
 
     /// Fills `output` from `input`.
@@ -119,6 +142,54 @@ fn lz4_hadoop(mut input: &[u8], output: &mut [u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_that_snappy_left_as_it_is_is_the_end_of_its_input() {
+        let codec = Codec::new(Compression::SNAPPY).unwrap();
+        let mut random = 1_u64;
+        let mut byte = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random.to_be_bytes()[0]
+        };
+        for length in [1, 2, 59, 60, 61, 255, 256, 257, 65535, 65536, 65537, 200_000] {
+            let page: Vec<u8> = (0..length).map(|_| byte()).collect();
+            // The varint of its length, and a tag with the length that some writer needs, or a longer one.
+            let mut stated = Vec::new();
+            let mut left = length;
+            while left >= 0x80 {
+                stated.push(u8::try_from(left & 0x7f).unwrap() | 0x80);
+                left >>= 7;
+            }
+            stated.push(u8::try_from(left).unwrap());
+            let last = u32::try_from(length - 1).unwrap();
+            let short = u8::try_from(last).ok().filter(|last| *last < 60);
+            let long = (1..=4_u8).filter(|bytes| u64::from(last) >> (8 * bytes) == 0);
+            let long = long
+                .map(|bytes| [&[(59 + bytes) << 2][..], &last.to_le_bytes()[..usize::from(bytes)]].concat());
+            for tag in short.map(|last| vec![last << 2]).into_iter().chain(long) {
+                let input = [&stated[..], &tag, &page].concat();
+                assert_eq!(codec.as_it_is(&input, length), Some(&page[..]), "{length} bytes, tag {tag:?}");
+                let mut output = vec![0; length];
+                Codec::new(Compression::SNAPPY).unwrap().decompress(&input, &mut output).unwrap();
+                assert_eq!(output, page);
+                assert_eq!(codec.as_it_is(&input, length + 1), None, "another size is stated");
+                assert_eq!(codec.as_it_is(&input[..input.len() - 1], length), None, "a byte is missing");
+                assert_eq!(codec.as_it_is(&input[..input.len() - 1], length - 1), None);
+                assert_eq!(codec.as_it_is(&[&input[..], &[0]].concat(), length), None, "a byte too many");
+            }
+        }
+        for input in [&[][..], &[5], &[5, 0xfc], &[5, 0xf0], &[0x80; 20], &[5, 1, 0, 0, 0, 0, 0]] {
+            assert_eq!(codec.as_it_is(input, 5), None);
+        }
+        let same = vec![7; 1000];
+        let packed = snap::raw::Encoder::new().compress_vec(&same).unwrap();
+        assert_eq!(codec.as_it_is(&packed, 1000), None);
+        assert_eq!(
+            Codec::None.as_it_is(&same, 1000),
+            None,
+            "nothing is in front of it: the page is the input"
+        );
+    }
 
     #[test]
     fn a_bomb_stops_at_the_stated_size() {

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::vector;
 
 /// How many integers are unpacked at a time.
-pub const CHUNK: usize = 256;
+pub const CHUNK: usize = 512;
 
 /// A page whose levels or values are decoded all at once holds at most so many: runs let few bytes state many.
 pub const MAX_VALUES: usize = 1 << 26;

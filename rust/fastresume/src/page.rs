@@ -439,16 +439,23 @@ impl<'a> Pages<'a> {
             )));
         }
         let codec = self.buffers.codec.as_mut().map(|(_, codec)| codec);
-        let Some(codec) = codec.filter(|codec| !codec.is_none() && (!is_v2 || header.is_compressed)) else {
+        let codec = codec.filter(|codec| !codec.is_none() && (!is_v2 || header.is_compressed));
+        let as_it_is = match &codec {
+            None => Some(bytes),
+            Some(codec) if levels == 0 => codec.as_it_is(bytes, stated),
+            Some(_) => None,
+        };
+        if let Some(page) = as_it_is {
             if is_dictionary {
-                self.buffers.dictionary.resize(bytes.len())?;
-                self.buffers.dictionary.bytes_mut().copy_from_slice(bytes);
+                self.buffers.dictionary.resize(page.len())?;
+                self.buffers.dictionary.bytes_mut().copy_from_slice(page);
             } else {
                 self.is_expanded = false;
-                self.page = place;
+                // What is put in front of it is all that codecs add.
+                self.page = place.end - page.len()..place.end;
             }
             return Ok(());
-        };
+        }
         let output = if is_dictionary {
             self.buffers.dictionary.resize(stated)?;
             self.buffers.dictionary.bytes_mut()
@@ -461,7 +468,7 @@ impl<'a> Pages<'a> {
         // The levels in front of a page of version 2 never are compressed.
         output[..levels].copy_from_slice(&bytes[..levels]);
         // A page of nulls alone may hold no values, not even an empty compressed block.
-        if stated > levels {
+        if let Some(codec) = codec.filter(|_| stated > levels) {
             codec.decompress(&bytes[levels..], &mut output[levels..])?;
         }
         Ok(())

@@ -237,11 +237,13 @@ impl<P: Word> PageValues for Values<P> {
 ///
 /// # Errors
 /// `Data` if there are fewer, or the dictionary is too small.
-pub fn look_up<P: Copy>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
+pub fn look_up<P: Pod>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
     let mut indices = [0; CHUNK];
     let mut done = 0;
     let missing = |index| not_in_dictionary(index, dictionary.len());
     while done < output.len() {
+        let next = output.len().min(done + CHUNK);
+        vector::fetch_places(&mut output[done..next]);
         match hybrid.next(bytes, output.len() - done, &mut indices)? {
             Next::Repeated(index, count) => {
                 let value = dictionary.get(index as usize).ok_or_else(|| missing(index))?;

@@ -51,7 +51,7 @@ chosen! {
     /// Unpacks integers of `width` bits, whole groups of eight as far as eight bytes lie behind them; gives how
     /// many integers.
     pub fn unpack_groups(bytes: &[u8], width: usize, output: &mut [u32]) -> usize
-        = unpack_inline, for AVX2 unpack_inline
+        = unpack_plain, for AVX2 unpack_wide
 }
 
 chosen! {
@@ -226,6 +226,12 @@ pub fn scatter_rows(source: &[u8], bytes: usize, places: &[(u32, u32)], output: 
     }
 }
 
+/// Asks for memory that will soon be written.
+#[inline]
+pub fn fetch_places<P: Pod>(places: &mut [P]) {
+    fetch::<true>(bytemuck::cast_slice(places), 0, size_of_val(places));
+}
+
 /// Asks for bytes that will soon be read, or written.
 #[inline(always)]
 fn fetch<const IS_WRITTEN: bool>(bytes: &[u8], start: usize, length: usize) {
@@ -352,8 +358,8 @@ fn gather_inline<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> boo
     true
 }
 
-#[inline(always)]
-fn unpack_inline(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
+/// As `unpack_groups`, for any processor.
+fn unpack_plain(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
     macro_rules! by_width {
         ($($width:literal)*) => {
             match width {
@@ -386,9 +392,80 @@ fn groups_of<const WIDTH: usize>(bytes: &[u8], output: &mut [u32]) -> usize {
     done
 }
 
+/// Eight at once: the bytes that hold each of them, then its bits.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn unpack_wide(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
+    use std::arch::x86_64 as x86;
+
+    let Some((places, shifts)) = PLACES.get(width) else { return unpack_plain(bytes, width, output) };
+    let (places, shifts): (x86::__m256i, x86::__m256i) = (bytemuck::cast(*places), bytemuck::cast(*shifts));
+    #[allow(clippy::cast_possible_wrap, reason = "bits, whatever they mean")]
+    let mask = x86::_mm256_set1_epi32(((1_u32 << width) - 1) as i32);
+    // The last four begin within this byte.
+    let half = width / 2;
+    let mut done = 0;
+    let (groups, _) = output.as_chunks_mut::<8>();
+    for (group, values) in groups.iter_mut().enumerate() {
+        let start = group * width;
+        let Some(packed) = bytes.get(start..start + half + 16) else { break };
+        let (Some(first), Some(last)) = (packed.first_chunk::<16>(), packed.last_chunk::<16>()) else {
+            break;
+        };
+        let both = x86::_mm256_set_m128i(bytemuck::cast(*last), bytemuck::cast(*first));
+        let words = x86::_mm256_srlv_epi32(x86::_mm256_shuffle_epi8(both, places), shifts);
+        *values = bytemuck::cast(x86::_mm256_and_si256(words, mask));
+        done += 8;
+    }
+    done + unpack_plain(&bytes[done / 8 * width..], width, &mut output[done..])
+}
+
+/// Of each width whose integers lie within four bytes each: where these lie, counted for the first four integers of
+/// a group from its first byte on, and for the last four from the byte that the fifth begins in; and the bits before
+/// each integer in its first byte.
+#[allow(clippy::cast_possible_truncation, reason = "bytes of 16, and bits of a byte")]
+const PLACES: [([u8; 32], [u32; 8]); 26] = {
+    let mut places = [([0; 32], [0; 8]); 26];
+    let mut width = 0;
+    while width < places.len() {
+        let mut index = 0;
+        while index < 8 {
+            let bit = index * width - index / 4 * (width / 2 * 8);
+            let mut byte = 0;
+            while byte < 4 {
+                places[width].0[index * 4 + byte] = (bit / 8 + byte) as u8;
+                byte += 1;
+            }
+            places[width].1[index] = (bit % 8) as u32;
+            index += 1;
+        }
+        width += 1;
+    }
+    places
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_are_unpacked_alike_for_any_processor() {
+        let bytes: Vec<u8> =
+            (0..2000_u32).map(|index| (index.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+        for width in 1..=33 {
+            for length in [0, 1, 7, 8, width, 2 * width + 15, 2 * width + 16, 700, bytes.len()] {
+                let (mut found, mut twin) = (vec![u32::MAX; 200], vec![u32::MAX; 200]);
+                let done = unpack_groups(&bytes[..length], width, &mut found);
+                assert_eq!(
+                    done,
+                    unpack_plain(&bytes[..length], width, &mut twin),
+                    "{width} bits of {length}"
+                );
+                assert_eq!(found[..done], twin[..done]);
+            }
+        }
+    }
 
     #[test]
     fn squares_are_turned_as_rows_are_made_of_columns() {
