@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from torch import distributed, nn
+from torch.distributed.fsdp import fully_shard
 
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
@@ -50,8 +51,7 @@ class Recommender(nn.Module):
         self.top = nn.Sequential(nn.Linear(16 + 8 + 3, 32), nn.ReLU(), nn.Dropout(dropout), nn.Linear(32, 1))
 
     def forward(self, batch: fr.Batch) -> torch.Tensor:
-        items = batch["items"]
-        bag = self.items(items.values, items.offsets.int())
+        bag = self.items(batch["items"].values, batch["items"].offsets.int())
         return self.top(torch.cat([bag, self.topic(batch["topic"]), batch["numbers"]], dim=1))
 
 
@@ -71,11 +71,8 @@ def parallel(model: nn.Module, shards: bool) -> nn.Module:
     if not distributed.is_initialized():
         return model
     if shards:
-        from torch.distributed.fsdp import fully_shard
-
         return fully_shard(model)
-    # Buckets of gradients are put in another order after the first step, unless parameters may be unused. A
-    # job that starts again would then add up what three or more ranks have in another order, for a step.
+    # Else buckets are reordered after the first step, and a job that starts again rounds otherwise in one.
     return nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
 
 
@@ -133,9 +130,12 @@ def main(arguments: list[str]) -> None:
                 optimizer.zero_grad()
                 scheduler.step()
                 step += 1
+                mean = loss.detach() / visits.world.world_size  # over all ranks, which have as many rows each
+                if distributed.is_initialized():
+                    distributed.all_reduce(mean)
                 found = evaluator.run(model) if evaluator.is_due(step) else {}
                 if visits.world.rank == 0:
-                    print(f"step {step}: loss {loss.item():.6f}", found or "", flush=True)
+                    print(f"step {step}: loss {mean.item():.6f}", found or "", flush=True)
                 is_told = preemption.is_due()
                 is_end = is_told or step == options.max_steps or loader.epoch == options.epochs
                 if is_end or step % options.save_every == 0 or (found and checkpointer.is_best(found)):
