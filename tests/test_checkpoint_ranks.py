@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def test_ranks_go_on_bit_for_bit_and_other_numbers_of_ranks_with_the_same_weight
 
 def fail_in_turns(rank: int, data: Dataset, directory: Path) -> list[str]:
     """Saves that fail on one rank, each time in another way; gives what each rank is told."""
-    told = []
+    told, shown = [], list[str]()
     job = training.job(data)
     states = [job.loader.state_dict()]
     list(job.steps(1))
@@ -132,6 +133,10 @@ def fail_in_turns(rank: int, data: Dataset, directory: Path) -> list[str]:
                     checkpointer.wait()
                 except (CheckpointError, fr.StateError, TypeError) as error:
                     told.append(f"{type(error).__name__}: {error}")
+                    if rank:
+                        shown += [*traceback.format_exception(error)] if type(error) is TypeError else []
+    assert sum("must be a plain value" in line for line in shown) == 2 * rank, "each is shown once"
+    assert sum("manifest.py" in line for line in shown) == 2 * rank, "and where it arose"
     checkpointer.save(2, model=job.model)
     with pytest.MonkeyPatch.context() as patch:
         if rank:

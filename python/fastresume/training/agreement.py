@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed
 
-from fastresume import _core
-from fastresume.peers import Peers, described
-
-Value = TypeVar("Value")
-Result = TypeVar("Result")
+from fastresume.peers import Peers
 
 
 class Agreement(Peers):
@@ -46,44 +42,3 @@ class Agreement(Peers):
         told = torch.tensor([number], dtype=torch.int64)
         self._talk(partial(collective, told, group=self._group, **how))
         return int(told)
-
-    def together(self, work: Callable[[], Value], join: Callable[[list[Value]], Result]) -> Result:
-        """What rank 0 makes of each rank's work, in the order of ranks, on all ranks.
-
-        Raises:
-            FastresumeError: on all ranks, if work or join raised on one; there it has the cause. What is no
-                `Exception`, as a Ctrl-C, is raised as it is where it came from.
-        """
-        self.check()
-        done: tuple[str | None, Any]
-        cause: BaseException | None = None
-        try:
-            done = None, work()
-        except BaseException as error:  # noqa: BLE001  (raised below, on all ranks)
-            done, cause = (described(error), None), error
-        found = self.gathered(done)
-        made: tuple[str | None, Any] = None, None
-        if found is not None:
-            failed = [f"rank {rank}: {text}" for rank, (text, _) in enumerate(found) if text is not None]
-            try:
-                made = ("; ".join(failed), None) if failed else (None, join([value for _, value in found]))
-            except BaseException as error:  # noqa: BLE001  (raised below, on all ranks)
-                made, cause = (f"rank 0: {described(error)}", None), error
-        shares = None if found is None else [made] * self.world_size
-        text, result = self.share_of(shares)
-        if text is not None:
-            if cause is not None and not isinstance(cause, Exception):
-                raise cause
-            raise _core.FastresumeError(text) from cause
-        given: Result = result
-        return given
-
-    def check(self) -> None:
-        """Refuses to ask alone in a job of several ranks, or ranks that don't answer.
-
-        Raises:
-            FastresumeError: if it was made before the process group, or an earlier question broke off.
-        """
-        super().check()
-        if self._lost is not None:
-            raise _core.FastresumeError(f"ranks don't answer since an earlier call: {self._lost}")

@@ -124,14 +124,16 @@ class Evaluator:
         told anything (all weights are 0, say) is left out.
 
         Raises:
-            FastresumeError: on all ranks, if something failed on one, which is named; there it has the cause.
-                Ranks that wait in a collective of the model hear of it when that one ends.
+            TypeError, ValueError: on all ranks, if one was raised on one of them, which is named: for what
+                `score` must not give, say.
+            FastresumeError: on all ranks, if anything else failed on one; there it has the cause. Ranks that
+                wait in a collective of the model hear of it when that one ends.
         """
         metrics = {name: _fresh(name, metric) for name, metric in self._metrics.items()}
         with _as_it_was(model), untouched(), torch.no_grad():
-            sums, states = self._agreement.together(lambda: self._own(model, metrics), _joined)
+            sums, states = self._agreement.together("evaluation", lambda: self._own(model, metrics), _joined)
         self._last = time.monotonic()
-        return self._agreement.together(lambda: None, lambda _: _results(sums, _by_key(metrics), states))
+        return self._agreement.lead("evaluation", lambda: _results(sums, _by_key(metrics), states))
 
     def _own(self, model: Any, metrics: _Metrics) -> tuple[_Sums, dict[str, Any]]:
         """The sums and states of this rank's rows."""
