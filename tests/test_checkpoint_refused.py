@@ -307,6 +307,16 @@ def test_a_job_does_not_begin_anew_because_of_damage(directory: Path) -> None:
     for step in (None, 1, "best"):
         with pytest.warns(RuntimeWarning, match="is not whole"), pytest.raises(fr.StateError, match=told):
             Checkpointer(directory).restore(model=small(), step=step)
+    before = sorted(directory.iterdir())
+    for wait in (True, False):
+        with pytest.raises(fr.StateError, match=told), Checkpointer(directory) as hasty:
+            hasty.save(3, model=small(), wait=wait)
+    assert sorted(directory.iterdir()) == before, "what may be mended is there still"
+    checkpointer.save(3, model=small(3))
+    assert steps_of(checkpointer) == [3], "a job that goes on saves what it has, whatever became of the rest"
+    with pytest.raises(fr.StateError, match=r"up to step 3, of which none was restored: call restore\(\)"):
+        Checkpointer(directory).save(3, model=small())
+    paths.append(checkpointer.entries()[0].path)
     for path in paths:
         (path / "manifest.json").unlink()
     with pytest.warns(RuntimeWarning, match="is not whole"):

@@ -135,7 +135,7 @@ class Checkpointer:
             TypeError, ValueError: on all ranks, for what can't be saved; if the loader's dataset has
                 `on_iter="restart"`, or there are metrics, and not that of `best`; if it is closed.
             StateError: on all ranks, if they are at different steps or places, or if the directory has
-                checkpoints of which none was restored.
+                checkpoints of which none was restored, damaged ones too.
             CheckpointError: on all ranks, if it can't be written on one of them, or a rank is lost or late.
                 What was there before is there still.
 
@@ -323,7 +323,7 @@ class Checkpointer:
                 f"{self.directory} is itself a checkpoint: name its parent, and restore(step=...)"
             )
         durable.make_directory(self.directory)
-        return None if self._history.scan() else 0
+        return None if self._history.scan() or self._history.damaged() else 0
 
     def _done(self, saved: Saved) -> None:
         self._since = saved.serial

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastresume import _core
 from fastresume.checkpoint import durable, manifest
 from fastresume.checkpoint.manifest import Manifest
 
@@ -74,6 +75,21 @@ class History:
     def damaged(self) -> list[Path]:
         """What is torn, but for what has no manifest: that was never a checkpoint, or is none any more."""
         return [path for path in self.torn() if os.path.lexists(path / manifest.NAME)]
+
+    def usable(self) -> list[Entry]:
+        """What `scan` gives, unless there is nothing but damage, because of which no job begins anew.
+
+        Raises:
+            StateError: if none is whole and some are damaged; they are named.
+        """
+        entries = self.scan()
+        damaged = [] if entries else self.damaged()
+        if damaged:
+            raise _core.StateError(
+                f"no checkpoint of {self.directory} is whole; damaged: "
+                f"{', '.join(path.name for path in damaged)}; remove them to begin anew"
+            )
+        return entries
 
     def next_serial(self) -> int:
         """One above all serials that are there, in names of whole checkpoints or not."""

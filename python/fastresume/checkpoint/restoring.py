@@ -116,13 +116,7 @@ class Restoring:
     def _choice(self, step: int | str | None) -> tuple[Path, Manifest] | None:
         if isinstance(step, str) and step != "best":
             raise ValueError(f"step must be a number, 'best', or None for the latest, found {step!r}")
-        entries = self.history.scan()
-        damaged = self.history.damaged() if not entries else []
-        if damaged:
-            raise _core.StateError(
-                f"no checkpoint of {self.history.directory} is whole; damaged: "
-                f"{', '.join(path.name for path in damaged)}; remove them to begin anew"
-            )
+        entries = self.history.usable()
         if step is None:
             found = entries[-1] if entries else None
         elif step == "best":

@@ -98,8 +98,7 @@ class _Attempt:
     def begin(self, found: list[tuple[Any, tuple[int, Any]]]) -> list[tuple[Path, Any]]:
         """Makes the draft, and says where to write what; on rank 0."""
         _agree([same for _, same in found])
-        entries = self._saving.history.scan()
-        if entries and self._since is None:
+        if self._since is None and (entries := self._saving.history.usable()):
             raise _core.StateError(
                 f"{self._saving.history.directory} has checkpoints up to step {entries[-1].step}, of which "
                 "none was restored: call restore() before the first save, or name another directory"
