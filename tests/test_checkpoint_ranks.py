@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import platform
 import re
 import traceback
 from pathlib import Path
@@ -19,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 import fastresume as fr
 import training
 from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness, durable
+from fastresume.checkpoint.history import History
 from forks import in_ranks
 from strategies import Dataset
 
@@ -170,6 +174,59 @@ def test_what_fails_on_one_rank_is_raised_on_all(data: Dataset, tmp_path: Path) 
     for error, pattern in zip(errors, expected, strict=True):
         assert re.fullmatch(pattern, error), error
     assert [first, second, link] == ["step-0000000001-000001", "step-0000000002-000002", "latest"]
+
+
+def save_beside(_rank: int, directory: Path, step: int) -> tuple[int, list[int]]:
+    """Another job, in a process of its own, that goes on and saves; gives its number, and the steps."""
+    checkpointer = Checkpointer(directory, keep=None)
+    checkpointer.restore(model=training.small())
+    checkpointer.save(step, model=training.small(step))
+    return os.getpid(), training.steps_of(checkpointer)
+
+
+def test_a_job_beside_which_another_one_saves_is_told_by_whom_and_removes_nothing(tmp_path: Path) -> None:
+    directory, stores = tmp_path / "checkpoints", map(str, itertools.count())
+    checkpointer = Checkpointer(directory, keep=None)
+
+    def beside(step: int) -> str:
+        ((process, steps),) = in_ranks(1, tmp_path / next(stores), save_beside, directory, step)
+        assert steps[-1] == step
+        return f"step {step} that process {process} on {re.escape(platform.node())} saved after this job had"
+
+    def refused(told: str) -> None:
+        (directory / ".writing-by-the-other").mkdir(exist_ok=True)
+        before = sorted(directory.iterdir())
+        with pytest.raises(fr.StateError, match=told):
+            checkpointer.save(7, model=training.small(7))
+        checkpointer.save(7, model=training.small(7), wait=False)
+        with pytest.raises(fr.StateError, match=told):
+            checkpointer.wait()
+        assert sorted(directory.iterdir()) == before
+
+    refused(beside(1))
+    checkpointer.restore(model=training.small())
+    checkpointer.save(2, model=training.small(2))
+    refused(beside(3))
+    refused("step 3 that process")
+    again = Checkpointer(directory, keep=None)
+    again.restore(model=training.small(), step=2)
+    again.save(4, model=training.small(4))
+    assert training.steps_of(again) == [1, 2, 4], "to go back is to leave what was there, whoever saved it"
+    again.restore(model=training.small(), step=2)
+    again.save(2, model=training.small(2))
+    assert training.steps_of(again) == [1, 2], "and a process does not stand in its own way"
+    with pytest.MonkeyPatch.context() as patch:  # it saves after this one has looked
+        draft = History.draft
+
+        def draft_late(history: History) -> Path:
+            patch.undo()
+            beside(5)
+            return draft(history)
+
+        patch.setattr(History, "draft", draft_late)
+        with pytest.raises(fr.StateError, match="step 5 that process"):
+            again.save(6, model=training.small(6))
+    assert training.steps_of(again) == [1, 2, 5]
 
 
 def full(*_: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 from collections.abc import Callable
@@ -68,6 +70,19 @@ def test_a_manifest_names_no_file_outside_of_its_directory(directory: Path, name
         manifest.Manifest.from_json(content.to_json())
     (entry.path / "manifest.json").write_bytes(content.to_json())
     assert steps_of(checkpointer) == []
+
+
+def test_a_manifest_that_does_not_say_who_wrote_it_is_whole(directory: Path) -> None:
+    Checkpointer(directory).save(1, model=small(1))
+    place = Checkpointer(directory).entries()[0].path / "manifest.json"
+    found = {name: value for name, value in json.loads(place.read_bytes()).items() if name != "writer"}
+    del found["check"]
+    text = json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
+    found["check"] = hashlib.sha256(text).hexdigest()
+    place.write_text(json.dumps(found))
+    checkpointer = Checkpointer(directory)
+    assert checkpointer.restore(model=small()) is not None
+    assert checkpointer.entries()[0].manifest.writer is None
 
 
 def test_another_job_is_refused_with_both_values_unless_it_is_allowed(data: Dataset, directory: Path) -> None:

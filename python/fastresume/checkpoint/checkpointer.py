@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fastresume.arguments import at_least
 from fastresume.checkpoint import durable, manifest, terms
-from fastresume.checkpoint.history import Entry, History, best_of
+from fastresume.checkpoint.history import Entry, History, Timeline, best_of
 from fastresume.checkpoint.moment import Moment, Stage
 from fastresume.checkpoint.parts import Parts
 from fastresume.checkpoint.ranks import Ranks
@@ -42,7 +42,8 @@ class Checkpointer:
     on all. They share the directory.
 
     Args:
-        directory: where the checkpoints are; made if it is not there. One job at a time writes into it.
+        directory: where the checkpoints are; made if it is not there. One job at a time saves into it: where
+            another process does, the next save is refused.
         keep: how many of the latest stay; None for all. The best and pinned ones stay besides.
         best: the metric that makes a checkpoint the best: its name, "max" or "min", and by how much a value
             must be better than the best before it (0 if left out).
@@ -97,7 +98,7 @@ class Checkpointer:
         self._stage: Stage | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._pending: Future[Saved] | None = None
-        self._since: int | None = self._ranks.lead("open", self._open)
+        self._timeline: Timeline = self._ranks.lead("open", self._open)
 
     def save(
         self,
@@ -135,7 +136,8 @@ class Checkpointer:
             TypeError, ValueError: on all ranks, for what can't be saved; if the loader's dataset has
                 `on_iter="restart"`, or there are metrics, and not that of `best`; if it is closed.
             StateError: on all ranks, if they are at different steps or places, or if the directory has
-                checkpoints of which none was restored, damaged ones too.
+                checkpoints of which none was restored, damaged ones too; if another process has saved there
+                since this job began or restored.
             CheckpointError: on all ranks, if it can't be written on one of them, or a rank is lost or late.
                 What was there before is there still.
 
@@ -155,7 +157,7 @@ class Checkpointer:
             return Moment.of(number, parts, self.accumulation, evaluation, pin, stage)
 
         if wait:
-            self._done(self._saving.save(capture, self._since))
+            self._done(self._saving.save(capture, self._timeline))
             return
         # What fails on this rank is told to the others by the thread, where they wait for it.
         moment: Moment | BaseException
@@ -165,7 +167,7 @@ class Checkpointer:
             moment = error
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastresume-checkpoint")
-        self._pending = self._thread.submit(self._saving.save, lambda: _given(moment), self._since)
+        self._pending = self._thread.submit(self._saving.save, lambda: _given(moment), self._timeline)
         if isinstance(moment, BaseException):
             self.wait()
 
@@ -225,8 +227,9 @@ class Checkpointer:
         chosen = restoring.choose(step)
         if chosen is None:
             return None
-        restored = restoring.restore(chosen, parts, self.accumulation, partial, allowed)
-        self._since = chosen[1].serial
+        entry, timeline = chosen
+        restored = restoring.restore(entry, parts, self.accumulation, partial, allowed)
+        self._timeline = timeline
         if random and not partial:
             self._ranks.all("restore", restored.restore_random)
         return restored
@@ -312,8 +315,8 @@ class Checkpointer:
     def __repr__(self) -> str:
         return f"Checkpointer({str(self.directory)!r}, keep={self.keep}, best={self.best})"
 
-    def _open(self) -> int | None:
-        """Makes the directory; gives the serial that this job goes on from: 0, or None until it restores.
+    def _open(self) -> Timeline:
+        """Makes the directory; gives where this job stands.
 
         Raises:
             ValueError: if it is itself a checkpoint.
@@ -323,10 +326,11 @@ class Checkpointer:
                 f"{self.directory} is itself a checkpoint: name its parent, and restore(step=...)"
             )
         durable.make_directory(self.directory)
-        return None if self._history.scan() or self._history.damaged() else 0
+        known = self._history.last_serial()
+        return Timeline(None if self._history.scan() or self._history.damaged() else 0, known)
 
     def _done(self, saved: Saved) -> None:
-        self._since = saved.serial
+        self._timeline = saved.timeline
         for complaint in saved.complaints:
             warnings.warn(complaint, RuntimeWarning, stacklevel=3)
 

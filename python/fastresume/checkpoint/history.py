@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fastresume import _core
 from fastresume.checkpoint import durable, manifest
-from fastresume.checkpoint.manifest import Manifest
+from fastresume.checkpoint.manifest import Manifest, Writer
 
 WRITING = ".writing-"
 """How names begin of what is not a checkpoint yet."""
@@ -38,6 +38,36 @@ class Entry:
     def serial(self) -> int:
         """Its number among the saves into its directory."""
         return self.manifest.serial
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Where a job stands among the checkpoints of its directory.
+
+    Attributes:
+        since: the serial of the one that it went on from, or has saved last; 0 if it began with none, None
+            while it has restored none of those that are there.
+        known: the highest serial that there was when it began or restored.
+    """
+
+    since: int | None
+    known: int
+
+    def check(self, entries: list[Entry]) -> None:
+        """Refuses to go on where another job does, too.
+
+        Raises:
+            StateError: if another process has saved since this job began or restored; it is named.
+        """
+        for entry in entries:
+            writer = entry.manifest.writer
+            if entry.serial > self.known and writer != Writer.own():
+                raise _core.StateError(
+                    f"{entry.path.parent} has a checkpoint of step {entry.step} that "
+                    f"{writer or 'another job'} saved after this job had begun or restored: one job at a "
+                    "time saves into a directory, so end one of them, or name another directory; restore() "
+                    "goes on from what is there"
+                )
 
 
 class History:
@@ -91,10 +121,10 @@ class History:
             )
         return entries
 
-    def next_serial(self) -> int:
-        """One above all serials that are there, in names of whole checkpoints or not."""
+    def last_serial(self) -> int:
+        """The highest serial that is there, in names of whole checkpoints or not; 0 if there is none."""
         parsed = [manifest.parse_name(name) for name in self._names()]
-        return max((one[1] for one in parsed if one is not None), default=0) + 1
+        return max((one[1] for one in parsed if one is not None), default=0)
 
     def draft(self) -> Path:
         """A new directory, in which a checkpoint can be written; what earlier jobs left goes."""

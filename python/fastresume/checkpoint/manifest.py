@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import platform
 import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -33,6 +35,28 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Writer:
+    """A process that saves: where it runs, and a word of its own, since others may have its number later."""
+
+    host: str
+    process: int
+    word: str
+
+    @classmethod
+    def own(cls) -> Self:
+        """This process."""
+        if os.getpid() not in _words:  # a fork is another one
+            _words[os.getpid()] = os.urandom(8).hex()
+        return cls(platform.node(), os.getpid(), _words[os.getpid()])
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}"
+
+
+_words: dict[int, str] = {}
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The contents of a checkpoint.
 
@@ -49,6 +73,7 @@ class Manifest:
         record: the best evaluation up to here.
         pinned: whether it stays until its user removes it.
         files: the digest of every other file, by its name in the directory.
+        writer: who saved it; None of releases that did not say so.
     """
 
     step: int
@@ -63,6 +88,7 @@ class Manifest:
     record: Record | None
     pinned: bool
     files: dict[str, Digest]
+    writer: Writer | None = None
 
     def to_json(self) -> bytes:
         """Canonical JSON, with the SHA-256 of the text without it under "check"."""
@@ -88,14 +114,15 @@ class Manifest:
                 )
             if hashlib.sha256(_canonical(found)).hexdigest() != check:
                 raise _core.StateError("the manifest is damaged: its check does not fit it")
-            given = {field.name: found[field.name] for field in fields(cls)}
-            record = given["record"]
+            given = {field.name: found[field.name] for field in fields(cls) if field.name != "writer"}
+            record, writer = given["record"], found.get("writer")
             files = {name: Digest(*digest) for name, digest in given["files"].items()}
             given |= {
                 "parts": tuple(given["parts"]),
                 "metrics": {name: float(value) for name, value in given["metrics"].items()},
                 "record": None if record is None else Record(**record),
                 "files": files,
+                "writer": None if writer is None else Writer(**writer),
             }
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, _core.StateError):

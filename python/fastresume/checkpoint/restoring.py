@@ -8,7 +8,7 @@ from typing import Any
 
 from fastresume import _core
 from fastresume.checkpoint import storage, terms
-from fastresume.checkpoint.history import History, best_of
+from fastresume.checkpoint.history import Entry, History, Timeline, best_of
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.checkpoint.parts import Parts
 from fastresume.checkpoint.randomness import Randomness, derive
@@ -65,8 +65,10 @@ class Restoring:
     ranks: Ranks
     history: History
 
-    def choose(self, step: int | str | None) -> tuple[Path, Manifest] | None:
+    def choose(self, step: int | str | None) -> tuple[Entry, Timeline] | None:
         """The checkpoint of a step, "best", or the latest one for None; the same one on all ranks.
+
+        With it comes where a job stands that goes on from it.
 
         Raises:
             StateError: if the one that is named is not there, or there are some and all are damaged.
@@ -76,7 +78,7 @@ class Restoring:
 
     def restore(
         self,
-        chosen: tuple[Path, Manifest],
+        chosen: Entry,
         parts: Parts,
         accumulation: int,
         partial: bool,
@@ -89,7 +91,7 @@ class Restoring:
                 loader's cursor.
             CheckpointError: on all ranks, if it can't be read.
         """
-        path, saved = chosen
+        path, saved = chosen.path, chosen.manifest
         ranks = self.ranks
         ranks.all("restore", lambda: storage.compare(path, saved.files, ranks.rank, ranks.world_size))
         reading = Reading(path, saved.files)
@@ -113,9 +115,10 @@ class Restoring:
             saved.step, saved.extra, saved.metrics, saved.world_size, path, ranks.rank, ranks.world_size
         )
 
-    def _choice(self, step: int | str | None) -> tuple[Path, Manifest] | None:
+    def _choice(self, step: int | str | None) -> tuple[Entry, Timeline] | None:
         if isinstance(step, str) and step != "best":
             raise ValueError(f"step must be a number, 'best', or None for the latest, found {step!r}")
+        known = self.history.last_serial()  # what is saved from now on is unknown
         entries = self.history.usable()
         if step is None:
             found = entries[-1] if entries else None
@@ -127,7 +130,7 @@ class Restoring:
             steps = ", ".join(str(entry.step) for entry in entries) or "none"
             what = "best checkpoint" if step == "best" else f"checkpoint of step {step}"
             raise _core.StateError(f"there is no {what} in {self.history.directory}; steps that are: {steps}")
-        return None if found is None else (found.path, found.manifest)
+        return None if found is None else (found, Timeline(found.serial, known))
 
 
 def _go_on(loader: Any, saved: Manifest, allow: frozenset[str]) -> None:

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from fastresume import _core
 from fastresume.checkpoint import durable, history
 from fastresume.checkpoint.durable import Digest
-from fastresume.checkpoint.history import Entry, History
-from fastresume.checkpoint.manifest import Manifest, Record
+from fastresume.checkpoint.history import Entry, History, Timeline
+from fastresume.checkpoint.manifest import Manifest, Record, Writer
 from fastresume.checkpoint.moment import Moment
 from fastresume.checkpoint.ranks import Ranks
 from fastresume.checkpoint.storage import Writing
@@ -33,7 +33,7 @@ def random_name(rank: int) -> str:
 class Saved:
     """What came of a save."""
 
-    serial: int
+    timeline: Timeline
     complaints: list[str] = field(default_factory=list)
 
 
@@ -57,33 +57,33 @@ class Saving:
     keep: int | None
     best: Best | None
 
-    def save(self, capture: Callable[[], Moment], since: int | None) -> Saved:
+    def save(self, capture: Callable[[], Moment], timeline: Timeline) -> Saved:
         """Saves what `capture` gives on every rank.
 
         Args:
             capture: gives the moment of this rank; what it raises is raised on all.
-            since: the serial of the checkpoint that the job went on from, or has saved last.
+            timeline: where the job stands.
 
         Raises:
             CheckpointError, StateError, TypeError, ValueError: on all ranks; nothing that was there is gone.
         """
-        attempt = _Attempt(self, capture, since)
+        attempt = _Attempt(self, capture, timeline)
         try:
             attempt.draft, share = self.ranks.each("save", attempt.plan, attempt.begin)
             serial = self.ranks.together("save", lambda: attempt.write(share), attempt.commit)
         except BaseException:
             attempt.give_up()
             raise
-        return Saved(serial, list(attempt.tidy()))
+        return Saved(Timeline(serial, timeline.known), list(attempt.tidy()))
 
 
 class _Attempt:
     """One save on its way."""
 
-    def __init__(self, saving: Saving, capture: Callable[[], Moment], since: int | None) -> None:
+    def __init__(self, saving: Saving, capture: Callable[[], Moment], timeline: Timeline) -> None:
         self._saving = saving
         self._capture = capture
-        self._since = since
+        self._timeline = timeline
         self._moment: Moment | None = None
         self._writing: Writing | None = None
         self._newest: Entry | None = None
@@ -98,13 +98,16 @@ class _Attempt:
     def begin(self, found: list[tuple[Any, tuple[int, Any]]]) -> list[tuple[Path, Any]]:
         """Makes the draft, and says where to write what; on rank 0."""
         _agree([same for _, same in found])
-        if self._since is None and (entries := self._saving.history.usable()):
+        past, is_first = self._saving.history, self._timeline.since is None
+        entries = past.usable() if is_first else past.scan()
+        if is_first and entries:
             raise _core.StateError(
-                f"{self._saving.history.directory} has checkpoints up to step {entries[-1].step}, of which "
-                "none was restored: call restore() before the first save, or name another directory"
+                f"{past.directory} has checkpoints up to step {entries[-1].step}, of which none was "
+                "restored: call restore() before the first save, or name another directory"
             )
+        self._timeline.check(entries)
         shares = self._written.join([plan for plan, _ in found])
-        self.draft = self._saving.history.draft()
+        self.draft = past.draft()
         return [(self.draft, share) for share in shares]
 
     def write(self, share: Any) -> tuple[Any, dict[str, Digest]]:
@@ -117,8 +120,9 @@ class _Attempt:
     def commit(self, found: list[tuple[Any, dict[str, Digest]]]) -> int:
         """Makes a checkpoint of the draft; on rank 0."""
         moment, saving = self._saved, self._saving
-        self._written.finish([results for results, _ in found])
         entries = saving.history.scan()
+        self._timeline.check(entries)
+        self._written.finish([results for results, _ in found])
         record = entries[-1].manifest.record if entries else None
         is_best = saving.best is not None and saving.best.is_better(moment.metrics, record)
         if saving.best is not None and is_best:
@@ -127,7 +131,7 @@ class _Attempt:
         files = {name: digest for _, digests in found for name, digest in digests.items()}
         content = Manifest(
             step=moment.step,
-            serial=saving.history.next_serial(),
+            serial=saving.history.last_serial() + 1,
             world_size=saving.ranks.world_size,
             parts=moment.names,
             cursor=moment.cursor,
@@ -138,6 +142,7 @@ class _Attempt:
             record=record,
             pinned=moment.pinned,
             files={**files, **self._written.digests},
+            writer=Writer.own(),
         )
         self._newest = saving.history.commit(self._draft, content)
         return content.serial
@@ -151,7 +156,7 @@ class _Attempt:
         best = history.best_of(entries)
         if best is not None:
             yield from saving.history.link(BEST, best)
-        old = history.superfluous(entries, self._newest, saving.keep, self._since)
+        old = history.superfluous(entries, self._newest, saving.keep, self._timeline.since)
         yield from saving.history.expire(old)
 
     def give_up(self) -> None:
