@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -243,6 +244,55 @@ def test_a_copy_that_fails_is_told_at_its_batch_and_nothing_is_lost(
     in_order(found)
     for one, other in zip(expected, found, strict=True):
         assert_same(one, other)
+
+
+@pytest.mark.parametrize("how", HOW)
+@MAPPED
+def test_a_copy_that_fails_midway_keeps_what_is_still_read_and_nothing_longer(
+    wide: Dataset, late: LateDevices, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], mapped: bool
+) -> None:
+    expected = list(made(wide, mapped))
+    copied: list[tuple[weakref.ref[torch.Tensor], weakref.ref[torch.Tensor]]] = []
+    failed: list[tuple[weakref.ref[torch.Tensor], weakref.ref[torch.Tensor]]] = []
+    failures: list[bool] = []
+    copy = LateStream._copied
+
+    def noted(stream: LateStream, tensor: torch.Tensor) -> torch.Tensor:
+        if stream.put == 2 and len(failed) == 4 and not failures:
+            failures.append(True)
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        there = copy(stream, tensor)
+        copied.append((weakref.ref(tensor), weakref.ref(there)))
+        if stream.put == 2 and not failures:
+            failed.append(copied[-1])
+        return there
+
+    monkeypatch.setattr(LateStream, "_copied", noted)
+    monkeypatch.setattr(LateStream, "may_finish", LateStream.has_finished)  # none is done before its time
+    gc.disable()  # memory of a device that is short is let go of at once, and not some day
+    try:
+        with fr.Loader(made(wide, mapped), device="cuda", **how) as loader:
+            iterator = iter(loader)
+            found = list(islice(iterator, 2))
+            message = ""
+            try:
+                next(iterator)
+            except torch.cuda.OutOfMemoryError as error:
+                message = str(error)
+            assert message == "CUDA out of memory"
+            assert loader.state_dict() == found[-1].state_dict()
+            assert late.stream.pending >= 4
+            assert all(source() is not None for source, _ in failed), "the device reads them yet"
+            late.stream.finish_all()
+            found += islice(iterator, 2)
+            assert [(source(), there()) for source, there in failed] == [(None, None)] * 4
+            found += iterator
+    finally:
+        gc.enable()
+    for one, other in zip(expected, found, strict=True):
+        assert_same(one, other)
+    del found, other, iterator
+    assert not any(source() is not None or there() is not None for source, there in copied)
 
 
 class AlarmError(Exception):

@@ -175,6 +175,7 @@ class Ahead:
         self._wake()
         if sources:
             slot.make(partial(_made_of, self._make, sources))
+        del slot  # else an error in it would hold on to itself, and to what it was raised over
 
     def _next_slot(self) -> Slot:
         try:
@@ -231,12 +232,14 @@ class Beside:
             self._slot = slot
             self._due.put((slot, prepared))
             self._orders.put(self)
+            del slot, prepared  # else an error in it would hold on to itself
         return self._slot.wait()
 
     def draw(self) -> None:
         """Makes the next batch that is due: in the thread of this object."""
         slot, prepared = self._due.get()
         slot.make(partial(self._make, prepared))
+        del slot, prepared
 
     def advance(self) -> None:
         """Lets go of the front batch."""
