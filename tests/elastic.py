@@ -43,10 +43,11 @@ LAUNCH = {
 
 @dataclass(frozen=True)
 class Kill:
-    """Who is killed, when rank 0 has logged so many batches."""
+    """Who is killed, when rank 0 has logged so many batches; who lags has one batch less by then."""
 
     victims: tuple[int, ...]
     steps: int
+    lag: bool = False
 
 
 class ElasticJob:
@@ -97,8 +98,9 @@ class ElasticJob:
         name = self.begin(topology)
         context = multiprocessing.get_context("fork")
         how = self.arguments(topology), topology.workers, self.passes_begun if kill is None else ENDLESS
+        stops = dict.fromkeys(kill.victims, kill.steps - 1) if kill is not None and kill.lag else {}
         ranks = [
-            context.Process(target=forked, args=(self.directory, name, (k, world_size), *how))
+            context.Process(target=forked, args=(self.directory, name, (k, world_size), *how, stops.get(k)))
             for k in range(world_size)
         ]
         for each in ranks:
@@ -108,6 +110,9 @@ class ElasticJob:
                 for victim in kill.victims:
                     os.kill(ranks[victim].pid or 0, signal.SIGKILL)
                 self.kills += 1
+                for k in set(range(world_size)) - set(kill.victims) if kill.lag else ():
+                    ranks[k].join(SECONDS)  # what a rank does that is ahead, it has done then
+                    assert ranks[k].exitcode is not None, self.said()
             else:
                 for each in ranks:
                     each.join(SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -16,9 +17,19 @@ import fastresume as fr
 from forks import join
 
 
-def train(directory: Path, life: str, arguments: dict[str, Any], workers: int, passes: int) -> None:
-    """Go on from the saved state, in lockstep with the other ranks, until so many passes are done."""
-    rank = dist.get_rank()
+def train(
+    directory: Path,
+    life: str,
+    arguments: dict[str, Any],
+    workers: int,
+    passes: int,
+    stops_after: int | None = None,
+) -> None:
+    """Go on from the saved state, in lockstep with the other ranks, until so many passes are done.
+
+    A rank that stops asks for no batch after so many steps, and waits to be killed.
+    """
+    rank, steps = dist.get_rank(), 0
     how: dict[str, Any] = {"num_workers": workers} if workers else {"threads": 1}
     dataset = fr.ParquetDataset(directory / "data", **arguments)
     loader = fr.Loader(dataset, audit=directory / "audit", **how)
@@ -36,6 +47,9 @@ def train(directory: Path, life: str, arguments: dict[str, Any], workers: int, p
             dist.all_reduce(together)  # as gradients are: nobody is a step ahead
             if rank == 0:
                 replace(saved, batch.state_dict())
+            steps += 1
+            if steps == stops_after:
+                signal.pause()
     loader.close()
     dist.barrier()
 
@@ -58,12 +72,13 @@ def forked(
     arguments: dict[str, Any],
     workers: int,
     passes: int,
+    stops_after: int | None,
 ) -> None:
     """What a rank does that was forked; its `place` is its rank and the world size."""
     with (directory / "ranks.log").open("ab") as log:  # who loses a peer says so at length
         os.dup2(log.fileno(), 2)
     join(directory / "lives" / f"{life}.store", *place)
-    train(directory, life, arguments, workers, passes)
+    train(directory, life, arguments, workers, passes, stops_after)
     dist.destroy_process_group()
 
 

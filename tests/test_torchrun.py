@@ -29,6 +29,16 @@ def test_ranks_that_are_killed_go_on_in_other_numbers_and_give_each_row_once(tmp
 
 
 @pytest.mark.law(3)
+def test_a_batch_that_a_rank_died_before_it_had_comes_again_on_all(tmp_path: Path) -> None:
+    job = ElasticJob(tmp_path / "job", seed=9)
+    job.live(2, Kill((1,), 4, lag=True))
+    assert [len(job.entries("0000", rank)) for rank in range(2)] == [5, 4], "with what they began at"
+    job.live(3)
+    assert job.kills == 1
+    job.assert_each_row_once()
+
+
+@pytest.mark.law(3)
 def test_torchrun_starts_ranks_again_where_the_job_stood(tmp_path: Path) -> None:
     job = ElasticJob(tmp_path / "job", seed=6)
     job.live(3, Kill((1,), 4))
