@@ -32,6 +32,9 @@ for _name in (
 from collections.abc import Callable, Iterator  # noqa: E402  (the environment comes first)
 from pathlib import Path  # noqa: E402
 
+import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
@@ -104,6 +107,21 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         Kind("grid", "int16", "list_of_list", nulls=0.1, seed=5),
     ]
     return plain_spec([40, 0, 13], [50], columns=columns).write(tmp_path_factory.mktemp("lists"))
+
+
+@pytest.fixture(scope="session")
+def slow_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """A function that makes so many files, which take long to read: links to one that has many columns."""
+
+    def write(count: int) -> Path:
+        directory = tmp_path_factory.mktemp("slow")
+        first = directory / "0000.parquet"
+        pq.write_table(pa.table({f"c{index}": np.arange(4) for index in range(200)}), first, row_group_size=2)
+        for index in range(1, count):
+            (directory / f"{index:04}.parquet").hardlink_to(first)
+        return directory
+
+    return write
 
 
 @pytest.fixture(scope="module")

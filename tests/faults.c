@@ -157,8 +157,9 @@ OF_PATH(unlinkat, (int at, const char *path, int flags), (at, path, flags), path
 OF_PATH(mkdirat, (int at, const char *path, mode_t mode), (at, path, mode), path, NULL)
 OF_PATH(symlinkat, (const char *target, int at, const char *path), (target, at, path), path, NULL)
 
-#define OPENS(name) \
-    int name(const char *path, int flags, ...) { \
+#define COMMA ,
+#define OPENS(name, place, given) \
+    int name(place const char *path, int flags, ...) { \
         REAL(name); \
         mode_t mode = 0; \
         if (flags & (O_CREAT | __O_TMPFILE)) { \
@@ -172,27 +173,9 @@ OF_PATH(symlinkat, (const char *target, int at, const char *path), (target, at, 
             if (struck == 1) return -1; \
             if (struck == 2) die(); \
         } \
-        return real(path, flags, mode); \
+        return real(given path, flags, mode); \
     }
-OPENS(open)
-OPENS(open64)
-
-#define OPENS_AT(name) \
-    int name(int at, const char *path, int flags, ...) { \
-        REAL(name); \
-        mode_t mode = 0; \
-        if (flags & (O_CREAT | __O_TMPFILE)) { \
-            va_list rest; \
-            va_start(rest, flags); \
-            mode = va_arg(rest, mode_t); \
-            va_end(rest); \
-        } \
-        if (flags & (O_CREAT | O_TRUNC)) { \
-            int struck = strikes("create", path, NULL, 0); \
-            if (struck == 1) return -1; \
-            if (struck == 2) die(); \
-        } \
-        return real(at, path, flags, mode); \
-    }
-OPENS_AT(openat)
-OPENS_AT(openat64)
+OPENS(open, , )
+OPENS(open64, , )
+OPENS(openat, int at COMMA, at COMMA)
+OPENS(openat64, int at COMMA, at COMMA)

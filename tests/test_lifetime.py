@@ -58,14 +58,9 @@ SLOW_FILES = 7500
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files that hold little and take seconds to read: each has 200 columns, and is a link to the first."""
-    directory = tmp_path_factory.mktemp("slow")
-    first = directory / "0000.parquet"
-    pq.write_table(pa.table({f"c{index}": np.arange(4) for index in range(200)}), first, row_group_size=2)
-    for index in range(1, SLOW_FILES):
-        (directory / f"{index:04}.parquet").hardlink_to(first)
-    return directory
+def slow(slow_files: Callable[[int], Path]) -> Path:
+    """Files that take seconds to read."""
+    return slow_files(SLOW_FILES)
 
 
 def rows_of(batches: Any) -> list[int]:

@@ -9,12 +9,10 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
@@ -27,14 +25,9 @@ FILES = 400
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of which one batch takes long to read: each is a link to the first, and has many columns."""
-    directory = tmp_path_factory.mktemp("slow")
-    first = directory / "0000.parquet"
-    pq.write_table(pa.table({f"c{index}": np.arange(4) for index in range(200)}), first, row_group_size=2)
-    for index in range(1, FILES):
-        (directory / f"{index:04}.parquet").hardlink_to(first)
-    return directory
+def slow(slow_files: Callable[[int], Path]) -> Path:
+    """Files of which one batch takes long to read."""
+    return slow_files(FILES)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from fastresume.filter import select_filtered
 from fastresume.intervals import Intervals, of_buffer
 from fastresume.iterator import BatchIterator, WorkerIterator
 from fastresume.lanes import Cut, cut_of
-from fastresume.origin import Planned, Share
+from fastresume.origin import Planned
 from fastresume.padding import End, Pads, pad_list, truncation_list
 from fastresume.plan import Plan, make_plan
 from fastresume.selection import Rows, select
@@ -519,7 +519,7 @@ class ParquetDataset(IterableDataset[Batch]):
         """What is left of the pass that a cursor is in."""
         return _core.Pass(cursor, self._cut(workers), self.tail, self.world.world_size)
 
-    def _share(self, planned: _core.Pass, cursor: _core.Cursor) -> Share:
+    def _share(self, planned: _core.Pass, cursor: _core.Cursor) -> Planned:
         """What the batches of this rank have in common in the pass that a cursor is in."""
         seed: int = self._seed if self._choice is None else Cursor(cursor).order["seed"]
         return Planned(self.world.rank, seed, planned)
@@ -558,6 +558,12 @@ class ParquetDataset(IterableDataset[Batch]):
             + "".join(f", mapped by {name_of(transform)}" for transform in self._transforms)
             + ")"
         )
+
+
+def dataset_behind(loader: object) -> ParquetDataset | None:
+    """The dataset that batches are drawn from: itself, or that of a `Loader` or torch DataLoader; or None."""
+    found = loader if isinstance(loader, ParquetDataset) else getattr(loader, "dataset", None)
+    return found if isinstance(found, ParquetDataset) else None
 
 
 def _open_manifest(paths: list[str], cache: Path | None) -> _core.Manifest:

@@ -18,7 +18,7 @@ from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
 from fastresume.crew import Crew
 from fastresume.device import AHEAD, Device, Placed
-from fastresume.origin import Share
+from fastresume.origin import Planned
 from fastresume.station import settle
 from fastresume.stats import Delivered, Stats
 from fastresume.trail import Trail
@@ -67,7 +67,7 @@ class BatchIterator(Iterator[Batch]):
         self._watchdog = watchdog
         self._workers = 1 if crew is None else crew.workers
         self._reader: _core.Reader | Ahead | Beside | Run | None = None
-        self._share: Share | None = None
+        self._share: Planned  # from when the reader is opened on
         self._handed: Delivered | None = None
         self._made: tuple[Delivered, Batch | Placed] | None = None
         self._trail = [Trail()] if trail is None else trail
@@ -115,10 +115,10 @@ class BatchIterator(Iterator[Batch]):
             self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
         counted = self._stats._counts
         shared, before = self._dataset._shared, self._dataset._shared.cursor
-        handed, made, trail = self._handed, self._made, self._trail[0]
+        handed, made, trail, share = self._handed, self._made, self._trail[0], self._share
         try:
             self._made, self._handed = None, front
-            self._trail[0] = trail.after(self._planned, front.step - self._planned.step_of(0))
+            self._trail[0] = trail.after(share.planned, share.number(front.step))
             shared.deliver(cursor_after(front, self._end_cursor))
             self._stats._count(front, began, waited)
             if front.ends_pass:
@@ -156,7 +156,7 @@ class BatchIterator(Iterator[Batch]):
             if self._log is not None:
                 self._log.begin(cut, dataset.batch_size, dataset.tail, dataset.on_iter)
             place = (dataset.world.rank, dataset.world.world_size, 0, 1)
-            planned = self._planned = dataset._pass(self._cursor, self._workers)
+            planned = dataset._pass(self._cursor, self._workers)
             self._share = dataset._share(planned, self._cursor)
             _log.debug(
                 "reads pass %d from step %d: %d batches left, cut %s, %s",

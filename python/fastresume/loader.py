@@ -18,7 +18,7 @@ from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
 from fastresume.crew import Crew
 from fastresume.cursor import Cursor
-from fastresume.dataset import ParquetDataset
+from fastresume.dataset import ParquetDataset, dataset_behind
 from fastresume.device import Device, device_of
 from fastresume.iterator import BatchIterator
 from fastresume.progress import behind_a_bar
@@ -355,6 +355,5 @@ class Loader:
 def _dataset_itself(given: object) -> ParquetDataset:
     if isinstance(given, ParquetDataset):
         return given
-    wrapped = isinstance(getattr(given, "dataset", None), ParquetDataset)
-    advice = ": give the dataset to one loader only" if wrapped else ""
+    advice = "" if dataset_behind(given) is None else ": give the dataset to one loader only"
     raise TypeError(f"dataset must be a ParquetDataset, found {type(given).__name__}{advice}")

@@ -52,17 +52,17 @@ class Planned(Share):
 
     def spans(self, step: int) -> Intervals:
         """The positions of the rows that are read for a step's batch, in its order, as ranges."""
-        return of_buffer(self.planned.positions(self._number(step), self.rank))
+        return of_buffer(self.planned.positions(self.number(step), self.rank))
 
     def left(self, step: int) -> int:
         """How many batches the rank gets in the pass after a step's."""
-        return self.planned.batches - self._number(step) - 1
+        return self.planned.batches - self.number(step) - 1
 
     def before(self, step: int) -> _core.Cursor:
         """The cursor before a step's batch."""
-        return self.planned.cursor_after(self._number(step))
+        return self.planned.cursor_after(self.number(step))
 
-    def _number(self, step: int) -> int:
+    def number(self, step: int) -> int:
         """The number of a step's batch among those of the cut."""
         return step - self.planned.step_of(0)
 

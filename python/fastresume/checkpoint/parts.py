@@ -21,6 +21,7 @@ from fastresume import _core
 from fastresume.checkpoint import manifest, optimizer
 from fastresume.checkpoint.storage import Reading
 from fastresume.cursor import KEY, Cursor
+from fastresume.dataset import dataset_behind
 
 EXTRA = "extra."
 """How the names of parts of the user's begin."""
@@ -114,9 +115,8 @@ class Parts:
     @property
     def global_batch(self) -> int | None:
         """Rows per step over all ranks, if the loader tells."""
-        dataset = getattr(self.loader, "dataset", self.loader)
-        found = getattr(dataset, "global_batch_size", None)
-        return found if isinstance(found, int) else None
+        dataset = dataset_behind(self.loader)
+        return None if dataset is None else dataset.global_batch_size
 
     def cursor(self) -> dict[str, Any] | None:
         """The place in the data.
@@ -222,7 +222,8 @@ def _check_data(loader: Any) -> None:
             "loader must be a fastresume.Loader or ParquetDataset (under a DataLoader pass "
             f"batch.state_dict() to save, and the dataset to restore), found {type(loader).__name__}"
         )
-    if getattr(getattr(loader, "dataset", loader), "on_iter", None) == "restart":
+    dataset = dataset_behind(loader)
+    if dataset is not None and dataset.on_iter == "restart":
         raise ValueError(
             'the dataset has on_iter="restart": each iter() begins the pass anew, so that no place in it is '
             "resumed; make the dataset that is trained on without it"

@@ -14,6 +14,7 @@ except ModuleNotFoundError:  # the same under its older name
 from fastresume import _core
 from fastresume.batch import Batch
 from fastresume.cursor import KEY, Cursor
+from fastresume.dataset import dataset_behind
 from fastresume.integrations.state import (
     Reader,
     ResumeState,
@@ -108,7 +109,8 @@ class ResumeCallback(Callback):
                     "validation draws from the dataset that is trained on, whose batches would be missing "
                     'in training: make another ParquetDataset with on_iter="restart"'
                 )
-            if getattr(getattr(loader, "dataset", loader), "on_iter", "restart") == "continue":
+            found = dataset_behind(loader)
+            if found is not None and found.on_iter == "continue":
                 raise ValueError(
                     "the dataset to validate with goes on where it stopped, so that the batches of the "
                     'sanity check would be missing in the first validation: pass on_iter="restart" to it'

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from fastresume import _core, distributed
 from fastresume.batch import Batch
 from fastresume.cursor import Cursor
-from fastresume.dataset import ParquetDataset
+from fastresume.dataset import ParquetDataset, dataset_behind
 from fastresume.loader import Loader
 
 Reader = Loader | ParquetDataset | DataLoader[Any]
@@ -143,8 +143,8 @@ def dataset_of(loader: object) -> ParquetDataset:
     Raises:
         TypeError: if there is none.
     """
-    found = loader if isinstance(loader, ParquetDataset) else getattr(loader, "dataset", None)
-    if not isinstance(found, ParquetDataset):
+    found = dataset_behind(loader)
+    if found is None:
         raise TypeError(
             "loader must be a fastresume.Loader, a ParquetDataset, or a torch DataLoader over one, found "
             f"{type(loader).__name__}"
@@ -154,8 +154,8 @@ def dataset_of(loader: object) -> ParquetDataset:
 
 def is_same_reading(loader: object, dataset: ParquetDataset) -> bool:
     """Whether a loader draws from a dataset, or from what `map` made of it: they share one cursor."""
-    found = loader if isinstance(loader, ParquetDataset) else getattr(loader, "dataset", None)
-    return isinstance(found, ParquetDataset) and found._shared is dataset._shared
+    found = dataset_behind(loader)
+    return found is not None and found._shared is dataset._shared
 
 
 def check_ranks(dataset: ParquetDataset, ranks: int, framework: str) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fastresume.arguments import at_least, integer
 from fastresume.batch import Batch
-from fastresume.dataset import ParquetDataset
+from fastresume.dataset import dataset_behind
 from fastresume.generators import untouched
 from fastresume.training.agreement import Agreement
 from fastresume.training.tally import Tally
@@ -60,8 +60,9 @@ class Evaluator:
             goes on (`on_iter="continue"`) or does not deliver all rows (`tail="drop"`, "short").
 
     Example:
-        >>> held_out = ParquetDataset("data/*.parquet", batch_size=64, stack={"dense": "i_*"},
-        ...                           on_iter="restart", tail="pad")
+        >>> import fastresume as fr
+        >>> held_out = fr.ParquetDataset("data/*.parquet", batch_size=64, stack={"dense": "i_*"},
+        ...                              on_iter="restart", tail="pad")
         >>> def score(model, batch):
         ...     return {"error": (model(batch["dense"]).squeeze(1) - batch["label"]).abs()}
         >>> evaluator = Evaluator(held_out, score, every=1000)
@@ -172,8 +173,8 @@ class Evaluator:
 
 
 def _check(loader: Any, world: World) -> None:
-    dataset = loader if isinstance(loader, ParquetDataset) else getattr(loader, "dataset", None)
-    if not isinstance(dataset, ParquetDataset):
+    dataset = dataset_behind(loader)
+    if dataset is None:
         raise TypeError(f"loader must be a Loader or a ParquetDataset, found {type(loader).__name__}")
     if (dataset.on_iter, dataset.tail) != ("restart", "pad"):
         raise ValueError(
