@@ -141,6 +141,12 @@ def of_runs(runs: Intervals) -> npt.NDArray[np.int64]:
     return numbers
 
 
+def numbers_at(runs: Intervals, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Those of the numbers that runs hold, in the runs' order, that stand at these places."""
+    numbers: npt.NDArray[np.int64] = places + runs[0, 0] if len(runs) == 1 else of_runs(runs)[places]
+    return numbers
+
+
 def row_count(buffer: _core.Buffer) -> int:
     """How many numbers the intervals hold that the core filled memory with."""
     return int(np.diff(of_buffer(buffer)).sum())

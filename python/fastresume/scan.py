@@ -14,7 +14,7 @@ import torch
 from fastresume import _core
 from fastresume.batch import Field, Schema, tensors_of
 from fastresume.expression import Expression
-from fastresume.intervals import Intervals, of_buffer, of_runs
+from fastresume.intervals import Intervals, numbers_at, of_buffer
 from fastresume.jagged import Jagged
 from fastresume.truth import Text, Values
 from fastresume.world import default_threads
@@ -43,9 +43,8 @@ def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -> 
             reader.advance()
             tensors = tensors_of(fields, delivered.memory)
             truth = wanted.of_rows({field.name: _values(tensors, field) for field in fields})
-            numbers = of_runs(of_buffer(delivered.runs))[truth.yes]
             progress.add(delivered.num_rows)
-            yield _intervals_of(numbers)
+            yield _intervals_of(numbers_at(of_buffer(delivered.runs), np.flatnonzero(truth.yes)))
     finally:
         reader.close()
         progress.end()
@@ -62,10 +61,12 @@ def _values(tensors: Any, field: Field) -> Values:
 
 def _intervals_of(numbers: npt.NDArray[np.int64]) -> Intervals:
     """Ascending numbers as intervals."""
-    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
-    starts = numbers[np.r_[0, breaks]] if len(numbers) else numbers
-    ends = numbers[np.r_[breaks - 1, len(numbers) - 1]] + 1 if len(numbers) else numbers
-    return np.column_stack([starts, ends])
+    is_first = np.ones(len(numbers) + 1, np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1] + 1, out=is_first[1:-1])
+    found = np.empty((np.count_nonzero(is_first[:-1]), 2), np.int64)
+    found[:, 0] = numbers[is_first[:-1]]
+    found[:, 1] = numbers[is_first[1:]] + 1
+    return found
 
 
 class Progress:

@@ -15,13 +15,12 @@ use crate::error::{Error, Result};
 use crate::fixed::FixedDecoder;
 use crate::flat::FlatDecoder;
 use crate::flatpages::{FlatLevels, FlatPages};
-use crate::footer::Footer;
 use crate::grid::Grid;
 use crate::hashed::{HashDecoder, HashedValues, Numbering};
 use crate::listpages::{ListLevels, ListPages};
 use crate::listpresence::{ListPresenceDecoder, RowLevels};
 use crate::lists::ListDecoder;
-use crate::manifest::DataFile;
+use crate::manifest::Manifest;
 use crate::numbers::Numbers;
 use crate::page::{Buffers, Pages};
 use crate::partition::Value;
@@ -64,15 +63,16 @@ macro_rules! of_numbers {
 /// A file of the dataset, opened for decoding.
 pub struct OpenFile {
     source: Arc<dyn Source>,
-    metadata: ParquetMetaData,
+    metadata: Arc<ParquetMetaData>,
 }
 
 impl OpenFile {
-    /// Opens a file and checks that it is still the one in the manifest.
+    /// Opens a file of the manifest and checks that it is still the one that it was.
     ///
     /// # Errors
     /// `Source` if it can't be opened; `Data` if it is damaged or was changed.
-    pub fn open(file: &DataFile) -> Result<Self> {
+    pub fn open(manifest: &Manifest, file: usize) -> Result<Self> {
+        let file = &manifest.files()[file];
         let source = LocalFile::open(&file.path)?;
         let changed = |what: &str| {
             Error::data(format!("the file was changed since the dataset was opened: {what}"))
@@ -81,7 +81,7 @@ impl OpenFile {
         if source.size() != file.size {
             return Err(changed(&format!("it had {} bytes, it has {}", file.size, source.size())));
         }
-        let footer = Footer::read(&source)?;
+        let footer = manifest.footers().read(&source)?;
         if footer.hash != file.footer_hash {
             return Err(changed(
                 "its footer differs, though its size does not; if manifest_cache= was given, that file is stale: \

@@ -50,7 +50,7 @@ pub fn read(
         let path = &manifest.files()[place.file].path;
         let file = match open.take().filter(|(file, _)| *file == place.file) {
             Some(known) => known,
-            None => (place.file, OpenFile::open(&manifest.files()[place.file])?),
+            None => (place.file, OpenFile::open(manifest, place.file)?),
         };
         let mut of_columns = Vec::with_capacity(sought.len());
         let columns = layout.columns(manifest.schema_of(place.file));

@@ -78,7 +78,7 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
     threads::each(parts.len(), 1, threads, stop, |number| {
         let (file, groups) = &parts[number];
         let column = &texts[manifest.schema_of(*file)];
-        let open = OpenFile::open(&manifest.files()[*file])?;
+        let open = OpenFile::open(manifest, *file)?;
         let mut buffers = Buffers::default();
         for group in groups.clone() {
             check(stop)?;

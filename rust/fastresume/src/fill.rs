@@ -214,7 +214,7 @@ impl Filler {
         if let Some((_, file)) = locked(&self.files).iter().find(|(open, _)| *open == index) {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(OpenFile::open(&self.manifest.files()[index])?);
+        let file = Arc::new(OpenFile::open(&self.manifest, index)?);
         let mut files = locked(&self.files);
         files.push_front((index, Arc::clone(&file)));
         files.truncate(OPEN_FILES);

@@ -2,6 +2,8 @@
 //!
 //! Source: <https://parquet.apache.org/docs/file-format/>
 
+use std::sync::Arc;
+
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
 use crate::error::{Error, Result, caught};
@@ -38,22 +40,25 @@ const FIRST_READ_BYTES: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Footer {
     /// The parsed metadata.
-    pub metadata: ParquetMetaData,
+    pub metadata: Arc<ParquetMetaData>,
     /// BLAKE3 of the footer's bytes, cut to 128 bits.
     pub hash: [u8; HASH_BYTES],
 }
 
-impl Footer {
-    /// The footer of a file, with its row counts cross-checked.
+/// A footer as the file holds it, and the hash of its bytes.
+pub struct FooterBytes {
+    bytes: Vec<u8>,
+    /// BLAKE3 of them, cut to 128 bits.
+    pub hash: [u8; HASH_BYTES],
+}
+
+impl FooterBytes {
+    /// The bytes of a file's footer.
     ///
     /// # Errors
-    /// `Data` if the file is empty, truncated, encrypted or not Parquet, or if its footer is damaged,
-    /// nested too deep, or disagrees with itself about rows; `Source` if it can't be read.
+    /// `Data` if the file is empty, truncated, encrypted or not Parquet, or if its footer is damaged; `Source` if
+    /// it can't be read.
     pub fn read(source: &dyn Source) -> Result<Self> {
-        Self::parse(source).map_err(|error| error.in_file(source.path()))
-    }
-
-    fn parse(source: &dyn Source) -> Result<Self> {
         let size = source.size();
         if size < (TAIL_BYTES + MAGIC.len()) as u64 {
             return Err(Error::data(format!("not a parquet file: {size} bytes, expected at least 12")));
@@ -84,7 +89,7 @@ impl Footer {
                 "the footer claims {length} bytes, at most {MAX_FOOTER_BYTES} are read"
             )));
         }
-        let mut bytes = if usize_of(length) <= rest.len() {
+        let bytes = if usize_of(length) <= rest.len() {
             rest[rest.len() - usize_of(length)..].to_vec()
         } else {
             source.read(size - TAIL_BYTES as u64 - length, usize_of(length))?
@@ -92,6 +97,15 @@ impl Footer {
         shape::check(&bytes)?;
         let mut hash = [0; HASH_BYTES];
         hash.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..HASH_BYTES]);
+        Ok(Self { bytes, hash })
+    }
+
+    /// The footer, with its row counts cross-checked.
+    ///
+    /// # Errors
+    /// `Data` if it is damaged, nested too deep, or disagrees with itself about rows.
+    pub fn parse(self) -> Result<Footer> {
+        let Self { mut bytes, hash } = self;
         if let Some(head) = check_schema(&bytes)? {
             bytes[head] = EMPTY_LIST_OF_STRUCTS;
         }
@@ -100,7 +114,7 @@ impl Footer {
                 .map_err(|cause| Error::data(format!("damaged footer: {cause}")))
         })?;
         check_row_counts(&metadata)?;
-        Ok(Self { metadata, hash })
+        Ok(Footer { metadata: Arc::new(metadata), hash })
     }
 }
 

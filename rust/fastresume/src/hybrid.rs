@@ -100,7 +100,8 @@ impl Hybrid {
             self.enter_run(bytes)?;
             let (Run::Repeated { left, .. } | Run::Packed { left, .. }) = self.run;
             let first = place as usize;
-            let inside = places[done..].partition_point(|&place| (place as usize) - first < left);
+            // One by one: runs are short, and each of them is looked at anyway.
+            let inside = places[done..].iter().take_while(|&&place| (place as usize) - first < left).count();
             let (places, found) = (&places[done..done + inside], &mut found[done..done + inside]);
             let count = places[inside - 1] as usize - first + 1;
             match &mut self.run {

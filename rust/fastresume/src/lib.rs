@@ -19,6 +19,7 @@ mod floats;
 pub mod hash;
 mod shape;
 mod footer;
+mod footers;
 pub mod types;
 mod arrowschema;
 mod delivery;

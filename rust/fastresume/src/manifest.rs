@@ -13,6 +13,7 @@ use crate::cache::{Cache, Known};
 use crate::error::{Error, Result};
 use crate::extent::Extent;
 use crate::footer::HASH_BYTES;
+use crate::footers::Footers;
 use crate::listing::{self, Listed};
 use crate::schema::{Column, Kind};
 use crate::summary::{Status, Summary};
@@ -60,6 +61,9 @@ pub struct Manifest {
     /// What all row groups decompress to, as their footers say.
     data_bytes: u64,
     fingerprint: String,
+    /// Footers that were parsed: a filter and the first pass ask for them again.
+    #[serde(skip)]
+    footers: Arc<Footers>,
 }
 
 /// The columns that some of the files have.
@@ -113,8 +117,9 @@ impl Manifest {
     /// not there, unreadable, not Parquet, damaged, or the same file twice; `Interrupted` if stopped.
     pub fn open(named: &[PathBuf], stop: &AtomicBool) -> Result<Self> {
         let listed = listing::list(named, stop)?;
-        let found = find_all(&listed, &Known::default(), stop)?;
-        Self::build(&listed, &found)
+        let footers = Footers::default();
+        let found = find_all(&listed, &Known::default(), &footers, stop)?;
+        Self::build(&listed, &found, footers)
     }
 
     /// The same manifest, without reading the footers of files that the cache knows as they are; what it
@@ -126,8 +131,9 @@ impl Manifest {
         let listed = listing::list(named, stop)?;
         let bytes = cache.read();
         let known = Known::parse(&bytes);
-        let found = find_all(&listed, &known, stop)?;
-        let manifest = Self::build(&listed, &found)?;
+        let footers = Footers::default();
+        let found = find_all(&listed, &known, &footers, stop)?;
+        let manifest = Self::build(&listed, &found, footers)?;
         let is_kept = |found: &Found| {
             found.was_known || found.status.as_ref().is_some_and(|status| cache.has_settled(status))
         };
@@ -146,7 +152,7 @@ impl Manifest {
         Ok((manifest, written))
     }
 
-    fn build(listed: &[Listed], found: &[Found]) -> Result<Self> {
+    fn build(listed: &[Listed], found: &[Found], footers: Footers) -> Result<Self> {
         let node = |found: &Found| found.status.as_ref().map(|status| status.node);
         listing::check_distinct(listed, found.iter().map(node))?;
         let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
@@ -187,7 +193,7 @@ impl Manifest {
             fingerprint.update(&summary.footer_hash);
         }
         let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
-        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint })
+        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint, footers: Arc::new(footers) })
     }
 
     /// The number of rows.
@@ -200,6 +206,12 @@ impl Manifest {
     #[must_use]
     pub fn files(&self) -> &[DataFile] {
         &self.files
+    }
+
+    /// Footers of files that were read.
+    #[must_use]
+    pub(crate) fn footers(&self) -> &Footers {
+        &self.footers
     }
 
     /// The hash of relative paths, sizes and footers, in canonical order: 32 hexadecimal digits.
@@ -363,7 +375,12 @@ impl Schemas {
     }
 }
 
-fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<Found>> {
+fn find_all(
+    listed: &[Listed],
+    known: &Known<'_>,
+    footers: &Footers,
+    stop: &AtomicBool,
+) -> Result<Vec<Found>> {
     let schemas = Schemas::default();
     known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
     let find = |path: &Path| {
@@ -373,7 +390,7 @@ fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<V
         if let Some(summary) = summary {
             return Ok(Found { status, summary, was_known: true });
         }
-        let read = Summary::read(path)?;
+        let read = Summary::read(path, footers)?;
         let summary = Summary { columns: schemas.shared(read.columns), ..read };
         Ok(Found { status, summary, was_known: false })
     };

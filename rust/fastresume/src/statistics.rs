@@ -58,7 +58,7 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
         group = groups.end;
         let columns = layout.columns(manifest.schema_of(index));
         let constant = |column: &Column| facts_of_path(&file.path, column, u64::MAX).is_some();
-        let open = if columns.iter().all(constant) { None } else { Some(OpenFile::open(file)?) };
+        let open = if columns.iter().all(constant) { None } else { Some(OpenFile::open(manifest, index)?) };
         for group in groups {
             let rows = manifest.group_rows(group);
             for (column, found) in columns.iter().zip(&mut found) {

@@ -10,7 +10,8 @@ use parquet::file::metadata::{FileMetaData, RowGroupMetaData};
 use crate::arrowschema::{self, ArrowFields};
 use crate::error::Result;
 use crate::extent::{self, Extent, to_count};
-use crate::footer::{Footer, HASH_BYTES};
+use crate::footer::HASH_BYTES;
+use crate::footers::Footers;
 use crate::schema::{self, Column};
 use crate::source::{LocalFile, Source};
 
@@ -36,10 +37,10 @@ impl Summary {
     /// Reads a file's footer.
     ///
     /// # Errors
-    /// As for `Footer::read`.
-    pub fn read(path: &Path) -> Result<Self> {
+    /// As for `Footers::read`.
+    pub fn read(path: &Path, footers: &Footers) -> Result<Self> {
         let source = LocalFile::open(path)?;
-        let footer = Footer::read(&source)?;
+        let footer = footers.read(&source)?;
         let groups = footer.metadata.row_groups();
         let bytes = groups.iter().map(|group| to_count(group.total_byte_size()));
         let of_file = footer.metadata.file_metadata();
