@@ -179,6 +179,15 @@ def test_pages_without_a_dictionary_are_read(path: Path, how: dict[str, Any]) ->
     assert [known[code] for code in batch["x"].tolist()] == values
 
 
+@pytest.mark.parametrize(
+    "values", [["b", None, "a", None], [["b", None], None, ["a"], []]], ids=["texts", "lists"]
+)
+def test_nulls_are_no_values(path: Path, values: list[Any]) -> None:
+    pq.write_table(pa.table({"x": values}), path, use_dictionary=False)
+    dataset = fr.ParquetDataset(path, batch_size=4, dictionary="x", nulls=-1)
+    assert dataset.dictionaries == {"x": ["a", "b"]}
+
+
 def test_a_copy_reads_no_file_for_its_dictionaries(cities: Path) -> None:
     dataset = fr.ParquetDataset(cities, **codes())
     data = pickle.dumps(dataset)

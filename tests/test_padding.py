@@ -132,6 +132,15 @@ def test_a_longer_row_is_an_error_that_names_it(tmp_path: Path, order: dict[str,
     assert str(caught.value).endswith(f"(column 'x', row group 1, file '{path}')")
 
 
+@pytest.mark.parametrize("rows", [range(5), [1, 3, 4]], ids=["all", "some"])
+def test_a_longer_row_is_named_by_its_place_in_the_row_group(tmp_path: Path, rows: Any) -> None:
+    """Not by its place among those that are decoded in one go, which are those of a batch."""
+    pq.write_table(table_of([[1], [2], [3], [4, 5], [6]]), tmp_path / "x.parquet")
+    chosen = [[row, row + 1] for row in rows]
+    with pytest.raises(fr.DataError, match="row 3 of the row group has 2 elements, pad has room for 1;"):
+        list(fr.ParquetDataset(tmp_path, batch_size=1, rows=chosen, pad={"x": 1}))
+
+
 def test_a_longer_row_that_nobody_reads_is_no_error(tmp_path: Path) -> None:
     path = write(tmp_path, ROWS)
     batch = read(path, pad={"x": 3}, filter=fr.column("row") != 3)

@@ -131,3 +131,15 @@ def test_large_cells_are_in_what_a_plan_states_wherever_footers_tell_of_them(tmp
     assert stated([*small, large], use_dictionary=True) > usual + 5 * 7 * mib
     dense = [bytes(20_000)] * 100  # some longer rows are no large cells, but all batches may be of these
     assert usual + 5 * 20_000 < stated(small + dense) < usual + 8 * mib
+
+
+def test_cells_of_one_length_may_make_large_pages(tmp_path: Path) -> None:
+    """What a thread has of a page, as it is stored and decompressed: pages end where 1024 rows do."""
+    rows, length = 200, 1 << 15
+
+    def of_thread(columns: str) -> int:
+        cells = pa.array([bytes([row]) * length for row in range(rows)], pa.binary(length))
+        pq.write_table(pa.table({"b": cells, "x": range(rows)}), tmp_path / "x.parquet", use_dictionary=False)
+        return quiet_plan(fr.ParquetDataset(tmp_path, batch_size=1, columns=columns)).bytes_per_thread
+
+    assert of_thread("b") > of_thread("x") + 2 * (rows * length - (1 << 20))
