@@ -4,13 +4,13 @@
 //! it can't keep is a misfit: an integer that the type does not hold exactly, a fraction or what is not finite
 //! for an integer, a finite float that would become infinite.
 
-use bytemuck::Pod;
+use bytemuck::{Pod, Zeroable};
 
 use crate::floats::{brain_of_single, half_of_single, single_of_brain, single_of_half, single_to_odd};
 use crate::hash::Buckets;
 use crate::types::Dtype;
 
-/// Writes numbers of one type as those of another; false if one is a misfit, whose place keeps what it holds.
+/// Writes numbers of one type as those of another; false if one is a misfit, whose place may hold anything.
 type Loop = fn(&[u8], &mut [u8]) -> bool;
 
 /// What becomes of the numbers of a column.
@@ -68,7 +68,7 @@ impl Delivery {
         matches!(self.how, How::Copied)
     }
 
-    /// Writes all of the numbers; false if one is a misfit, whose place keeps what it holds.
+    /// Writes all of the numbers; false if one is a misfit, whose place may hold anything.
     pub fn write(&self, numbers: &[u8], places: &mut [u8]) -> bool {
         match self.how {
             How::Copied => {
@@ -110,6 +110,7 @@ impl Delivery {
 /// A type whose numbers a file holds.
 trait Source {
     type Bits: Pod;
+    const IS_FLOAT: bool;
     fn cast<T: Target>(bits: Self::Bits) -> Option<T::Bits>;
 }
 
@@ -133,9 +134,10 @@ struct Brain;
 struct Short<const IS_SIGNED: bool>;
 
 macro_rules! sources {
-    ($($source:ty, $bits:ty, $take:ident, |$value:ident| $number:expr;)*) => {
+    ($($source:ty, $bits:ty, $take:ident, $is_float:literal, |$value:ident| $number:expr;)*) => {
         $(impl Source for $source {
             type Bits = $bits;
+            const IS_FLOAT: bool = $is_float;
             #[inline]
             fn cast<T: Target>($value: $bits) -> Option<T::Bits> {
                 T::$take($number)
@@ -145,14 +147,14 @@ macro_rules! sources {
 }
 
 sources! {
-    Truth, u8, of_unsigned, |bits| bits.into();
-    Short<true>, u32, of_signed, |bits| bits.cast_signed().into();
-    Short<false>, u32, of_unsigned, |bits| bits.into();
-    i64, u64, of_signed, |bits| bits.cast_signed();
-    u64, u64, of_unsigned, |bits| bits;
-    Half, u16, of_single, |bits| single_of_half(bits);
-    f32, u32, of_single, |bits| f32::from_bits(bits);
-    f64, u64, of_double, |bits| f64::from_bits(bits);
+    Truth, u8, of_unsigned, false, |bits| bits.into();
+    Short<true>, u32, of_signed, false, |bits| bits.cast_signed().into();
+    Short<false>, u32, of_unsigned, false, |bits| bits.into();
+    i64, u64, of_signed, false, |bits| bits.cast_signed();
+    u64, u64, of_unsigned, false, |bits| bits;
+    Half, u16, of_single, true, |bits| single_of_half(bits);
+    f32, u32, of_single, true, |bits| f32::from_bits(bits);
+    f64, u64, of_double, true, |bits| f64::from_bits(bits);
 }
 
 macro_rules! integers {
@@ -241,40 +243,45 @@ wide_floats! {
     f64, |value| Some(value);
 }
 
+/// A number is infinite or none where all bits of the exponent are 1; an integer is kept if those bits of the single
+/// that are lost, so many, are 0: it is none of the smallest numbers, which keep fewer.
 macro_rules! narrow_floats {
-    ($($type:ty, $narrow:ident, $widen:ident;)*) => {
-        $(impl Target for $type {
+    ($($type:ty, $narrow:ident, exponent $exponent:literal, lost $lost:literal;)*) => {
+        $(impl $type {
+            /// An integer, if it is the number that its bits stand for.
+            #[inline]
+            fn of_whole(single: f32) -> Option<u16> {
+                let bits = $narrow(single);
+                (single.to_bits().trailing_zeros() >= $lost && bits & $exponent != $exponent).then_some(bits)
+            }
+        }
+        impl Target for $type {
             type Bits = u16;
             #[inline]
             fn of_signed(value: i64) -> Option<u16> {
-                f32::of_signed(value).map(|single| ($narrow(single), single)).filter(is_same($widen)).map(|(bits, _)| bits)
+                f32::of_signed(value).and_then(Self::of_whole)
             }
             #[inline]
             fn of_unsigned(value: u64) -> Option<u16> {
-                f32::of_unsigned(value).map(|single| ($narrow(single), single)).filter(is_same($widen)).map(|(bits, _)| bits)
+                f32::of_unsigned(value).and_then(Self::of_whole)
             }
             #[inline]
             fn of_double(value: f64) -> Option<u16> {
                 let bits = $narrow(single_to_odd(value));
-                ($widen(bits).is_finite() || !value.is_finite()).then_some(bits)
+                (bits & $exponent != $exponent || !value.is_finite()).then_some(bits)
             }
             #[inline]
             fn of_single(value: f32) -> Option<u16> {
                 let bits = $narrow(value);
-                ($widen(bits).is_finite() || !value.is_finite()).then_some(bits)
+                (bits & $exponent != $exponent || !value.is_finite()).then_some(bits)
             }
         })*
     };
 }
 
 narrow_floats! {
-    Half, half_of_single, single_of_half;
-    Brain, brain_of_single, single_of_brain;
-}
-
-/// Whether bits stand for the number beside them.
-fn is_same(widen: fn(u16) -> f32) -> impl Fn(&(u16, f32)) -> bool {
-    move |&(bits, single)| widen(bits).to_bits() == single.to_bits()
+    Half, half_of_single, exponent 0x7c00, lost 13;
+    Brain, brain_of_single, exponent 0x7f80, lost 16;
 }
 
 fn each<S: Source, T: Target>(numbers: &[u8], places: &mut [u8]) -> bool {
@@ -282,6 +289,11 @@ fn each<S: Source, T: Target>(numbers: &[u8], places: &mut [u8]) -> bool {
     let numbers: &[S::Bits] = bytemuck::cast_slice(numbers);
     for (place, &bits) in bytemuck::cast_slice_mut(places).iter_mut().zip(numbers) {
         match S::cast::<T>(bits) {
+            // Without a branch many floats are cast at once; the checks of integers are cheaper with one.
+            value if S::IS_FLOAT => {
+                fits &= value.is_some();
+                *place = value.unwrap_or(T::Bits::zeroed());
+            }
             Some(value) => *place = value,
             None => fits = false,
         }

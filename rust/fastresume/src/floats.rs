@@ -4,33 +4,24 @@
 pub fn single_of_half(bits: u16) -> f32 {
     let (sign, exponent, fraction) =
         (u32::from(bits >> 15), u32::from(bits >> 10 & 0x1f), u32::from(bits & 0x3ff));
-    match (exponent, fraction) {
-        // The smallest ones are multiples of 2^-24.
-        (0, _) => {
-            #[allow(clippy::cast_precision_loss, reason = "less than 2^10")]
-            let magnitude = fraction as f32 / 16_777_216.0;
-            f32::from_bits(magnitude.to_bits() | sign << 31)
-        }
-        (0x1f, _) => f32::from_bits(sign << 31 | 0x7f80_0000 | fraction << 13),
-        _ => f32::from_bits(sign << 31 | (exponent + 112) << 23 | fraction << 13),
-    }
+    // The smallest ones are multiples of 2^-24.
+    #[allow(clippy::cast_precision_loss, reason = "less than 2^10")]
+    let small = (fraction as f32 / 16_777_216.0).to_bits();
+    let usual = (exponent + if exponent == 0x1f { 224 } else { 112 }) << 23 | fraction << 13;
+    f32::from_bits(sign << 31 | if exponent == 0 { small } else { usual })
 }
 
 /// The bits of the nearest number of half precision, of two equally near the even one.
 pub fn half_of_single(value: f32) -> u16 {
     let bits = value.to_bits();
     let (sign, magnitude) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
-    let rounded = if magnitude > 0x7f80_0000 {
-        0x7e00
-    } else if magnitude >= 65_536_f32.to_bits() {
-        0x7c00
-    } else if magnitude < 0x3880_0000 {
-        // Below 2^-14 they are multiples of 2^-24, as singles from a half on are.
-        (f32::from_bits(magnitude) + 0.5).to_bits() - 0.5_f32.to_bits()
-    } else {
-        // Rounding up to the next exponent carries over by itself.
-        (magnitude - (112 << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13
-    };
+    // All are worked out and one is taken, so that many numbers can be made at once.
+    // Below 2^-14 they are multiples of 2^-24, as singles from a half on are.
+    let small = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits());
+    // Rounding up to the next exponent carries over by itself; what is too large is infinite.
+    let usual = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13;
+    let number = if magnitude < 0x3880_0000 { small } else { usual.min(0x7c00) };
+    let rounded = if magnitude > 0x7f80_0000 { 0x7e00 } else { number };
     lowest(sign | rounded)
 }
 
@@ -53,11 +44,10 @@ pub fn brain_of_single(value: f32) -> u16 {
 pub fn single_to_odd(value: f64) -> f32 {
     #[allow(clippy::cast_possible_truncation, reason = "the nearest single is mended below")]
     let nearest = value as f32;
-    if f64::from(nearest).to_bits() == value.to_bits() || value.is_nan() {
-        return nearest;
-    }
+    let is_kept = f64::from(nearest).to_bits() == value.to_bits() || value.is_nan();
     let is_above = f64::from(nearest).abs() > value.abs();
-    f32::from_bits((nearest.to_bits() - u32::from(is_above)) | 1)
+    let odd = nearest.to_bits().wrapping_sub(u32::from(is_above)) | 1;
+    f32::from_bits(if is_kept { nearest.to_bits() } else { odd })
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "callers have no more than 16 bits")]
