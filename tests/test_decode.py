@@ -119,6 +119,44 @@ def test_every_codec(write_dataset: Write, codec: str, version: str) -> None:
     assert_every_way_equals_pyarrow(write_dataset(spec))
 
 
+A_COLUMN_EACH = (
+    Kind("number", "int64", nulls=0.3),
+    Kind("float", "float32", nulls=None),
+    Kind("truth", "bool", nulls=0.2),
+    Kind("text", "string", nulls=0.1),
+    Kind("list", "int32", "list", 0.1, 0.1),
+    Kind("bytes", "binary[7]", nulls=0.1),
+)
+"""One of each way from pages to tensors."""
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_every_encoding_in_every_codec_with_and_without_a_page_index(
+    write_dataset: Write, encoding: str, version: str
+) -> None:
+    for codec, has_index in itertools.product(CODECS, [False, True]):
+        spec = plain_spec(
+            [40, 13],
+            columns=A_COLUMN_EACH,  # type: ignore[arg-type]
+            encoding=encoding,
+            page_version=version,
+            codec=codec,
+            page_rows=7,
+            page_bytes=64,
+            page_index=has_index,
+        )
+        dataset, cells = write_dataset(spec), written_cells(spec)
+        assert pq.read_metadata(dataset.files[0]).row_group(0).column(0).has_offset_index == has_index
+        rules = dict.fromkeys(cells, "mask") | {"list": 1}
+        seen = []
+        for chosen in (None, [[5, 6], [21, 24], [50, 51]]):
+            for batch in make(dataset, 17, nulls=rules, rows=chosen, tail="short"):
+                assert_holds(batch, cells, rules)
+                seen += batch.rows().tolist()
+        assert seen == [*range(53), 5, 21, 22, 23, 50]
+
+
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_dictionaries_under_their_old_name(write_dataset: Write, version: str) -> None:
     columns = [column for column in every_column() if column.type != "uint16"]
