@@ -13,6 +13,8 @@ import contextlib
 import os
 import random
 import shutil
+import subprocess
+import sys
 import tempfile
 import traceback
 from collections import Counter
@@ -21,8 +23,6 @@ from pathlib import Path
 
 # Before anything imports torch: its threads would fight with the ranks.
 os.environ["OMP_NUM_THREADS"] = "1"
-
-import pytest
 
 from elastic import WORLD_SIZES, ElasticJob
 from strategies import plain_spec
@@ -42,13 +42,18 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.workers:
         files = [f"tests/test_{name}.py" for name in ("crew", "dataloader", "dataloader_misuse", "parcel")]
-        if status := pytest.main(["-q", "--timeout=900", *files]):
+        if status := run_tests("-q", "--timeout=900", *files):
             raise SystemExit(status)
     failed = kill_processes(arguments.kills, arguments.kills_per_job, arguments.seed)
     failed += kill_ranks(arguments.rank_kills, arguments.kills_per_job, arguments.seed)
     failed += kill_under_torchrun(arguments.torchrun_kills, arguments.seed)
-    failed += pytest.main(["-q", "-s", "--timeout=3600", "tests/test_train.py"])
+    failed += run_tests("-q", "-s", "--timeout=3600", "tests/test_train.py")
     raise SystemExit(failed > 0)
+
+
+def run_tests(*arguments: str) -> int:
+    """Run pytest in a process of its own, which imports what the tests use by itself; return its status."""
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
 
 
 def kill_processes(wanted: int, kills_per_job: int, seed: int) -> int:
