@@ -1,0 +1,118 @@
+//! Integers of a few bits to those of 32.
+
+chosen! {
+    /// Unpacks integers of `width` bits, whole groups of eight as far as eight bytes lie behind them; gives how
+    /// many integers.
+    pub fn unpack_groups(bytes: &[u8], width: usize, output: &mut [u32]) -> usize
+        = unpack_plain, for AVX2 unpack_wide
+}
+
+/// As `unpack_groups`, for any processor.
+fn unpack_plain(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
+    macro_rules! by_width {
+        ($($width:literal)*) => {
+            match width {
+                $($width => groups_of::<$width>(bytes, output),)*
+                _ => 0,
+            }
+        };
+    }
+    by_width!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
+}
+
+#[inline(always)]
+fn groups_of<const WIDTH: usize>(bytes: &[u8], output: &mut [u32]) -> usize {
+    let mask = u64::MAX >> (64 - WIDTH);
+    let mut done = 0;
+    for (group, values) in output.chunks_exact_mut(8).enumerate() {
+        let start = group * WIDTH;
+        let Some(packed) = bytes.get(start..start + WIDTH + 8) else { break };
+        for (index, value) in values.iter_mut().enumerate() {
+            let at = index * WIDTH / 8;
+            let mut word = [0; 8];
+            word.copy_from_slice(&packed[at..at + 8]);
+            let bits = (u64::from_le_bytes(word) >> (index * WIDTH % 8)) & mask;
+            #[allow(clippy::cast_possible_truncation, reason = "it was masked to at most 32 bits")]
+            let bits = bits as u32;
+            *value = bits;
+        }
+        done += 8;
+    }
+    done
+}
+
+/// Eight at once: the bytes that hold each of them, then its bits.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn unpack_wide(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
+    use std::arch::x86_64 as x86;
+
+    let Some((places, shifts)) = PLACES.get(width) else { return unpack_plain(bytes, width, output) };
+    let (places, shifts): (x86::__m256i, x86::__m256i) = (bytemuck::cast(*places), bytemuck::cast(*shifts));
+    #[allow(clippy::cast_possible_wrap, reason = "bits, whatever they mean")]
+    let mask = x86::_mm256_set1_epi32(((1_u32 << width) - 1) as i32);
+    // The last four begin within this byte.
+    let half = width / 2;
+    let mut done = 0;
+    let (groups, _) = output.as_chunks_mut::<8>();
+    for (group, values) in groups.iter_mut().enumerate() {
+        let start = group * width;
+        let Some(packed) = bytes.get(start..start + half + 16) else { break };
+        let (Some(first), Some(last)) = (packed.first_chunk::<16>(), packed.last_chunk::<16>()) else {
+            break;
+        };
+        let both = x86::_mm256_set_m128i(bytemuck::cast(*last), bytemuck::cast(*first));
+        let words = x86::_mm256_srlv_epi32(x86::_mm256_shuffle_epi8(both, places), shifts);
+        *values = bytemuck::cast(x86::_mm256_and_si256(words, mask));
+        done += 8;
+    }
+    done + unpack_plain(&bytes[done / 8 * width..], width, &mut output[done..])
+}
+
+/// Of each width whose integers lie within four bytes each: where these lie, counted for the first four integers of
+/// a group from its first byte on, and for the last four from the byte that the fifth begins in; and the bits before
+/// each integer in its first byte.
+#[allow(clippy::cast_possible_truncation, reason = "bytes of 16, and bits of a byte")]
+const PLACES: [([u8; 32], [u32; 8]); 26] = {
+    let mut places = [([0; 32], [0; 8]); 26];
+    let mut width = 0;
+    while width < places.len() {
+        let mut index = 0;
+        while index < 8 {
+            let bit = index * width - index / 4 * (width / 2 * 8);
+            let mut byte = 0;
+            while byte < 4 {
+                places[width].0[index * 4 + byte] = (bit / 8 + byte) as u8;
+                byte += 1;
+            }
+            places[width].1[index] = (bit % 8) as u32;
+            index += 1;
+        }
+        width += 1;
+    }
+    places
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_unpacked_alike_for_any_processor() {
+        let bytes: Vec<u8> =
+            (0..2000_u32).map(|index| (index.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+        for width in 1..=33 {
+            for length in [0, 1, 7, 8, width, 2 * width + 15, 2 * width + 16, 700, bytes.len()] {
+                let (mut found, mut twin) = (vec![u32::MAX; 200], vec![u32::MAX; 200]);
+                let done = unpack_groups(&bytes[..length], width, &mut found);
+                assert_eq!(
+                    done,
+                    unpack_plain(&bytes[..length], width, &mut twin),
+                    "{width} bits of {length}"
+                );
+                assert_eq!(found[..done], twin[..done]);
+            }
+        }
+    }
+}
