@@ -126,6 +126,22 @@ def test_the_record_outlives_its_checkpoint(directory: Path) -> None:
     assert not Checkpointer(directory, best=("auc", "max")).is_best({"auc": 0.8})
 
 
+def test_to_look_at_an_earlier_one_is_not_to_go_back(directory: Path) -> None:
+    checkpointer = Checkpointer(directory, keep=None)
+    for step in (1, 2, 3):
+        checkpointer.save(step, model=small(step))
+    teacher = small()
+    restored = checkpointer.restore(model=teacher, step=1, partial=True)
+    assert restored is not None
+    assert teacher.weight.tolist() == small(1).weight.tolist()
+    checkpointer.save(4, model=small(4))
+    assert steps_of(checkpointer) == [1, 2, 3, 4]
+    other = Checkpointer(directory, keep=None)
+    other.restore(model=teacher, step=2, partial=True)
+    other.save(5, model=small(5))
+    assert steps_of(other) == [1, 2, 5], "a job that begins with a part of it goes on from there"
+
+
 def test_going_back_begins_another_timeline_which_is_the_latest(directory: Path) -> None:
     checkpointer = Checkpointer(directory, keep=None, best=("auc", "max"))
     assert checkpointer.restore(model=small()) is None

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,9 @@ def fail_in_turns(rank: int, data: Dataset, directory: Path) -> list[str]:
     hasty = Checkpointer(directory, timeout_seconds=1)
     hasty.restore(model=job.model)
     if rank == 0:  # the other one does not call
-        with pytest.raises(CheckpointError, match="save: another rank is lost or late: "):
+        with pytest.raises(
+            CheckpointError, match=r"save: another rank is lost or late: .*; all of them call"
+        ):
             hasty.save(3, model=job.model)
         with pytest.raises(CheckpointError, match="save: ranks don't answer since an earlier call: "):
             hasty.save(3, model=job.model)
@@ -174,6 +177,51 @@ def test_what_fails_on_one_rank_is_raised_on_all(data: Dataset, tmp_path: Path) 
     for error, pattern in zip(errors, expected, strict=True):
         assert re.fullmatch(pattern, error), error
     assert [first, second, link] == ["step-0000000001-000001", "step-0000000002-000002", "latest"]
+
+
+def call_apart(rank: int, directory: Path) -> list[str]:
+    """Calls that ranks do not make alike; gives what each is told."""
+    told: list[str] = []
+
+    def fails(call: Callable[[], object]) -> None:
+        with pytest.raises((CheckpointError, ValueError)) as failed:
+            call()
+        told.append(f"{type(failed.value).__name__}: {failed.value}")
+
+    fails(lambda: Checkpointer(directory / str(rank), timeout_seconds=20))
+    checkpointer = Checkpointer(directory, best=("auc", "max"), timeout_seconds=20)
+    model = training.small(1)
+    fails(lambda: checkpointer.is_best({"auc": 1.0}) if rank else checkpointer.save(1, model=model))
+    fails(lambda: checkpointer.save(1, model=model) if rank else checkpointer.restore(model=model))
+    checkpointer.save(1, model=model)
+    with pytest.MonkeyPatch.context() as patch:
+        if rank:  # as if it had another file system
+            patch.setattr(Path, "is_dir", lambda path: False)
+        fails(lambda: checkpointer.save(2, model=model))
+        fails(lambda: checkpointer.restore(model=model))
+    if rank == 0:
+        fails(lambda: Checkpointer(directory, timeout_seconds=1))
+    return told
+
+
+def test_ranks_that_call_apart_are_told_so_and_at_once(tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoints"
+    one, other = in_ranks(2, tmp_path / "store", call_apart, directory)
+    place = re.escape(str(directory))
+    unshared = "is not there: all ranks must share the directory, .*"
+    expected = [
+        rf"ValueError: rank 0 saves into {place}/0, and rank 1 into {place}/1",
+        r"CheckpointError: rank 0 calls save, and rank 1 is_best: all of them call the same",
+        r"CheckpointError: rank 0 calls restore, and rank 1 save: all of them call the same",
+        rf"CheckpointError: rank 1: {place}/\.writing-\w+ {unshared}",
+        rf"CheckpointError: rank 1: {place}/step-\S+ {unshared}",
+        r"CheckpointError: not all of 2 ranks are here, and they make it together: .*",
+    ]
+    assert one[:-1] == other
+    assert len(one) == len(expected)
+    for told, pattern in zip(one, expected, strict=True):
+        assert re.fullmatch(pattern, told), told
+    assert sorted(path.name for path in directory.iterdir()) == ["latest", "step-0000000001-000001"]
 
 
 def save_beside(_rank: int, directory: Path, step: int) -> tuple[int, list[int]]:

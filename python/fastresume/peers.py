@@ -73,12 +73,18 @@ class Peers:
             self.rank, self.world_size = members.index(distributed.get_rank()), len(members)
             self._lead = members[0]
             if self.world_size > 1:
-                self._group = distributed.new_group(
-                    members,
-                    timeout=None if timeout_seconds is None else timedelta(seconds=timeout_seconds),
-                    backend="gloo",
-                    use_local_synchronization=True,
-                )
+                try:
+                    self._group = distributed.new_group(
+                        members,
+                        timeout=None if timeout_seconds is None else timedelta(seconds=timeout_seconds),
+                        backend="gloo",
+                        use_local_synchronization=True,
+                    )
+                except Exception as error:
+                    raise self.failed(
+                        f"not all of {len(members)} ranks are here, and they make it together: "
+                        f"{described(error)}"
+                    ) from error
 
     def check(self, step: str = "") -> None:
         """Refuses to act alone in a job of several ranks, or with ranks that don't answer.
@@ -120,13 +126,19 @@ class Peers:
         except BaseException as error:  # noqa: BLE001  (told to all ranks, and raised below)
             done = self._failure(error)
             raised.append(error)
-        gathered = self._answer(step, partial(self.gathered, done))
+        gathered = self._answer(step, partial(self.gathered, (step, done)))
         shares: list[Any] | None = None
         if gathered is not None:
-            failures = {rank: one for rank, one in enumerate(gathered) if isinstance(one, _Failure)}
+            results = [one for _, one in gathered]
+            failures = {rank: one for rank, one in enumerate(results) if isinstance(one, _Failure)}
+            if other := next((rank for rank, (called, _) in enumerate(gathered) if called != step), None):
+                text = (
+                    f"rank 0 calls {step}, and rank {other} {gathered[other][0]}: all of them call the same"
+                )
+                failures = {0: _Failure(self.failed.__name__, text, is_of_all=True)}
             if not failures:
                 try:
-                    shares = join(gathered)
+                    shares = join(results)
                 except BaseException as error:  # noqa: BLE001  (told to all ranks, and raised below)
                     failures = {0: self._failure(error, of_all=True)}
                     raised.append(error)
@@ -156,7 +168,9 @@ class Peers:
         try:
             return ask()
         except Exception as error:
-            raise self.failed(f"{step}: another rank is lost or late: {self._lost}") from error
+            raise self.failed(
+                f"{step}: another rank is lost or late: {self._lost}; all of them call it together"
+            ) from error
 
     def _failure(self, error: BaseException, of_all: bool = False) -> _Failure:
         kind = next((name for name, one in self._kinds().items() if isinstance(error, one)), "")

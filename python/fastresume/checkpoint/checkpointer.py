@@ -53,7 +53,7 @@ class Checkpointer:
 
     Raises:
         TypeError, ValueError: for an argument of another type, or a number out of range; for a directory that
-            is an address, or itself a checkpoint.
+            is an address, or itself a checkpoint, or not the same on all ranks.
         CheckpointError: on all ranks, if the directory can't be made.
 
     Threads and forks: use it in one thread, and not in a forked child. `save(wait=False)` writes in a thread
@@ -98,7 +98,7 @@ class Checkpointer:
         self._stage: Stage | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._pending: Future[Saved] | None = None
-        self._timeline: Timeline = self._ranks.lead("open", self._open)
+        self._timeline: Timeline = self._ranks.together("open", lambda: self.directory, self._open)
 
     def save(
         self,
@@ -202,7 +202,8 @@ class Checkpointer:
             extra: by name, tensors (filled in place) and objects with `load_state_dict`; plain values need
                 not be named.
             step: of which step; None for the latest, which is the one that was saved last.
-            partial: restore what is given alone, of a checkpoint that has more; the random generators stay.
+            partial: restore what is given alone, of a checkpoint that has more; the random generators stay,
+                and a job that has saved or restored before goes on from there, not from this checkpoint.
             allow: what may differ from the job that saved: "model" (what has the same name and shape is
                 loaded), "optimizer" and "scheduler" (not loaded if they are of another class),
                 "accumulation", "global_batch", "dataset" and "order" (the data begin anew).
@@ -229,7 +230,8 @@ class Checkpointer:
             return None
         entry, timeline = chosen
         restored = restoring.restore(entry, parts, self.accumulation, partial, allowed)
-        self._timeline = timeline
+        if not partial or self._timeline.since is None:  # a part of it is no place to go on from
+            self._timeline = timeline
         if random and not partial:
             self._ranks.all("restore", restored.restore_random)
         return restored
@@ -315,12 +317,15 @@ class Checkpointer:
     def __repr__(self) -> str:
         return f"Checkpointer({str(self.directory)!r}, keep={self.keep}, best={self.best})"
 
-    def _open(self) -> Timeline:
-        """Makes the directory; gives where this job stands.
+    def _open(self, named: list[Path]) -> Timeline:
+        """Makes the directory that all ranks have named; gives where this job stands.
 
         Raises:
-            ValueError: if it is itself a checkpoint.
+            ValueError: if they have named others, or it is itself a checkpoint.
         """
+        for rank, directory in enumerate(named):
+            if directory != self.directory:
+                raise ValueError(f"rank 0 saves into {self.directory}, and rank {rank} into {directory}")
         if os.path.lexists(self.directory / manifest.NAME):
             raise ValueError(
                 f"{self.directory} is itself a checkpoint: name its parent, and restore(step=...)"

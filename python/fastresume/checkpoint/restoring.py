@@ -8,6 +8,7 @@ from typing import Any
 
 from fastresume import _core
 from fastresume.checkpoint import storage, terms
+from fastresume.checkpoint.failure import CheckpointError
 from fastresume.checkpoint.history import Entry, History, Timeline, best_of
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.checkpoint.parts import Parts
@@ -93,7 +94,16 @@ class Restoring:
         """
         path, saved = chosen.path, chosen.manifest
         ranks = self.ranks
-        ranks.all("restore", lambda: storage.compare(path, saved.files, ranks.rank, ranks.world_size))
+
+        def compare() -> None:
+            if not path.is_dir():
+                raise CheckpointError(
+                    f"{path} is not there: all ranks must share the directory, and a job that saves into it "
+                    "removes what need not stay"
+                )
+            storage.compare(path, saved.files, ranks.rank, ranks.world_size)
+
+        ranks.all("restore", compare)
         reading = Reading(path, saved.files)
 
         def check() -> tuple[Parts, dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from fastresume import _core
 from fastresume.checkpoint import durable, history
 from fastresume.checkpoint.durable import Digest
+from fastresume.checkpoint.failure import CheckpointError
 from fastresume.checkpoint.history import Entry, History, Timeline
 from fastresume.checkpoint.manifest import Manifest, Record, Writer
 from fastresume.checkpoint.moment import Moment
@@ -113,6 +114,10 @@ class _Attempt:
     def write(self, share: Any) -> tuple[Any, dict[str, Digest]]:
         """Writes this rank's files; on every rank."""
         draft, name = self._draft, random_name(self._saving.ranks.rank)
+        if not draft.is_dir():
+            raise CheckpointError(
+                f"{draft} is not there: all ranks must share the directory, and no other job save into it"
+            )
         results = self._written.write(draft, share)
         states = durable.write(draft / name, self._saved.randomness.to_json())
         return results, {**self._written.digests, name: states}
