@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import random
 import re
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -303,6 +305,36 @@ def test_errors_of_a_save_that_is_not_waited_for_are_raised_by_the_next_call(
         checkpointer.save(1, model=small())
         checkpointer.close()
         assert steps_of(checkpointer) == [1], "and the next save is as good as any"
+
+
+def test_an_error_that_nobody_would_hear_of_is_a_warning(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go = threading.Event()
+
+    def late(*_: object) -> None:
+        assert may_go.wait(60)
+        raise OSError(28, "No space left on device")
+
+    def leave(is_over: bool) -> None:
+        checkpointer = Checkpointer(directory)
+        checkpointer.save(1, model=small(), wait=False)
+        (thread,) = (one for one in threading.enumerate() if one.name.startswith("fastresume-checkpoint"))
+        if is_over:
+            may_go.set()
+            checkpointer._pending[0].exception()
+        del checkpointer
+        gc.collect()
+        may_go.set()
+        thread.join()
+
+    monkeypatch.setattr(durable, "publish", late)
+    for is_over in (False, True):
+        may_go.clear()
+        with pytest.warns(
+            RuntimeWarning, match=r"the last save into .* failed, and .*not closed: save: OSErr"
+        ):
+            leave(is_over)
 
 
 def test_a_batch_or_a_state_may_stand_for_the_loader(data: Dataset, directory: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -97,7 +98,8 @@ class Checkpointer:
         self._is_closed = False
         self._stage: Stage | None = None
         self._thread: ThreadPoolExecutor | None = None
-        self._pending: Future[Saved] | None = None
+        self._pending: list[Future[Saved]] = []
+        weakref.finalize(self, _hear, self._pending, self.directory, os.getpid())
         self._timeline: Timeline = self._ranks.together("open", lambda: self.directory, self._open)
 
     def save(
@@ -142,7 +144,8 @@ class Checkpointer:
                 What was there before is there still.
 
         Warns:
-            RuntimeWarning: if an older checkpoint can't be removed, or a link can't be set.
+            RuntimeWarning: if an older checkpoint can't be removed, or a link can't be set; later on, if a
+                save that was not waited for failed, and the Checkpointer went without `close`.
         """
         if self._is_closed:
             raise ValueError(f"the Checkpointer of {self.directory} is closed")
@@ -167,7 +170,7 @@ class Checkpointer:
             moment = error
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastresume-checkpoint")
-        self._pending = self._thread.submit(self._saving.save, lambda: _given(moment), self._timeline)
+        self._pending.append(self._thread.submit(self._saving.save, lambda: _given(moment), self._timeline))
         if isinstance(moment, BaseException):
             self.wait()
 
@@ -285,9 +288,8 @@ class Checkpointer:
         Raises:
             CheckpointError: what `save` would have raised.
         """
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            self._done(pending.result())
+        if self._pending:
+            self._done(self._pending.pop().result())
 
     def close(self) -> None:
         """Waits for the save that is on its way, and ends the thread; nothing is saved after it.
@@ -357,6 +359,21 @@ def _local(directory: str | os.PathLike[str]) -> Path:
     if "://" in text:
         raise ValueError(f"checkpoints are kept in local directories only, found the address {text!r}")
     return Path(text).absolute()
+
+
+def _hear(pending: list[Future[Saved]], directory: Path, process: int) -> None:
+    """Tells of a save that is on its way, and of which nobody will ask what came of it."""
+    if process != os.getpid():  # a fork took no thread along
+        return
+
+    def tell(save: Future[Saved]) -> None:
+        error = save.exception()
+        if error is not None:
+            told = f"the last save into {directory} failed, and its Checkpointer was not closed: {error}"
+            warnings.warn(told, RuntimeWarning, stacklevel=2)
+
+    for save in pending:
+        save.add_done_callback(tell)
 
 
 def _given(moment: Moment | BaseException) -> Moment:
