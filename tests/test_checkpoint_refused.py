@@ -16,7 +16,8 @@ from torch import nn
 
 import fastresume as fr
 import training
-from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness, durable, manifest
+from fastresume.checkpoint import Checkpointer, CheckpointError, Entry, Randomness, durable, manifest
+from fastresume.checkpoint.history import History
 from strategies import Dataset
 from training import small, steps_of
 
@@ -341,6 +342,44 @@ def test_a_job_does_not_begin_anew_because_of_damage(directory: Path) -> None:
         ValueError, match="step must be a number, 'best', or None for the latest, found 'bset'"
     ):
         Checkpointer(directory / "other").restore(model=small(), step=unclear)
+
+
+def test_what_can_not_be_read_now_is_not_passed_over(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpointer = Checkpointer(directory, keep=1)
+    for step in (1, 2):
+        checkpointer.save(step, model=small(step), pin=True)
+    read, commit, unreadable = Path.read_bytes, History.commit, [checkpointer.entries()[-1].path]
+
+    def failing(path: Path) -> bytes:
+        if path.parent in unreadable:
+            raise OSError(5, "Input/output error", str(path))
+        return read(path)
+
+    def committed(*given: Any) -> Entry:
+        entry = commit(*given)
+        unreadable.append(entry.path)
+        return entry
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    for call in (
+        lambda: checkpointer.restore(model=small()),
+        lambda: Checkpointer(directory),
+        lambda: checkpointer.save(3, model=small(3)),
+    ):
+        with pytest.raises(CheckpointError, match=r"OSError: \[Errno 5\] .*step-0000000002-000002/manifest"):
+            call()
+    unreadable.clear()
+    monkeypatch.setattr(History, "commit", committed)
+    with pytest.warns(
+        RuntimeWarning, match=r"nothing older than .*step-0000000003-000003 is removed: .*Errno 5"
+    ):
+        checkpointer.save(3, model=small(3))
+    monkeypatch.undo()
+    restored = checkpointer.restore(model=small())
+    assert restored is not None
+    assert (restored.step, steps_of(checkpointer)) == (3, [1, 2, 3])
 
 
 def test_a_closed_one_saves_nothing(directory: Path) -> None:

@@ -226,7 +226,8 @@ class Checkpointer:
         allowed = terms.allowed(allow)
         parts = self._ranks.all("restore", lambda: Parts.of(model, optimizer, scheduler, loader, extra))
         restoring = Restoring(self._ranks, self._history)
-        for path in self._history.torn() if self._ranks.rank == 0 else []:
+        torn = self._ranks.lead("restore", self._history.torn)
+        for path in torn if self._ranks.rank == 0 else []:
             warnings.warn(f"{path} is not whole, and is passed over", RuntimeWarning, stacklevel=2)
         chosen = restoring.choose(step)
         if chosen is None:
@@ -270,7 +271,11 @@ class Checkpointer:
         return self._ranks.lead("is_best", verdict)
 
     def entries(self) -> list[Entry]:
-        """All whole checkpoints of the directory as they are now, the earliest save first."""
+        """All whole checkpoints of the directory as they are now, the earliest save first.
+
+        Raises:
+            OSError: if one can't be read.
+        """
         return self._history.scan()
 
     def latest(self) -> Entry | None:

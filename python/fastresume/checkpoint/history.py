@@ -86,7 +86,11 @@ class History:
         self.directory = directory
 
     def scan(self) -> list[Entry]:
-        """All whole checkpoints, the earliest save first; what is not whole is not there."""
+        """All whole checkpoints, the earliest save first; what is not whole is not there.
+
+        Raises:
+            OSError: if what is there can't be read.
+        """
         found = []
         for name in self._names():
             if manifest.parse_name(name) is not None:

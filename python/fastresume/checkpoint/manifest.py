@@ -150,6 +150,10 @@ def read(directory: Path) -> Manifest | None:
 
     Whole: it is intact and fits the directory's name, and every file that it names is a regular file of the
     size that it says. What the files hold is compared before it is used.
+
+    Raises:
+        OSError: if it is there and can't be read: then it may be whole all the same, and nobody goes on from
+            an older one because of it.
     """
     place = directory / NAME
     try:
@@ -162,7 +166,7 @@ def read(directory: Path) -> Manifest | None:
             file = directory / name
             if file.is_symlink() or not file.is_file() or file.stat().st_size != digest.size:
                 return None
-    except (OSError, _core.StateError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, _core.StateError):
         return None
     return found
 

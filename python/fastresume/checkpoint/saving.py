@@ -156,7 +156,12 @@ class _Attempt:
         """Sets the links and removes what need not stay; on rank 0, which tells what it can't do."""
         if self._newest is None:
             return
-        saving, entries = self._saving, self._saving.history.scan()
+        saving = self._saving
+        try:
+            entries = saving.history.scan()
+        except OSError as error:
+            yield f"nothing older than {self._newest.path} is removed: {error}"
+            return
         yield from saving.history.link(LATEST, self._newest)
         best = history.best_of(entries)
         if best is not None:
