@@ -229,8 +229,8 @@ def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
         is_nested = column.kind.startswith("list<")
         can_be_padded = becomes[name].is_jagged and not is_nested and fixed is None
         pad = draw(pads()) if can_be_padded and draw(st.booleans()) else None
-        # Where there is one bucket, 1 is none.
-        rules = [rule for rule in null_rules(column) if rule != 1 or name not in shaped]
+        # Where there is one bucket, 1 is none; and a text in a list may be masked, its bucket not.
+        rules = [rule for rule in null_rules(becomes[name]) if rule != 1 or name not in shaped]
         truncate = draw(st.sampled_from(("head", "tail")))
         treatments[name] = Treatment(draw(st.sampled_from(rules)), fixed, pad, truncate)
     plain: dict[np.dtype, list[str]] = {}
