@@ -53,3 +53,21 @@ def test_the_bytes_read_for_the_next_batch_do_not_grow_with_the_position(path: P
         assert batch.rows().tolist() == list(range(done * BATCH, (done + 1) * BATCH))
     # One segment at most, and the headers of what was skipped; a replay would read all that lies before.
     assert max(read) < 1.1 * read[0] + size * 0.05, f"{read} of {size}"
+
+
+@pytest.mark.parametrize("tail", ["short", "pad"])
+@pytest.mark.parametrize(("lanes", "times"), [(None, 1), (2, 3)])
+def test_the_tail_is_read_with_the_rows_before_it(tmp_path: Path, tail: str, lanes: int, times: int) -> None:
+    """The dictionary and the only page of a row group are not read again for a few rows at its end.
+
+    A second lane reads them twice: its first batches come before its others.
+    """
+    values = np.random.default_rng(0).permutation(60_000)
+    pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet", dictionary_pagesize_limit=1 << 20)
+    dataset = fr.ParquetDataset(tmp_path, batch_size=1024, tail=tail, lanes=lanes)  # type: ignore[arg-type]
+    before = bytes_read()
+    batches = list(dataset)
+    read = bytes_read() - before
+    assert sorted(np.concatenate([batch["x"][batch.valid] for batch in batches])) == list(range(60_000))
+    size = (tmp_path / "x.parquet").stat().st_size
+    assert times - 0.1 < read / size < times + 0.4

@@ -1,6 +1,7 @@
 //! What to decode next: the streams of one reader, cut into segments.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -80,9 +81,7 @@ impl Schedule {
         let counted = stream.counted(given);
         let position = self.pass.division().remaining().slice(counted..counted + 1).next()?.start;
         let Some(window) = self.order.window_at(position) else {
-            let (segment, given) = self.segment_from(stream, given)?;
-            self.turns.take(index, given);
-            return Some(segment);
+            return self.segment_from(index);
         };
         self.open_window(window);
         self.open.pop_front()
@@ -120,45 +119,86 @@ impl Schedule {
         }
     }
 
-    /// The segment that begins after `given` rows of a stream, and the rows given after it.
-    fn segment_from(&self, stream: &Stream, given: u64) -> Option<(Segment, u64)> {
+    /// The segment that begins with the next row of a stream, whose rows count as given. Where the stream ends in it,
+    /// it goes on with the one that begins there, as the tail does behind a lane: none of it is decoded twice.
+    fn segment_from(&mut self, index: usize) -> Option<Segment> {
+        let (stream, given) = self.turns.stream(index);
+        let row = self.runs(stream, given).next()?.start;
+        let group = self.manifest.group_of(row);
+        let whole = self.manifest.group_rows(group);
+        let part = part_of(&whole, row, self.row_bytes);
+        let is_resumed = given == 0 && row > part.start;
+        let most_batches = if is_resumed { FIRST_BATCHES } else { MAX_BATCHES };
+        let mut begun =
+            Begun { first: whole.start, rows: part, pieces: Vec::new(), batches: 0, most_batches };
+        let mut next = Some(index);
+        while let Some(index) = next {
+            let (stream, given) = self.turns.stream(index);
+            let reached = begun.add(stream, given, self.runs(stream, given));
+            let end = stream.counted(stream.rows() - 1) + 1;
+            let is_used_up = reached > given && reached == stream.rows();
+            if reached > given {
+                self.turns.take(index, reached);
+            }
+            // Batches ascend: what is left of a segment waits for its first one.
+            let last_batch = begun.pieces.last().map_or(0, |last| last.batch);
+            let follows = |&index: &usize| self.turns.stream(index).0.first_batch > last_batch;
+            next = self.turns.beginning_at(end).filter(|index| is_used_up && follows(index));
+        }
+        Some(Segment { group, places: Places::Pieces(begun.pieces) })
+    }
+
+    /// The rows that come after `given` rows of a stream.
+    fn runs(&self, stream: &Stream, given: u64) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let remaining = self.pass.division().remaining();
         let positions = stream.stretches(given).flat_map(|counted| remaining.slice(counted));
-        let mut runs = positions.flat_map(|positions| self.order.rows(positions)).peekable();
-        let group = self.manifest.group_of(runs.peek()?.start);
-        let whole = self.manifest.group_rows(group);
-        let part = part_of(&whole, runs.peek()?.start, self.row_bytes);
-        let mut pieces: Vec<Piece> = Vec::new();
-        let is_resumed = given == 0 && runs.peek()?.start > part.start;
-        let most_batches = if is_resumed { FIRST_BATCHES } else { MAX_BATCHES };
-        let (mut given, mut reached, mut batches) = (given, part.start, 0);
+        positions.flat_map(|positions| self.order.rows(positions))
+    }
+}
+
+/// A segment of ascending rows, to which more may come.
+struct Begun {
+    /// The first row of the row group.
+    first: u64,
+    /// The rows that may still come.
+    rows: Range<u64>,
+    pieces: Vec<Piece>,
+    batches: usize,
+    most_batches: usize,
+}
+
+impl Begun {
+    /// Adds rows of a stream that come after `given` of its own, as far as they belong here; gives how many were
+    /// given then.
+    fn add(&mut self, stream: &Stream, mut given: u64, runs: impl Iterator<Item = Range<u64>>) -> u64 {
         for run in runs {
             // Decoders only go forward: a row before the last one opens a segment of its own.
-            if run.start < reached || run.start >= part.end {
+            if run.start < self.rows.start || run.start >= self.rows.end {
                 break;
             }
-            let end = run.end.min(part.end);
+            let end = run.end.min(self.rows.end);
             let mut row = run.start;
-            while row < end && pieces.len() < MAX_PIECES {
+            while row < end && self.pieces.len() < MAX_PIECES {
                 let batch = stream.batch_of(given);
-                if pieces.last().is_none_or(|last| last.batch != batch) {
-                    if batches == most_batches {
+                if self.pieces.last().is_none_or(|last| last.batch != batch) {
+                    if self.batches == self.most_batches {
                         break;
                     }
-                    batches += 1;
+                    self.batches += 1;
                 }
                 let in_slice = given % stream.slice_rows;
                 let rows = (stream.slice_rows - in_slice).min(end - row);
-                let first = row - whole.start;
-                pieces.push(Piece { batch, rows: first..first + rows, slot_row: stream.slot_row + in_slice });
+                let first = row - self.first;
+                let slot_row = stream.slot_row + in_slice;
+                self.pieces.push(Piece { batch, rows: first..first + rows, slot_row });
                 row += rows;
                 given += rows;
             }
-            reached = row;
-            if row < run.end || pieces.len() == MAX_PIECES {
+            self.rows.start = row;
+            if row < run.end || self.pieces.len() == MAX_PIECES {
                 break;
             }
         }
-        Some((Segment { group, places: Places::Pieces(pieces) }, given))
+        given
     }
 }

@@ -47,6 +47,12 @@ impl Turns {
         (&self.streams[index], self.given[index])
     }
 
+    /// A stream of which nothing was given, and which begins at this place along what remains.
+    pub fn beginning_at(&self, counted: u64) -> Option<usize> {
+        let mut there = self.places.range((counted, 0)..(counted + 1, 0)).map(|&(_, index)| index);
+        there.find(|&index| self.given[index] == 0)
+    }
+
     /// Counts the rows of a stream up to `given` as given.
     pub fn take(&mut self, index: usize, given: u64) {
         if self.next.peek().is_some_and(|Reverse((_, first))| *first == index) {
