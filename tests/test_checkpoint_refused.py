@@ -284,6 +284,23 @@ def test_data_that_begin_anew_or_tell_no_place_are_refused(data: Dataset, direct
     assert dataset.batches_left == len(list(dataset))
 
 
+def test_ranks_that_know_of_each_other_by_the_environment_alone_do_not_save_each_by_itself(
+    data: Dataset, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpointer = Checkpointer(directory)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    told = "told the dataset of 4 ranks, but the Checkpointer knows of 1: .* call init_process_group before"
+    loader = fr.Loader(fr.ParquetDataset(data.files, batch_size=4))
+    with pytest.raises(ValueError, match=told):
+        checkpointer.save(1, loader=loader)
+    with pytest.raises(ValueError, match=told):
+        checkpointer.restore(loader=loader)
+    named = fr.ParquetDataset(data.files, batch_size=4, rank=1, world_size=4)
+    checkpointer.save(1, loader=named)
+    assert checkpointer.restore(loader=named) is not None, "whoever names ranks knows what he does"
+
+
 def test_the_best_says_which_way_and_is_among_the_metrics(directory: Path) -> None:
     unclear: Any
     for unclear in ("loss", ("loss",)):

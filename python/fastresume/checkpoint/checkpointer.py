@@ -154,6 +154,7 @@ class Checkpointer:
 
         def capture() -> Moment:
             parts = Parts.of(model, optimizer, scheduler, loader, extra)
+            parts.check_ranks(self._ranks.world_size)
             number, evaluation = at_least(0, "step", step), numbers(metrics)
             if self.best is not None and self._ranks.rank == 0:
                 self.best.check(evaluation)
@@ -224,7 +225,13 @@ class Checkpointer:
         """
         self.wait()
         allowed = terms.allowed(allow)
-        parts = self._ranks.all("restore", lambda: Parts.of(model, optimizer, scheduler, loader, extra))
+
+        def given() -> Parts:
+            parts = Parts.of(model, optimizer, scheduler, loader, extra)
+            parts.check_ranks(self._ranks.world_size)
+            return parts
+
+        parts = self._ranks.all("restore", given)
         restoring = Restoring(self._ranks, self._history)
         torn = self._ranks.lead("restore", self._history.torn)
         for path in torn if self._ranks.rank == 0 else []:

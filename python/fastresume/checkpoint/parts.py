@@ -96,6 +96,20 @@ class Parts:
                 raise TypeError(f"extra has the key {name!r}: its names must be texts")
         return cls(model, found, scheduler, loader, dict(extra or {}))
 
+    def check_ranks(self, ranks: int) -> None:
+        """Refuses to act on fewer ranks than the environment told the dataset of.
+
+        Raises:
+            ValueError: if each of them would save alone, and all into one directory.
+        """
+        dataset = dataset_behind(self.loader)
+        if dataset is not None and dataset._world_was_detected and dataset.world.world_size > ranks:
+            raise ValueError(
+                f"the environment told the dataset of {dataset.world.world_size} ranks, but the Checkpointer "
+                f"knows of {ranks}: each would save alone, and all into one directory; call "
+                "init_process_group before it is made"
+            )
+
     @property
     def names(self) -> tuple[str, ...]:
         """What there is."""
@@ -172,7 +186,7 @@ class Parts:
             shapes = reading.shapes("optimizer")
             if self.optimizers and shapes:
                 found["optimizer"] = optimizer.template(self.optimizers, self.model, shapes)
-        if self.scheduler is not None and reading.shapes("scheduler") is not None:
+        if self.scheduler is not None:
             found["scheduler"] = b""
         for name, value in self.extra.items():
             if not self._is_plain(name):
