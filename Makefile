@@ -147,6 +147,16 @@ soak-types: develop ## Compare thousands of files of all writers with other read
 soak-checkpoint: develop ## Strike every call of a save to the file system, on each rank; ARGS goes to pytest
 	FASTRESUME_PROFILE=soak $(BIN)/python -m pytest --timeout 0 -s tests/test_checkpoint_faults.py $(ARGS)
 
+.PHONY: fuzz
+fuzz: develop ## Read damaged files for half an hour, MINUTES='5' for less: an error each, no abort, no wrong row
+	FASTRESUME_PROFILE=soak FASTRESUME_FUZZ_MINUTES=$(or $(MINUTES),30) \
+	  $(BIN)/python -m pytest --timeout 0 -o faulthandler_timeout=0 -s tests/test_fuzz.py -k minute $(ARGS)
+
+.PHONY: sanitize
+sanitize: ## Run the core's tests under the address sanitizer, with a nightly toolchain
+	RUSTFLAGS=-Zsanitizer=address cargo +nightly test -p fastresume --lib $(LOCKED) --target-dir target/sanitize \
+	  --target $$(rustc -vV | sed -n 's/^host: //p')
+
 .PHONY: lint
 lint: develop ## Check formatting, lints and types; change nothing
 	cargo fmt --all --check

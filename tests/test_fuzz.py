@@ -4,7 +4,7 @@ Bytes are flipped, inserted, deleted and moved; in half of the cases the damage 
 (a field of the footer, of a page header), which gets past the checks that random bytes fail at.
 
 In the `soak` profile another process reads, so that a file which kills it is reported and shrunk like any
-other failure: `FASTRESUME_PROFILE=soak pytest -o timeout=0 -o faulthandler_timeout=0 tests/test_fuzz.py`.
+other failure: `make fuzz`.
 """
 
 from __future__ import annotations
