@@ -150,11 +150,27 @@ def test_int96_agrees_with_nanoseconds_and_decimals_however_they_are_held(tmp_pa
     assert rows_of(tmp_path, "d", decimals="float64") == [1.25, 1.25]
 
 
+def test_integers_beside_durations_are_taken_for_durations(tmp_path: Path) -> None:
+    """Files without Arrow's schema have none; and of three files, two units are refused in any order."""
+    durations = {"x": pa.array([1, 2], pa.duration("us"))}
+    for tables in ([durations, {"x": [3]}], [{"x": [1, 2]}, durations]):
+        write(tmp_path, *tables)
+        assert fr.ParquetDataset(tmp_path, batch_size=1).schema["x"].unit == "duration[us]"
+        assert rows_of(tmp_path, "x")[:2] == [1, 2]
+    types = (pa.duration("us"), pa.int64(), pa.duration("s"))
+    for order in itertools.permutations(types):
+        write(tmp_path, *({"x": pa.array([1], type_)} for type_ in order))
+        with pytest.raises(fr.DataError, match="column 'x'"):
+            fr.ParquetDataset(tmp_path, batch_size=1)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
         (pa.timestamp("ms"), pa.timestamp("us")),
         (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        (pa.duration("ms"), pa.duration("us")),
+        (pa.duration("us"), pa.time64("us")),
         (pa.date32(), pa.int32()),
         (pa.time32("ms"), pa.int64()),
         (pa.decimal128(9, 2), pa.decimal128(9, 3)),

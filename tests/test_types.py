@@ -76,7 +76,7 @@ def read(
         (pa.time32("ms"), "time[ms]"),
         (pa.time64("us"), "time[us]"),
         (pa.time64("ns"), "time[ns]"),
-        (pa.duration("us"), None),
+        *((pa.duration(unit), f"duration[{unit}]") for unit in ("s", "ms", "us", "ns")),
     ],
 )
 @pytest.mark.parametrize("is_listed", [False, True])
@@ -90,6 +90,18 @@ def test_times_are_int64_and_the_schema_has_their_unit(
     assert schema["x"].unit == unit
     assert f"x: int64 {'[B, *]' if is_listed else '[B]'}{f' {unit}' if unit else ''}" in repr(schema)
     assert list(read(path)["x"]) == [[n] if is_listed else n for n in range(ROWS)]
+
+
+def test_a_duration_is_one_wherever_it_stands_and_an_integer_without_arrows_schema(path: Path) -> None:
+    taken = pa.duration("us")
+    type_ = pa.struct([("taken", taken), ("map", pa.map_(pa.string(), taken)), ("count", pa.int64())])
+    table = pa.table({"x": pa.array([{"taken": 1, "map": [("a", 2)], "count": 3}], type_)})
+    for store_schema in (True, False):
+        pq.write_table(table, path, store_schema=store_schema)
+        schema = fr.ParquetDataset(path, batch_size=1, columns="!x.map.key", nulls=0).schema
+        unit = "duration[us]" if store_schema else None
+        units = {name: field.unit for name, field in schema.items()}
+        assert units == {"x.taken": unit, "x.map.value": unit, "x.count": None}
 
 
 def test_old_annotations_mean_what_they_did(path: Path) -> None:

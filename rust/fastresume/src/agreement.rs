@@ -392,6 +392,11 @@ fn joined<'a>(
     Ok(delivered.collect())
 }
 
+/// Whether integers are durations, as Arrow's schema says.
+fn is_duration(column: &Column) -> bool {
+    column.unit.as_ref().is_some_and(|unit| unit.starts_with("duration"))
+}
+
 /// The type that holds what both do: the smallest integer or float type, the decimal of one scale. What is
 /// counted must be the same.
 fn widened(one: &Column, other: &Column) -> Option<Column> {
@@ -410,6 +415,9 @@ fn widened(one: &Column, other: &Column) -> Option<Column> {
             }
         }
         _ if one.unit == other.unit => &one.unit,
+        // Who writes no Arrow schema can't say that integers are durations: they are taken for the same.
+        _ if is_duration(one) && other.unit.is_none() => &one.unit,
+        _ if is_duration(other) && one.unit.is_none() => &other.unit,
         _ => return None,
     };
     Some(Column { dtype: Some(one.dtype?.joined(other.dtype?)?), unit: unit.clone(), ..one.clone() })

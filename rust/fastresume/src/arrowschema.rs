@@ -1,8 +1,8 @@
 //! What an Arrow writer says of the columns of its file, where Parquet's own schema does not: that all lists of a
-//! column have one length.
+//! column have one length, and that integers are durations.
 //!
 //! It is a text of the footer: base64 of a message of Arrow's, whose tables are those of `FlatBuffers`. Only names,
-//! lengths and children are read, and no more of them than a schema may have.
+//! lengths, units and children are read, and no more of them than a schema may have.
 //!
 //! Sources: <https://arrow.apache.org/docs/format/Columnar.html#encapsulated-message-format>,
 //! <https://github.com/apache/arrow/blob/main/format/Schema.fbs>,
@@ -33,6 +33,10 @@ const FIELD_TYPE: usize = 3;
 const FIELD_CHILDREN: usize = 5;
 const FIXED_SIZE_LIST: u8 = 16;
 const LIST_SIZE: usize = 0;
+const DURATION: u8 = 18;
+const DURATION_UNIT: usize = 0;
+const UNITS: [&str; 4] = ["s", "ms", "us", "ns"];
+const DEFAULT_UNIT: u8 = 1;
 
 /// The fields of a schema, or of a field.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub struct ArrowFields {
 pub struct ArrowField {
     /// How many elements each of its lists has, if it is of lists that all have as many: at least one.
     pub size: Option<usize>,
+    /// What it counts, if it is of durations.
+    pub unit: Option<&'static str>,
     children: ArrowFields,
 }
 
@@ -79,19 +85,26 @@ impl ArrowFields {
         let mut found = Self::default();
         for number in 0..count {
             let field = buffer.indirect(vector + 4 + 4 * number)?;
-            let size = match buffer.byte(field, FIELD_KIND)? {
+            let (mut size, mut unit) = (None, None);
+            match buffer.byte(field, FIELD_KIND)? {
                 FIXED_SIZE_LIST => {
                     let list = buffer.table(field, FIELD_TYPE)?.ok_or_else(damaged)?;
-                    usize::try_from(buffer.integer(list, LIST_SIZE)?).ok().filter(|&size| size > 0)
+                    size = usize::try_from(buffer.integer(list, LIST_SIZE)?).ok().filter(|&size| size > 0);
                 }
-                _ => None,
-            };
+                DURATION => {
+                    let duration = buffer.table(field, FIELD_TYPE)?.ok_or_else(damaged)?;
+                    let stated = buffer.field(duration, DURATION_UNIT)?.map(|at| buffer.chunk::<1>(at));
+                    let number = stated.transpose()?.map_or(DEFAULT_UNIT, |[number]| number);
+                    unit = UNITS.get(usize::from(number)).copied();
+                }
+                _ => {}
+            }
             let name =
                 buffer.table(field, FIELD_NAME)?.map_or(Ok(String::new()), |name| buffer.text(name))?;
             let children = Self::read(buffer, buffer.table(field, FIELD_CHILDREN)?, depth, left)?;
             // Of two of one name the last: neither can be asked for.
             found.by_name.insert(name, number);
-            found.fields.push(ArrowField { size, children });
+            found.fields.push(ArrowField { size, unit, children });
         }
         Ok(found)
     }

@@ -148,13 +148,13 @@ impl Found<'_> {
     fn add(&mut self, node: &Type, name: &str, above: Above, arrow: Option<&ArrowField>) {
         let above = if is(node, Repetition::REPEATED) { above.repeated(None) } else { above.optional(node) };
         if node.is_primitive() {
-            self.add_leaf(name, &above);
+            self.add_leaf(name, &above, arrow);
         } else if let Some(repeated) = list_of(node) {
             let above = above.repeated(arrow.and_then(|list| list.size));
             let arrow = arrow.and_then(ArrowField::element);
             match element_of(node, repeated) {
                 Some(element) => self.add(element, name, above, arrow),
-                None if repeated.is_primitive() => self.add_leaf(name, &above),
+                None if repeated.is_primitive() => self.add_leaf(name, &above, arrow),
                 None => self.add_members(repeated, name, &above, arrow),
             }
         } else if let Some([key, values @ ..]) = entries_of(node) {
@@ -182,14 +182,20 @@ impl Found<'_> {
         }
     }
 
-    fn add_leaf(&mut self, name: &str, above: &Above) {
+    fn add_leaf(&mut self, name: &str, above: &Above, arrow: Option<&ArrowField>) {
         let leaf = self.leaf;
         self.leaf += 1;
         if leaf >= self.schema.num_columns() {
             return;
         }
-        let LeafType { name: type_name, kind, dtype, size, unit, stored } =
+        let LeafType { name: mut type_name, kind, dtype, size, mut unit, stored } =
             LeafType::of(&self.schema.column(leaf));
+        // Parquet has no durations.
+        let of_arrow = arrow.and_then(|field| field.unit).filter(|_| stored == Stored::Number(Dtype::Int64));
+        if let Some(counted) = of_arrow.filter(|_| unit.is_none()) {
+            type_name = format!("duration[{counted}]");
+            unit = Some(type_name.clone());
+        }
         let (name, level) = (name.to_owned(), above.level);
         let (lists, sizes, element, shaping) = (above.lists, Vec::new(), above.element, Shaping::None);
         let column = Column {
