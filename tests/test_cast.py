@@ -183,7 +183,7 @@ def test_an_overflow_names_value_row_group_column_and_file(
 
 
 def test_a_batch_before_the_overflow_is_delivered_and_the_cursor_stays_there(path: Path) -> None:
-    write(path, x=pa.array([1] * 17 + [300]))
+    write(path, x=pa.array([1] * 27 + [300]))  # in the third row group, of which the third batch has a row
     dataset = open_dataset(path, {"x": torch.int8})
     iterator = iter(dataset)
     states = [next(iterator).state_dict() for _ in range(2)]

@@ -49,7 +49,8 @@ class Field:
             all have as many, or what `pad=` names; else None.
         unit: what its numbers count or stand for, where their type alone does not say it:
             "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
-            "duration[us]", "decimal(9, 2)" (units of 0.01), "uuid", "interval", "hash1[1000, seed 7]" (buckets); else None.
+            "duration[us]", "decimal(9, 2)" (units of 0.01), "uuid", "interval",
+            "hash1[1000, seed 7]" (buckets); else None.
         sizes: where a row is lists in a list, how many elements these have at each level: (k1, k2) of a
             tensor `[B, k1, k2]`, whose `size` is k1 * k2; else empty.
     """
