@@ -305,3 +305,20 @@ def test_a_filter_s_cache_knows_what_is_optional(tmp_path: Path) -> None:
     assert cache.read_bytes() == written
     with pytest.raises(fr.DataError, match="the column is missing"):
         kept_rows(parts, **how)
+
+
+# -------------------------------------------------------------------------------------------- what people see
+
+
+def test_a_long_scan_says_on_a_terminal_how_far_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"x": [row % 7 for row in range(300)]}), tmp_path / "x.parquet")
+    monkeypatch.setattr("fastresume.scan.SCANNED_ROWS", 100)
+    for is_terminal, quiet, said in ((False, -9.0, []), (True, 99.0, []), (True, -9.0, [100, 200, 300])):
+        monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal)
+        monkeypatch.setattr("fastresume.scan.QUIET_SECONDS", quiet)
+        monkeypatch.setattr("fastresume.scan.AGAIN_SECONDS", 0.0)
+        fr.ParquetDataset(tmp_path, batch_size=1, filter=fr.column("x") == 3)
+        lines = [f"\rfilter: {rows} of 300 rows read ({rows / 300:.0%})" for rows in said]
+        assert capsys.readouterr().err == "".join(lines) + "\n" * bool(said)

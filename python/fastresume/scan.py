@@ -23,6 +23,7 @@ SCANNED_ROWS = 1 << 16
 SCANNED_BYTES = 16 << 20
 PREFETCH_BYTES = 64 << 20
 QUIET_SECONDS = 1.0
+AGAIN_SECONDS = 0.2
 
 
 def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -> Iterator[Intervals]:
@@ -85,7 +86,7 @@ class Progress:
         """Counts rows that were read."""
         self._done += rows
         if time.monotonic() >= self._said and sys.stderr.isatty():
-            self._has_spoken, self._said = True, time.monotonic() + 0.2
+            self._has_spoken, self._said = True, time.monotonic() + AGAIN_SECONDS
             share = self._done / self._total
             sys.stderr.write(f"\rfilter: {self._done} of {self._total} rows read ({share:.0%})")
 
