@@ -172,6 +172,28 @@ def test_going_back_begins_another_timeline_which_is_the_latest(directory: Path)
         Checkpointer(directory / "other").restore(model=model, step="best")
 
 
+def test_whoever_counts_steps_from_0_again_is_told_what_goes(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpointer = Checkpointer(directory, keep=None)
+    for step in (10, 20, 30, 30):
+        checkpointer.save(step, model=small(step))
+    assert caplog.messages == []
+    again = Checkpointer(directory, keep=None)
+    again.restore(model=small())
+    again.save(20, model=small(40))
+    assert steps_of(again) == [10, 20]
+    [message] = caplog.messages
+    assert "step 20 is saved after later ones" in message
+    assert "those of steps 30 are removed" in message
+    caplog.clear()
+    again.save(25, model=small(50))
+    again.restore(model=small(), step=10)
+    again.save(15, model=small(60))
+    assert steps_of(again) == [10, 15]
+    assert caplog.messages == [], "who restores an earlier one goes back on purpose"
+
+
 def test_nobody_starts_over_by_accident(directory: Path) -> None:
     Checkpointer(directory).save(5, model=small(5))
     fresh = Checkpointer(directory)

@@ -224,6 +224,14 @@ def superfluous(entries: list[Entry], newest: Entry, keep: int | None, since: in
     return [entry for entry in (*left, *old) if not entry.manifest.pinned and entry != best]
 
 
+def is_unasked(entry: Entry, newest: Entry, since: int | None) -> bool:
+    """Whether `newest` comes after a checkpoint that goes, in one timeline, and has a lower step.
+
+    Who counts steps from 0 again after a restart did not go back, and may not know that it goes.
+    """
+    return entry.step > newest.step and since is not None and entry.serial <= since
+
+
 def best_of(entries: list[Entry]) -> Entry | None:
     """The best one: each that was saved as best was better than all before it."""
     return next((entry for entry in reversed(entries) if entry.manifest.is_best), None)

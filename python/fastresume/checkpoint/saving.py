@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from fastresume.checkpoint.ranks import Ranks
 from fastresume.checkpoint.storage import Writing
 from fastresume.checkpoint.verdict import Best
 from fastresume.cursor import Cursor
+
+_log = logging.getLogger("fastresume")
 
 T = TypeVar("T")
 
@@ -167,6 +170,15 @@ class _Attempt:
         if best is not None:
             yield from saving.history.link(BEST, best)
         old = history.superfluous(entries, self._newest, saving.keep, self._timeline.since)
+        later = [entry for entry in old if history.is_unasked(entry, self._newest, self._timeline.since)]
+        if later:
+            _log.warning(
+                "step %d is saved after later ones and takes their place: those of steps %s are removed; "
+                "count on from Restored.step (batch.step begins anew in each pass), and restore(step=...) "
+                "to go back",
+                self._newest.step,
+                ", ".join(str(entry.step) for entry in later),
+            )
         yield from saving.history.expire(old)
 
     def give_up(self) -> None:
