@@ -8,6 +8,7 @@ import importlib.util
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -449,6 +450,41 @@ def test_survey_leaves_out_what_can_not_be_delivered_and_sees_nulls(tmp_path: Pa
     assert [column.name for column in survey([str(tmp_path)], ["[ig]*"]).columns] == ["id", "gap"]
     with pytest.raises(ValueError, match="the files have no rows"):
         survey([str(tmp_path / "a.parquet")], None)
+
+
+UNLIKE = {
+    "texts": pa.array([["t1", None], []], pa.list_(pa.string())),
+    "labels": pa.array([["a"], ["b", "a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+    "bytes": pa.array([[b"x"], []], pa.large_list(pa.binary())),
+    "lists": pa.array([[[1]], []], pa.list_(pa.list_(pa.int64()))),
+    "records": pa.array([[{"x": 1}], []], pa.list_(pa.struct({"x": pa.int64()}))),
+    "record": pa.array([{"x": 1}] * 2),
+    "pairs": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
+    "price": pa.array([Decimal("1.50"), Decimal("2.25")], pa.decimal128(9, 2)),
+    "prices": pa.array([[Decimal("1.50")], []], pa.list_(pa.decimal128(9, 2))),
+}
+
+
+def test_columns_that_contenders_deliver_in_unlike_forms_are_left_out_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({**UNLIKE, "ids": pa.array([[1, 2], []])}), path)
+    found = survey([str(path)], None)
+    assert [column.name for column in found.columns] == ["ids"]
+    for name in UNLIKE:
+        assert found.left_out[name].startswith(f"{name}: contenders deliver "), found.left_out[name]
+        assert found.left_out[name].endswith(" in forms that can't be compared")
+    assert "list<element: string>" in found.left_out["texts"]
+
+
+@pytest.mark.parametrize("name", ["texts", "record", "price"])
+def test_a_column_of_an_unlike_form_alone_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({name: UNLIKE[name]}), path)
+    for option in ([], ["--columns", name]):
+        assert cli.main(["bench", str(path), *option]) == 2
+        assert f"{name}: contenders deliver " in capsys.readouterr().err
 
 
 def test_task_stacks_what_is_of_one_type_under_names_that_no_column_has() -> None:

@@ -43,7 +43,7 @@ def cells_of(column: Any) -> Cells:
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
-    if _is_text(types, column.type):
+    if is_text(column.type):
         text = column.cast(arrow.large_binary())
         if valid is not None:
             text = compute.fill_null(text, b"")
@@ -65,7 +65,9 @@ def cells_of(column: Any) -> Cells:
     return Cells(_flat(arrow, column), None, valid)
 
 
-def _is_text(types: Any, type_: Any) -> bool:
+def is_text(type_: Any) -> bool:
+    """Whether it is a type of strings or of bytes."""
+    types = importlib.import_module("pyarrow").types
     kinds = (
         "string",
         "large_string",

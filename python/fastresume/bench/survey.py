@@ -11,6 +11,7 @@ from typing import Any
 
 from fastresume import _core
 from fastresume.arguments import path_list
+from fastresume.bench.arrow import is_text
 from fastresume.bench.task import Column
 from fastresume.dataset import ParquetDataset
 
@@ -55,9 +56,8 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
     filled = next(path for path, footer in zip(files, footers, strict=True) if footer.num_rows)
     fields = {field.name: field for field in parquet.read_schema(filled)}
     left_out = {}
-    types = importlib.import_module("pyarrow").types
     for name in list(fields) if patterns is None else _matching(fields, patterns):
-        if types.is_struct(fields[name].type) or types.is_map(fields[name].type):
+        if not _is_comparable(fields[name].type):
             left_out[name] = f"{name}: contenders deliver {fields[name].type} in forms that can't be compared"
             continue
         try:
@@ -123,6 +123,17 @@ def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:
                 if statistics.null_count > 0 if known else may_be_null:
                     nulls.add(name)
     return nulls, stored
+
+
+def _is_comparable(type_: Any) -> bool:
+    """Whether the cells are numbers, text, or lists of numbers: what all contenders deliver alike."""
+    types = importlib.import_module("pyarrow").types
+    if types.is_dictionary(type_):
+        type_ = type_.value_type
+    lists = ("list", "large_list", "fixed_size_list")
+    if any(getattr(types, f"is_{kind}")(type_) for kind in lists):
+        return bool(types.is_primitive(type_.value_type))
+    return bool(types.is_primitive(type_)) or is_text(type_)
 
 
 def _is_jagged(type_: Any) -> bool:
