@@ -112,6 +112,17 @@ def test_a_number_that_no_column_holds_is_refused(path: Path, fill: int) -> None
         open_dataset(path, fill)
 
 
+@pytest.mark.parametrize("fill", [False, True])
+def test_a_bool_stands_for_nulls_of_bools_alone(path: Path, fill: bool) -> None:
+    write_columns(path, a=pa.array([None, 7]), b=pa.array([None, True]), c=pa.array([1.5, None]))
+    (batch,) = open_dataset(path, {"b": fill}, batch_size=2, columns=["b"])
+    assert batch["b"].tolist() == [fill, True]
+    for nulls, name, type_ in ((fill, "a", "int64"), ({"*": "mask", "c": fill}, "c", "float32|float64")):
+        message = f"fill value {fill} for nulls does not fit column '{name}', which is ({type_})$"
+        with pytest.raises(ValueError, match=message):
+            open_dataset(path, nulls)
+
+
 @pytest.mark.parametrize("name", ["nope", "nope*", "[ab]c"])
 def test_a_name_that_no_column_has_is_refused_with_those_that_are_there(path: Path, name: str) -> None:
     write_columns(path, a=pa.array([1]), b=pa.array([1]))

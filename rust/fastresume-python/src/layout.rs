@@ -26,6 +26,7 @@ use crate::manifest::Manifest;
 #[derive(FromPyObject)]
 pub enum NullArgument {
     Word(String),
+    Truth(bool),
     Integer(i64),
     Large(u64),
     Float(f64),
@@ -40,6 +41,7 @@ impl NullArgument {
                 let reason = format!("nulls must be 'error', 'mask' or a number, found '{word}'");
                 return Err(PyValueError::new_err(reason));
             }
+            Self::Truth(value) => Policy::Fill(Fill::Truth(*value)),
             Self::Integer(value) => Policy::Fill(Fill::Integer((*value).into())),
             Self::Large(value) => Policy::Fill(Fill::Integer((*value).into())),
             Self::Float(value) => Policy::Fill(Fill::Float(*value)),

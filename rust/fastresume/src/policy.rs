@@ -23,6 +23,8 @@ pub enum Policy {
 /// A number that stands for a null.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fill {
+    /// True or false, for truth values alone: for numbers, it would be a switch that somebody looks for.
+    Truth(bool),
     /// A whole number; a truth value is 0 or 1.
     Integer(i128),
     /// Any other.
@@ -32,6 +34,7 @@ pub enum Fill {
 impl std::fmt::Display for Fill {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Truth(value) => formatter.write_str(if *value { "True" } else { "False" }),
             Self::Integer(value) => value.fmt(formatter),
             Self::Float(value) => write!(formatter, "{value:?}"),
         }
@@ -140,13 +143,18 @@ fn is_exactly(float: f64, value: i128) -> bool {
 
 /// The bits of a value in a type; those of the nearest float in a type of floats.
 fn rounded_bits(value: Fill, dtype: Dtype) -> Option<u64> {
+    if let Fill::Truth(value) = value {
+        return (dtype == Dtype::Bool).then_some(value.into());
+    }
     #[allow(clippy::cast_precision_loss, reason = "a float holds the nearest number")]
     let float = match value {
+        Fill::Truth(value) => value.into(),
         Fill::Integer(value) => value as f64,
         Fill::Float(value) => value,
     };
     #[allow(clippy::cast_possible_truncation, reason = "a whole number of at most 2^53")]
     let integer = match value {
+        Fill::Truth(value) => Some(value.into()),
         Fill::Integer(value) => Some(value),
         Fill::Float(value) if value.fract() == 0.0 && value.abs() <= MAX_EXACT => Some(value as i128),
         Fill::Float(_) => None,
@@ -216,6 +224,9 @@ mod tests {
         assert_eq!(bits_of(Fill::Float(1.5), Dtype::Int64), None);
         assert_eq!(bits_of(Fill::Integer(-1), Dtype::Uint8), None);
         assert_eq!(bits_of(Fill::Integer(2), Dtype::Bool), None);
+        assert_eq!(bits_of(Fill::Truth(true), Dtype::Bool), Some(1));
+        assert_eq!(bits_of(Fill::Truth(false), Dtype::Int64), None);
+        assert_eq!(bits_of(Fill::Truth(true), Dtype::Float32), None);
         assert_eq!(bits_of(Fill::Integer(-1), Dtype::Int16), Some(u64::MAX));
         assert_eq!(bits_of(Fill::Float(1e300), Dtype::Float32), None);
         assert_eq!(bits_of(Fill::Float(3.0), Dtype::Int8), Some(3));
