@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, SequentialSampler, get_worker_info
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    get_worker_info,
+    random_split,
+)
 
 import fastresume as fr
 from fastresume import parcel
@@ -242,6 +250,21 @@ def test_what_newcomers_write_is_an_error(data: Dataset) -> None:
 
 
 @pytest.mark.law(9)
+def test_an_index_is_an_error_that_says_what_to_write(data: Dataset) -> None:
+    dataset: Any = make(data)
+    refusal = r"no index: write rows=fr\.Split\(0\.0, 0\.9\) .*random_split and Subset.*read_rows.*batch_at"
+    for index in (0, -1, slice(3), "row"):
+        with pytest.raises(TypeError, match=refusal):
+            dataset[index]
+    part, _ = random_split(dataset, [0.5, 0.5])
+    for subset in (part, Subset(dataset, [0])):
+        with pytest.raises(TypeError, match=refusal):
+            subset[0]
+        with pytest.raises(TypeError, match=refusal):
+            next(iter(DataLoader(subset)))
+    assert len(list(dataset)) == len(dataset), "it is iterated as ever"
+
+
 def test_a_changed_constructor_is_refused_or_harmless(data: Dataset) -> None:
     state = next(iter(make(data))).state_dict()
     with pytest.raises(fr.StateError, match="order"):

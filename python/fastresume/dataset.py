@@ -538,6 +538,18 @@ class ParquetDataset(IterableDataset[Batch]):
                 "after init_process_group, or pass rank= and world_size="
             )
 
+    def __getitem__(self, index: object) -> Batch:
+        """Rows and batches have no places in a stream: what would ask for one is told what to write.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            f"a {type(self).__name__} is a stream of batches, which has no index: write "
+            "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0) for a split of the rows (in place of "
+            "random_split and Subset), read_rows([...]) for single rows, batch_at(epoch=, step=) for a batch"
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         check_picklable(self._transforms)
         state = self.__dict__.copy()
