@@ -1312,6 +1312,20 @@ def test_a_file_that_changes_after_construction_is_noticed(
     assert rows_of([*delivered, *make(dataset)]) == list(range(90))
 
 
+def test_an_iterator_goes_on_once_the_file_is_back(
+    tmp_path: Path, make: Callable[[fr.ParquetDataset], Any]
+) -> None:
+    paths = write_three(tmp_path)
+    dataset = open_dataset(tmp_path)
+    with broken(paths[1], "deleted"):
+        iterator = iter(make(dataset))
+        delivered = [next(iterator) for _ in range(3)]
+        for _ in range(2):
+            with refused(fr.SourceError, paths[1], os.strerror(errno.ENOENT)):
+                next(iterator)
+    assert rows_of([*delivered, *iterator]) == list(range(90))
+
+
 def test_a_file_cut_short_while_it_is_open_is_noticed(path: Path) -> None:
     # Pages are read ahead up to 1 MiB, so the second row group must lie beyond that.
     write(path, rows=400_000, group=200_000, use_dictionary=False, compression="none")

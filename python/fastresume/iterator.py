@@ -238,14 +238,18 @@ class BatchIterator(Iterator[Batch]):
         if self._is_spoiled:
             self._go_back(self._dataset._shared.cursor)
         reader = self._open()
-        front: Delivered | None = reader.front()
-        if (
-            front is not None
-            and self._handed is front
-            and self._dataset._shared.cursor == cursor_after(front, self._end_cursor)
-        ):
-            reader.advance()
-            front = reader.front()
+        try:
+            front: Delivered | None = reader.front()
+            if (
+                front is not None
+                and self._handed is front
+                and self._dataset._shared.cursor == cursor_after(front, self._end_cursor)
+            ):
+                reader.advance()
+                front = reader.front()
+        except _core.SourceError:
+            self._is_spoiled = True  # readers remember it, but the file may come back
+            raise
         return front
 
     def _batch(self, front: Delivered) -> Batch:
