@@ -195,8 +195,9 @@ def test_a_batch_before_the_overflow_is_delivered_and_the_cursor_stays_there(pat
 @pytest.mark.parametrize(
     ("cast", "error", "message"),
     [
-        ("int8", TypeError, "cast must be a torch.dtype, found 'int8'"),
-        ({"x": "int8"}, TypeError, r"cast\['x'\] must be a torch.dtype, found 'int8'"),
+        ("int8", TypeError, "cast must be a torch.dtype, found 'int8': write torch.int8$"),
+        ({"x": "float32"}, TypeError, r"cast\['x'\] .* found 'float32': write torch.float32$"),
+        ("double", TypeError, "cast must be a torch.dtype, found 'double'$"),
         ({"x": np.int8}, TypeError, r"cast\['x'\] must be a torch.dtype"),
         ({"x": torch.complex64}, ValueError, "integers, floats or bool, found complex64"),
         ({1: torch.int8}, TypeError, "cast must hold strings, found 1"),

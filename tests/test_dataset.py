@@ -258,8 +258,12 @@ def test_one_stacked_column_is_a_matrix(wide: Dataset) -> None:
         ({"batch_size": 2.0}, TypeError, "batch_size must be an integer, found 2.0"),
         ({"batch_size": True}, TypeError, "batch_size must be an integer, found True"),
         ({"batch_size": "2"}, TypeError, "batch_size must be an integer, found '2'"),
-        ({"batch_size": None}, TypeError, "one of batch_size and global_batch_size"),
-        ({"global_batch_size": 4}, TypeError, "one of batch_size and global_batch_size"),
+        (
+            {"batch_size": None},
+            TypeError,
+            "one of batch_size and global_batch_size must be given, found neither",
+        ),
+        ({"global_batch_size": 4}, TypeError, "one of batch_size .* must be given, found both, 2 and 4"),
         ({"batch_size": 24}, ValueError, "no batch would come from 23 rows: a global batch has 24"),
         ({"batch_size": 2**60}, ValueError, "batch_size"),
         ({"rank": 1, "world_size": 1}, ValueError, "rank 1 is not in \\[0, 1\\)"),
@@ -592,5 +596,10 @@ def test_a_copied_batch_is_another_mapping(small_dataset: Dataset) -> None:
     assert "weight" not in batch
     assert "label" in batch
     assert other["row"] is batch["row"]
+    with pytest.raises(
+        TypeError, match=r"keys of a batch are names, found slice\(None, 3, None\): slice its tensors"
+    ):
+        batch[:3]  # type: ignore[index]
+    assert 3 not in batch
     with pytest.raises(KeyError, match="no tensor 'labl' in the batch; there are: row, label"):
         batch["labl"]

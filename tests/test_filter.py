@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -283,6 +284,39 @@ def test_a_filtered_dataset_resumes_and_refuses_the_states_of_others(files: Path
     for other in (LABEL == 2, None):
         with pytest.raises(fr.StateError, match="another selection of rows"):
             dataset_of(files, filter=other, **how).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("type_", "unit"),
+    [
+        (pa.timestamp("us"), "timestamp[us]"),
+        (pa.timestamp("ms", "UTC"), "timestamp[ms, UTC]"),
+        (pa.date32(), "date[day]"),
+        (pa.time64("us"), "time[us]"),
+    ],
+    ids=str,
+)
+def test_times_are_compared_with_integers_and_the_unit_is_told(
+    tmp_path: Path, type_: pa.DataType, unit: str
+) -> None:
+    path = tmp_path / "x.parquet"
+    stored = pa.array([1, 2], pa.int32() if type_ == pa.date32() else pa.int64())
+    pq.write_table(pa.table({"at": stored.cast(type_)}), path)
+    for value in ("2024-01-01", b"x"):
+        told = re.escape(
+            f"can't be compared with {value!r}: it is {unit}, compared with an integer of that unit"
+        )
+        with pytest.raises(TypeError, match=f"column 'at' of the type int(32|64) {told}"):
+            fr.ParquetDataset(path, batch_size=1, filter=fr.column("at") > value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [dt.datetime(2024, 1, 1), dt.date(2024, 1, 1), dt.time(1), dt.timedelta(1), np.datetime64("2024")],
+)
+def test_a_time_of_python_is_told_what_to_write(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"the integers that their tensors hold, found .*dataset\.schema has"):
+        fr.column("at") > value  # noqa: B015  # it raises
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,15 @@ def test_what_is_no_state_is_refused(
     assert_refused(paused[0], nothing)
 
 
+@pytest.mark.parametrize("form", [str, str.encode, lambda text: bytearray(text.encode())])
+def test_the_text_of_a_state_is_refused_and_told_how_to_read_it(
+    paused: tuple[fr.ParquetDataset, dict[str, str]], form: Any
+) -> None:
+    dataset, state = paused
+    text = form(json.dumps(state))
+    assert_refused(dataset, text, type(text).__name__, "json.loads")
+
+
 @pytest.mark.law(9)
 def test_a_state_beside_other_keys_is_refused_and_names_them(
     paused: tuple[fr.ParquetDataset, dict[str, str]],

@@ -286,7 +286,10 @@ def rename_list(renamed: Mapping[str, str] | None) -> list[tuple[str, str]]:
 
 def _dtype_name(argument: str, dtype: object) -> str:
     if not isinstance(dtype, torch.dtype):
-        raise TypeError(f"{argument} must be a torch.dtype, found {dtype!r}")
+        meant = next(
+            (f": write {known}" for known in CASTS if dtype == str(known).removeprefix("torch.")), ""
+        )
+        raise TypeError(f"{argument} must be a torch.dtype, found {dtype!r}{meant}")
     name = str(dtype).removeprefix("torch.")
     if dtype not in CASTS:
         raise ValueError(f"{argument} must be a type of integers, floats or bool, found {name}")

@@ -401,9 +401,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     def __getitem__(self, name: str) -> Tensor | Jagged:
         try:
             return self._tensors[name]
-        except KeyError:
-            there = ", ".join(self._tensors)
-            raise KeyError(f"no tensor {name!r} in the batch; there are: {there}") from None
+        except (KeyError, TypeError):  # a slice has a hash in some releases of Python, and none in others
+            raise _no_tensor(name, self._tensors) from None
 
     def __setitem__(self, name: str, tensor: Tensor | Jagged) -> None:
         self._tensors[name] = tensor
@@ -430,6 +429,14 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             "" if self._origin.epoch is None else f"epoch={self._origin.epoch}, step={self._origin.step}, "
         )
         return f"Batch(rows={self.num_rows}, {place}{{{tensors}}})"
+
+
+def _no_tensor(key: object, there: Iterable[str]) -> KeyError | TypeError:
+    """What is said of a key that a batch does not have."""
+    if isinstance(key, str):
+        return KeyError(f"no tensor {key!r} in the batch; there are: {', '.join(there)}")
+    told = f"the keys of a batch are names, found {key!r}: slice its tensors, as batch['name'][:3]"
+    return TypeError(told) if isinstance(key, slice) else KeyError(told)
 
 
 def of_delivered(

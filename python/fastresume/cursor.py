@@ -48,7 +48,7 @@ class Cursor:
         if isinstance(state, Cursor):
             return state
         if not isinstance(state, Mapping):
-            raise _core.StateError(f"a state is a mapping with the key '{KEY}', found {state!r}")
+            raise _core.StateError(f"a state is a mapping with the key '{KEY}', found {_found(state)}")
         if KEY not in state:
             raise _core.StateError(f"the state has no key '{KEY}'; its keys are {sorted(map(str, state))}")
         text = state[KEY]
@@ -219,6 +219,11 @@ class Cursor:
             f"Cursor(epoch={self.epoch}, consumed_rows={consumed}, step={self._core.steps}, "
             f"{self.order_text}, dataset={self._core.fingerprint[:8]})"
         )
+
+
+def _found(given: object) -> str:
+    is_text = isinstance(given, (str, bytes, bytearray))
+    return f"{type(given).__name__}: parse JSON by json.loads(...) first" if is_text else repr(given)
 
 
 def _to_integer(key: str, value: object) -> int:

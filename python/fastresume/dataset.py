@@ -221,7 +221,9 @@ class ParquetDataset(IterableDataset[Batch]):
         self.paths = path_list(paths)
         self.world, self._world_was_detected = _resolve_world(rank, world_size, world)
         if (batch_size is None) == (global_batch_size is None):
-            raise TypeError("one of batch_size and global_batch_size must be given")
+            both = f"both, {batch_size!r} and {global_batch_size!r}"
+            found = "neither" if batch_size is None else both
+            raise TypeError(f"one of batch_size and global_batch_size must be given, found {found}")
         self.batch_size = (
             at_least(1, "batch_size", batch_size)
             if batch_size is not None

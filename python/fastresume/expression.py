@@ -6,6 +6,7 @@ neither, too; only `is_null` and `is_valid` always answer. A row is kept if the 
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -47,8 +48,8 @@ class Expression:
         """The columns that it compares with values, and the values that these are asked to be equal to."""
         raise NotImplementedError
 
-    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
-        """Refuses values that a column can't be compared with; `types` are the dtype and kind of each column.
+    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
+        """Refuses values that a column can't be compared with; `types` are each one's dtype, kind and unit.
 
         Raises:
             TypeError: naming the column, its type and the value.
@@ -92,7 +93,7 @@ class Comparison(Condition):
         """Its column, and the value if it asks for that one."""
         return {self.name: _sought([self.value]) if self.op in ("==", "!=") else set()}
 
-    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
         """Refuses values that a column can't be compared with."""
         _check_value(self.name, self.value, *types[self.name])
 
@@ -145,7 +146,7 @@ class Membership(Condition):
         """Its column and its values."""
         return {self.name: _sought(self.values)}
 
-    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
         """Refuses values that a column can't be compared with."""
         for value in self.values:
             _check_value(self.name, value, *types[self.name])
@@ -191,7 +192,7 @@ class IsNull(Condition):
         """It compares nothing."""
         return {}
 
-    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
         """Every column may be asked for nulls."""
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
@@ -226,7 +227,7 @@ class Not(Expression):
         """What its inner condition compares."""
         return self.inner.sought
 
-    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
         """Refuses values that a column can't be compared with."""
         self.inner.check(types)
 
@@ -261,7 +262,7 @@ class Both(Expression):
         left, right = self.left.sought, self.right.sought
         return {name: left.get(name, set()) | right.get(name, set()) for name in {**left, **right}}
 
-    def check(self, types: Mapping[str, tuple[str, str]]) -> None:
+    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
         """Refuses values that a column can't be compared with."""
         self.left.check(types)
         self.right.check(types)
@@ -354,8 +355,11 @@ def literal(value: object) -> Literal:
     Raises:
         TypeError: if no column can be compared with it.
     """
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        raise TypeError(f"times are compared as the integers that their tensors hold, found {value!r}")
+    if isinstance(value, (np.datetime64, np.timedelta64, dt.date, dt.time, dt.timedelta)):
+        raise TypeError(
+            f"times are compared as the integers that their tensors hold, found {value!r}: dataset.schema "
+            "has their unit; an expression of pyarrow takes times"
+        )
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, (bool, int, float, str, bytes)):
         hint = ": ask is_null()" if value is None else ""
@@ -378,8 +382,17 @@ def _sought(values: Iterable[Literal]) -> set[Sought]:
     return {to_bytes(value) for value in values if not is_nan(value)}
 
 
-def _check_value(name: str, value: Literal, dtype: str, kind: str) -> None:
+def _check_value(name: str, value: Literal, dtype: str, kind: str, unit: str | None) -> None:
     is_text = kind in ("string", "binary")
     if kind.startswith("list") or kind == "matrix" or is_text != isinstance(value, (str, bytes)):
         what = kind if kind != "scalar" else dtype
-        raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}")
+        hint = ""
+        if (
+            kind == "scalar"
+            and unit is not None
+            and unit.startswith(("timestamp", "date", "time", "duration"))
+        ):
+            hint = (
+                f": it is {unit}, compared with an integer of that unit; an expression of pyarrow takes times"
+            )
+        raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}{hint}")

@@ -135,7 +135,8 @@ def _resolve(
     compared = sorted({*compared, *(wanted.columns & set(partitions))})
     layout = _core.Layout.of_filter(manifest, compared, asked, optional, partitions)
     types = {
-        name: (dtype, "matrix" if shape else kind) for name, dtype, _, _, kind, _, shape, _ in layout.fields
+        name: (dtype, "matrix" if shape else kind, unit)
+        for name, dtype, _, _, kind, _, shape, unit in layout.fields
     }
     for name in compared:
         if name in types:

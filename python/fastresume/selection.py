@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -99,8 +100,12 @@ def _intervals(name: str, given: npt.ArrayLike, total: int) -> Intervals:
     try:
         array = intervals.to_array(given)
     except (TypeError, ValueError) as cause:
-        also = ", a boolean mask or a Split" if name == "rows" else ""
-        raise ValueError(f"{name} must be intervals{also}: {cause}") from None
+        if name != "rows":
+            raise ValueError(f"{name} must be intervals: {cause}") from None
+        raise ValueError(
+            f"rows must be intervals, a boolean mask or a Split, found {reprlib.repr(given)}: write "
+            f"[[start, stop], ...], a bool for each of the {total} rows, or fr.Split(0.0, 0.9); {cause}"
+        ) from None
     if array.max(initial=0) > total:
         raise ValueError(f"{name} must lie in the {total} rows of the files, found one up to {array.max()}")
     return array
