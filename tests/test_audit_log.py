@@ -281,6 +281,12 @@ def test_the_command_says_what_it_found(
     assert usage.value.code == 2
 
 
+def test_the_command_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"fastresume {fr.__version__}\n"
+
+
 @pytest.mark.parametrize(
     ("audit", "error"), [("", ValueError), (True, TypeError), (3, TypeError), (b"logs", TypeError)]
 )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastresume._core import StateError
+from fastresume._core import StateError, __version__
 from fastresume.bench import command as bench
 from fastresume.cursor import KEY, Cursor
 from fastresume.witness import Declared, Report, audit
@@ -19,6 +19,7 @@ PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0 if all is well, 1 if it is not, 2 if it can't be told."""
     parser = argparse.ArgumentParser(prog="fastresume", description="Tools for fastresume.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_audit(
         commands.add_parser(
