@@ -5,13 +5,16 @@ With FASTRESUME_PROFILE=soak every start method is tried with more workers.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import pickle
+import re
 import time
 import warnings
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from torch.utils.data import DataLoader, get_worker_info
 import fastresume as fr
 from child import children, shared_memory
 from fastresume import workers
+from fastresume.checkpoint import Checkpointer
 from oracle import OracleJob
 from strategies import Dataset, plain_spec
 
@@ -159,6 +163,51 @@ def test_a_pass_that_was_broken_off_starts_again_with_a_warning(data: Dataset, p
     assert dataset.epoch == 1
     dataset.load_state_dict(kept[-1].state_dict())  # what the warning says
     assert rows_of(list(loader)) == expected[5:]
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_a_state_that_knows_nothing_of_the_workers_batches_is_not_saved_silently(
+    data: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture, start_method: str
+) -> None:
+    dataset = make(data)
+    checkpointer = Checkpointer(tmp_path, keep=None)
+    loader = loader_of(dataset, 2, multiprocessing_context=start_method, worker_init_fn=take_state)
+
+    def saves(step: int, expected: dict[str, str]) -> None:
+        checkpointer.save(step, loader=dataset)
+        assert dataset.state_dict() == expected
+        assert not caplog.records
+
+    with caplog.at_level(logging.WARNING, logger="fastresume"):
+        saves(0, dataset.state_dict())
+        iterator = iter(loader)
+        saves(1, dataset.state_dict())  # the workers have begun, but nothing was handed over
+        next(iterator)
+        batch = next(iterator)
+        advice = r"workers of a torch DataLoader.*load_state_dict\(batch.state_dict\(\)\).*fastresume.Loader"
+        with pytest.raises(fr.StateError, match=advice):
+            checkpointer.save(2, loader=dataset)
+        assert not caplog.records
+        checkpointer.save(2, loader=batch)
+        for _ in range(3):
+            dataset.state_dict()
+        assert [(record.name, record.levelname) for record in caplog.records] == [("fastresume", "WARNING")]
+        assert re.search(advice, caplog.text)
+        caplog.clear()
+        dataset.load_state_dict(batch.state_dict())
+        saves(3, batch.state_dict())
+        *_, last = loader
+        saves(4, last.state_dict())
+        for step, batch in enumerate(islice(loader_of(dataset, 0), 2), start=5):
+            saves(step, batch.state_dict())
+
+
+def take_state(_worker: int) -> None:
+    """What a worker may do without a word: errors of it reach the main process."""
+    info = torch.utils.data.get_worker_info()
+    assert info is not None
+    info.dataset.state_dict()
+    assert not info.dataset._shared.is_behind
 
 
 def test_drawing_exactly_the_last_batch_ends_the_pass(data: Dataset) -> None:

@@ -55,6 +55,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fastresume")
 
+BEHIND = (
+    "knows nothing of the batches that the workers of a torch DataLoader have read since the last state was "
+    "loaded or pass ended: save batch.state_dict() of the last batch, or call "
+    "dataset.load_state_dict(batch.state_dict()) before, or use fastresume.Loader(dataset, num_workers=...)"
+)
+"""What is said of a dataset's state that is not that of the last batch, after whose state it is."""
+
 Path = str | os.PathLike[str]
 OrderChoice = tuple[int | None, int | None, int | None] | None
 
@@ -264,6 +271,7 @@ class ParquetDataset(IterableDataset[Batch]):
                 f"({self.batch_size} rows on each of {self.world.world_size} ranks), and tail is {tail!r}"
             )
         self._shared = SharedCursor(start)
+        self._told_version = -1  # of the cursor, when its state was told to be behind
         _log.info(
             "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %d rows a pass",
             len(self.files),
@@ -385,8 +393,13 @@ class ParquetDataset(IterableDataset[Batch]):
         """The state after the last delivered batch: one leaf under the key "fastresume".
 
         The same on every rank under lockstep training. Taking it has no side effect. Under a DataLoader with
-        workers, take `batch.state_dict()`: this one changes only where a pass ends.
+        workers, take `batch.state_dict()`: this one changes only where a pass ends, which the logger
+        "fastresume" says, once in a pass, when it is taken after a batch of theirs.
         """
+        shared = self._shared
+        if self.on_iter == "continue" and shared.is_behind and self._told_version != shared._version:
+            self._told_version = shared._version
+            _log.warning("dataset.state_dict() %s", BEHIND)
         return Cursor(self._shared.cursor).to_state()
 
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:

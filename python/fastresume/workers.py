@@ -112,6 +112,14 @@ class SharedCursor:
         self._own()
         return self._loads
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether batches of workers came out that the cursor does not count; never in a worker."""
+        if get_worker_info() is not None:
+            return False
+        self._own()
+        return bool(self._seen)
+
     def load(self, cursor: _core.Cursor) -> None:
         """Takes a loaded cursor: for the iterators made from now on, those of running workers too."""
         if get_worker_info() is not None:

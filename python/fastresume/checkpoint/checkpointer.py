@@ -139,7 +139,8 @@ class Checkpointer:
                 `on_iter="restart"`, or there are metrics, and not that of `best`; if it is closed.
             StateError: on all ranks, if they are at different steps or places, or if the directory has
                 checkpoints of which none was restored, damaged ones too; if another process has saved there
-                since this job began or restored.
+                since this job began or restored; if the loader is a `ParquetDataset` that workers of a torch
+                DataLoader have read from since its state was set.
             CheckpointError: on all ranks, if it can't be written on one of them, or a rank is lost or late.
                 What was there before is there still.
 
@@ -155,6 +156,7 @@ class Checkpointer:
         def capture() -> Moment:
             parts = Parts.of(model, optimizer, scheduler, loader, extra)
             parts.check_ranks(self._ranks.world_size)
+            parts.check_place()
             number, evaluation = at_least(0, "step", step), numbers(metrics)
             if self.best is not None and self._ranks.rank == 0:
                 self.best.check(evaluation)

@@ -21,7 +21,7 @@ from fastresume import _core
 from fastresume.checkpoint import manifest, optimizer
 from fastresume.checkpoint.storage import Reading
 from fastresume.cursor import KEY, Cursor
-from fastresume.dataset import dataset_behind
+from fastresume.dataset import BEHIND, ParquetDataset, dataset_behind
 
 EXTRA = "extra."
 """How the names of parts of the user's begin."""
@@ -109,6 +109,15 @@ class Parts:
                 f"knows of {ranks}: each would save alone, and all into one directory; call "
                 "init_process_group before it is made"
             )
+
+    def check_place(self) -> None:
+        """Refuses to save a place that the job has left.
+
+        Raises:
+            StateError: for a dataset that workers of a torch DataLoader have read from since.
+        """
+        if isinstance(self.loader, ParquetDataset) and self.loader._shared.is_behind:
+            raise _core.StateError(f"loader is a ParquetDataset, whose state {BEHIND}")
 
     @property
     def names(self) -> tuple[str, ...]:
