@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 import re
+import resource
 import struct
 import threading
 from collections.abc import Callable
@@ -305,6 +306,22 @@ def test_errors_of_a_save_that_is_not_waited_for_are_raised_by_the_next_call(
         checkpointer.save(1, model=small())
         checkpointer.close()
         assert steps_of(checkpointer) == [1], "and the next save is as good as any"
+
+
+def test_why_a_file_could_not_be_written_is_told_with_its_path(directory: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(
+            CheckpointError, match=rf"save: OSError: \[Errno \d+\] File too large: '{directory}/.*distcp'$"
+        ) as raised:
+            checkpointer.save(1, model=nn.Linear(500, 500))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert isinstance(raised.value.__cause__, OSError)
+    assert list(directory.iterdir()) == []
+    checkpointer.save(1, model=small())
 
 
 def test_an_error_that_nobody_would_hear_of_is_a_warning(

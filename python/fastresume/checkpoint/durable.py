@@ -40,11 +40,14 @@ class Draft:
         self._file = path.open("xb")
         self._hash = hashlib.sha256()
         self._size = 0
+        self.error: OSError | None = None
+        """The first that writing it raised, with its path; a copy."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Writes all of it, and gives its length in bytes."""
         view = memoryview(data).cast("B")
-        self._file.write(view)
+        with self._errors_kept():
+            self._file.write(view)
         self._hash.update(view)
         self._size += len(view)
         return len(view)
@@ -55,12 +58,13 @@ class Draft:
 
     def flush(self) -> None:
         """Hands what is buffered to the system."""
-        self._file.flush()
+        with self._errors_kept():
+            self._file.flush()
 
     def close(self) -> None:
         """Makes the file durable: its bytes, not yet its name."""
         if not self._file.closed:
-            with self._file:
+            with self._errors_kept(), self._file:
                 self._file.flush()
                 os.fsync(self._file.fileno())
 
@@ -73,6 +77,18 @@ class Draft:
             return
         with contextlib.suppress(OSError):  # the first error is the one to tell
             self._file.close()
+
+    @contextlib.contextmanager
+    def _errors_kept(self) -> Iterator[None]:
+        """Gives errors the path, which those of an open file lack, and keeps the first."""
+        try:
+            yield
+        except OSError as error:
+            if error.filename is None and error.errno is not None:
+                error.filename = str(self._file.name)
+            # A copy: with its traceback it would hold on to this draft.
+            self.error = self.error or OSError(error.errno, error.strerror, error.filename)
+            raise
 
     @property
     def digest(self) -> Digest:

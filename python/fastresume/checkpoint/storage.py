@@ -21,17 +21,22 @@ from fastresume.checkpoint.ranks import Ranks
 
 
 class _DraftFiles(FileSystem):
-    """Writes files durably, and keeps their digests."""
+    """Writes files durably, and keeps their digests, and the error of the one that could not be written."""
 
     def __init__(self) -> None:
         self.digests: dict[str, Digest] = {}
+        self.error: OSError | None = None
 
     @contextlib.contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:
         if mode != "wb":
             raise ValueError(f"drafts are written from their start, not opened as {mode!r}")
-        with Draft(Path(path)) as draft:
-            yield draft
+        draft = Draft(Path(path))
+        try:
+            with draft:
+                yield draft
+        finally:
+            self.error = self.error or draft.error
         self.digests[Path(path).name] = draft.digest
 
     def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
@@ -93,9 +98,16 @@ class Writing:
         self._writer = FileSystemWriter(directory, sync_files=False)
         self._writer.fs = self._files
         self._writer.set_up_storage_writer(self._ranks.rank == 0)
-        found = self._writer.write_data(self._planner.finish_plan(share), self._planner)
-        found.wait()
-        return found.value()
+        try:
+            found = self._writer.write_data(self._planner.finish_plan(share), self._planner)
+            found.wait()
+            return found.value()
+        except Exception as error:
+            # Torch's writer knows only that it could not write, and not why.
+            known = self._files.error
+            if known is None or isinstance(error, OSError):
+                raise
+            raise OSError(known.errno, known.strerror, known.filename) from error
 
     def finish(self, results: list[list[WriteResult]]) -> None:
         """Writes the metadata; on rank 0."""
