@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
-from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -262,59 +260,3 @@ def test_a_warning_made_an_error_leaves_the_rest_where_it_was(small_dataset: Dat
     with pytest.warns(UserWarning, match="13 rows"):
         assert list(dataset) == []
     assert dataset.epoch == 1
-
-
-@pytest.mark.parametrize("threads", THREADS)
-def test_drawing_in_two_threads_at_once_is_an_error(small_dataset: Dataset, threads: int | None) -> None:
-    is_in, may_go_on, drawn = Event(), Event(), []
-
-    def held(batch: fr.Batch) -> fr.Batch:
-        is_in.set()
-        may_go_on.wait()
-        return batch
-
-    iterator = iter(make_reader(make(small_dataset).map(held), threads))
-    other = Thread(target=lambda: drawn.append(next(iterator)), daemon=True)
-    other.start()
-    is_in.wait()
-    for _ in range(2):
-        with pytest.raises(fr.FastresumeError, match=r"another thread .* draw in one thread, and hand"):
-            next(iterator)
-    may_go_on.set()
-    other.join()
-    # The one that drew has its batch, and any thread may go on, this one first.
-    drawn.append(next(iterator))
-    other = Thread(target=lambda: drawn.extend(iterator))
-    other.start()
-    other.join()
-    assert [batch.step for batch in drawn] == list(range(10))
-    assert rows_of(drawn) == rows_of(list(make(small_dataset)))
-
-
-@pytest.mark.parametrize("threads", THREADS)
-def test_two_threads_never_get_one_batch(small_dataset: Dataset, threads: int | None) -> None:
-    loader = make_reader(make(small_dataset, batch_size=1), threads)
-    iterator, drawn, errors = iter(loader), [], []
-
-    def draw() -> None:
-        while loader.epoch == 0:
-            try:
-                drawn.append(next(iterator).step)
-            except StopIteration:
-                return
-            except fr.FastresumeError as error:
-                errors.append(str(error))
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        drawing = [Thread(target=draw) for _ in range(3)]
-        for thread in drawing:
-            thread.start()
-        for thread in drawing:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert sorted(drawn) == list(range(len(drawn)))
-    assert len(drawn) == len(list(make(small_dataset, batch_size=1)))
-    assert all("another thread is drawing" in error for error in errors)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from _thread import get_ident
-from types import CodeType, FrameType
+from types import FrameType
 
 from torch.utils.data import default_collate
 
@@ -44,30 +42,6 @@ def check_counter(caller: FrameType) -> None:
             "shuffle=True to ParquetDataset for a shuffled order, or rank= and world_size= where there is no "
             "process group"
         )
-
-
-def check_alone(iterator: object, code: CodeType) -> None:
-    """Refuses to draw in two threads at once, which would get one batch twice; as Python's generators do.
-
-    Nothing is locked, so nothing can stay so: what counts is whether another thread is in the code now.
-
-    Args:
-        iterator: what is drawn from.
-        code: of its method that draws, in which this thread is already.
-
-    Raises:
-        FastresumeError: if another thread is in that method of this iterator.
-    """
-    own = get_ident()
-    for thread, innermost in sys._current_frames().items():
-        frame: FrameType | None = None if thread == own else innermost
-        while frame is not None:
-            if frame.f_code is code and frame.f_locals.get("self") is iterator:
-                raise _core.FastresumeError(
-                    "another thread is drawing a batch of this iterator: draw in one thread, and hand the "
-                    "batches on from there, through a queue.Queue, say; a dataset has one iterator at a time"
-                )
-            frame = frame.f_back
 
 
 def _stacks(collate: object) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from _thread import get_ident
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,6 @@ from fastresume.ahead import MAX_THREADS, Ahead, Beside
 from fastresume.arrival import Arrival, Run
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
-from fastresume.callers import check_alone
 from fastresume.crew import Crew
 from fastresume.device import AHEAD, Device, Placed
 from fastresume.origin import Planned
@@ -75,8 +73,6 @@ class BatchIterator(Iterator[Batch]):
         self._trail = [Trail()] if trail is None else trail
         self._is_spoiled = False
         self._is_over = False
-        self._thread: int | None = None
-        """Which drew last, and found no other one in `__next__` when it began to."""
 
     @property
     def is_current(self) -> bool:
@@ -96,10 +92,6 @@ class BatchIterator(Iterator[Batch]):
     def __next__(self) -> Batch:
         if self._is_over:
             raise StopIteration
-        if self._thread != (thread := get_ident()):
-            self._thread = None  # before it looks: who comes later looks, too, and finds this one
-            check_alone(self, BatchIterator.__next__.__code__)
-            self._thread = thread
         self._check_current()
         began = time.perf_counter()
         if self._watchdog is not None:
