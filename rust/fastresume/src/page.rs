@@ -468,7 +468,9 @@ impl<'a> Pages<'a> {
         // The levels in front of a page of version 2 never are compressed.
         output[..levels].copy_from_slice(&bytes[..levels]);
         // A page of nulls alone may hold no values, not even an empty compressed block.
-        if let Some(codec) = codec.filter(|_| stated > levels) {
+        if let Some(codec) = codec
+            && stated > levels
+        {
             codec.decompress(&bytes[levels..], &mut output[levels..])?;
         }
         Ok(())

@@ -143,8 +143,8 @@ fn is_exactly(float: f64, value: i128) -> bool {
 
 /// The bits of a value in a type; those of the nearest float in a type of floats.
 fn rounded_bits(value: Fill, dtype: Dtype) -> Option<u64> {
-    if let Fill::Truth(value) = value {
-        return (dtype == Dtype::Bool).then_some(value.into());
+    if matches!(value, Fill::Truth(_)) && dtype != Dtype::Bool {
+        return None;
     }
     #[allow(clippy::cast_precision_loss, reason = "a float holds the nearest number")]
     let float = match value {

@@ -16,8 +16,13 @@ chosen! {
         = turn_plain, for AVX2 turn_8_bytes_wide
 }
 
-/// As `turn_4_bytes`, of any numbers, for any processor.
-pub fn turn_plain<W: Copy>(columns: [&[W]; SIDE], count: usize, column: usize, rows: &mut [W]) -> usize {
+/// As `turn_4_bytes`, of so many columns of any numbers, for any processor.
+pub fn turn_plain<W: Copy, const N: usize>(
+    columns: [&[W]; N],
+    count: usize,
+    column: usize,
+    rows: &mut [W],
+) -> usize {
     turn_squares(columns, count, column, rows, |square| {
         std::array::from_fn(|row| std::array::from_fn(|side| square[side][row]))
     })
@@ -55,14 +60,7 @@ chosen! {
     /// Writes eight columns to rows of `count` numbers, from number `column` of each on, in whole squares; gives how
     /// many rows.
     pub fn turn_8_of_4_bytes(columns: [&[u32]; 2 * SIDE], count: usize, column: usize, rows: &mut [u32]) -> usize
-        = turn_8_plain, for AVX2 turn_8_of_4_bytes_wide
-}
-
-/// As `turn_8_of_4_bytes`, of any numbers, for any processor.
-fn turn_8_plain<W: Copy>(columns: [&[W]; 2 * SIDE], count: usize, column: usize, rows: &mut [W]) -> usize {
-    turn_squares(columns, count, column, rows, |square| {
-        std::array::from_fn(|row| std::array::from_fn(|side| square[side][row]))
-    })
+        = turn_plain, for AVX2 turn_8_of_4_bytes_wide
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -183,10 +181,10 @@ mod tests {
         }
         let word = |number: usize| u32::try_from(number).unwrap();
         check(turn_4_bytes, word);
-        check(turn_plain, word);
+        check(turn_plain::<u32, SIDE>, word);
         check(turn_8_bytes, |number| number as u64 | 1 << 40);
-        check(turn_plain, |number| number as u64);
+        check(turn_plain::<u64, SIDE>, |number| number as u64);
         check(turn_8_of_4_bytes, word);
-        check(turn_8_plain, |number| number as u64);
+        check(turn_plain::<u64, { 2 * SIDE }>, |number| number as u64);
     }
 }
