@@ -19,6 +19,9 @@ from fastresume.truth import Facts, Sought, Text, Truth, Values, may_equal
 
 Literal = bool | int | float | str | bytes
 
+Types = Mapping[str, tuple[str, str, str | None]]
+"""The dtype, kind and unit of each column."""
+
 FEW = 16
 """Text is compared with so many values one by one, with more of them row by row."""
 
@@ -48,8 +51,8 @@ class Expression:
         """The columns that it compares with values, and the values that these are asked to be equal to."""
         raise NotImplementedError
 
-    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
-        """Refuses values that a column can't be compared with; `types` are each one's dtype, kind and unit.
+    def check(self, types: Types) -> None:
+        """Refuses values that a column can't be compared with.
 
         Raises:
             TypeError: naming the column, its type and the value.
@@ -93,7 +96,7 @@ class Comparison(Condition):
         """Its column, and the value if it asks for that one."""
         return {self.name: _sought([self.value]) if self.op in ("==", "!=") else set()}
 
-    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
+    def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
         _check_value(self.name, self.value, *types[self.name])
 
@@ -146,7 +149,7 @@ class Membership(Condition):
         """Its column and its values."""
         return {self.name: _sought(self.values)}
 
-    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
+    def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
         for value in self.values:
             _check_value(self.name, value, *types[self.name])
@@ -192,7 +195,7 @@ class IsNull(Condition):
         """It compares nothing."""
         return {}
 
-    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
+    def check(self, types: Types) -> None:
         """Every column may be asked for nulls."""
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
@@ -227,7 +230,7 @@ class Not(Expression):
         """What its inner condition compares."""
         return self.inner.sought
 
-    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
+    def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
         self.inner.check(types)
 
@@ -262,7 +265,7 @@ class Both(Expression):
         left, right = self.left.sought, self.right.sought
         return {name: left.get(name, set()) | right.get(name, set()) for name in {**left, **right}}
 
-    def check(self, types: Mapping[str, tuple[str, str, str | None]]) -> None:
+    def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
         self.left.check(types)
         self.right.check(types)
@@ -387,11 +390,7 @@ def _check_value(name: str, value: Literal, dtype: str, kind: str, unit: str | N
     if kind.startswith("list") or kind == "matrix" or is_text != isinstance(value, (str, bytes)):
         what = kind if kind != "scalar" else dtype
         hint = ""
-        if (
-            kind == "scalar"
-            and unit is not None
-            and unit.startswith(("timestamp", "date", "time", "duration"))
-        ):
+        if kind == "scalar" and unit is not None and unit.startswith(("time", "date", "duration")):
             hint = (
                 f": it is {unit}, compared with an integer of that unit; an expression of pyarrow takes times"
             )
