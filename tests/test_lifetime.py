@@ -584,6 +584,14 @@ def busy_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def wait_for_threads() -> None:
+    """Return when this process has stopped computing: all that is decoded ahead is there."""
+    last = -1.0
+    while busy_seconds() - last > 0.02:
+        last = busy_seconds()
+        time.sleep(0.3)
+
+
 def slowly_consumed(directory: str, batch_size: int, prefetch_bytes: int) -> tuple[int, int]:
     """Return what decoding ahead takes, in bytes, while nobody wants a batch and while all are read."""
     loader = fr.Loader(
@@ -593,10 +601,7 @@ def slowly_consumed(directory: str, batch_size: int, prefetch_bytes: int) -> tup
     before = resident()
     iterator = iter(loader)
     next(iterator)
-    last = -1.0
-    while busy_seconds() - last > 0.02:  # until the threads wait
-        last = busy_seconds()
-        time.sleep(0.3)
+    wait_for_threads()
     waiting = resident() - before
     for _ in itertools.islice(iterator, 200):
         time.sleep(0.001)
@@ -644,8 +649,10 @@ def consumed_and_closed(directory: str) -> tuple[int, int]:
     """Return what a process keeps after many batches, and what of it after `close()`."""
     loader = fr.Loader(fr.ParquetDataset(directory, batch_size=100_000), threads=2)
     before = resident()
-    for _ in itertools.islice(loader, 100):
+    iterator = iter(loader)
+    for _ in itertools.islice(iterator, 100):
         pass
+    wait_for_threads()
     kept = resident() - before
     loader.close()
     return kept, resident() - before
