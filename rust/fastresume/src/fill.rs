@@ -19,7 +19,7 @@ use crate::schema::{Column, Kind};
 use crate::segment::{Places, Segment, to_usize};
 use crate::shares::{Part, Parts, Shares};
 use crate::sieve::StepRows;
-use crate::transpose::{Columns, Rows};
+use crate::transpose::{Columns, Rows, stride};
 use crate::vector;
 use crate::window::Stretch;
 
@@ -251,13 +251,15 @@ impl Source<'_> {
         let mask_width = usize::from(self.field.is_masked());
         let sieve = &parts.sieve;
         let Scratch { buffers, values, valid, by_row, step, .. } = scratch;
-        values.resize(rows * count * width)?;
-        valid.resize(rows * count * mask_width)?;
+        let strides = [width, 1].map(|width| if count > 1 { stride(rows, width) } else { rows });
+        values.resize(strides[0] * count * width)?;
+        valid.resize(strides[1] * count * mask_width)?;
         for (number, column) in self.columns.iter().enumerate() {
             check(stop)?;
-            let part = |width: usize| number * rows * width..(number + 1) * rows * width;
-            let (values, valid) =
-                (&mut values.bytes_mut()[part(width)], &mut valid.bytes_mut()[part(mask_width)]);
+            let part =
+                |stride: usize, width: usize| number * stride * width..(number * stride + rows) * width;
+            let values = &mut values.bytes_mut()[part(strides[0], width)];
+            let valid = &mut valid.bytes_mut()[part(strides[1], mask_width)];
             let nulls = self.field.nulls[number];
             let mut decode = || {
                 let mut decoder = self.file.scalars(self.row_group, column, sieve.nulls(nulls), buffers)?;
@@ -265,29 +267,29 @@ impl Source<'_> {
             };
             decode().map_err(|error: Error| error.in_column(&column.name))?;
         }
-        let values = Columns { bytes: values.bytes(), width, count, rows };
-        self.hand_out(&parts.each, false, values, by_row)?;
+        let values = Columns { bytes: values.bytes(), width, count, stride: strides[0] };
+        self.hand_out(parts, false, values, by_row)?;
         if self.field.is_masked() {
-            let valid = Columns { bytes: valid.bytes(), width: 1, count, rows };
-            self.hand_out(&parts.each, true, valid, by_row)?;
+            let valid = Columns { bytes: valid.bytes(), width: 1, count, stride: strides[1] };
+            self.hand_out(parts, true, valid, by_row)?;
         }
         Ok(())
     }
 
     fn hand_out(
         &self,
-        parts: &[Part<'_>],
+        parts: &Parts<'_>,
         is_mask: bool,
         columns: Columns<'_>,
         by_row: &mut Memory,
     ) -> Result<()> {
-        let row_bytes = columns.count * columns.width;
-        let is_by_row = columns.count > 1 && parts.iter().any(|part| matches!(part.rows, Rows::Each(_)));
+        let (rows, row_bytes) = (parts.rows, columns.count * columns.width);
+        let is_by_row = columns.count > 1 && parts.each.iter().any(|part| matches!(part.rows, Rows::Each(_)));
         if is_by_row {
-            by_row.resize(columns.rows * row_bytes)?;
+            by_row.resize(rows * row_bytes)?;
             columns.interleave(0, by_row.bytes_mut());
         }
-        for Part { slots, rows, .. } in parts {
+        for Part { slots, rows, .. } in &parts.each {
             match (slots, rows) {
                 (Some(slots), Rows::Each(places)) if is_by_row => {
                     let mut slots = locked(slots);

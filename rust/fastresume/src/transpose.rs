@@ -2,10 +2,11 @@
 
 use bytemuck::Pod;
 
-use crate::vector::{self, SIDE};
+use crate::vector;
 
-/// Rows that are written together, so that they stay in the nearest cache.
-const TILE: usize = 64;
+/// Columns begin so much farther apart than they are long. Where that is a power of two, they would share a few lines of
+/// each cache.
+const GAP_BYTES: usize = 4160;
 
 /// Which rows of what was decoded go to which rows of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +24,7 @@ pub enum Rows<'a> {
     Each(&'a [(u32, u32)]),
 }
 
-/// Columns of numbers of one width, one behind another, of `rows` rows each.
+/// Columns of numbers of one width, one behind another.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a> {
     /// The numbers, aligned to them.
@@ -32,8 +33,13 @@ pub struct Columns<'a> {
     pub width: usize,
     /// How many columns there are.
     pub count: usize,
-    /// How many rows.
-    pub rows: usize,
+    /// From the beginning of one to that of the next, in numbers.
+    pub stride: usize,
+}
+
+/// From one of several columns of so many rows to the next, in numbers of a width.
+pub fn stride(rows: usize, width: usize) -> usize {
+    rows + GAP_BYTES / width
 }
 
 /// Runs a loop over numbers of a width.
@@ -70,76 +76,31 @@ impl Columns<'_> {
 
 /// A number that is turned in registers where the processor can.
 trait Number: Pod {
-    /// As `vector::turn_plain`.
-    fn turn(columns: [&[Self]; SIDE], count: usize, column: usize, rows: &mut [Self]) -> usize;
-
-    /// The same of twice as many columns, if that is better than one half after the other.
-    const TURN_TWICE: Option<TurnTwice<Self>>;
+    const TURN: fn(&[&[Self]], &mut [Self]);
 }
 
-/// As `vector::turn_8_of_4_bytes`.
-type TurnTwice<W> = fn([&[W]; 2 * SIDE], usize, usize, &mut [W]) -> usize;
-
 macro_rules! numbers {
-    ($($number:ty: $turn:path, $twice:expr;)*) => {
+    ($($number:ty: $turn:path;)*) => {
         $(impl Number for $number {
-            fn turn(columns: [&[Self]; SIDE], count: usize, column: usize, rows: &mut [Self]) -> usize {
-                $turn(columns, count, column, rows)
-            }
-
-            const TURN_TWICE: Option<TurnTwice<Self>> = $twice;
+            const TURN: fn(&[&[Self]], &mut [Self]) = $turn;
         })*
     };
 }
 
 numbers! {
-    u8: vector::turn_plain, None;
-    u16: vector::turn_plain, None;
-    u32: vector::turn_4_bytes, Some(vector::turn_8_of_4_bytes);
-    u64: vector::turn_8_bytes, None;
+    u8: vector::turn_plain;
+    u16: vector::turn_plain;
+    u32: vector::turn_4_bytes;
+    u64: vector::turn_8_bytes;
 }
 
 fn interleave<W: Number>(columns: &Columns<'_>, first: usize, output: &mut [u8]) {
     let source: &[W] = bytemuck::cast_slice(columns.bytes);
     let output: &mut [W] = bytemuck::cast_slice_mut(output);
-    let count = columns.count;
-    let mut row = first;
-    for tile in output.chunks_mut(TILE * count) {
-        let rows = tile.len() / count;
-        let of = |column: usize| &source[column * columns.rows + row..][..rows];
-        let mut column = 0;
-        while column < count {
-            if count < SIDE {
-                place_column(of(column), count, column, 0, tile);
-                column += 1;
-                continue;
-            }
-            // The last ones overlap with those before them.
-            if let Some(turn) = W::TURN_TWICE.filter(|_| count >= 2 * SIDE && column + SIDE < count) {
-                let from = column.min(count - 2 * SIDE);
-                let done = turn(std::array::from_fn(|side| of(from + side)), count, from, tile);
-                for side in from..from + 2 * SIDE {
-                    place_column(of(side), count, side, done, tile);
-                }
-                column += 2 * SIDE;
-                continue;
-            }
-            let from = column.min(count - SIDE);
-            let done = W::turn(std::array::from_fn(|side| of(from + side)), count, from, tile);
-            for side in from..from + SIDE {
-                place_column(of(side), count, side, done, tile);
-            }
-            column += SIDE;
-        }
-        row += rows;
-    }
-}
-
-/// Writes a column to number `column` of rows of `count` numbers, from row `first` on.
-fn place_column<W: Pod>(source: &[W], count: usize, column: usize, first: usize, rows: &mut [W]) {
-    for (line, &value) in rows.chunks_exact_mut(count).zip(source).skip(first) {
-        line[column] = value;
-    }
+    let rows = output.len() / columns.count.max(1);
+    let of = |column: usize| &source[column * columns.stride + first..][..rows];
+    let columns: Vec<&[W]> = (0..columns.count).map(of).collect();
+    W::TURN(&columns, output);
 }
 
 fn scatter<W: Pod>(source: &[u8], places: &[(u32, u32)], output: &mut [u8]) {

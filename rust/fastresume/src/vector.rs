@@ -10,7 +10,7 @@
 use bytemuck::Pod;
 
 pub use self::spreading::{EXPAND_SPARE, expand};
-pub use self::turning::{SIDE, turn_4_bytes, turn_8_bytes, turn_8_of_4_bytes, turn_plain};
+pub use self::turning::{turn_4_bytes, turn_8_bytes, turn_plain};
 pub use self::unpacking::unpack_groups;
 
 /// Bytes that a cache holds together.
@@ -87,7 +87,7 @@ pub fn scatter_rows(source: &[u8], bytes: usize, places: &[(u32, u32)], output: 
 }
 
 /// Asks for memory that will soon be written.
-#[inline]
+#[inline(always)]
 pub fn fetch_places<P: Pod>(places: &mut [P]) {
     fetch::<true>(bytemuck::cast_slice(places), 0, size_of_val(places));
 }

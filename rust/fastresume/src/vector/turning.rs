@@ -1,91 +1,63 @@
 //! Columns of numbers to rows of them, in squares that fit the registers.
 
-/// Rows and columns of what is turned in registers.
-pub const SIDE: usize = 4;
+use bytemuck::Pod;
+
+use super::fetch_places;
 
 chosen! {
-    /// Writes four columns to rows of `count` numbers, from number `column` of each on, in whole squares; gives
-    /// how many rows.
-    pub fn turn_4_bytes(columns: [&[u32]; SIDE], count: usize, column: usize, rows: &mut [u32]) -> usize
-        = turn_plain, for AVX2 turn_4_bytes_wide
+    /// Makes rows of columns of numbers of 4 bytes: number `i` of each column, one after another, is row `i`. There are
+    /// as many rows as `rows` holds, and so many numbers in each column.
+    pub fn turn_4_bytes(columns: &[&[u32]], rows: &mut [u32]) -> () = turn_plain, for AVX2 turn_4_bytes_wide
 }
 
 chosen! {
     /// As `turn_4_bytes`, of numbers of 8 bytes.
-    pub fn turn_8_bytes(columns: [&[u64]; SIDE], count: usize, column: usize, rows: &mut [u64]) -> usize
-        = turn_plain, for AVX2 turn_8_bytes_wide
+    pub fn turn_8_bytes(columns: &[&[u64]], rows: &mut [u64]) -> () = turn_plain, for AVX2 turn_8_bytes_wide
 }
 
-/// As `turn_4_bytes`, of so many columns of any numbers, for any processor.
-pub fn turn_plain<W: Copy, const N: usize>(
-    columns: [&[W]; N],
-    count: usize,
-    column: usize,
-    rows: &mut [W],
-) -> usize {
-    turn_squares(columns, count, column, rows, |square| {
+/// As `turn_4_bytes`, of any numbers, for any processor.
+pub fn turn_plain<W: Pod>(columns: &[&[W]], rows: &mut [W]) {
+    turn_squares::<W, 4>(columns, rows, |square| {
         std::array::from_fn(|row| std::array::from_fn(|side| square[side][row]))
-    })
+    });
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
-fn turn_4_bytes_wide(columns: [&[u32]; SIDE], count: usize, column: usize, rows: &mut [u32]) -> usize {
+fn turn_4_bytes_wide(columns: &[&[u32]], rows: &mut [u32]) {
     use std::arch::x86_64::{
-        __m128i, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi32, _mm_unpacklo_epi64,
+        __m128i, __m256i, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi32, _mm_unpacklo_epi64,
+        _mm256_permute2x128_si256, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32,
+        _mm256_unpacklo_epi64,
     };
-    turn_squares(
+    if columns.len() < 8 {
+        return turn_squares::<u32, 4>(
+            columns,
+            rows,
+            #[inline]
+            |square| {
+                let [a, b, c, d] = square.map(bytemuck::cast::<_, __m128i>);
+                let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+                let (ab_end, cd_end) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+                [
+                    _mm_unpacklo_epi64(ab, cd),
+                    _mm_unpackhi_epi64(ab, cd),
+                    _mm_unpacklo_epi64(ab_end, cd_end),
+                    _mm_unpackhi_epi64(ab_end, cd_end),
+                ]
+                .map(bytemuck::cast)
+            },
+        );
+    }
+    turn_squares::<u32, 8>(
         columns,
-        count,
-        column,
-        rows,
-        #[inline]
-        |square| {
-            let [a, b, c, d] = square.map(bytemuck::cast::<_, __m128i>);
-            let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
-            let (ab_end, cd_end) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
-            [
-                _mm_unpacklo_epi64(ab, cd),
-                _mm_unpackhi_epi64(ab, cd),
-                _mm_unpacklo_epi64(ab_end, cd_end),
-                _mm_unpackhi_epi64(ab_end, cd_end),
-            ]
-            .map(bytemuck::cast)
-        },
-    )
-}
-
-chosen! {
-    /// Writes eight columns to rows of `count` numbers, from number `column` of each on, in whole squares; gives how
-    /// many rows.
-    pub fn turn_8_of_4_bytes(columns: [&[u32]; 2 * SIDE], count: usize, column: usize, rows: &mut [u32]) -> usize
-        = turn_plain, for AVX2 turn_8_of_4_bytes_wide
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-#[inline]
-fn turn_8_of_4_bytes_wide(
-    columns: [&[u32]; 2 * SIDE],
-    count: usize,
-    column: usize,
-    rows: &mut [u32],
-) -> usize {
-    use std::arch::x86_64::{
-        __m256i, _mm256_permute2x128_si256, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
-        _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
-    };
-    turn_squares(
-        columns,
-        count,
-        column,
         rows,
         #[inline]
         |square| {
             let lines = square.map(bytemuck::cast::<_, __m256i>);
             // Squares of four, in both halves: of the first four columns, and of the others.
-            let [first, last] = [0, SIDE].map(|at| {
+            let [first, last] = [0, 4].map(|at| {
                 let [a, b, c, d] = [lines[at], lines[at + 1], lines[at + 2], lines[at + 3]];
                 let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
                 let (ab_end, cd_end) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
@@ -100,20 +72,18 @@ fn turn_8_of_4_bytes_wide(
             let high = |row: usize| _mm256_permute2x128_si256::<0x31>(first[row], last[row]);
             [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)].map(bytemuck::cast)
         },
-    )
+    );
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
-fn turn_8_bytes_wide(columns: [&[u64]; SIDE], count: usize, column: usize, rows: &mut [u64]) -> usize {
+fn turn_8_bytes_wide(columns: &[&[u64]], rows: &mut [u64]) {
     use std::arch::x86_64::{
         __m256i, _mm256_permute2x128_si256, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64,
     };
-    turn_squares(
+    turn_squares::<u64, 4>(
         columns,
-        count,
-        column,
         rows,
         #[inline]
         |square| {
@@ -128,27 +98,49 @@ fn turn_8_bytes_wide(columns: [&[u64]; SIDE], count: usize, column: usize, rows:
             ]
             .map(bytemuck::cast)
         },
-    )
+    );
 }
 
+/// Goes over the rows two squares at a time: so many numbers of a column are a line of the cache, which is read once,
+/// and rows are written nearly one after another.
 #[inline(always)]
-fn turn_squares<W: Copy, const N: usize>(
-    columns: [&[W]; N],
-    count: usize,
-    column: usize,
+fn turn_squares<W: Pod, const N: usize>(
+    columns: &[&[W]],
     rows: &mut [W],
     turned: impl Fn([[W; N]; N]) -> [[W; N]; N],
-) -> usize {
-    let squares = columns.map(|of| of.as_chunks::<N>().0);
-    let there = squares.iter().map(|of| of.len()).min().unwrap_or(0);
-    let mut done = 0;
-    for (index, lines) in rows.chunks_exact_mut(N * count).take(there).enumerate() {
-        for (line, row) in lines.chunks_exact_mut(count).zip(turned(squares.map(|of| of[index]))) {
-            line[column..column + N].copy_from_slice(&row);
+) {
+    let count = columns.len();
+    let whole = (0..count / N).map(|square| square * N);
+    // The last square overlaps with the one before it.
+    let last = (count > N && !count.is_multiple_of(N)).then(|| count - N);
+    let squares = whole.chain(last).map(|first| {
+        let sides: [&[[W; N]]; N] = std::array::from_fn(|side| columns[first + side].as_chunks::<N>().0);
+        (first, sides)
+    });
+    let squares: Vec<_> = squares.collect();
+    let whole_tiles = if count >= N { rows.len() / (2 * N * count) } else { 0 };
+    let mut left = rows;
+    for tile in 0..whole_tiles {
+        let (lines, next) = left.split_at_mut(2 * N * count);
+        // What is written lies in memory rather than in the caches.
+        let ahead = lines.len().min(next.len());
+        fetch_places(&mut next[..ahead]);
+        for (first, sides) in &squares {
+            for half in 0..2 {
+                let square = turned(sides.map(|side| side[2 * tile + half]));
+                for (row, numbers) in square.iter().enumerate() {
+                    let place = (half * N + row) * count + first;
+                    lines[place..place + N].copy_from_slice(numbers);
+                }
+            }
         }
-        done += N;
+        left = next;
     }
-    done
+    for (line, row) in left.chunks_exact_mut(count.max(1)).zip(2 * N * whole_tiles..) {
+        for (place, column) in line.iter_mut().zip(columns) {
+            *place = column[row];
+        }
+    }
 }
 
 #[cfg(test)]
@@ -156,35 +148,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn squares_are_turned_as_rows_are_made_of_columns() {
-        fn check<W: Copy + Default + PartialEq + std::fmt::Debug, const N: usize>(
-            turn: impl Fn([&[W]; N], usize, usize, &mut [W]) -> usize,
+    fn columns_are_turned_as_rows_are_made_of_them_one_by_one() {
+        fn check<W: Pod + PartialEq + std::fmt::Debug>(
+            turn: impl Fn(&[&[W]], &mut [W]),
             number: impl Fn(usize) -> W,
         ) {
-            for rows in 0..20 {
-                for (count, column) in [(N, 0), (N + 1, 1), (N + 5, 0), (N + 5, 5)] {
-                    let columns: Vec<Vec<W>> =
-                        (0..N).map(|side| (0..rows).map(|row| number(100 * side + row)).collect()).collect();
+            for count in 1..20 {
+                for rows in [0, 1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 47, 64, 100] {
+                    let columns: Vec<Vec<W>> = (0..count)
+                        .map(|column| (0..rows).map(|row| number(100 * column + row)).collect())
+                        .collect();
+                    let columns: Vec<&[W]> = columns.iter().map(Vec::as_slice).collect();
                     let mut found = vec![number(7777); rows * count];
-                    let done =
-                        turn(std::array::from_fn(|side| &columns[side][..]), count, column, &mut found);
-                    assert_eq!(done, rows / N * N);
+                    turn(&columns, &mut found);
                     for (place, value) in found.iter().enumerate() {
-                        let (row, at) = (place / count, place % count);
-                        let is_turned = row < done && (column..column + N).contains(&at);
-                        let expected =
-                            if is_turned { number(100 * (at - column) + row) } else { number(7777) };
-                        assert_eq!(*value, expected, "row {row}, number {at} of {count}");
+                        let (row, column) = (place / count, place % count);
+                        assert_eq!(*value, columns[column][row], "row {row}, number {column} of {count}");
                     }
                 }
             }
         }
         let word = |number: usize| u32::try_from(number).unwrap();
         check(turn_4_bytes, word);
-        check(turn_plain::<u32, SIDE>, word);
+        check(turn_plain::<u32>, word);
         check(turn_8_bytes, |number| number as u64 | 1 << 40);
-        check(turn_plain::<u64, SIDE>, |number| number as u64);
-        check(turn_8_of_4_bytes, word);
-        check(turn_plain::<u64, { 2 * SIDE }>, |number| number as u64);
+        check(turn_plain::<u64>, |number| number as u64);
+        check(turn_plain::<u8>, |number| u8::try_from(number % 251).unwrap());
     }
 }
