@@ -21,7 +21,7 @@ use crate::shares::{Part, Parts, Shares};
 use crate::sieve::StepRows;
 use crate::transpose::{Columns, Rows, stride};
 use crate::vector;
-use crate::window::Stretch;
+use crate::window::{Scatter, Stretch};
 
 /// Files that stay open between segments.
 const OPEN_FILES: usize = 8;
@@ -36,6 +36,7 @@ pub struct Filler {
     layout: Layout,
     files: Mutex<VecDeque<(usize, Arc<OpenFile>)>>,
     scratch: Mutex<Vec<Scratch>>,
+    scatters: Mutex<Vec<Scatter>>,
 }
 
 /// What became of a segment.
@@ -89,7 +90,13 @@ struct Source<'a> {
 
 impl Filler {
     pub fn new(manifest: Arc<Manifest>, layout: Layout) -> Self {
-        Self { manifest, layout, files: Mutex::default(), scratch: Mutex::default() }
+        Self {
+            manifest,
+            layout,
+            files: Mutex::default(),
+            scratch: Mutex::default(),
+            scatters: Mutex::default(),
+        }
     }
 
     pub fn layout(&self) -> &Layout {
@@ -129,7 +136,8 @@ impl Filler {
                 Ok(Filled { rows: noted.collect(), left: (!later.is_empty()).then_some(left) })
             }
             Places::Scattered { part, stretches } => {
-                let scatter = part.scatter(stretches);
+                let mut scatter = locked(&self.scatters).pop().unwrap_or_default();
+                part.scatter(stretches, &mut scatter);
                 let mut spans = Vec::with_capacity(stretches.len());
                 for Stretch { rows: of, .. } in stretches {
                     spans.push(to_usize(of.start - group_start)?..to_usize(of.end - group_start)?);
@@ -147,7 +155,9 @@ impl Filler {
                     }
                     (*batch, of.len() as u64)
                 });
-                Ok(Filled { rows: noted.collect(), left: None })
+                let rows = noted.collect();
+                locked(&self.scatters).push(scatter);
+                Ok(Filled { rows, left: None })
             }
         }
     }

@@ -41,7 +41,7 @@ type Slot = (u32, u32);
 /// In place of the batch of a row that goes nowhere.
 const NOWHERE: u32 = u32::MAX;
 
-/// Where the rows of a segment go, counted over its stretches.
+/// Where the rows of a segment go, counted over its stretches. Its memory is used again from segment to segment.
 #[derive(Debug, Default)]
 pub struct Scatter {
     /// Each batch that gets a row, and which of `rows` are its own.
@@ -50,6 +50,8 @@ pub struct Scatter {
     rows: Vec<(u32, u32)>,
     /// Row numbers of the dataset, stretch by stretch.
     numbers: Vec<Range<u64>>,
+    /// Where each row of the segment goes, in its order.
+    slots: Vec<Slot>,
 }
 
 impl Scatter {
@@ -118,12 +120,15 @@ impl WindowPart {
         blocks
     }
 
-    /// Where the rows of stretches go.
-    pub fn scatter(&self, stretches: &[Stretch]) -> Scatter {
-        let mut slots = Vec::with_capacity(stretches.iter().map(|of| to_index(of.count())).sum());
+    /// Notes where the rows of stretches go, in place of what was noted before.
+    pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) {
+        let Scatter { batches, rows, numbers, slots } = scatter;
+        numbers.clear();
+        numbers.extend(stretches.iter().map(|of| of.rows.clone()));
+        slots.clear();
         for of in stretches {
             let places = self.window.places(of.block, of.ordinal..of.ordinal + of.count());
-            slots.extend(places.into_iter().map(|place| self.slot(self.window.positions.start + place)));
+            slots.extend(places.map(|place| self.slot(self.window.positions.start + place)));
         }
         // Sorted by counting: the rows of a batch begin where those of the one before end.
         let mut ends = vec![0; self.batches.len() + 1];
@@ -133,8 +138,8 @@ impl WindowPart {
         for batch in 0..self.batches.len() {
             ends[batch + 1] += ends[batch];
         }
-        let mut rows = vec![(0, 0); ends[self.batches.len()]];
-        for (from, &(batch, to)) in (0..).zip(&slots) {
+        rows.resize(ends[self.batches.len()], (0, 0));
+        for (from, &(batch, to)) in (0..).zip(slots.iter()) {
             if batch != NOWHERE {
                 let next = &mut ends[batch as usize];
                 rows[*next] = (from, to);
@@ -142,13 +147,12 @@ impl WindowPart {
             }
         }
         let mut start = 0;
-        let batches = self.batches.iter().zip(ends).filter_map(|(&batch, end)| {
+        batches.clear();
+        batches.extend(self.batches.iter().zip(ends).filter_map(|(&batch, end)| {
             let of_batch = start..end;
             start = end;
             (!of_batch.is_empty()).then_some((batch, of_batch))
-        });
-        let numbers = stretches.iter().map(|of| of.rows.clone()).collect();
-        Scatter { batches: batches.collect(), rows, numbers }
+        }));
     }
 
     /// Where the row at a position goes.
@@ -188,9 +192,4 @@ fn last_up_to<T>(sorted: &[T], is_before: impl Fn(&T) -> bool) -> Option<&T> {
         [only] => Some(only).filter(|only| is_before(only)),
         _ => sorted.partition_point(is_before).checked_sub(1).map(|last| &sorted[last]),
     }
-}
-
-/// A number of rows that are in memory.
-fn to_index(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
