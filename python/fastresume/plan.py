@@ -33,6 +33,9 @@ PAGE_BYTES, PAGE_VALUES = 1 << 20, 1024
 PLACE_BYTES = 32
 """What a row of a shuffled segment takes beside its values: where it goes, and its number."""
 
+GAP_BYTES = 4160
+"""What lies between two columns of a matrix, and between their masks, before they are turned."""
+
 READ_AHEAD_BYTES = 4 << 20
 """Read ahead of a page, and what else a thread has that does not depend on the data."""
 
@@ -258,6 +261,7 @@ def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> in
         decoded = rows * (2 * jagged + 2 * widest) + most.large_bytes
     # Lists and strings of a batch are held as they came, and in their order, while it is ended.
     decoded += dataset.batch_size * densest + most.large_bytes
+    decoded += 2 * GAP_BYTES * max((columns for _, columns in widths if columns > 1), default=0)
     # A page, as it is stored and decompressed, and a dictionary.
     page = PAGE_BYTES + min(PAGE_VALUES, most.group_rows) * max(8, jagged) + most.large_page_bytes
     return decoded + 2 * page + READ_AHEAD_BYTES
