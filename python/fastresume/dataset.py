@@ -111,14 +111,13 @@ class ParquetDataset(IterableDataset[Batch]):
             in which `batch.valid` tells copies apart. All ranks get the same number of batches.
         nulls: what becomes of a null: "error" raises a DataError that names it, "mask" gives a bool tensor
             `name + "_valid"` beside the tensor `name` (False, and a value of 0, where there is a null) and
-            the `valid` of a `Jagged`, and a number or bool stands in its place; a null list or string is then
-            empty. Or a mapping from names or patterns of columns or stacks to one of these; a column's
-            name wins over its stack's, that over patterns, the first pattern over later ones, and columns
-            without any have "error". Of lists, a
-            mask marks null rows, and null lists and strings inside of them; a null number inside a list is an
-            error but where a fill value is named. No
-            tensor ever changes its type: a fill value that does not fit is refused. A member of a struct that
-            is null is null; {"a": "mask"} masks the members of the struct `a`, and gives the bool tensor
+            the `valid` of a `Jagged`, and a number (a bool where values are bools) stands in its place; a
+            null list or string is then empty. Or a mapping from names or patterns of columns or stacks to one
+            of these; a column's name wins over its stack's, that over patterns, the first pattern over later
+            ones, and columns without any have "error". Of lists, a mask marks null rows, and null lists and
+            strings inside of them; a null number inside a list is an error but where a fill value is named.
+            No tensor ever changes its type: a fill value that does not fit is refused. A member of a struct
+            that is null is null; {"a": "mask"} masks the members of the struct `a`, and gives the bool tensor
             `a_valid` of the struct itself besides.
         decimals: what becomes of decimals: "int64" (the unscaled integer; one that does not fit is an error
             that names it), "float64" (the nearest), or "bytes" (as the file holds them, the highest first).

@@ -16,14 +16,14 @@ pub enum Policy {
     Refuse,
     /// A mask tells them apart.
     Mask,
-    /// They become this number.
+    /// They become this number; texts and pieces of bytes become empty, whatever the number.
     Fill(Fill),
 }
 
 /// A number that stands for a null.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fill {
-    /// True or false, for truth values alone: for numbers, it would be a switch that somebody looks for.
+    /// True or false, for truth values alone: anywhere else, it would be a switch that somebody looks for.
     Truth(bool),
     /// A whole number; a truth value is 0 or 1.
     Integer(i128),
@@ -75,11 +75,18 @@ fn nulls_of(subject: &Subject<'_>, policy: Option<Policy>) -> Result<Nulls> {
     match policy {
         None | Some(Policy::Refuse) => Ok(Nulls::Refused),
         Some(Policy::Mask) => Ok(Nulls::Masked),
-        // A text that is null is empty, whatever the value.
-        Some(Policy::Fill(_))
+        Some(Policy::Fill(value))
             if matches!(subject.kind, Kind::String | Kind::Binary | Kind::Strings | Kind::Binaries) =>
         {
-            Ok(Nulls::Filled(0))
+            match value {
+                Fill::Truth(_) => Err(Error::Argument(format!(
+                    "the fill value {value} for nulls does not fit column '{}', which is {}: any number makes \
+                     an empty one of a null",
+                    subject.name,
+                    subject.kind.name()
+                ))),
+                Fill::Integer(_) | Fill::Float(_) => Ok(Nulls::Filled(0)),
+            }
         }
         Some(Policy::Fill(value)) => {
             let bits = bits_of(value, subject.dtype);
