@@ -50,10 +50,10 @@ pub type Agreed = Vec<Vec<Column>>;
 /// `Data` if a column is not there, can't be delivered, or has types in two files that no type holds; `Argument`
 /// if a pattern can't be read, or nothing is asked for.
 pub fn agree(schemas: &[(&[Column], &Path)], request: &Request) -> Result<Agreed> {
-    let names = all_names(schemas);
-    let optional = OptionalColumns::new(&request.optional, &names)?;
-    optional.check(&names)?;
-    let selected = select(schemas, request, &optional)?;
+    let there = all_names(schemas);
+    let optional = OptionalColumns::new(&request.optional, &there)?;
+    optional.check(&there)?;
+    let selected = select(schemas, &there, request, &optional)?;
     let by_name: Vec<_> = schemas.iter().map(|(columns, _)| places(columns)).collect();
     let all = || schemas.iter().zip(&by_name);
     let has = |name: &str, is_one: fn(&Column) -> bool| {
@@ -137,10 +137,14 @@ fn is_null(column: &Column) -> bool {
     column.stored == Stored::Nothing && column.kind == Kind::Scalar
 }
 
-/// The names of the columns of all schemas.
-fn all_names<'a>(schemas: &[(&'a [Column], &Path)]) -> HashSet<&'a str> {
-    let columns = schemas.iter().flat_map(|(columns, _)| columns.iter());
-    columns.filter(|column| column.kind != Kind::Mask).map(|column| column.name.as_str()).collect()
+/// The names of the columns of all schemas, each with the first that has it, in the order of these.
+fn all_names<'a>(schemas: &[(&'a [Column], &Path)]) -> Vec<(&'a str, usize)> {
+    let mut seen = HashSet::new();
+    let of_each = schemas.iter().enumerate().flat_map(|(schema, (columns, _))| {
+        let own = columns.iter().filter(|column| column.kind != Kind::Mask);
+        own.map(move |column| (column.name.as_str(), schema))
+    });
+    of_each.filter(|(name, _)| seen.insert(*name)).collect()
 }
 
 /// The rule of each column, of which the name and the type are given, where only some can have one. What gave the
@@ -166,21 +170,23 @@ struct OptionalColumns<'a> {
 }
 
 impl<'a> OptionalColumns<'a> {
-    /// Those that texts mean among columns of these names.
-    fn new(texts: &'a [String], names: &HashSet<&str>) -> Result<Self> {
+    /// Those that texts mean among the columns that there are.
+    fn new(texts: &'a [String], there: &[(&str, usize)]) -> Result<Self> {
         let mut meant = Vec::with_capacity(texts.len());
         for text in texts {
-            meant.push((text.as_str(), names.contains(text.as_str()), rules::pattern(text)?));
+            let is_name = there.iter().any(|(name, _)| name == text);
+            meant.push((text.as_str(), is_name, rules::pattern(text)?));
         }
         Ok(Self { meant })
     }
 
-    /// Refuses a text that means no column.
-    fn check(&self, names: &HashSet<&str>) -> Result<()> {
-        let is_none = |index: &usize| !names.iter().any(|name| self.is_meant(*index, name));
+    /// Refuses a text that means none of the columns that there are.
+    fn check(&self, there: &[(&str, usize)]) -> Result<()> {
+        let is_none = |index: &usize| !there.iter().any(|(name, _)| self.is_meant(*index, name));
         match (0..self.meant.len()).find(is_none) {
             Some(index) => {
-                Err(Error::data(format!("no column matches '{}' of optional", self.meant[index].0)))
+                let what = format!("'{}' of optional", self.meant[index].0);
+                Err(rules::no_match(&what, there.iter().map(|(name, _)| *name)))
             }
             None => Ok(()),
         }
@@ -217,9 +223,10 @@ pub fn lacked<'a>(
     schemas: &[(&'a [Column], &'a Path)],
     optional: &[String],
 ) -> Result<Vec<(&'a str, &'a Path)>> {
-    let names = all_names(schemas);
-    let optional = OptionalColumns::new(optional, &names)?;
-    let mut found: Vec<_> = names.into_iter().filter(|name| optional.means(name)).collect();
+    let there = all_names(schemas);
+    let optional = OptionalColumns::new(optional, &there)?;
+    let mut found: Vec<_> =
+        there.into_iter().map(|(name, _)| name).filter(|name| optional.means(name)).collect();
     found.sort_unstable();
     let has = |columns: &[Column], name: &str| columns.iter().any(|column| column.name == name);
     found.retain(|name| schemas.iter().any(|(columns, _)| !has(columns, name)));
@@ -235,21 +242,13 @@ pub fn places(columns: &[Column]) -> HashMap<&str, usize> {
     own.map(|(place, column)| (column.name.as_str(), place)).collect()
 }
 
-/// The names of the columns that are asked for, each once.
+/// Of the columns that there are, the names of those that are asked for, each once.
 fn select<'a>(
-    schemas: &[(&'a [Column], &Path)],
+    schemas: &[(&[Column], &Path)],
+    there: &[(&'a str, usize)],
     request: &Request,
     optional: &OptionalColumns<'_>,
 ) -> Result<Vec<&'a str>> {
-    // Those of the first file, and then what others have besides, each with the first file that has it.
-    let mut there: Vec<(&str, usize)> = Vec::new();
-    let mut seen = HashSet::new();
-    for (schema, (columns, _)) in schemas.iter().enumerate() {
-        let own = columns.iter().filter(|column| column.kind != Kind::Mask);
-        there.extend(
-            own.filter(|column| seen.insert(&column.name)).map(|column| (column.name.as_str(), schema)),
-        );
-    }
     let names: Vec<&str> = there.iter().map(|&(name, _)| name).collect();
     let picked = match &request.columns {
         Some(patterns) => rules::pick(&names, patterns).map_err(|error| error.in_file(schemas[0].1))?,
