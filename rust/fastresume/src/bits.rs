@@ -123,6 +123,23 @@ impl<'a> Marks<'a> {
         self.words().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// Of bits that ascend, whether each is 1, and how many 1s lie before it.
+    pub fn ranks(&self, bits: impl Iterator<Item = usize>) -> impl Iterator<Item = (bool, usize)> {
+        let ones = |word: u64| word.count_ones() as usize;
+        let (words, start) = (self.words, self.range.start);
+        let mut at = start / WORD;
+        // Those before the word that a bit is in, and before the first bit.
+        let outside = words.get(at).map_or(0, |&word| ones(word & lowest(start % WORD)));
+        let mut passed = 0;
+        bits.map(move |bit| {
+            let (word, inside) = ((start + bit) / WORD, (start + bit) % WORD);
+            passed += words[at..word].iter().map(|&word| ones(word)).sum::<usize>();
+            at = word;
+            let before = passed + ones(words[at] & lowest(inside)) - outside;
+            (words[at] >> inside & 1 == 1, before)
+        })
+    }
+
     /// Which one is the first that is 0.
     pub fn first_zero(&self) -> Option<usize> {
         let place = self.words().enumerate().find(|(_, word)| *word != u64::MAX);
@@ -213,6 +230,13 @@ mod tests {
                     let ones: Vec<usize> = (0..end - start).filter(|&bit| expected[bit] == 1).collect();
                     assert_eq!(marks.ones(), ones.len());
                     assert_eq!(marks.first_zero(), expected.iter().position(|&bit| bit == 0));
+                    for step in [1, 5, 70] {
+                        let some = (0..end - start).step_by(step);
+                        let ranks = some
+                            .clone()
+                            .map(|bit| (expected[bit] == 1, ones.iter().filter(|&&one| one < bit).count()));
+                        assert!(marks.ranks(some).eq(ranks));
+                    }
                     assert_eq!(marks.nth_one(ones.len()), Err(ones.len()));
                     for before in (0..ones.len()).step_by(29) {
                         assert_eq!(marks.nth_one(before), Ok(ones[before]));

@@ -107,22 +107,21 @@ impl<P: Word, V: Pod> ScalarDecoder for FlatDecoder<'_, P, V> {
                 }
                 Presence::Marked(there) => {
                     self.there.clear();
-                    // How many values lie before a row.
-                    let (mut row, mut values) = (0, 0);
-                    for (index, place) in some.iter().map(|place| (place - first) as usize).enumerate() {
-                        values += there.part(row..place).ones();
-                        row = place;
-                        if there.part(place..place + 1).ones() == 1 {
+                    let mut present = 0;
+                    let ranks = there.ranks(some.iter().map(|place| (place - first) as usize));
+                    for (index, (is_there, before)) in ranks.enumerate() {
+                        if is_there {
                             self.there.push(index);
-                            self.places.push(u32::try_from(values).unwrap_or(u32::MAX));
+                            self.places.push(u32::try_from(before).unwrap_or(u32::MAX));
                         }
+                        present = before + usize::from(is_there);
                     }
                     outputs.fill(narrowed(part.null_bits));
                     marks.fill(0);
                     self.picked.resize(self.places.len(), V::zeroed());
                     let row_of =
                         |index: usize| Some(part.rows.start + (some[self.there[index]] - first) as usize);
-                    self.numbers.pick(part.page, &self.places, there.ones(), &mut self.picked, row_of)?;
+                    self.numbers.pick(part.page, &self.places, present, &mut self.picked, row_of)?;
                     for (&index, &value) in self.there.iter().zip(&self.picked) {
                         outputs[index] = value;
                         if let Some(mark) = marks.get_mut(index) {
