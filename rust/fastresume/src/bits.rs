@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::vector;
+
 /// Bits of a word.
 pub const WORD: usize = u64::BITS as usize;
 
@@ -172,19 +174,8 @@ impl<'a> Marks<'a> {
 
     /// Writes each bit as a byte.
     pub fn write(&self, output: &mut [u8]) {
-        for (word, places) in self.words().zip(output.chunks_mut(WORD)) {
-            for (byte, places) in word.to_le_bytes().into_iter().zip(places.chunks_mut(8)) {
-                places.copy_from_slice(&as_bytes(byte)[..places.len()]);
-            }
-        }
+        vector::write_bits(self.words(), output);
     }
-}
-
-/// Each bit of a byte as a byte of its own.
-fn as_bytes(byte: u8) -> [u8; 8] {
-    // Bit k alone in byte k, then moved to the lowest place by way of a carry to the highest one.
-    let alone = (u64::from(byte) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
-    (((alone + 0x7f7f_7f7f_7f7f_7f7f) >> 7) & 0x0101_0101_0101_0101).to_le_bytes()
 }
 
 /// A word of which the lowest `count` bits are 1.

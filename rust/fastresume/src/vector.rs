@@ -3,13 +3,13 @@
 //!
 //! This is the one module with unsafe code: the call of what was compiled for AVX2, and a lookup whose indices
 //! were compared with the table's length all at once. What is compiled for any processor is the same source,
-//! but for squares of numbers, values that nulls lie between and integers of a few bits: the compiler does not turn,
-//! spread and unpack these in registers by itself.
+//! but for squares of numbers, values that nulls lie between, marks and integers of a few bits: the compiler does not
+//! turn, spread and unpack these in registers by itself.
 #![allow(clippy::inline_always, reason = "what is not inlined is not compiled for AVX2")]
 
 use bytemuck::Pod;
 
-pub use self::spreading::{EXPAND_SPARE, expand};
+pub use self::spreading::{EXPAND_SPARE, expand, write_bits};
 pub use self::turning::{turn_4_bytes, turn_8_bytes, turn_plain};
 pub use self::unpacking::unpack_groups;
 
@@ -19,7 +19,7 @@ const LINE_BYTES: usize = 64;
 
 /// Makes of a loop that is always inlined a function that chooses between its two compilations.
 macro_rules! chosen {
-    ($(#[$note:meta])* pub fn $name:ident $(<$kind:ident: $bound:ident>)? ($($argument:ident: $type:ty),*) -> $result:ty
+    ($(#[$note:meta])* pub fn $name:ident $(<$kind:ident: $bound:path>)? ($($argument:ident: $type:ty),*) -> $result:ty
         = $inner:ident, for AVX2 $wide:ident) => {
         $(#[$note])*
         #[inline]

@@ -32,6 +32,46 @@ fn expand_wide<P: Pod>(source: &[P], bits: &[u64], null: P, output: &mut [P]) {
     expand_halves::<P>(bytemuck::cast_slice(source), bits, null, bytemuck::cast_slice_mut(output));
 }
 
+chosen! {
+    /// Writes each bit of words as a byte, from the lowest bit of the first one on.
+    pub fn write_bits<W: Iterator<Item = u64> >(words: W, output: &mut [u8]) -> ()
+        = write_bits_plain, for AVX2 write_bits_wide
+}
+
+/// As `write_bits`, for any processor.
+fn write_bits_plain(words: impl Iterator<Item = u64>, output: &mut [u8]) {
+    for (word, places) in words.zip(output.chunks_mut(64)) {
+        for (bit, place) in places.iter_mut().enumerate() {
+            *place = u8::from(word >> bit & 1 == 1);
+        }
+    }
+}
+
+/// 32 bits at once: each byte of them to eight places, each of which keeps its own bit.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn write_bits_wide(mut words: impl Iterator<Item = u64>, output: &mut [u8]) {
+    use std::arch::x86_64 as x86;
+
+    let places: x86::__m256i = bytemuck::cast([0_u64, 1, 2, 3].map(|byte| byte * 0x0101_0101_0101_0101));
+    let each: x86::__m256i = bytemuck::cast([0x8040_2010_0804_0201_u64; 4]);
+    let one = x86::_mm256_set1_epi8(1);
+    let as_bytes = |word: u64| -> [u8; 64] {
+        let halves: [i32; 2] = bytemuck::cast(word);
+        bytemuck::cast(halves.map(|half| {
+            let alone = x86::_mm256_shuffle_epi8(x86::_mm256_set1_epi32(half), places);
+            bytemuck::cast::<_, [u8; 32]>(x86::_mm256_min_epu8(x86::_mm256_and_si256(alone, each), one))
+        }))
+    };
+    let (whole, rest) = output.as_chunks_mut();
+    // Whole words first: `zip` asks for a place before it asks for a word.
+    whole.iter_mut().zip(words.by_ref()).for_each(|(output, word)| *output = as_bytes(word));
+    if let Some(word) = words.next() {
+        rest.copy_from_slice(&as_bytes(word)[..rest.len()]);
+    }
+}
+
 /// Eight values of 32 bits at once. Those of 64 bits are two halves, whose bits are the same.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,popcnt")]
@@ -42,69 +82,58 @@ fn expand_halves<P: Pod>(source: &[u32], bits: &[u64], null: P, output: &mut [u3
     let is_halved = size_of::<P>() == 8;
     let mut nulls = [0_u32; 8];
     bytemuck::cast_slice_mut(&mut nulls).fill(null);
-    let nulls: x86::__m256i = bytemuck::cast(nulls);
-    let each: x86::__m256i = bytemuck::cast([1_u32, 2, 4, 8, 16, 32, 64, 128]);
+    let nulls: x86::__m256 = bytemuck::cast(nulls);
+    let bytes: &[u8] = bytemuck::cast_slice(bits);
     let mut next = 0;
     for (index, places) in output.chunks_mut(8).enumerate() {
-        let byte = if is_halved {
-            DOUBLED[usize::from(bytemuck::cast_slice::<u64, u8>(bits)[index / 2] >> (index % 2 * 4) & 15)]
+        let (order, count) = if is_halved {
+            let bits = bytes[index / 2] >> (index % 2 * 4) & 15;
+            (HALVED_ORDERS[usize::from(bits)], 2 * bits.count_ones())
         } else {
-            bytemuck::cast_slice::<u64, u8>(bits)[index]
+            (ORDERS[usize::from(bytes[index])], bytes[index].count_ones())
         };
         let Some(values) = source.get(next..).and_then(|rest| rest.first_chunk::<8>()) else { return };
-        let order = x86::_mm_cvtsi64_si128(ORDERS[usize::from(byte)]);
-        let placed =
-            x86::_mm256_permutevar8x32_epi32(bytemuck::cast(*values), x86::_mm256_cvtepu8_epi32(order));
-        let is_there = x86::_mm256_and_si256(x86::_mm256_set1_epi32(i32::from(byte)), each);
-        let is_there = x86::_mm256_cmpeq_epi32(is_there, each);
-        let found: [u32; 8] = bytemuck::cast(x86::_mm256_blendv_epi8(nulls, placed, is_there));
+        let order = x86::_mm256_cvtepi8_epi32(x86::_mm_cvtsi64_si128(order));
+        let placed = x86::_mm256_permutevar8x32_epi32(bytemuck::cast(*values), order);
+        let found: [u32; 8] =
+            bytemuck::cast(x86::_mm256_blendv_ps(bytemuck::cast(placed), nulls, bytemuck::cast(order)));
         match places.first_chunk_mut() {
             Some(eight) => *eight = found,
             None => places.copy_from_slice(&found[..places.len()]),
         }
-        next += byte.count_ones() as usize;
+        next += count as usize;
     }
 }
 
-/// Of each byte, and each of its bits, how many ones are below it: a byte for each.
-const ORDERS: [i64; 256] = {
-    let mut orders = [0; 256];
-    let mut byte = 0_usize;
-    while byte < 256 {
-        let mut bit = 0;
-        while bit < 8 {
-            let below = (byte & ((1 << bit) - 1)).count_ones();
-            orders[byte] |= (below as i64) << (8 * bit);
-            bit += 1;
-        }
-        byte += 1;
-    }
-    orders
-};
+/// Of each byte, and each of its bits, how many ones are below it, or -1 where it is 0: a byte for each.
+const ORDERS: [i64; 256] = orders(1);
 
-/// Four bits, each of them twice.
-const DOUBLED: [u8; 16] = {
-    let mut doubled = [0; 16];
-    let mut bits = 0_usize;
-    while bits < 16 {
-        let mut bit = 0;
-        while bit < 4 {
-            if bits >> bit & 1 == 1 {
-                doubled[bits] |= 3 << (2 * bit);
+/// The same of four bits, each of which stands for two values.
+const HALVED_ORDERS: [i64; 16] = orders(2);
+
+const fn orders<const COUNT: usize>(values: usize) -> [i64; COUNT] {
+    let mut orders = [-1; COUNT];
+    let mut bits = 0;
+    while bits < COUNT {
+        let (mut value, mut ones) = (0, 0);
+        while value < 8 {
+            if bits >> (value / values) & 1 == 1 {
+                orders[bits] ^= (ones ^ 0xff) << (8 * value);
+                ones += 1;
             }
-            bit += 1;
+            value += 1;
         }
         bits += 1;
     }
-    doubled
-};
+    orders
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn assert_expanded<P: Pod + PartialEq + std::fmt::Debug>(value: impl Fn(u8) -> P) {
-        for length in [0, 1, 3, 4, 5, 8, 9, 63, 64, 65, 200] {
+        for length in 0..=200 {
             for seed in [0, 1, 0x9E37_79B9_7F4A_7C15, u64::MAX] {
                 let bits: Vec<u64> = (1..5).map(|index| seed | seed.wrapping_mul(index)).collect();
                 let made = |index: usize| value(u8::try_from(index).unwrap());
@@ -131,5 +160,20 @@ mod tests {
         assert_expanded(|byte| u16::from(byte) * 0x0101);
         assert_expanded(|byte| u32::from(byte) * 0x0101_0101);
         assert_expanded(|byte| u64::from(byte) * 0x0101_0101_0101_0101);
+    }
+
+    #[test]
+    fn bits_are_written_as_bytes_alike_for_any_processor() {
+        for length in 0..=200_usize {
+            for seed in [0, 1, 0x9E37_79B9_7F4A_7C15, u64::MAX] {
+                let words = (1..5).map(|index| seed.wrapping_mul(index)).take(length.div_ceil(64));
+                let (mut output, mut twin) = (vec![99; length], vec![99; length]);
+                write_bits(words.clone(), &mut output);
+                write_bits_plain(words.clone(), &mut twin);
+                let bits = words.flat_map(|word| (0..64).map(move |bit| u8::from(word >> bit & 1 == 1)));
+                assert_eq!(output, bits.take(length).collect::<Vec<_>>());
+                assert_eq!(twin, output);
+            }
+        }
     }
 }
