@@ -110,8 +110,8 @@ impl FixedValues {
                             some
                         }
                         Next::Unpacked(some) => {
-                            indices[..some].iter().try_for_each(|&index| take(value(index)?))?;
-                            some
+                            some.iter().try_for_each(|&index| take(value(index)?))?;
+                            some.len()
                         }
                     };
                 }

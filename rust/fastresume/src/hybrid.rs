@@ -36,11 +36,11 @@ enum Run {
 }
 
 /// What stands next in a hybrid.
-pub enum Next {
+pub enum Next<'b> {
     /// So many times this value.
     Repeated(u32, usize),
-    /// So many integers, which were written to the buffer.
-    Unpacked(usize),
+    /// Integers, which were unpacked to the buffer.
+    Unpacked(&'b [u32]),
 }
 
 impl Hybrid {
@@ -65,11 +65,11 @@ impl Hybrid {
         Self::new(start + 1, usize::from(width))
     }
 
-    /// At most `most` (and not 0) of the next integers; unpacked ones go to the front of `buffer`.
+    /// At most `most` (and not 0) of the next integers; `buffer` is for unpacked ones.
     ///
     /// # Errors
     /// `Data` if the bytes end before.
-    pub fn next(&mut self, bytes: &[u8], most: usize, buffer: &mut [u32; CHUNK]) -> Result<Next> {
+    pub fn next<'b>(&mut self, bytes: &[u8], most: usize, buffer: &'b mut [u32; CHUNK]) -> Result<Next<'b>> {
         self.enter_run(bytes)?;
         let width = self.width;
         match &mut self.run {
@@ -79,11 +79,14 @@ impl Hybrid {
                 Ok(Next::Repeated(*value, count))
             }
             Run::Packed { start, index, left } => {
-                let count = most.min(*left).min(CHUNK);
-                unpack(&bytes[*start..], width, *index, &mut buffer[..count]);
+                // Whole groups, as they are unpacked at once: of the first and the last some are not asked for.
+                let passed = *index % 8;
+                let count = most.min(*left).min(CHUNK - passed);
+                let groups = &mut buffer[..(passed + count).next_multiple_of(8)];
+                unpack(&bytes[*start..], width, *index - passed, groups);
                 *index += count;
                 *left -= count;
-                Ok(Next::Unpacked(count))
+                Ok(Next::Unpacked(&groups[passed..passed + count]))
             }
         }
     }
@@ -218,18 +221,12 @@ pub fn ends() -> Error {
     Error::data("a page ends before its values do")
 }
 
-/// The integers `[index, index + output.len())` of `width` bits (at most 32) each, packed from the lowest
-/// bit on. They lie within `bytes`; what lies outside is read as zeros.
-pub fn unpack(bytes: &[u8], width: usize, mut index: usize, output: &mut [u32]) {
-    let head = ((8 - index % 8) % 8).min(output.len());
-    let (head, groups) = output.split_at_mut(head);
-    for value in head {
-        *value = low(single(bytes, width, index));
-        index += 1;
-    }
+/// The integers `[index, index + output.len())` of `width` bits (at most 32) each, packed from the lowest bit on;
+/// `index` is a multiple of eight. What lies outside of `bytes` is read as zeros.
+pub fn unpack(bytes: &[u8], width: usize, index: usize, output: &mut [u32]) {
     let packed = bytes.get(index / 8 * width..).unwrap_or_default();
-    let fast = vector::unpack_groups(packed, width, groups);
-    for (past, value) in groups[fast..].iter_mut().enumerate() {
+    let fast = vector::unpack_groups(packed, width, output);
+    for (past, value) in output[fast..].iter_mut().enumerate() {
         *value = low(single(packed, width, fast + past));
     }
 }
@@ -280,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_of_every_width_are_unpacked_from_any_place() {
+    fn integers_of_every_width_are_unpacked_from_any_group() {
         for width in 1..=64 {
             let mask = u64::MAX >> (64 - width);
             let values: Vec<u64> =
@@ -288,7 +285,7 @@ mod tests {
             let bytes = pack(&values, width);
             for (index, &value) in values.iter().enumerate() {
                 assert_eq!(single(&bytes, width, index), value, "width {width}");
-                if width <= 32 {
+                if width <= 32 && index % 8 == 0 {
                     let mut output = vec![0; values.len() - index];
                     unpack(&bytes, width, index, &mut output);
                     assert!(
@@ -338,6 +335,28 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_fill_the_buffer_more_than_once_are_read_from_any_place() {
+        let values: Vec<u64> = (0..1200).map(|value| value * 7 % 31).collect();
+        let mut bytes = vec![0xad, 0x02];
+        bytes.extend(pack(&values, 5));
+        for skipped in 0..20 {
+            for most in [1, 13, 500, CHUNK - 1, CHUNK, 2000] {
+                let mut hybrid = Hybrid::new(0, 5).unwrap();
+                hybrid.skip(&bytes, skipped).unwrap();
+                let (mut found, mut buffer) = (Vec::new(), [0; CHUNK]);
+                while found.len() < values.len() - skipped {
+                    let Next::Unpacked(some) = hybrid.next(&bytes, most, &mut buffer).unwrap() else {
+                        panic!("there is no run");
+                    };
+                    assert!((1..=most).contains(&some.len()));
+                    found.extend(some.iter().map(|&value| u64::from(value)));
+                }
+                assert_eq!(found, values[skipped..]);
+            }
+        }
+    }
+
+    #[test]
     fn runs_and_groups_follow_each_other() {
         // 5 times 3, then a group of eight of 3 bits, then 2 times 1.
         let mut bytes = vec![10, 3, 3];
@@ -353,7 +372,7 @@ mod tests {
                     let left = expected.len() - skipped - found.len();
                     match hybrid.next(&bytes, most.min(left), &mut buffer).unwrap() {
                         Next::Repeated(value, count) => found.extend(std::iter::repeat_n(value, count)),
-                        Next::Unpacked(count) => found.extend(&buffer[..count]),
+                        Next::Unpacked(some) => found.extend(some),
                     }
                 }
                 assert_eq!(found, expected[skipped..]);

@@ -71,10 +71,10 @@ impl TextValues {
                             done += some;
                         }
                         Next::Unpacked(some) => {
-                            for &index in &indices[..some] {
+                            for &index in some {
                                 take(text(index)?);
                             }
-                            done += some;
+                            done += some.len();
                         }
                     }
                 }

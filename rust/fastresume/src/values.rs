@@ -250,11 +250,11 @@ pub fn look_up<P: Pod>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], outp
                 output[done..done + count].fill(*value);
                 done += count;
             }
-            Next::Unpacked(count) => {
-                if !vector::gather(dictionary, &indices[..count], &mut output[done..done + count]) {
-                    return Err(missing(indices[..count].iter().copied().fold(0, u32::max)));
+            Next::Unpacked(some) => {
+                if !vector::gather(dictionary, some, &mut output[done..done + some.len()]) {
+                    return Err(missing(some.iter().copied().fold(0, u32::max)));
                 }
-                done += count;
+                done += some.len();
             }
         }
     }
