@@ -69,7 +69,11 @@ impl Elements<u64> for HashedValues {
         _row_of: impl Fn(usize) -> Option<usize>,
     ) -> Result<()> {
         if let Some(indices) = &mut self.indices {
-            return look_up(indices, page.bytes, &self.dictionary, output);
+            for places in output.chunks_mut(STEP) {
+                vector::fetch_places(places);
+                look_up(indices, page.bytes, &self.dictionary, places)?;
+            }
+            return Ok(());
         }
         let (numbering, count) = (&self.numbering, output.len());
         let mut places = output.iter_mut();

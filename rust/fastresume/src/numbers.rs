@@ -88,11 +88,12 @@ pub trait Elements<V> {
 }
 
 /// The places of an output, a step at a time: which of them have a value, the same in whole words, and the places.
-pub fn steps<'a, V>(
+pub fn steps<'a, V: Pod>(
     there: &'a Marks<'_>,
     output: &'a mut [V],
 ) -> impl Iterator<Item = (Marks<'a>, [u64; STEP / WORD], &'a mut [V])> {
     output.chunks_mut(STEP).enumerate().map(|(step, places)| {
+        vector::fetch_places(places);
         let marks = there.part(step * STEP..step * STEP + places.len());
         let mut words = [0; STEP / WORD];
         words.iter_mut().zip(marks.words()).for_each(|(place, word)| *place = word);
@@ -111,10 +112,12 @@ impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
         output: &mut [V],
         row_of: impl Fn(usize) -> Option<usize>,
     ) -> Result<()> {
-        if self.delivery.is_copied() {
-            return self.values.read(page, bytemuck::cast_slice_mut(output));
-        }
         for (step, places) in output.chunks_mut(STEP).enumerate() {
+            vector::fetch_places(places);
+            if self.delivery.is_copied() {
+                self.values.read(page, bytemuck::cast_slice_mut(places))?;
+                continue;
+            }
             let numbers = &mut self.scratch[..places.len()];
             self.values.read(page, numbers)?;
             convert(&self.delivery, numbers, places, |index| row_of(step * STEP + index))?;

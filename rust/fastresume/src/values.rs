@@ -242,8 +242,6 @@ pub fn look_up<P: Pod>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], outp
     let mut done = 0;
     let missing = |index| not_in_dictionary(index, dictionary.len());
     while done < output.len() {
-        let next = output.len().min(done + CHUNK);
-        vector::fetch_places(&mut output[done..next]);
         match hybrid.next(bytes, output.len() - done, &mut indices)? {
             Next::Repeated(index, count) => {
                 let value = dictionary.get(index as usize).ok_or_else(|| missing(index))?;
