@@ -5,13 +5,11 @@
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
-use std::ops::Range;
-
 use parquet::basic::Encoding;
 
-use crate::bits::{Bits, WORD, lowest};
+use crate::bits::Bits;
 use crate::error::{Error, Result};
-use crate::hybrid::{MAX_VALUES, ends, varint};
+use crate::levelruns::{from_the_top, read_hybrid, too_high};
 
 /// The levels of one page; the memory is reused from page to page.
 #[derive(Debug, Default)]
@@ -136,127 +134,6 @@ impl Levels {
     }
 }
 
-/// Reads levels of so many bits each, plane by plane, or gives the level that all of them have.
-fn read_hybrid<const WIDTH: usize>(
-    planes: &mut [Bits],
-    bytes: &[u8],
-    count: usize,
-    largest: u8,
-) -> Result<Option<u8>> {
-    if count == 0 {
-        // They may take no bytes at all.
-        return Ok(Some(0));
-    }
-    let (mut position, mut read) = (0, 0);
-    while read < count {
-        let header = varint(bytes, &mut position)?;
-        let stated = usize::try_from(header >> 1).unwrap_or(usize::MAX);
-        let rest = bytes.get(position..).unwrap_or_default();
-        let run = if header & 1 == 0 { Some(*rest.first().ok_or_else(ends)?) } else { None };
-        if let Some(level) = run.filter(|&level| level > largest) {
-            return Err(too_high(level, largest));
-        }
-        if read == 0 {
-            if run.is_some() && stated >= count {
-                return Ok(run);
-            }
-            check_count(count)?;
-            for plane in planes.iter_mut() {
-                plane.clear(count);
-            }
-        }
-        if let Some(level) = run {
-            let end = read + stated.min(count - read);
-            for (bit, plane) in planes.iter_mut().enumerate().take(WIDTH) {
-                if level >> bit & 1 == 1 {
-                    plane.add_run(read..end);
-                }
-            }
-            position += 1;
-            read = end;
-        } else {
-            let stated_bytes = stated.saturating_mul(WIDTH);
-            // Some writers leave out what fills up the last group.
-            let held = if stated_bytes > rest.len() { rest.len() * 8 / WIDTH } else { stated * 8 };
-            let end = read + held.min(count - read);
-            add_packed::<WIDTH>(planes, rest, read..end);
-            position += stated_bytes.min(rest.len());
-            read = end;
-        }
-    }
-    Ok(None)
-}
-
-/// Adds levels that are packed from the lowest bit on.
-#[inline]
-fn add_packed<const WIDTH: usize>(planes: &mut [Bits], bytes: &[u8], range: Range<usize>) {
-    // Whole groups of eight, so that each step begins with a byte.
-    let step = WORD / WIDTH / 8 * 8;
-    let (mut place, mut start) = (range.start, 0);
-    while place < range.end {
-        let some = step.min(range.end - place);
-        let word = word_at(bytes, start) & lowest(some * WIDTH);
-        match planes {
-            [only] => only.add(place, word),
-            [low, high] => {
-                low.add(place, even_bits(word));
-                high.add(place, even_bits(word >> 1));
-            }
-            _ => {
-                for (bit, plane) in planes.iter_mut().enumerate() {
-                    let levels = (0..some).map(|level| (word >> (level * WIDTH + bit) & 1) << level);
-                    plane.add(place, levels.sum());
-                }
-            }
-        }
-        place += some;
-        start += step / 8 * WIDTH;
-    }
-}
-
-/// Up to eight bytes as a word.
-#[inline]
-fn word_at(bytes: &[u8], start: usize) -> u64 {
-    let rest = bytes.get(start..).unwrap_or_default();
-    if let Some(word) = rest.first_chunk() {
-        return u64::from_le_bytes(*word);
-    }
-    let mut word = [0; 8];
-    word[..rest.len()].copy_from_slice(rest);
-    u64::from_le_bytes(word)
-}
-
-/// Every other bit of a word, from the lowest one on, side by side.
-#[inline]
-fn even_bits(word: u64) -> u64 {
-    let mut bits = word & 0x5555_5555_5555_5555;
-    bits = (bits | bits >> 1) & 0x3333_3333_3333_3333;
-    bits = (bits | bits >> 2) & 0x0f0f_0f0f_0f0f_0f0f;
-    bits = (bits | bits >> 4) & 0x00ff_00ff_00ff_00ff;
-    bits = (bits | bits >> 8) & 0x0000_ffff_0000_ffff;
-    (bits | bits >> 16) & 0x0000_0000_ffff_ffff
-}
-
-/// The old packing of levels: from the highest bit on.
-fn from_the_top(bytes: &[u8], width: usize, index: usize) -> u8 {
-    (index * width..(index + 1) * width).fold(0, |level, bit| {
-        let byte = bytes.get(bit / 8).copied().unwrap_or(0);
-        level << 1 | (byte >> (7 - bit % 8) & 1)
-    })
-}
-
-fn too_high(found: u8, largest: u8) -> Error {
-    Error::data(format!("a page holds the level {found}, {largest} is the largest"))
-}
-
-/// Refuses more levels than are kept: runs let few bytes state many.
-fn check_count(count: usize) -> Result<()> {
-    if count > MAX_VALUES {
-        return Err(Error::data(format!("a page has {count} levels, at most {MAX_VALUES} are read")));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,10 +143,12 @@ mod tests {
         let (mut bytes, mut levels) = (Vec::new(), Vec::new());
         for &(level, count, is_packed) in runs {
             if !is_packed {
-                bytes.extend([
-                    u8::try_from(count * 2 % 128).unwrap() | 128,
-                    u8::try_from(count / 64).unwrap(),
-                ]);
+                if count < 64 {
+                    bytes.push(u8::try_from(count * 2).unwrap());
+                } else {
+                    let header = [(count * 2 % 128) | 128, count / 64];
+                    bytes.extend(header.map(|byte| u8::try_from(byte).unwrap()));
+                }
                 bytes.push(level);
                 levels.extend(vec![level; count]);
                 continue;
@@ -326,6 +205,31 @@ mod tests {
                 assert!(read(&bytes, expected.len() + 1, largest).is_err());
             }
         }
+    }
+
+    #[test]
+    fn runs_and_groups_that_take_turns_are_levels_as_any_others() {
+        for largest in [1, 2] {
+            for groups in 1..11 {
+                let runs: Vec<_> = (1..68)
+                    .flat_map(|same| {
+                        [(u8::try_from(same % 2).unwrap(), same, false), (largest, 8 * groups, true)]
+                    })
+                    .collect();
+                let (bytes, expected) = hybrid(&runs, usize::from(largest));
+                for count in (1..200).chain([expected.len() - 3, expected.len()]) {
+                    let mut found = Bits::default();
+                    read(&bytes, count, largest).unwrap().at_least(1, &mut found);
+                    let found: Vec<u8> = found.all().each().map(u8::from).collect();
+                    let expected = expected[..count].iter().map(|&level| level.min(1));
+                    assert_eq!(found, expected.collect::<Vec<_>>(), "{count} levels up to {largest}");
+                }
+                assert!(read(&bytes, expected.len() + 1, largest).is_err());
+            }
+        }
+        let runs = [(1, 9, false), (1, 16, true), (2, 20, false), (1, 16, true), (1, 300, true)];
+        let (high, expected) = hybrid(&runs, 1);
+        assert!(read(&high, expected.len(), 1).is_err());
     }
 
     #[test]

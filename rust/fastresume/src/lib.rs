@@ -53,6 +53,7 @@ mod header;
 mod chunk;
 mod page;
 mod bits;
+mod levelruns;
 mod levels;
 mod deltas;
 mod texts;
