@@ -1,8 +1,8 @@
 //! The inner loops of decoding, each compiled twice: for any processor, and for one with AVX2. The choice is
 //! made at run time.
 //!
-//! This is the one module with unsafe code: the call of what was compiled for AVX2, and a lookup whose indices
-//! were compared with the table's length all at once. What is compiled for any processor is the same source,
+//! This is the one module with unsafe code: the call of what was compiled for AVX2, a lookup whose indices were compared
+//! with the table's length all at once, and asking for memory ahead. What is compiled for any processor is the same source,
 //! but for squares of numbers, values that nulls lie between, marks and integers of a few bits: the compiler does not
 //! turn, spread and unpack these in registers by itself.
 #![allow(clippy::inline_always, reason = "what is not inlined is not compiled for AVX2")]
