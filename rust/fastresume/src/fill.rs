@@ -261,15 +261,16 @@ impl Source<'_> {
         let mask_width = usize::from(self.field.is_masked());
         let sieve = &parts.sieve;
         let Scratch { buffers, values, valid, by_row, step, .. } = scratch;
-        let strides = [width, 1].map(|width| if count > 1 { stride(rows, width) } else { rows });
-        values.resize(strides[0] * count * width)?;
-        valid.resize(strides[1] * count * mask_width)?;
+        let stride_of = |width: usize| if count > 1 { stride(rows, width) } else { rows };
+        let (stride, mask_stride) = (stride_of(width), stride_of(1));
+        values.resize(stride * count * width)?;
+        valid.resize(mask_stride * count * mask_width)?;
         for (number, column) in self.columns.iter().enumerate() {
             check(stop)?;
             let part =
                 |stride: usize, width: usize| number * stride * width..(number * stride + rows) * width;
-            let values = &mut values.bytes_mut()[part(strides[0], width)];
-            let valid = &mut valid.bytes_mut()[part(strides[1], mask_width)];
+            let values = &mut values.bytes_mut()[part(stride, width)];
+            let valid = &mut valid.bytes_mut()[part(mask_stride, mask_width)];
             let nulls = self.field.nulls[number];
             let mut decode = || {
                 let mut decoder = self.file.scalars(self.row_group, column, sieve.nulls(nulls), buffers)?;
@@ -277,10 +278,10 @@ impl Source<'_> {
             };
             decode().map_err(|error: Error| error.in_column(&column.name))?;
         }
-        let values = Columns { bytes: values.bytes(), width, count, stride: strides[0] };
+        let values = Columns { bytes: values.bytes(), width, count, stride };
         self.hand_out(parts, false, values, by_row)?;
         if self.field.is_masked() {
-            let valid = Columns { bytes: valid.bytes(), width: 1, count, stride: strides[1] };
+            let valid = Columns { bytes: valid.bytes(), width: 1, count, stride: mask_stride };
             self.hand_out(parts, true, valid, by_row)?;
         }
         Ok(())

@@ -336,22 +336,26 @@ mod tests {
 
     #[test]
     fn groups_that_fill_the_buffer_more_than_once_are_read_from_any_place() {
-        let values: Vec<u64> = (0..1200).map(|value| value * 7 % 31).collect();
-        let mut bytes = vec![0xad, 0x02];
-        bytes.extend(pack(&values, 5));
-        for skipped in 0..20 {
-            for most in [1, 13, 500, CHUNK - 1, CHUNK, 2000] {
-                let mut hybrid = Hybrid::new(0, 5).unwrap();
-                hybrid.skip(&bytes, skipped).unwrap();
-                let (mut found, mut buffer) = (Vec::new(), [0; CHUNK]);
-                while found.len() < values.len() - skipped {
-                    let Next::Unpacked(some) = hybrid.next(&bytes, most, &mut buffer).unwrap() else {
-                        panic!("there is no run");
-                    };
-                    assert!((1..=most).contains(&some.len()));
-                    found.extend(some.iter().map(|&value| u64::from(value)));
+        for width in 1..=32 {
+            let mask = u64::MAX >> (64 - width);
+            let values: Vec<u64> =
+                (0_u64..1200).map(|value| value.wrapping_mul(0x9E37_79B9) & mask).collect();
+            let mut bytes = vec![0xad, 0x02];
+            bytes.extend(pack(&values, width));
+            for skipped in 0..20 {
+                for most in [1, 13, 500, CHUNK - 1, CHUNK, 2000] {
+                    let mut hybrid = Hybrid::new(0, width).unwrap();
+                    hybrid.skip(&bytes, skipped).unwrap();
+                    let (mut found, mut buffer) = (Vec::new(), [0; CHUNK]);
+                    while found.len() < values.len() - skipped {
+                        let Next::Unpacked(some) = hybrid.next(&bytes, most, &mut buffer).unwrap() else {
+                            panic!("there is no run");
+                        };
+                        assert!((1..=most).contains(&some.len()));
+                        found.extend(some.iter().map(|&value| u64::from(value)));
+                    }
+                    assert_eq!(found, values[skipped..], "width {width}");
                 }
-                assert_eq!(found, values[skipped..]);
             }
         }
     }

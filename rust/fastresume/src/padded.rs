@@ -98,12 +98,8 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
             let Some(slots) = slots else { continue };
             let mut slots = locked(slots);
             let mut put = |index, is_mask, memory: &Memory, width| {
-                slots.put(
-                    index,
-                    is_mask,
-                    *places,
-                    Columns { bytes: memory.bytes(), width, count: 1, stride: 0 },
-                );
+                let columns = Columns { bytes: memory.bytes(), width, count: 1, stride: rows };
+                slots.put(index, is_mask, *places, columns);
             };
             put(index, false, values, row_bytes);
             put(index + 1, false, lengths, LENGTH_BYTES);
