@@ -17,7 +17,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from fastresume import _core, arrow
 from fastresume.arguments import at_least
 from fastresume.cursor import Cursor
-from fastresume.intervals import of_buffer, of_runs
+from fastresume.intervals import of_runs
 from fastresume.jagged import Jagged, dtype_name, keyed_jagged_tensor
 from fastresume.origin import Origin, Share, of_a_pass
 from fastresume.seeds import batch_seed, row_seeds
@@ -449,7 +449,7 @@ def of_delivered(
         delivered.step,
         delivered.num_rows,
         delivered.valid_rows,
-        of_buffer(delivered.runs),
+        delivered.written,
         schema.masked,
         share,
     )

@@ -92,8 +92,9 @@ class Sent(Share):
 class Origin:
     """Where a batch comes from; what stays with it when its tensors are moved, copied or transformed.
 
-    Of rows that were read by their numbers, `cursor`, `epoch`, `step` and `share` are None. `masked` names
-    the tensors whose nulls a mask marks, the tensor `name + "_valid"`.
+    Of rows that were read by their numbers, `cursor`, `epoch`, `step` and `share` are None. `rows` are the
+    row numbers as runs, or what tells these. `masked` names the tensors whose nulls a mask marks, the tensor
+    `name + "_valid"`.
     """
 
     cursor: _core.Cursor | None
@@ -101,9 +102,15 @@ class Origin:
     step: int | None
     num_rows: int
     valid_rows: int
-    runs: Intervals
+    rows: Intervals | _core.Written
     masked: frozenset[str]
     share: Share | None
+
+    @property
+    def runs(self) -> Intervals:
+        """The row numbers in the batch's order, as runs: int64 `[n, 2]`."""
+        rows = self.rows
+        return of_buffer(rows.runs()) if isinstance(rows, _core.Written) else rows
 
     def positions(self) -> npt.NDArray[np.int64]:
         """The positions of the rows in the order of the pass: int64 `[B]`; a copy has that of its original.

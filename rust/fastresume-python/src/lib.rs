@@ -31,6 +31,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<order::Order>()?;
     module.add_class::<pagelock::PageLock>()?;
     module.add_class::<pass::Pass>()?;
+    module.add_class::<reader::Written>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()
 }

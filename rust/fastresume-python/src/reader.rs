@@ -8,6 +8,7 @@ use fastresume::lanes::Reader as ReaderPlace;
 use fastresume::memory::PageLock as CorePageLock;
 use fastresume::pass::Pass as CorePass;
 use fastresume::pipeline::{Delivered as CoreDelivered, Pipeline, Polled};
+use fastresume::written::Written as CoreWritten;
 use pyo3::prelude::*;
 
 use crate::activity::Activity;
@@ -19,6 +20,21 @@ use crate::manifest::Manifest;
 use crate::order;
 use crate::pagelock::PageLock;
 use crate::pass::Pass;
+
+/// Which rows a batch has: told when somebody asks.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct Written {
+    inner: CoreWritten,
+    num_rows: u64,
+}
+
+#[pymethods]
+impl Written {
+    /// The row numbers as `[start, end)` pairs.
+    fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
+        gate::run(py, || Ok(Buffer::of_ranges(self.inner.runs(self.num_rows).into_iter())))
+    }
+}
 
 /// One batch, taken apart.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -34,9 +50,9 @@ pub struct Delivered {
     /// The first so many rows are delivered for the first time; the others fill the batch up.
     #[pyo3(get)]
     valid_rows: usize,
-    /// The row numbers as `[start, end)` pairs.
+    /// Which rows it has.
     #[pyo3(get)]
-    runs: Py<Buffer>,
+    written: Py<Written>,
     /// The cursor after the batch.
     #[pyo3(get)]
     cursor: Py<Cursor>,
@@ -57,6 +73,12 @@ impl Delivered {
     #[getter]
     fn step(&self) -> u64 {
         self.pass.step_of(self.batch)
+    }
+
+    /// The row numbers as `[start, end)` pairs.
+    #[getter]
+    fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
+        self.written.get().runs(py)
     }
 
     /// The positions of the valid rows, in the batch's order, as `[start, end)` pairs.
@@ -224,7 +246,7 @@ impl Reader {
             num_rows: delivered.rows,
             num_bytes,
             valid_rows: delivered.valid_rows,
-            runs: Py::new(py, Buffer::of_ranges(delivered.runs.into_iter()))?,
+            written: Py::new(py, Written { inner: delivered.written, num_rows: delivered.rows as u64 })?,
             cursor: Py::new(py, Cursor::from(delivered.cursor))?,
             ends_pass,
             pass: delivered.pass,

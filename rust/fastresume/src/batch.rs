@@ -1,6 +1,5 @@
 //! The memory of one batch, and which rows were written to it.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use crate::error::Result;
@@ -8,15 +7,13 @@ use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
 use crate::memory::{Memory, Pool};
 use crate::transpose::{Columns, Rows};
+use crate::written::Written;
 
 /// The memory of one batch: one slot per field, and which rows were written.
 #[derive(Debug)]
 pub struct Slots {
     fields: Vec<Slot>,
-    /// Stretches of the batch that hold consecutive rows: where each begins, and the rows.
-    runs: Vec<(u64, Range<u64>)>,
-    /// Instead of these, the row at each place, where rows come scattered.
-    rows: Vec<u64>,
+    written: Written,
 }
 
 /// A batch that several threads write to.
@@ -44,14 +41,14 @@ impl Slots {
             let values = pool.memory(rows.saturating_mul(field.row_bytes()))?;
             Ok(Slot::Scalar(values, pool.memory(rows.saturating_mul(field.mask_bytes()))?))
         });
-        Ok(Self { fields: fields.collect::<Result<_>>()?, runs: Vec::new(), rows: Vec::new() })
+        Ok(Self { fields: fields.collect::<Result<_>>()?, written: Written::default() })
     }
 
     /// The memory, taken out.
     #[must_use]
     pub fn taken(&mut self) -> Self {
-        let Self { fields, runs, rows } = self;
-        Self { fields: std::mem::take(fields), runs: std::mem::take(runs), rows: std::mem::take(rows) }
+        let Self { fields, written } = self;
+        Self { fields: std::mem::take(fields), written: std::mem::take(written) }
     }
 
     /// Values and mask of `count` rows of a scalar field, from row `row` of the batch on.
@@ -95,20 +92,9 @@ impl Slots {
         }
     }
 
-    /// Notes that consecutive rows were written from row `slot_row` of the batch on.
-    pub fn note(&mut self, slot_row: u64, rows: Range<u64>) {
-        self.runs.push((slot_row, rows));
-    }
-
-    /// Notes that rows were written: number `.0` to row `.1` of the batch.
-    pub fn note_scattered(&mut self, rows: impl Iterator<Item = (u64, u32)>) {
-        for (number, to) in rows {
-            let to = to as usize;
-            if to >= self.rows.len() {
-                self.rows.resize((to + 1).next_power_of_two(), 0);
-            }
-            self.rows[to] = number;
-        }
+    /// To note which rows are written.
+    pub fn written(&mut self) -> &mut Written {
+        &mut self.written
     }
 
     /// Ends the batch, of which `distinct` rows were written: fills it up to `rows` rows with copies of these,
@@ -126,8 +112,6 @@ impl Slots {
                 Slot::Jagged(slot) => slot.finish(distinct, rows)?,
             }
         }
-        self.rows.truncate(distinct);
-        self.runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
         Ok(())
     }
 
@@ -142,10 +126,10 @@ impl Slots {
     }
 
     /// The memory of each field in turn (values and mask of a scalar one; values, offsets and mask of a jagged
-    /// one, with offsets and mask of inner rows behind the values; no mask where none is asked for), and the row numbers that were noted, in the batch's order, as
-    /// runs.
+    /// one, with offsets and mask of inner rows behind the values; no mask where none is asked for), and which rows
+    /// were written.
     #[must_use]
-    pub fn into_parts(self, layout: &Layout) -> (Vec<Memory>, Vec<Range<u64>>) {
+    pub fn into_parts(self, layout: &Layout) -> (Vec<Memory>, Written) {
         let mut memory = Vec::new();
         for (slot, field) in self.fields.into_iter().zip(layout.fields()) {
             let mask = match slot {
@@ -164,8 +148,7 @@ impl Slots {
             };
             memory.extend(field.is_masked().then_some(mask));
         }
-        let runs = self.runs.into_iter().map(|(_, rows)| rows);
-        (memory, runs.chain(self.rows.into_iter().map(|row| row..row + 1)).collect())
+        (memory, self.written)
     }
 }
 

@@ -127,7 +127,7 @@ impl Filler {
                     let rows = group_start + piece.rows.start..group_start + piece.rows.end;
                     let count = rows.end - rows.start;
                     if let Some(slots) = slots {
-                        locked(slots).note(piece.slot_row, rows);
+                        locked(slots).written().note(piece.slot_row, rows);
                     }
                     (piece.batch, count)
                 });
@@ -149,9 +149,10 @@ impl Filler {
                 if !shares.shares.is_empty() {
                     self.decode(segment.group, &mut shares, stop)?;
                 }
+                let numbers = stretches.iter().map(|of| of.rows.clone()).collect();
                 let noted = scatter.batches().iter().map(|(batch, of)| {
                     if let Some(slots) = slots_of(*batch) {
-                        locked(slots).note_scattered(scatter.numbered(of.clone()));
+                        locked(slots).written().note_scattered(scatter.rows(of.clone()), &numbers);
                     }
                     (*batch, of.len() as u64)
                 });

@@ -91,6 +91,7 @@ mod bloom;
 pub mod details;
 mod transpose;
 mod window;
+pub mod written;
 mod jagged;
 pub mod batch;
 mod jaggedrun;

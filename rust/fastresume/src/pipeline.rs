@@ -1,7 +1,6 @@
 //! The only place with threads: segments are decoded ahead, bounded by bytes, and batches come out in
 //! order.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -22,6 +21,7 @@ use crate::pass::Pass;
 use crate::schedule::Schedule;
 use crate::segment::{Places, Segment, to_usize};
 use crate::window::WindowPart;
+use crate::written::Written;
 
 /// What a batch takes beside its values.
 const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
@@ -39,8 +39,8 @@ pub struct Delivered {
     pub valid_rows: usize,
     /// The memory of each field of the layout.
     pub fields: Vec<Memory>,
-    /// The row numbers, in the batch's order, as runs.
-    pub runs: Vec<Range<u64>>,
+    /// Which rows it has.
+    pub written: Written,
     /// The cursor after this batch.
     pub cursor: Cursor,
     /// The pass that it belongs to, and its number there.
@@ -297,12 +297,12 @@ impl Work {
 
     fn delivered(&self, batch: u64, slots: Slots) -> Result<Delivered> {
         let shape = self.pass.shape(batch, self.reader.rank);
-        let (fields, runs) = slots.into_parts(self.filler.layout());
+        let (fields, written) = slots.into_parts(self.filler.layout());
         Ok(Delivered {
             rows: to_usize(shape.rows)?,
             valid_rows: to_usize(shape.valid)?,
             fields,
-            runs: repeated(runs, shape.rows),
+            written,
             cursor: self.pass.cursor_after(batch + 1),
             pass: Arc::clone(&self.pass),
             batch,
@@ -433,17 +433,4 @@ impl View {
     pub fn queued(&self) -> (u64, u64) {
         self.work.upgrade().map_or((0, 0), |work| locked(&work.state).filling.queued())
     }
-}
-
-/// The runs, over and over until they hold so many rows.
-fn repeated(mut runs: Vec<Range<u64>>, rows: u64) -> Vec<Range<u64>> {
-    let mut missing = rows - runs.iter().map(|run| run.end - run.start).sum::<u64>().min(rows);
-    let mut next = 0;
-    while missing > 0 && next < runs.len() {
-        let run = runs[next].start..runs[next].end.min(runs[next].start + missing);
-        missing -= run.end - run.start;
-        runs.push(run);
-        next += 1;
-    }
-    runs
 }

@@ -71,7 +71,7 @@ fn gather_inline<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> boo
 }
 
 /// So many rows before its turn, what a row is copied from and to is asked for.
-const ROWS_AHEAD: usize = 64;
+const ROWS_AHEAD: usize = 16;
 
 /// Copies rows of `bytes` bytes: from row `.0` of `source` to row `.1` of `output`, both of which lie in memory rather
 /// than in the caches.
@@ -92,17 +92,18 @@ pub fn fetch_places<P: Pod>(places: &mut [P]) {
     fetch::<true>(bytemuck::cast_slice(places), 0, size_of_val(places));
 }
 
-/// Asks for bytes that will soon be read, or written.
+/// Asks for bytes that will soon be read, or written: these for the second cache, which waits for more lines at a time
+/// than the first.
 #[inline(always)]
 fn fetch<const IS_WRITTEN: bool>(bytes: &[u8], start: usize, length: usize) {
     #[cfg(target_arch = "x86_64")]
     for at in (start..start + length).step_by(LINE_BYTES).chain((start + length).checked_sub(1)) {
-        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         let place = bytes.as_ptr().wrapping_add(at).cast();
         #[allow(unsafe_code, reason = "the compiler has no safe way to say it")]
         // SAFETY: it reads and writes nothing, and may name any address.
         unsafe {
-            if IS_WRITTEN { _mm_prefetch::<_MM_HINT_ET0>(place) } else { _mm_prefetch::<_MM_HINT_T0>(place) }
+            if IS_WRITTEN { _mm_prefetch::<_MM_HINT_T1>(place) } else { _mm_prefetch::<_MM_HINT_T0>(place) }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

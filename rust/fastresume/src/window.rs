@@ -48,8 +48,6 @@ pub struct Scatter {
     batches: Vec<(u64, Range<usize>)>,
     /// Row `.0` of the segment is row `.1` of the batch; in the order of the segment within each batch.
     rows: Vec<(u32, u32)>,
-    /// Row numbers of the dataset, stretch by stretch.
-    numbers: Vec<Range<u64>>,
     /// Where each row of the segment goes, in its order.
     slots: Vec<Slot>,
 }
@@ -63,22 +61,6 @@ impl Scatter {
     /// The rows of such a range: row `.0` of the segment is row `.1` of the batch.
     pub fn rows(&self, of: Range<usize>) -> &[(u32, u32)] {
         &self.rows[of]
-    }
-
-    /// The same, with the number of each row in the dataset instead of that in the segment.
-    pub fn numbered(&self, of: Range<usize>) -> impl Iterator<Item = (u64, u32)> + '_ {
-        let mut stretches = self.numbers.iter();
-        let mut stretch = 0..0;
-        let mut first = 0;
-        self.rows[of].iter().map(move |&(from, to)| {
-            // Both go up.
-            while u64::from(from) - first >= stretch.end - stretch.start {
-                first += stretch.end - stretch.start;
-                let Some(next) = stretches.next() else { break };
-                stretch = next.clone();
-            }
-            (stretch.start + (u64::from(from) - first), to)
-        })
     }
 }
 
@@ -122,9 +104,7 @@ impl WindowPart {
 
     /// Notes where the rows of stretches go, in place of what was noted before.
     pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) {
-        let Scatter { batches, rows, numbers, slots } = scatter;
-        numbers.clear();
-        numbers.extend(stretches.iter().map(|of| of.rows.clone()));
+        let Scatter { batches, rows, slots } = scatter;
         slots.clear();
         for of in stretches {
             let places = self.window.places(of.block, of.ordinal..of.ordinal + of.count());
