@@ -173,3 +173,65 @@ fn last_up_to<T>(sorted: &[T], is_before: impl Fn(&T) -> bool) -> Option<&T> {
         _ => sorted.partition_point(is_before).checked_sub(1).map(|last| &sorted[last]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::tests::starts;
+    use crate::order::{Order, OrderKind};
+    use crate::selection::Selection;
+
+    /// Two streams that take from a window of 30 rows in turns, batches of 4 and of 3 rows; the last rows are nobody's.
+    fn part(order: &Order) -> WindowPart {
+        let remaining = Intervals::new(vec![0..5, 7..30]).unwrap();
+        let stream = |start, slice_rows, first_batch| Stream {
+            start,
+            slices: 3,
+            slice_rows,
+            slice_stride: slice_rows,
+            first_batch,
+            batch_stride: 2,
+            slot_row: 1,
+        };
+        let streams = vec![(0..12, stream(0, 4, 10)), (0..9, stream(12, 3, 11))];
+        WindowPart::new(order.window_at(0).unwrap(), &remaining, streams)
+    }
+
+    #[test]
+    fn rows_go_where_their_positions_say_whatever_was_scattered_before() {
+        let kind = OrderKind::Shuffled { seed: 5, block_rows: 10, window_rows: 30 };
+        let order = Order::new(&kind, 0, Selection::everything(&starts(&[30]))).unwrap();
+        let part = part(&order);
+        let stretches: Vec<Stretch> = part
+            .blocks()
+            .into_iter()
+            .map(|(block, rows)| Stretch { block, ordinal: rows.start, rows })
+            .collect();
+        // Where each row goes: counted along what remains, the first 12 to one stream, the next 9 to the other.
+        let positions = (0..5).chain(7..30);
+        let rows_at = positions.map(|position| order.rows(position..position + 1).next().unwrap().start);
+        let expected = |counted: u64| match counted {
+            0..12 => Some((10 + counted / 4 * 2, counted % 4 + 1)),
+            12..21 => Some((11 + (counted - 12) / 3 * 2, (counted - 12) % 3 + 1)),
+            _ => None,
+        };
+        let expected: Vec<_> =
+            rows_at.zip(0..).filter_map(|(row, counted)| Some((row, expected(counted)?))).collect();
+        let mut scatter = Scatter::default();
+        for some in [&stretches[..], &stretches[1..2], &stretches[..2], &[], &stretches[2..]] {
+            part.scatter(some, &mut scatter);
+            let numbers: Vec<u64> = some.iter().flat_map(|of| of.rows.clone()).collect();
+            let mut found = Vec::new();
+            for (batch, of) in scatter.batches() {
+                for &(from, to) in scatter.rows(of.clone()) {
+                    found.push((numbers[from as usize], (*batch, u64::from(to))));
+                }
+            }
+            found.sort_unstable();
+            let mut expected = expected.clone();
+            expected.retain(|(row, _)| numbers.contains(row));
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+        }
+    }
+}
