@@ -27,12 +27,23 @@ impl Stretch {
 #[derive(Debug)]
 pub struct WindowPart {
     window: Window,
-    /// Ranges of remaining positions in the window, and where each begins along all that remains.
-    remaining: Vec<(Range<u64>, u64)>,
-    /// The streams that take from it, and from where on each does, counted along all that remains.
-    streams: Vec<(u64, Stream)>,
+    /// Places of the window whose rows go to a batch, ascending.
+    spans: Vec<Span>,
+    /// Rows of the longest span; mostly, all but the first and the last have as many, so that place `p` is in span
+    /// `(p + before_first) / span_rows`, counted modulo 2^64.
+    span_rows: u64,
+    before_first: u64,
     /// The batches that get a row, in order.
     batches: Vec<u64>,
+}
+
+/// Consecutive places of a window whose rows follow one another in a batch.
+#[derive(Debug)]
+struct Span {
+    places: Range<u64>,
+    /// The batch, as an index among those of the window, and the row of it where the first one goes.
+    batch: u32,
+    row: u64,
 }
 
 /// Of a row, its batch, as an index among those of its window, and its row there.
@@ -67,27 +78,38 @@ impl Scatter {
 impl WindowPart {
     /// What `streams` take from a window: of each, the given rows of it.
     pub fn new(window: Window, remaining: &Intervals, streams: Vec<(Range<u64>, Stream)>) -> Self {
-        let first = remaining.rank(window.positions.start);
-        let mut counted = first;
-        let remaining = remaining
-            .slice(first..remaining.rank(window.positions.end))
-            .map(|range| {
-                let start = counted;
-                counted += range.end - range.start;
-                (range, start)
-            })
-            .collect();
-        let mut batches = Vec::new();
-        let mut by_count: Vec<(u64, Stream)> = Vec::with_capacity(streams.len());
-        for (given, stream) in streams.into_iter().filter(|(given, _)| !given.is_empty()) {
-            let slices = given.start / stream.slice_rows..(given.end - 1) / stream.slice_rows + 1;
-            batches.extend(slices.map(|slice| stream.first_batch + slice * stream.batch_stride));
-            by_count.push((stream.counted(given.start), stream));
+        let mut slices: Vec<(u64, u64, Range<u64>)> = Vec::new();
+        for (given, stream) in streams {
+            let mut next = given.start;
+            while next < given.end {
+                let (slice, row) = (next / stream.slice_rows, next % stream.slice_rows);
+                let rows = (stream.slice_rows - row).min(given.end - next);
+                let counted = stream.counted(next);
+                let batch = stream.first_batch + slice * stream.batch_stride;
+                slices.push((batch, stream.slot_row + row, counted..counted + rows));
+                next += rows;
+            }
         }
+        let mut batches: Vec<u64> = slices.iter().map(|(batch, ..)| *batch).collect();
         batches.sort_unstable();
         batches.dedup();
-        by_count.sort_unstable_by_key(|(counted, _)| *counted);
-        Self { window, remaining, streams: by_count, batches }
+        let mut spans = Vec::with_capacity(slices.len());
+        for (batch, mut row, counted) in slices {
+            let index = batches.binary_search(&batch).ok().and_then(|index| u32::try_from(index).ok());
+            let batch = index.unwrap_or(NOWHERE);
+            for positions in remaining.slice(counted) {
+                let places = positions.start - window.positions.start..positions.end - window.positions.start;
+                let rows = places.end - places.start;
+                spans.push(Span { places, batch, row });
+                row += rows;
+            }
+        }
+        spans.sort_unstable_by_key(|span| span.places.start);
+        let rows_of = |span: &Span| span.places.end - span.places.start;
+        let span_rows = spans.iter().map(rows_of).max().unwrap_or(1);
+        let before_first =
+            spans.first().map_or(0, |first| (span_rows - rows_of(first)).wrapping_sub(first.places.start));
+        Self { window, spans, span_rows, before_first, batches }
     }
 
     /// The batches that get a row, in order.
@@ -108,7 +130,7 @@ impl WindowPart {
         slots.clear();
         for of in stretches {
             let places = self.window.places(of.block, of.ordinal..of.ordinal + of.count());
-            slots.extend(places.map(|place| self.slot(self.window.positions.start + place)));
+            slots.extend(places.map(|place| self.slot(place)));
         }
         // Sorted by counting: the rows of a batch begin where those of the one before end.
         let mut ends = vec![0; self.batches.len() + 1];
@@ -135,42 +157,24 @@ impl WindowPart {
         }));
     }
 
-    /// Where the row at a position goes.
+    /// Where the row at a place goes.
     #[inline]
-    fn slot(&self, position: u64) -> Slot {
-        let found = self.slot_of(position).and_then(|(batch, row)| {
-            // A batch has fewer rows than 2^32: memory for it was given.
-            Some((u32::try_from(self.index_of(batch)?).ok()?, u32::try_from(row).ok()?))
-        });
-        found.unwrap_or((NOWHERE, 0))
-    }
-
-    /// The index of a batch among those that get a row: mostly, they follow one another.
-    #[inline]
-    fn index_of(&self, batch: u64) -> Option<usize> {
-        let likely = usize::try_from(batch.checked_sub(*self.batches.first()?)?).ok()?;
-        if self.batches.get(likely) == Some(&batch) {
-            return Some(likely);
+    fn slot(&self, place: u64) -> Slot {
+        let likely = usize::try_from(place.wrapping_add(self.before_first) / self.span_rows).ok();
+        let likely = likely.and_then(|likely| self.spans.get(likely));
+        let span = likely.filter(|span| span.places.contains(&place)).or_else(|| self.span_of(place));
+        // A batch has fewer rows than 2^32: memory for it was given.
+        let row = span.map(|span| u32::try_from(span.row + (place - span.places.start)));
+        match (span, row) {
+            (Some(span), Some(Ok(row))) => (span.batch, row),
+            _ => (NOWHERE, 0),
         }
-        self.batches.binary_search(&batch).ok()
     }
 
-    /// The batch, and its row, where the row at a position goes.
-    #[inline]
-    fn slot_of(&self, position: u64) -> Option<(u64, u64)> {
-        let range = last_up_to(&self.remaining, |(range, _)| range.start <= position)?;
-        let (range, counted) = range;
-        let counted = (position < range.end).then(|| counted + (position - range.start))?;
-        last_up_to(&self.streams, |(start, _)| *start <= counted)?.1.slot_of(counted)
-    }
-}
-
-/// The last element that fulfils a condition, which all before it do and none behind it.
-#[inline]
-fn last_up_to<T>(sorted: &[T], is_before: impl Fn(&T) -> bool) -> Option<&T> {
-    match sorted {
-        [only] => Some(only).filter(|only| is_before(only)),
-        _ => sorted.partition_point(is_before).checked_sub(1).map(|last| &sorted[last]),
+    #[cold]
+    fn span_of(&self, place: u64) -> Option<&Span> {
+        let next = self.spans.partition_point(|span| span.places.start <= place);
+        self.spans[..next].last().filter(|span| place < span.places.end)
     }
 }
 
