@@ -3,7 +3,8 @@
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
 use crate::error::{Error, Result};
-use crate::hybrid::{CHUNK, MAX_VALUES, single, unpack, varint};
+use crate::hybrid::{CHUNK, MAX_VALUES, varint};
+use crate::packed::{single, unpack};
 
 /// Gives `count` delta-encoded integers to `push`, and the bytes that they take.
 ///

@@ -69,11 +69,7 @@ impl Elements<u64> for HashedValues {
         _row_of: impl Fn(usize) -> Option<usize>,
     ) -> Result<()> {
         if let Some(indices) = &mut self.indices {
-            for places in output.chunks_mut(STEP) {
-                vector::fetch_places(places);
-                look_up(indices, page.bytes, &self.dictionary, places)?;
-            }
-            return Ok(());
+            return look_up(indices, page.bytes, &self.dictionary, output);
         }
         let (numbering, count) = (&self.numbering, output.len());
         let mut places = output.iter_mut();

@@ -3,7 +3,7 @@
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
 use crate::error::{Error, Result};
-use crate::vector;
+use crate::packed::{Packed, integer};
 
 /// How many integers are unpacked at a time.
 pub const CHUNK: usize = 512;
@@ -35,7 +35,14 @@ enum Run {
     },
 }
 
-/// What stands next in a hybrid.
+/// What stands next in a hybrid, as it is there.
+pub enum Stretch<'p> {
+    /// So many times this value.
+    Repeated(u32, usize),
+    Packed(Packed<'p>),
+}
+
+/// What stands next in a hybrid, unpacked.
 pub enum Next<'b> {
     /// So many times this value.
     Repeated(u32, usize),
@@ -65,30 +72,42 @@ impl Hybrid {
         Self::new(start + 1, usize::from(width))
     }
 
+    /// At most `most` (and not 0) of the next integers.
+    ///
+    /// # Errors
+    /// `Data` if the bytes end before.
+    pub fn stretch<'p>(&mut self, bytes: &'p [u8], most: usize) -> Result<Stretch<'p>> {
+        self.enter_run(bytes)?;
+        Ok(match &mut self.run {
+            Run::Repeated { value, left } => {
+                let count = most.min(*left);
+                *left -= count;
+                Stretch::Repeated(*value, count)
+            }
+            Run::Packed { start, index, left } => {
+                let count = most.min(*left);
+                let packed = Packed { bytes: &bytes[*start..], width: self.width, index: *index, count };
+                *index += count;
+                *left -= count;
+                Stretch::Packed(packed)
+            }
+        })
+    }
+
     /// At most `most` (and not 0) of the next integers; `buffer` is for unpacked ones.
     ///
     /// # Errors
     /// `Data` if the bytes end before.
     pub fn next<'b>(&mut self, bytes: &[u8], most: usize, buffer: &'b mut [u32; CHUNK]) -> Result<Next<'b>> {
         self.enter_run(bytes)?;
-        let width = self.width;
-        match &mut self.run {
-            Run::Repeated { value, left } => {
-                let count = most.min(*left);
-                *left -= count;
-                Ok(Next::Repeated(*value, count))
-            }
-            Run::Packed { start, index, left } => {
-                // Whole groups, as they are unpacked at once: of the first and the last some are not asked for.
-                let passed = *index % 8;
-                let count = most.min(*left).min(CHUNK - passed);
-                let groups = &mut buffer[..(passed + count).next_multiple_of(8)];
-                unpack(&bytes[*start..], width, *index - passed, groups);
-                *index += count;
-                *left -= count;
-                Ok(Next::Unpacked(&groups[passed..passed + count]))
-            }
-        }
+        let room = match self.run {
+            Run::Repeated { .. } => most,
+            Run::Packed { index, .. } => CHUNK - index % 8,
+        };
+        Ok(match self.stretch(bytes, most.min(room))? {
+            Stretch::Repeated(value, count) => Next::Repeated(value, count),
+            Stretch::Packed(packed) => Next::Unpacked(packed.unpack(buffer)),
+        })
     }
 
     /// Some of the next integers, ascending ones that are counted from the next one on, go to `found`; all up to
@@ -115,7 +134,7 @@ impl Hybrid {
                 Run::Packed { start, index, left } => {
                     let packed = &bytes[*start..];
                     for (found, &place) in found.iter_mut().zip(places) {
-                        *found = low(narrow(packed, self.width, *index + place as usize - first));
+                        *found = integer(packed, self.width, *index + place as usize - first);
                     }
                     *index += count;
                     *left -= count;
@@ -221,80 +240,10 @@ pub fn ends() -> Error {
     Error::data("a page ends before its values do")
 }
 
-/// The integers `[index, index + output.len())` of `width` bits (at most 32) each, packed from the lowest bit on;
-/// `index` is a multiple of eight. What lies outside of `bytes` is read as zeros.
-pub fn unpack(bytes: &[u8], width: usize, index: usize, output: &mut [u32]) {
-    let packed = bytes.get(index / 8 * width..).unwrap_or_default();
-    let fast = vector::unpack_groups(packed, width, output);
-    for (past, value) in output[fast..].iter_mut().enumerate() {
-        *value = low(single(packed, width, fast + past));
-    }
-}
-
-/// One integer of up to 32 bits.
-#[inline]
-fn narrow(bytes: &[u8], width: usize, index: usize) -> u64 {
-    let bit = index * width;
-    match bytes.get(bit / 8..).and_then(|from| from.first_chunk()) {
-        Some(word) => u64::from_le_bytes(*word) >> (bit % 8) & ((1 << width) - 1),
-        None => single(bytes, width, index),
-    }
-}
-
-/// One integer of up to 64 bits.
-pub fn single(bytes: &[u8], width: usize, index: usize) -> u64 {
-    let bit = index * width;
-    let from = bytes.get(bit / 8..).unwrap_or_default();
-    let mut word = [0; 16];
-    let length = from.len().min(16);
-    word[..length].copy_from_slice(&from[..length]);
-    let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
-    let [low, high] = [0, 8].map(|at| u64::from_le_bytes(word[at..at + 8].try_into().unwrap_or_default()));
-    let shift = bit % 8;
-    let spilled = if shift == 0 { 0 } else { high << (64 - shift) };
-    (low >> shift | spilled) & mask
-}
-
-/// The lower half of a word.
-#[allow(clippy::cast_possible_truncation, reason = "it was masked to at most 32 bits, or is to be")]
-fn low(word: u64) -> u32 {
-    word as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn pack(values: &[u64], width: usize) -> Vec<u8> {
-        let mut bytes = vec![0; (values.len() * width).div_ceil(8)];
-        for (index, value) in values.iter().enumerate() {
-            for bit in 0..width {
-                let at = index * width + bit;
-                bytes[at / 8] |= (u8::from(value >> bit & 1 == 1)) << (at % 8);
-            }
-        }
-        bytes
-    }
-
-    #[test]
-    fn integers_of_every_width_are_unpacked_from_any_group() {
-        for width in 1..=64 {
-            let mask = u64::MAX >> (64 - width);
-            let values: Vec<u64> =
-                (0..100_u64).map(|index| index.wrapping_mul(0x9E37_79B9_7F4A_7C15) & mask).collect();
-            let bytes = pack(&values, width);
-            for (index, &value) in values.iter().enumerate() {
-                assert_eq!(single(&bytes, width, index), value, "width {width}");
-                if width <= 32 && index % 8 == 0 {
-                    let mut output = vec![0; values.len() - index];
-                    unpack(&bytes, width, index, &mut output);
-                    assert!(
-                        output.iter().zip(&values[index..]).all(|(&found, &value)| u64::from(found) == value)
-                    );
-                }
-            }
-        }
-    }
+    use crate::packed::tests::pack;
 
     #[test]
     fn integers_at_any_places_are_those_that_are_read_one_by_one() {

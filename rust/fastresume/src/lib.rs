@@ -47,6 +47,7 @@ mod store;
 pub mod memory;
 pub mod column;
 mod vector;
+mod packed;
 mod hybrid;
 mod codec;
 mod header;

@@ -112,12 +112,11 @@ impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
         output: &mut [V],
         row_of: impl Fn(usize) -> Option<usize>,
     ) -> Result<()> {
+        if self.delivery.is_copied() {
+            return self.values.read(page, bytemuck::cast_slice_mut(output));
+        }
         for (step, places) in output.chunks_mut(STEP).enumerate() {
             vector::fetch_places(places);
-            if self.delivery.is_copied() {
-                self.values.read(page, bytemuck::cast_slice_mut(places))?;
-                continue;
-            }
             let numbers = &mut self.scratch[..places.len()];
             self.values.read(page, numbers)?;
             convert(&self.delivery, numbers, places, |index| row_of(step * STEP + index))?;

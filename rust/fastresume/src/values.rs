@@ -8,9 +8,8 @@ use parquet::basic::Encoding;
 use crate::column::{Page, PageValues, check_dictionary, check_values};
 use crate::deltas::deltas;
 use crate::error::{Error, Result};
-use crate::hybrid::{CHUNK, Hybrid, Next, ends, not_in_dictionary};
+use crate::hybrid::{Hybrid, Stretch, ends, not_in_dictionary};
 use crate::texts::of_one_length;
-use crate::vector;
 
 /// A number as a page holds it: its bits, whatever they mean.
 pub trait Word: Pod + Default {
@@ -238,21 +237,19 @@ impl<P: Word> PageValues for Values<P> {
 /// # Errors
 /// `Data` if there are fewer, or the dictionary is too small.
 pub fn look_up<P: Pod>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
-    let mut indices = [0; CHUNK];
     let mut done = 0;
     let missing = |index| not_in_dictionary(index, dictionary.len());
     while done < output.len() {
-        match hybrid.next(bytes, output.len() - done, &mut indices)? {
-            Next::Repeated(index, count) => {
+        let places = &mut output[done..];
+        match hybrid.stretch(bytes, places.len())? {
+            Stretch::Repeated(index, count) => {
                 let value = dictionary.get(index as usize).ok_or_else(|| missing(index))?;
-                output[done..done + count].fill(*value);
+                places[..count].fill(*value);
                 done += count;
             }
-            Next::Unpacked(some) => {
-                if !vector::gather(dictionary, some, &mut output[done..done + some.len()]) {
-                    return Err(missing(some.iter().copied().fold(0, u32::max)));
-                }
-                done += some.len();
+            Stretch::Packed(packed) => {
+                packed.look_up(dictionary, &mut places[..packed.count]).map_err(missing)?;
+                done += packed.count;
             }
         }
     }

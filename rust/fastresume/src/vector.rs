@@ -1,7 +1,7 @@
 //! The inner loops of decoding, each compiled twice: for any processor, and for one with AVX2. The choice is
 //! made at run time.
 //!
-//! This is the one module with unsafe code: the call of what was compiled for AVX2, a lookup whose indices were compared
+//! This is the one module with unsafe code: the call of what was compiled for AVX2, lookups whose indices are compared
 //! with the table's length all at once, and asking for memory ahead. What is compiled for any processor is the same source,
 //! but for squares of numbers, values that nulls lie between, marks and integers of a few bits: the compiler does not
 //! turn, spread and unpack these in registers by itself.
@@ -9,6 +9,7 @@
 
 use bytemuck::Pod;
 
+pub use self::lookup::{gather, look_up_groups};
 pub use self::spreading::{EXPAND_SPARE, expand, write_bits};
 pub use self::turning::{turn_4_bytes, turn_8_bytes, turn_plain};
 pub use self::unpacking::unpack_groups;
@@ -45,30 +46,10 @@ macro_rules! chosen {
     };
 }
 
+mod lookup;
 mod spreading;
 mod turning;
 mod unpacking;
-
-chosen! {
-    /// Writes `table[index]` for each index; false, and anything, if one is not below the table's length.
-    pub fn gather<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> bool
-        = gather_inline, for AVX2 gather_inline
-}
-
-#[inline(always)]
-fn gather_inline<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> bool {
-    let largest = indices.iter().copied().fold(0, u32::max);
-    if largest as usize >= table.len() {
-        return indices.is_empty();
-    }
-    for (place, &index) in output.iter_mut().zip(indices) {
-        #[allow(unsafe_code, reason = "one comparison for all indices takes the place of one for each")]
-        // SAFETY: no index is larger than the largest, which is below the table's length.
-        let value = unsafe { *table.get_unchecked(index as usize) };
-        *place = value;
-    }
-    true
-}
 
 /// So many rows before its turn, what a row is copied from and to is asked for.
 const ROWS_AHEAD: usize = 16;
@@ -90,6 +71,19 @@ pub fn scatter_rows(source: &[u8], bytes: usize, places: &[(u32, u32)], output: 
 #[inline(always)]
 pub fn fetch_places<P: Pod>(places: &mut [P]) {
     fetch::<true>(bytemuck::cast_slice(places), 0, size_of_val(places));
+}
+
+/// Asks for the line at a place that will be written a while from now: for the second cache, which waits for more lines
+/// at once than the first one. It may be any place.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn fetch_line(place: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+    #[allow(unsafe_code, reason = "the compiler has no safe way to say it")]
+    // SAFETY: it reads and writes nothing, and may name any address.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T1>(place.cast());
+    }
 }
 
 /// Asks for bytes that will soon be read, or written: these for the second cache, which waits for more lines at a time
@@ -132,26 +126,5 @@ mod tests {
                 assert_eq!(output, expected);
             }
         }
-    }
-
-    #[test]
-    fn a_lookup_gives_what_indexing_does_and_refuses_what_that_would() {
-        let table: Vec<u32> = (0..300).map(|index| index * 7).collect();
-        for length in 0..300_u32 {
-            let indices: Vec<u32> = (0..length).map(|index| (index * 31 + length) % 300).collect();
-            let mut output = vec![0; indices.len()];
-            assert!(gather(&table, &indices, &mut output));
-            assert!(output.iter().zip(&indices).all(|(found, &index)| *found == table[index as usize]));
-            assert!(gather_inline(&table, &indices, &mut output));
-            for (place, wrong) in [(0, 300), (indices.len() / 2, u32::MAX), (indices.len().max(1) - 1, 301)] {
-                let mut indices = indices.clone();
-                if let Some(index) = indices.get_mut(place) {
-                    *index = wrong;
-                    assert!(!gather(&table, &indices, &mut output));
-                    assert!(!gather(&table[..0], &indices, &mut output));
-                }
-            }
-        }
-        assert!(gather::<u32>(&[], &[], &mut []));
     }
 }

@@ -1,5 +1,8 @@
 //! Integers of a few bits to those of 32.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64 as x86;
+
 chosen! {
     /// Unpacks integers of `width` bits, whole groups of eight as far as eight bytes lie behind them; gives how
     /// many integers.
@@ -8,7 +11,7 @@ chosen! {
 }
 
 /// As `unpack_groups`, for any processor.
-fn unpack_plain(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
+pub(super) fn unpack_plain(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
     macro_rules! by_width {
         ($($width:literal)*) => {
             match width {
@@ -41,33 +44,54 @@ fn groups_of<const WIDTH: usize>(bytes: &[u8], output: &mut [u32]) -> usize {
     done
 }
 
-/// Eight at once: the bytes that hold each of them, then its bits.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
 fn unpack_wide(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
-    use std::arch::x86_64 as x86;
-
-    let Some((places, shifts)) = PLACES.get(width) else { return unpack_plain(bytes, width, output) };
-    let (places, shifts): (x86::__m256i, x86::__m256i) = (bytemuck::cast(*places), bytemuck::cast(*shifts));
-    #[allow(clippy::cast_possible_wrap, reason = "bits, whatever they mean")]
-    let mask = x86::_mm256_set1_epi32(((1_u32 << width) - 1) as i32);
-    // The last four begin within this byte.
-    let half = width / 2;
+    let Some(packed) = Groups::new(bytes, width) else { return unpack_plain(bytes, width, output) };
     let mut done = 0;
-    let (groups, _) = output.as_chunks_mut::<8>();
-    for (group, values) in groups.iter_mut().enumerate() {
-        let start = group * width;
-        let Some(packed) = bytes.get(start..start + half + 16) else { break };
-        let (Some(first), Some(last)) = (packed.first_chunk::<16>(), packed.last_chunk::<16>()) else {
-            break;
-        };
-        let both = x86::_mm256_set_m128i(bytemuck::cast(*last), bytemuck::cast(*first));
-        let words = x86::_mm256_srlv_epi32(x86::_mm256_shuffle_epi8(both, places), shifts);
-        *values = bytemuck::cast(x86::_mm256_and_si256(words, mask));
+    for (group, values) in output.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let Some(unpacked) = packed.get(group) else { break };
+        *values = bytemuck::cast(unpacked);
         done += 8;
     }
     done + unpack_plain(&bytes[done / 8 * width..], width, &mut output[done..])
+}
+
+/// Groups of eight integers, each of which is unpacked at once: the bytes that hold each integer, then its bits.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub(super) struct Groups<'b> {
+    bytes: &'b [u8],
+    width: usize,
+    places: x86::__m256i,
+    shifts: x86::__m256i,
+    mask: x86::__m256i,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl<'b> Groups<'b> {
+    /// The groups that begin with these bytes; none if the integers are too wide.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(super) fn new(bytes: &'b [u8], width: usize) -> Option<Self> {
+        let (places, shifts) = PLACES.get(width)?;
+        let mask = x86::_mm256_set1_epi32(((1_u32 << width) - 1).cast_signed());
+        Some(Self { bytes, width, places: bytemuck::cast(*places), shifts: bytemuck::cast(*shifts), mask })
+    }
+
+    /// A group, if enough bytes lie behind it.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(super) fn get(&self, group: usize) -> Option<x86::__m256i> {
+        let start = group * self.width;
+        // The last four begin within the byte in the middle.
+        let packed = self.bytes.get(start..start + self.width / 2 + 16)?;
+        let (first, last) = (packed.first_chunk::<16>()?, packed.last_chunk::<16>()?);
+        let both = x86::_mm256_set_m128i(bytemuck::cast(*last), bytemuck::cast(*first));
+        let words = x86::_mm256_srlv_epi32(x86::_mm256_shuffle_epi8(both, self.places), self.shifts);
+        Some(x86::_mm256_and_si256(words, self.mask))
+    }
 }
 
 /// Of each width whose integers lie within four bytes each: where these lie, counted for the first four integers of

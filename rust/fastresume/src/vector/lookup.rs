@@ -1,0 +1,161 @@
+//! Values of a table by their indices.
+
+use bytemuck::Pod;
+
+use super::unpacking::unpack_plain;
+#[cfg(target_arch = "x86_64")]
+use super::{LINE_BYTES, fetch_line, unpacking::Groups};
+
+/// So far behind what is written, memory is asked for: a processor writes faster than memory comes when it is asked
+/// for as it is needed.
+#[cfg(target_arch = "x86_64")]
+const BYTES_AHEAD: usize = 4 << 10;
+
+chosen! {
+    /// Writes `table[index]` for each index; false, and anything, if one is not below the table's length.
+    pub fn gather<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> bool
+        = gather_inline, for AVX2 gather_inline
+}
+
+#[inline(always)]
+fn gather_inline<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> bool {
+    let largest = indices.iter().copied().fold(0, u32::max);
+    if largest as usize >= table.len() {
+        return indices.is_empty();
+    }
+    for (place, &index) in output.iter_mut().zip(indices) {
+        #[allow(unsafe_code, reason = "one comparison for all indices takes the place of one for each")]
+        // SAFETY: no index is larger than the largest, which is below the table's length.
+        let value = unsafe { *table.get_unchecked(index as usize) };
+        *place = value;
+    }
+    true
+}
+
+chosen! {
+    /// Writes `table[index]` for indices of `width` bits, whole groups of eight as far as enough bytes lie behind them;
+    /// gives how many, or an index that is not below the table's length.
+    pub fn look_up_groups<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32>
+        = look_up_plain, for AVX2 look_up_wide
+}
+
+/// As `look_up_groups`, for any processor.
+fn look_up_plain<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32> {
+    let (mut indices, mut done) = ([0; 256], 0);
+    for places in output.chunks_mut(indices.len()) {
+        let count = unpack_plain(&bytes[done / 8 * width..], width, &mut indices[..places.len()]);
+        if !gather_inline(table, &indices[..count], places) {
+            return Err(indices[..count].iter().copied().fold(0, u32::max));
+        }
+        done += count;
+        if count < places.len() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Eight at once, whose indices never are in memory.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn look_up_wide<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32> {
+    use std::arch::x86_64 as x86;
+
+    let (Some(packed), Some(last)) = (Groups::new(bytes, width), table.len().checked_sub(1)) else {
+        return look_up_plain(bytes, width, table, output);
+    };
+    let last = x86::_mm256_set1_epi32(u32::try_from(last).unwrap_or(u32::MAX).cast_signed());
+    let mut largest = x86::_mm256_setzero_si256();
+    let groups_of_line = (LINE_BYTES / (8 * size_of::<P>())).max(1);
+    let mut done = 0;
+    for (group, places) in output.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let Some(indices) = packed.get(group) else { break };
+        largest = x86::_mm256_max_epu32(largest, indices);
+        if group % groups_of_line == 0 {
+            fetch_line(places.as_ptr().cast::<u8>().wrapping_add(BYTES_AHEAD));
+        }
+        let inside: [u64; 4] = bytemuck::cast(x86::_mm256_min_epu32(indices, last));
+        for (pair, two) in places.as_chunks_mut::<2>().0.iter_mut().zip(inside) {
+            let two: [u32; 2] = bytemuck::cast(two);
+            #[allow(unsafe_code, reason = "one comparison for all indices takes the place of one for each")]
+            // SAFETY: no index is larger than the last one of the table.
+            let values = two.map(|index| unsafe { *table.get_unchecked(index as usize) });
+            *pair = values;
+        }
+        done += 8;
+    }
+    let largest = bytemuck::cast::<_, [u32; 8]>(largest).into_iter().fold(0, u32::max);
+    if done > 0 && largest as usize >= table.len() {
+        return Err(largest);
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lookup_gives_what_indexing_does_and_refuses_what_that_would() {
+        let table: Vec<u32> = (0..300).map(|index| index * 7).collect();
+        for length in 0..300_u32 {
+            let indices: Vec<u32> = (0..length).map(|index| (index * 31 + length) % 300).collect();
+            let mut output = vec![0; indices.len()];
+            assert!(gather(&table, &indices, &mut output));
+            assert!(output.iter().zip(&indices).all(|(found, &index)| *found == table[index as usize]));
+            assert!(gather_inline(&table, &indices, &mut output));
+            for (place, wrong) in [(0, 300), (indices.len() / 2, u32::MAX), (indices.len().max(1) - 1, 301)] {
+                let mut indices = indices.clone();
+                if let Some(index) = indices.get_mut(place) {
+                    *index = wrong;
+                    assert!(!gather(&table, &indices, &mut output));
+                    assert!(!gather(&table[..0], &indices, &mut output));
+                }
+            }
+        }
+        assert!(gather::<u32>(&[], &[], &mut []));
+    }
+
+    #[test]
+    fn packed_indices_are_looked_up_alike_for_any_processor() {
+        fn assert_alike<P: Pod + PartialEq + std::fmt::Debug>(value: impl Fn(u32) -> P) {
+            let bytes: Vec<u8> =
+                (0..2000_u32).map(|index| (index.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+            for width in 1..=32 {
+                let mut indices = vec![0; 400];
+                let unpacked = unpack_plain(&bytes, width, &mut indices);
+                let largest = indices[..unpacked].iter().copied().fold(0, u32::max) as usize;
+                for length in [0, 1, 2, 100, largest, largest.saturating_add(1), 1 << 20] {
+                    let table: Vec<P> =
+                        (0..u32::try_from(length.min(1 << 20)).unwrap()).map(&value).collect();
+                    for bytes in [&bytes, &bytes[..900], &bytes[..300], &bytes[..width], &[]] {
+                        for count in [0, 7, 8, 17, 255, 264, 400] {
+                            let (mut found, mut twin) = (vec![value(7); count], vec![value(7); count]);
+                            let wide = look_up_groups(bytes, width, &table, &mut found);
+                            let plain = look_up_plain(bytes, width, &table, &mut twin);
+                            let Ok(done) = wide else {
+                                assert!(wide.unwrap_err() as usize >= table.len() && plain.is_err());
+                                continue;
+                            };
+                            let expected = indices[..done].iter().map(|&index| table[index as usize]);
+                            assert_eq!(found[..done], expected.collect::<Vec<_>>());
+                            assert!(done % 8 == 0 && done <= count);
+                            // The last groups may be looked up by one and not by the other.
+                            let Ok(others) = plain else { continue };
+                            let both = done.min(others);
+                            assert!(done.max(others) - both <= 16 * 8 / width + 8, "{done} and {others}");
+                            assert_eq!(found[..both], twin[..both]);
+                        }
+                    }
+                }
+            }
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "values that differ as far as they can")]
+        assert_alike(|index| index as u8);
+        #[allow(clippy::cast_possible_truncation, reason = "values that differ as far as they can")]
+        assert_alike(|index| index as u16);
+        assert_alike(|index| index * 3);
+        assert_alike(|index| u64::from(index) << 20 | 5);
+    }
+}
