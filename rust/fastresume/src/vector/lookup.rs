@@ -1,5 +1,8 @@
 //! Values of a table by their indices.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64 as x86;
+
 use bytemuck::Pod;
 
 use super::unpacking::unpack_plain;
@@ -32,11 +35,40 @@ fn gather_inline<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> boo
     true
 }
 
+/// Writes `table[index]` for indices of `width` bits, whole groups of eight as far as enough bytes lie behind them;
+/// gives how many, or an index that is not below the table's length.
+#[inline]
+pub fn look_up_groups<P: Pod>(
+    bytes: &[u8],
+    width: usize,
+    table: &[P],
+    output: &mut [P],
+) -> Result<usize, u32> {
+    let look_up = if gathers_quickly() { gather_groups } else { load_groups };
+    look_up(bytes, width, table, output)
+}
+
+/// Whether one instruction gathers values sooner than they are loaded one by one. Many older processors of Intel leaked
+/// data through it (CVE-2022-40982) and were made slow at it; those with this feature are none of them.
+#[inline]
+fn gathers_quickly() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let is_known = is_x86_feature_detected!("avx512fp16");
+    #[cfg(not(target_arch = "x86_64"))]
+    let is_known = false;
+    is_known
+}
+
 chosen! {
-    /// Writes `table[index]` for indices of `width` bits, whole groups of eight as far as enough bytes lie behind them;
-    /// gives how many, or an index that is not below the table's length.
-    pub fn look_up_groups<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32>
-        = look_up_plain, for AVX2 look_up_wide
+    /// As `look_up_groups`, one value by one.
+    pub fn load_groups<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32>
+        = look_up_plain, for AVX2 load_wide
+}
+
+chosen! {
+    /// As `look_up_groups`, eight values at once.
+    pub fn gather_groups<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32>
+        = look_up_plain, for AVX2 gather_wide
 }
 
 /// As `look_up_groups`, for any processor.
@@ -55,13 +87,30 @@ fn look_up_plain<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [
     Ok(done)
 }
 
-/// Eight at once, whose indices never are in memory.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
-fn look_up_wide<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32> {
-    use std::arch::x86_64 as x86;
+fn load_wide<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32> {
+    look_up_wide::<P, false>(bytes, width, table, output)
+}
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn gather_wide<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32> {
+    look_up_wide::<P, true>(bytes, width, table, output)
+}
+
+/// Unpacks eight indices at once, which never are in memory.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn look_up_wide<P: Pod, const GATHERS: bool>(
+    bytes: &[u8],
+    width: usize,
+    table: &[P],
+    output: &mut [P],
+) -> Result<usize, u32> {
     let (Some(packed), Some(last)) = (Groups::new(bytes, width), table.len().checked_sub(1)) else {
         return look_up_plain(bytes, width, table, output);
     };
@@ -75,13 +124,11 @@ fn look_up_wide<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P
         if group % groups_of_line == 0 {
             fetch_line(places.as_ptr().cast::<u8>().wrapping_add(BYTES_AHEAD));
         }
-        let inside: [u64; 4] = bytemuck::cast(x86::_mm256_min_epu32(indices, last));
-        for (pair, two) in places.as_chunks_mut::<2>().0.iter_mut().zip(inside) {
-            let two: [u32; 2] = bytemuck::cast(two);
-            #[allow(unsafe_code, reason = "one comparison for all indices takes the place of one for each")]
-            // SAFETY: no index is larger than the last one of the table.
-            let values = two.map(|index| unsafe { *table.get_unchecked(index as usize) });
-            *pair = values;
+        let inside = x86::_mm256_min_epu32(indices, last);
+        #[allow(unsafe_code, reason = "one comparison for all indices takes the place of one for each")]
+        // SAFETY: no index is larger than the last one of the table.
+        unsafe {
+            *places = if GATHERS { gather_eight(table, inside) } else { load_eight(table, inside) };
         }
         done += 8;
     }
@@ -90,6 +137,49 @@ fn look_up_wide<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P
         return Err(largest);
     }
     Ok(done)
+}
+
+/// The values of eight indices.
+///
+/// # Safety
+/// All are below the table's length.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+#[allow(unsafe_code, reason = "its caller has compared the indices")]
+unsafe fn load_eight<P: Pod>(table: &[P], indices: x86::__m256i) -> [P; 8] {
+    let pairs: [u64; 4] = bytemuck::cast(indices);
+    let mut values = [P::zeroed(); 8];
+    for (values, pair) in values.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
+        let pair: [u32; 2] = bytemuck::cast(pair);
+        // SAFETY: the caller's.
+        *values = pair.map(|index| unsafe { *table.get_unchecked(index as usize) });
+    }
+    values
+}
+
+/// As `load_eight`, all at once where the values are as wide as that takes.
+///
+/// # Safety
+/// All are below the table's length, and below 2^31.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+#[allow(unsafe_code, reason = "its caller has compared the indices")]
+unsafe fn gather_eight<P: Pod>(table: &[P], indices: x86::__m256i) -> [P; 8] {
+    let start = table.as_ptr();
+    // SAFETY: the caller's; the values have so many bytes.
+    unsafe {
+        match size_of::<P>() {
+            4 => bytemuck::cast(x86::_mm256_i32gather_epi32::<4>(start.cast(), indices)),
+            8 => {
+                let (low, high) =
+                    (x86::_mm256_castsi256_si128(indices), x86::_mm256_extracti128_si256::<1>(indices));
+                bytemuck::cast([low, high].map(|four| x86::_mm256_i32gather_epi64::<8>(start.cast(), four)))
+            }
+            _ => load_eight(table, indices),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +210,14 @@ mod tests {
     #[test]
     fn packed_indices_are_looked_up_alike_for_any_processor() {
         fn assert_alike<P: Pod + PartialEq + std::fmt::Debug>(value: impl Fn(u32) -> P) {
+            assert_as_plain(&value, look_up_groups);
+            assert_as_plain(&value, load_groups);
+            assert_as_plain(&value, gather_groups);
+        }
+        fn assert_as_plain<P: Pod + PartialEq + std::fmt::Debug>(
+            value: impl Fn(u32) -> P,
+            look_up: impl Fn(&[u8], usize, &[P], &mut [P]) -> Result<usize, u32>,
+        ) {
             let bytes: Vec<u8> =
                 (0..2000_u32).map(|index| (index.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
             for width in 1..=32 {
@@ -132,7 +230,7 @@ mod tests {
                     for bytes in [&bytes, &bytes[..900], &bytes[..300], &bytes[..width], &[]] {
                         for count in [0, 7, 8, 17, 255, 264, 400] {
                             let (mut found, mut twin) = (vec![value(7); count], vec![value(7); count]);
-                            let wide = look_up_groups(bytes, width, &table, &mut found);
+                            let wide = look_up(bytes, width, &table, &mut found);
                             let plain = look_up_plain(bytes, width, &table, &mut twin);
                             let Ok(done) = wide else {
                                 assert!(wide.unwrap_err() as usize >= table.len() && plain.is_err());
