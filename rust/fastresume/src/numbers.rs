@@ -93,7 +93,6 @@ pub fn steps<'a, V: Pod>(
     output: &'a mut [V],
 ) -> impl Iterator<Item = (Marks<'a>, [u64; STEP / WORD], &'a mut [V])> {
     output.chunks_mut(STEP).enumerate().map(|(step, places)| {
-        vector::fetch_places(places);
         let marks = there.part(step * STEP..step * STEP + places.len());
         let mut words = [0; STEP / WORD];
         words.iter_mut().zip(marks.words()).for_each(|(place, word)| *place = word);

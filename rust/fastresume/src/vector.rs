@@ -18,6 +18,10 @@ pub use self::unpacking::unpack_groups;
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 
+/// So far behind what is written, memory is asked for: it comes later than it would be written.
+#[cfg(target_arch = "x86_64")]
+const BYTES_AHEAD: usize = 4 << 10;
+
 /// Makes of a loop that is always inlined a function that chooses between its two compilations.
 macro_rules! chosen {
     ($(#[$note:meta])* pub fn $name:ident $(<$kind:ident: $bound:path>)? ($($argument:ident: $type:ty),*) -> $result:ty
@@ -73,16 +77,17 @@ pub fn fetch_places<P: Pod>(places: &mut [P]) {
     fetch::<true>(bytemuck::cast_slice(places), 0, size_of_val(places));
 }
 
-/// Asks for the line at a place that will be written a while from now: for the second cache, which waits for more lines
-/// at once than the first one. It may be any place.
+/// Asks for the line that lies so far behind places that are written now, whatever is there: for the second cache, which
+/// waits for more lines at once than the first one.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn fetch_line(place: *const u8) {
+fn fetch_ahead<P>(places: &[P]) {
     use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+    let place = places.as_ptr().cast::<i8>().wrapping_add(BYTES_AHEAD);
     #[allow(unsafe_code, reason = "the compiler has no safe way to say it")]
     // SAFETY: it reads and writes nothing, and may name any address.
     unsafe {
-        _mm_prefetch::<_MM_HINT_T1>(place.cast());
+        _mm_prefetch::<_MM_HINT_T1>(place);
     }
 }
 

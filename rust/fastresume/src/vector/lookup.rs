@@ -7,12 +7,7 @@ use bytemuck::Pod;
 
 use super::unpacking::unpack_plain;
 #[cfg(target_arch = "x86_64")]
-use super::{LINE_BYTES, fetch_line, unpacking::Groups};
-
-/// So far behind what is written, memory is asked for: a processor writes faster than memory comes when it is asked
-/// for as it is needed.
-#[cfg(target_arch = "x86_64")]
-const BYTES_AHEAD: usize = 4 << 10;
+use super::{LINE_BYTES, fetch_ahead, unpacking::Groups};
 
 chosen! {
     /// Writes `table[index]` for each index; false, and anything, if one is not below the table's length.
@@ -122,7 +117,7 @@ fn look_up_wide<P: Pod, const GATHERS: bool>(
         let Some(indices) = packed.get(group) else { break };
         largest = x86::_mm256_max_epu32(largest, indices);
         if group % groups_of_line == 0 {
-            fetch_line(places.as_ptr().cast::<u8>().wrapping_add(BYTES_AHEAD));
+            fetch_ahead(places);
         }
         let inside = x86::_mm256_min_epu32(indices, last);
         #[allow(unsafe_code, reason = "one comparison for all indices takes the place of one for each")]

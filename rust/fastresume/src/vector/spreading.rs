@@ -2,6 +2,9 @@
 
 use bytemuck::Pod;
 
+#[cfg(target_arch = "x86_64")]
+use super::fetch_ahead;
+
 /// So many values must be there behind the last one that `expand` takes.
 pub const EXPAND_SPARE: usize = 8;
 
@@ -86,6 +89,9 @@ fn expand_halves<P: Pod>(source: &[u32], bits: &[u64], null: P, output: &mut [u3
     let bytes: &[u8] = bytemuck::cast_slice(bits);
     let mut next = 0;
     for (index, places) in output.chunks_mut(8).enumerate() {
+        if index % 2 == 0 {
+            fetch_ahead(places);
+        }
         let (order, count) = if is_halved {
             let bits = bytes[index / 2] >> (index % 2 * 4) & 15;
             (HALVED_ORDERS[usize::from(bits)], 2 * bits.count_ones())
