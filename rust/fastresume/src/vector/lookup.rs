@@ -121,7 +121,8 @@ fn look_up_wide<P: Pod, const GATHERS: bool>(
         }
         let inside = x86::_mm256_min_epu32(indices, last);
         #[allow(unsafe_code, reason = "one comparison for all indices takes the place of one for each")]
-        // SAFETY: no index is larger than the last one of the table.
+        // SAFETY: no index is larger than the last one of the table, and none has more than the 25 bits that `Groups`
+        // unpacks.
         unsafe {
             *places = if GATHERS { gather_eight(table, inside) } else { load_eight(table, inside) };
         }
