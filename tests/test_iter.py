@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import sys
 import warnings
+from collections.abc import Iterator
+from dis import opname
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -260,3 +265,57 @@ def test_a_warning_made_an_error_leaves_the_rest_where_it_was(small_dataset: Dat
     with pytest.warns(UserWarning, match="13 rows"):
         assert list(dataset) == []
     assert dataset.epoch == 1
+
+
+class AnyMomentError(Exception):
+    """What the signal handler of the next test raises."""
+
+
+def next_but_for(iterator: Iterator[fr.Batch], instructions: int) -> fr.Batch | None:
+    """The next batch; none if an exception came up before one of Python's instructions, the so many-th."""
+    left = instructions
+
+    def count(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        frame.f_trace_opcodes = True
+        # Python calls no signal handler before it returns: only where a function begins, after calls, and
+        # where it jumps back.
+        if event == "opcode" and not opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN"):
+            left -= 1
+            if left < 0:
+                raise AnyMomentError
+        return count
+
+    sys.settrace(count)
+    try:
+        return next(iterator)
+    except AnyMomentError:
+        return None
+    finally:
+        sys.settrace(None)
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize(("threads", "mapped"), [(0, False), (1, False), (0, True)])
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_an_exception_before_any_instruction_of_next_moves_nothing(
+    small_dataset: Dataset, threads: int, mapped: bool, step: int
+) -> None:
+    dataset = make(small_dataset, batch_size=30)
+    loader = fr.Loader(dataset.map(dict) if mapped else dataset, threads=threads)
+    for instructions in itertools.count():
+        loader.reset()
+        iterator, stats = iter(loader), loader.stats()
+        for _ in range(step):
+            next(iterator)
+        before, batches = dataset.state_dict(), stats.batches
+        batch = next_but_for(iterator, instructions)
+        if batch is not None:
+            break
+        assert (dataset.state_dict(), stats.batches) == (before, batches)
+        batch = next(iterator)
+        assert batch.step == step
+        assert batch.state_dict() == dataset.state_dict()
+        assert [again.step for again in loader.replay(step + 1)] == list(range(step + 1))
+    assert batch.step == step
+    assert instructions > 200
