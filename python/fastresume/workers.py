@@ -94,6 +94,7 @@ class SharedCursor:
         # No kernel of torch runs here: a forked child whose parent ran one with threads would wait for ever.
         storage = torch.UntypedStorage._new_shared(CAPACITY_BYTES)  # type: ignore[no-untyped-call]  # not typed yet
         self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
+        self._bytes = self._memory.numpy().data
         self._loads = loads
         self._version = 0
         self._seen: dict[int, tuple[int, int]] = {}
@@ -142,14 +143,13 @@ class SharedCursor:
         """What a worker starts from."""
         end = time.monotonic() + _READ_SECONDS
         while True:
-            memory = self._memory.numpy()
-            loads, version, length = _HEADER.unpack(memory[: _HEADER.size].tobytes())
+            loads, version, length = _HEADER.unpack(bytes(self._bytes[: _HEADER.size]))
             if length > CAPACITY_BYTES - _TEXT_START:
                 raise _core.StateError(
                     f"a state of {length} bytes does not reach DataLoader workers, which share "
                     f"{CAPACITY_BYTES}: use fastresume.Loader"
                 )
-            text = memory[_TEXT_START : _TEXT_START + length].tobytes()
+            text = bytes(self._bytes[_TEXT_START : _TEXT_START + length])
             try:
                 return Reading(loads, version, _core.Cursor.parse(text.decode("ascii")))
             except ValueError:  # the main process is writing: its checksum tells
@@ -166,7 +166,7 @@ class SharedCursor:
 
     def _begun(self) -> npt.NDArray[np.uint64]:
         """The mark of what each worker has begun last; see `_mark`."""
-        return self._memory.numpy()[_HEADER.size : _TEXT_START].view(np.uint64)
+        return np.frombuffer(self._bytes[_HEADER.size : _TEXT_START], np.uint64)
 
     def _wait_for_late_workers(self, ticket: Ticket, processes: list[int]) -> None:
         """Waits until no worker of the iterator can take what comes next for where it begins."""
@@ -216,11 +216,9 @@ class SharedCursor:
         self._version += 1
         self._seen = {}
         text = cursor.to_json().encode("ascii")
-        memory = self._memory.numpy()
         if _TEXT_START + len(text) <= CAPACITY_BYTES:
-            memory[_TEXT_START : _TEXT_START + len(text)] = np.frombuffer(text, dtype=np.uint8)
-        header = _HEADER.pack(self._loads, self._version, len(text))
-        memory[: _HEADER.size] = np.frombuffer(header, dtype=np.uint8)
+            self._bytes[_TEXT_START : _TEXT_START + len(text)] = text
+        self._bytes[: _HEADER.size] = _HEADER.pack(self._loads, self._version, len(text))
         # Last, and next to the return: what a signal handler interrupts before this was not delivered.
         self._cursor = cursor
 
@@ -235,6 +233,7 @@ def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
     shared = SharedCursor.__new__(SharedCursor)
     shared.iterators = 0
     shared._owner, shared._process, shared._memory = owner, process, memory
+    shared._bytes = memory.numpy().data
     reading = shared.read()
     shared._cursor, shared._loads, shared.loaded = reading.cursor, reading.loads, reading.cursor
     return shared
