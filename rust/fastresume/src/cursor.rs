@@ -81,10 +81,10 @@ impl Text {
         // Strings, integers and lists: nothing that serialization can refuse.
         serde_json::to_string(self).unwrap_or_default()
     }
+}
 
-    fn checksum(&self) -> String {
-        format!("{:08x}", crc32fast::hash(self.write().as_bytes()))
-    }
+fn checksum(unchecked: &str) -> String {
+    format!("{:08x}", crc32fast::hash(unchecked.as_bytes()))
 }
 
 fn damaged(what: impl std::fmt::Display) -> Error {
@@ -141,7 +141,7 @@ impl Cursor {
         }
         let mut text: Text = serde_json::from_value(value).map_err(damaged)?;
         let stated = text.check.take().ok_or_else(|| damaged("it has no checksum"))?;
-        let found = text.checksum();
+        let found = checksum(&text.write());
         if stated != found {
             return Err(damaged(format!("its checksum is {found}, it states {stated}")));
         }
@@ -207,7 +207,7 @@ impl Cursor {
     #[must_use]
     pub fn to_json(&self) -> String {
         let Identity { fingerprint, num_rows, selection, order } = self.identity.as_ref();
-        let mut text = Text {
+        let text = Text {
             check: None,
             consumed: self.consumed.ranges().iter().map(|range| (range.start, range.end)).collect(),
             cuts: self
@@ -222,8 +222,9 @@ impl Cursor {
             order: serde_json::to_value(order).unwrap_or_default(),
             selection: selection.clone(),
         };
-        text.check = Some(text.checksum());
-        text.write()
+        let unchecked = text.write();
+        // The checksum's name comes first.
+        format!("{{\"check\":\"{}\",{}", checksum(&unchecked), unchecked.trim_start_matches('{'))
     }
 
     /// The dataset and order that the cursor belongs to.
