@@ -215,12 +215,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Reader {
     /// The lock; in a forked child nobody would ever let go of it who holds it.
     fn pipeline(&self) -> Result<MutexGuard<'_, Option<Pipeline>>, Error> {
-        if self.process == std::process::id() {
-            return Ok(locked(&self.pipeline));
-        }
         match self.pipeline.try_lock() {
             Ok(pipeline) => Ok(pipeline),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if self.process == std::process::id() => Ok(locked(&self.pipeline)),
             Err(TryLockError::WouldBlock) => Err(Error::State(format!(
                 "this iterator was in use in process {} when it forked: make a new one in process {}",
                 self.process,

@@ -201,19 +201,26 @@ impl Pipeline {
     pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
         self.start()?;
         let mut state = locked(&self.work.state);
-        if let Some(polled) = self.work.deliver(&mut state) {
-            return polled;
-        }
-        let task = if self.threads > 0 {
-            // The threads may be busy with what comes later.
-            self.work.take_end(&mut state, 0)
-        } else {
-            self.work.take(&mut state)
-        };
-        if let Some(task) = task {
+        loop {
+            if let Some(polled) = self.work.deliver(&mut state) {
+                return polled;
+            }
+            let task = if self.threads > 0 {
+                // The threads may be busy with what comes later.
+                self.work.take_end(&mut state, 0)
+            } else {
+                self.work.take(&mut state)
+            };
+            let Some(task) = task else { break };
             drop(state);
+            let is_end = matches!(task, Task::End(..));
             self.work.perform(task, self.threads);
-        } else if self.threads > 0 {
+            if !is_end {
+                return Ok(Polled::Pending);
+            }
+            state = locked(&self.work.state);
+        }
+        if self.threads > 0 {
             drop(self.work.ready.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner));
         }
         Ok(Polled::Pending)
