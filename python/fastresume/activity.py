@@ -77,14 +77,12 @@ class Making:
 
     Args:
         source: what those are at whom the batches come from.
-        make: makes a batch.
-        transforms: whether that runs functions of the user's, whose time is counted.
+        make: makes a batch, by transforms, whose time is counted.
     """
 
-    def __init__(self, source: Activity, make: Callable[[Any], Any], transforms: bool) -> None:
+    def __init__(self, source: Activity, make: Callable[[Any], Any]) -> None:
         self._source = source
         self._make = make
-        self._transforms = transforms
         self._at: dict[int, tuple[int, float]] = {}
         """By thread: the step whose batch it makes, and since when."""
         self._spent: dict[int, float] = {}
@@ -93,8 +91,6 @@ class Making:
 
     def __call__(self, delivered: Any) -> Any:
         """The batch."""
-        if not self._transforms:
-            return self._make(delivered)
         thread, began = get_ident(), time.perf_counter()
         self._at[thread] = delivered.step, began
         try:

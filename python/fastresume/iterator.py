@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fastresume")
 
+_BESIDE = (Ahead, Beside)
+"""Readers that make batches in threads of their own."""
+
 
 class BatchIterator(Iterator[Batch]):
     """The batches of one rank from where the dataset's cursor is to the end of the pass.
@@ -68,6 +71,7 @@ class BatchIterator(Iterator[Batch]):
         self._workers = 1 if crew is None else crew.workers
         self._reader: _core.Reader | Ahead | Beside | Run | None = None
         self._share: Planned  # from when the reader is opened on
+        self._make_here: Callable[[_core.Delivered], Batch]  # as well
         self._handed: Delivered | None = None
         self._made: tuple[Delivered, Batch | Placed] | None = None
         self._trail = [Trail()] if trail is None else trail
@@ -106,7 +110,7 @@ class BatchIterator(Iterator[Batch]):
         finally:
             if self._watchdog is not None:
                 self._watchdog.end()
-        if isinstance(self._reader, Ahead | Beside):  # it is made elsewhere, and was waited for
+        if isinstance(self._reader, _BESIDE):  # it is made elsewhere, and was waited for
             waited = time.perf_counter()
         if self._device is not None:
             batch = self._device.in_place(batch)
@@ -114,11 +118,11 @@ class BatchIterator(Iterator[Batch]):
             logged_from = self._cursor if self._handed is None else self._dataset._shared.cursor
             self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
         counted = self._stats._counts
-        shared, before = self._dataset._shared, self._dataset._shared.cursor
-        handed, made, trail, share = self._handed, self._made, self._trail[0], self._share
+        shared, before = self._dataset._shared, self._dataset._shared._cursor
+        handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned
         try:
             self._made, self._handed = None, front
-            self._trail[0] = trail.after(share.planned, share.number(front.step))
+            self._trail[0] = trail.after(planned, front.number)
             shared.deliver(cursor_after(front, self._end_cursor))
             self._stats._count(front, began, waited)
             if front.ends_pass:
@@ -147,7 +151,7 @@ class BatchIterator(Iterator[Batch]):
         return f"BatchIterator({state}, {self._dataset!r})"
 
     def __del__(self) -> None:
-        if isinstance(reader := getattr(self, "_reader", None), Ahead | Beside):
+        if isinstance(reader := getattr(self, "_reader", None), _BESIDE):
             reader.close(wait=False)
 
     def _open(self) -> _core.Reader | Ahead | Beside | Run:
@@ -184,31 +188,32 @@ class BatchIterator(Iterator[Batch]):
                 page_lock,
             )
             make = partial(make_batch, dataset, self._share, self._end_cursor)
-            self._make_here = Making(ReaderActivity(reader.activity), make, bool(dataset._transforms))
-            self._stats._watch(self._make_here)
-            self._reader = self._ahead(reader, self._make_here)
+            making = Making(ReaderActivity(reader.activity), make)
+            self._stats._watch(making)
+            self._make_here = making if dataset._transforms else make
+            self._reader = self._ahead(reader, making)
         return self._reader
 
-    def _ahead(self, reader: _core.Reader, make: Making) -> _core.Reader | Ahead | Beside:
+    def _ahead(self, reader: _core.Reader, making: Making) -> _core.Reader | Ahead | Beside:
         """The reader, with threads that run the transforms, and put batches onto a device, if there are."""
-        dataset, device = self._dataset, self._device
+        dataset, device, make = self._dataset, self._device, self._make_here
         if not self._threads:
             return reader if device is None else Beside(reader, make, device.put)
         if not dataset._transforms:
             if device is None:
                 return reader
             ahead = Ahead(reader, partial(_put, device, make), 1, AHEAD)
-            make.passes(ahead)
+            making.passes(ahead)
             return ahead
         threads = min(self._threads, MAX_THREADS)
         batch_bytes = max(dataset.batch_size * dataset._layout.row_bytes, 1)
         depth = max(min(2 * threads, self._prefetch_bytes // batch_bytes), 1)
         made = Ahead(reader, make, threads, depth)
-        make.passes(made)
+        making.passes(made)
         if device is None:
             return made
         ahead = Ahead(made, device.put, 1, AHEAD)
-        make.passes(ahead)
+        making.passes(ahead)
         return ahead
 
     def _go_back(self, cursor: _core.Cursor) -> None:
@@ -216,7 +221,7 @@ class BatchIterator(Iterator[Batch]):
         if self._handed is not None:
             self._cursor = cursor
         reader, self._reader, self._is_spoiled = self._reader, None, False
-        if isinstance(reader, Ahead | Beside):
+        if isinstance(reader, _BESIDE):
             reader.close(wait=False)
         elif reader is not None:
             reader.close()
@@ -235,7 +240,7 @@ class BatchIterator(Iterator[Batch]):
             if (
                 front is not None
                 and self._handed is front
-                and self._dataset._shared.cursor == cursor_after(front, self._end_cursor)
+                and self._dataset._shared._cursor == cursor_after(front, self._end_cursor)
             ):
                 reader.advance()
                 front = reader.front()
@@ -263,9 +268,9 @@ class BatchIterator(Iterator[Batch]):
         return made if isinstance(made, Batch) else made.device.hand_over(made)
 
     def _make(self, front: Any) -> Any:
-        reader = self._open()
+        reader = self._reader
         made: Batch | Placed
-        made = reader.batch() if isinstance(reader, Ahead | Beside) else self._make_here(front)
+        made = reader.batch() if isinstance(reader, _BESIDE) else self._make_here(front)
         return made
 
     def _report(self, seconds: float) -> str:
@@ -282,9 +287,10 @@ class BatchIterator(Iterator[Batch]):
         return "\n  ".join([waits, *lines])
 
     def _check_current(self) -> None:
-        if self._loads != self._dataset._shared.loads:
+        shared = self._dataset._shared  # which notices a fork when the cursor moves
+        if self._loads != shared._loads:
             raise _core.StateError("a state was loaded after this iterator was made: call iter() again")
-        if self._number != self._dataset._shared.iterators:
+        if self._number != shared.iterators:
             raise _core.FastresumeError("a newer iterator of this dataset goes on: an older one can't")
 
     def _end(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -88,8 +88,7 @@ class Sent(Share):
         return self.cursor_before
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a batch comes from; what stays with it when its tensors are moved, copied or transformed.
 
     Of rows that were read by their numbers, `cursor`, `epoch`, `step` and `share` are None. `rows` are the

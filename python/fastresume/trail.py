@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from fastresume import _core
 
@@ -10,8 +10,7 @@ MAX_STRETCHES = 64
 """So many stretches are kept: a pass is one, and so is what comes after a state was loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Batches of one pass that were handed over one after another: the numbers [start, end) of a cut."""
 
     planned: _core.Pass
@@ -28,8 +27,7 @@ class Stretch:
         return one.cut == other.cut and one.cursor_after(number) == other.cursor_after(number)
 
 
-@dataclass(frozen=True, slots=True)
-class Trail:
+class Trail(NamedTuple):
     """The stretches that a loader has handed over, the latest last: a value.
 
     Example:
@@ -47,7 +45,8 @@ class Trail:
     def after(self, planned: _core.Pass, number: int) -> Trail:
         """The trail after the hand-over of the number-th batch of a pass's cut."""
         if self.stretches and self.stretches[-1].goes_on_with(planned, number):
-            return Trail((*self.stretches[:-1], replace(self.stretches[-1], end=number + 1)))
+            last = self.stretches[-1]
+            return Trail((*self.stretches[:-1], Stretch(last.planned, last.start, number + 1)))
         return Trail((*self.stretches, Stretch(planned, number, number + 1))[-MAX_STRETCHES:])
 
     def last(self, steps: int) -> list[tuple[_core.Pass, int]]:

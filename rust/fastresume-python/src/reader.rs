@@ -58,8 +58,10 @@ pub struct Delivered {
     cursor: Py<Cursor>,
     #[pyo3(get)]
     ends_pass: bool,
+    /// Its number among the batches of the cut.
+    #[pyo3(get)]
+    number: u64,
     pass: Arc<CorePass>,
-    batch: u64,
     rank: u64,
 }
 
@@ -72,7 +74,7 @@ impl Delivered {
 
     #[getter]
     fn step(&self) -> u64 {
-        self.pass.step_of(self.batch)
+        self.pass.step_of(self.number)
     }
 
     /// The row numbers as `[start, end)` pairs.
@@ -86,7 +88,7 @@ impl Delivered {
     fn positions(&self, py: Python<'_>) -> PyResult<Buffer> {
         gate::run(py, || {
             let mut left = self.valid_rows as u64;
-            let valid = self.pass.positions(self.batch, self.rank)?.into_iter().map_while(|range| {
+            let valid = self.pass.positions(self.number, self.rank)?.into_iter().map_while(|range| {
                 let end = range.end.min(range.start + left);
                 left -= end - range.start;
                 (range.start < end).then_some(range.start..end)
@@ -248,7 +250,7 @@ impl Reader {
             cursor: Py::new(py, Cursor::from(delivered.cursor))?,
             ends_pass,
             pass: delivered.pass,
-            batch: delivered.batch,
+            number: delivered.batch,
             rank: self.rank,
         })
     }
