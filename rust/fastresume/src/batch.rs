@@ -23,7 +23,7 @@ pub type SharedSlots = Arc<Mutex<Slots>>;
 enum Slot {
     /// Values, and the mask; this is empty where none is asked for.
     Scalar(Memory, Memory),
-    Jagged(JaggedSlot),
+    Jagged(Box<JaggedSlot>),
 }
 
 impl Slots {
@@ -32,16 +32,18 @@ impl Slots {
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn new(layout: &Layout, rows: usize, pool: &Pool) -> Result<Self> {
-        let fields = layout.fields().iter().map(|field| {
-            if field.kind.is_jagged() {
+        let mut fields = Vec::with_capacity(layout.fields().len());
+        for field in layout.fields() {
+            fields.push(if field.kind.is_jagged() {
                 let (width, values) = (field.dtype.width(), pool.growing());
                 let slot = JaggedSlot::new(width, field.is_masked(), rows, values);
-                return Ok(Slot::Jagged(if field.kind.is_nested() { slot.nested() } else { slot }));
-            }
-            let values = pool.memory(rows.saturating_mul(field.row_bytes()))?;
-            Ok(Slot::Scalar(values, pool.memory(rows.saturating_mul(field.mask_bytes()))?))
-        });
-        Ok(Self { fields: fields.collect::<Result<_>>()?, written: Written::default() })
+                Slot::Jagged(Box::new(if field.kind.is_nested() { slot.nested() } else { slot }))
+            } else {
+                let values = pool.memory(rows.saturating_mul(field.row_bytes()))?;
+                Slot::Scalar(values, pool.memory(rows.saturating_mul(field.mask_bytes()))?)
+            });
+        }
+        Ok(Self { fields, written: Written::default() })
     }
 
     /// The memory, taken out.
@@ -130,7 +132,7 @@ impl Slots {
     /// were written.
     #[must_use]
     pub fn into_parts(self, layout: &Layout) -> (Vec<Memory>, Written) {
-        let mut memory = Vec::new();
+        let mut memory = Vec::with_capacity(2 * self.fields.len());
         for (slot, field) in self.fields.into_iter().zip(layout.fields()) {
             let mask = match slot {
                 Slot::Scalar(values, valid) => {
@@ -154,6 +156,9 @@ impl Slots {
 
 /// Fills up memory of `rows` rows with copies of the first `distinct` ones, in turn.
 fn repeat(memory: &mut [u8], distinct: usize, rows: usize) {
+    if distinct == rows {
+        return;
+    }
     let mut filled = memory.len() / rows.max(1) * distinct;
     while filled > 0 && filled < memory.len() {
         let bytes = filled.min(memory.len() - filled);
