@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fastresume")
 
-_BESIDE = (Ahead, Beside)
-"""Readers that make batches in threads of their own."""
-
 
 class BatchIterator(Iterator[Batch]):
     """The batches of one rank from where the dataset's cursor is to the end of the pass.
@@ -110,7 +107,7 @@ class BatchIterator(Iterator[Batch]):
         finally:
             if self._watchdog is not None:
                 self._watchdog.end()
-        if isinstance(self._reader, _BESIDE):  # it is made elsewhere, and was waited for
+        if not isinstance(self._reader, _core.Reader):  # it is made elsewhere, and was waited for
             waited = time.perf_counter()
         if self._device is not None:
             batch = self._device.in_place(batch)
@@ -151,7 +148,7 @@ class BatchIterator(Iterator[Batch]):
         return f"BatchIterator({state}, {self._dataset!r})"
 
     def __del__(self) -> None:
-        if isinstance(reader := getattr(self, "_reader", None), _BESIDE):
+        if isinstance(reader := getattr(self, "_reader", None), Ahead | Beside):
             reader.close(wait=False)
 
     def _open(self) -> _core.Reader | Ahead | Beside | Run:
@@ -221,7 +218,7 @@ class BatchIterator(Iterator[Batch]):
         if self._handed is not None:
             self._cursor = cursor
         reader, self._reader, self._is_spoiled = self._reader, None, False
-        if isinstance(reader, _BESIDE):
+        if isinstance(reader, Ahead | Beside):
             reader.close(wait=False)
         elif reader is not None:
             reader.close()
@@ -249,9 +246,10 @@ class BatchIterator(Iterator[Batch]):
             raise
         return front
 
-    def _batch(self, front: Delivered) -> Batch:
-        if self._device is None and isinstance(front, Arrival):
-            return front.batch
+    def _batch(self, front: Any) -> Batch:
+        if self._crew is not None and self._device is None:
+            arrived: Batch = front.batch
+            return arrived
         if self._made is None or self._made[0] is not front:
             if self._device is None and not self._dataset._transforms:
                 self._made = front, self._make(front)
@@ -268,9 +266,9 @@ class BatchIterator(Iterator[Batch]):
         return made if isinstance(made, Batch) else made.device.hand_over(made)
 
     def _make(self, front: Any) -> Any:
-        reader = self._reader
+        reader: Any = self._reader
         made: Batch | Placed
-        made = reader.batch() if isinstance(reader, _BESIDE) else self._make_here(front)
+        made = self._make_here(front) if isinstance(reader, _core.Reader) else reader.batch()
         return made
 
     def _report(self, seconds: float) -> str:

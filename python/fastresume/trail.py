@@ -27,7 +27,7 @@ class Stretch(NamedTuple):
         return one.cut == other.cut and one.cursor_after(number) == other.cursor_after(number)
 
 
-class Trail(NamedTuple):
+class Trail(tuple[Stretch, ...]):
     """The stretches that a loader has handed over, the latest last: a value.
 
     Example:
@@ -35,19 +35,19 @@ class Trail(NamedTuple):
         0
     """
 
-    stretches: tuple[Stretch, ...] = ()
+    __slots__ = ()
 
     @property
     def num_steps(self) -> int:
         """How many of the last steps it leads back to."""
-        return sum(stretch.end - stretch.start for stretch in self.stretches)
+        return sum(stretch.end - stretch.start for stretch in self)
 
     def after(self, planned: _core.Pass, number: int) -> Trail:
         """The trail after the hand-over of the number-th batch of a pass's cut."""
-        if self.stretches and self.stretches[-1].goes_on_with(planned, number):
-            last = self.stretches[-1]
-            return Trail((*self.stretches[:-1], Stretch(last.planned, last.start, number + 1)))
-        return Trail((*self.stretches, Stretch(planned, number, number + 1))[-MAX_STRETCHES:])
+        if self and self[-1].goes_on_with(planned, number):
+            last = self[-1]
+            return Trail((*self[:-1], Stretch(last.planned, last.start, number + 1)))
+        return Trail((*self, Stretch(planned, number, number + 1))[-MAX_STRETCHES:])
 
     def last(self, steps: int) -> list[tuple[_core.Pass, int]]:
         """The last steps in the order in which they were handed over: a pass, and the number of a batch.
@@ -61,7 +61,7 @@ class Trail(NamedTuple):
                 "that it knows of; what came before it was made, dataset.batch_at(epoch, step, state=) reads"
             )
         found: list[tuple[_core.Pass, int]] = []
-        for stretch in reversed(self.stretches):
+        for stretch in reversed(self):
             first = max(stretch.start, stretch.end - (steps - len(found)))
             found += [(stretch.planned, number) for number in range(stretch.end - 1, first - 1, -1)]
         return found[::-1]
