@@ -20,6 +20,7 @@ __all__ = [
     "Reader",
     "SourceError",
     "StateError",
+    "Written",
     "__version__",
     "intersection",
     "keys",
