@@ -192,9 +192,9 @@ impl Hybrid {
                 let stated = count.saturating_mul(self.width);
                 self.position += stated.min(there);
                 // Some writers leave out what fills up the last group.
-                let left = count.saturating_mul(8);
-                let held = there.saturating_mul(8).checked_div(self.width).unwrap_or(left);
-                self.run = Run::Packed { start, index: 0, left: left.min(held) };
+                let is_whole = stated <= there;
+                let left = if is_whole { count.saturating_mul(8) } else { there * 8 / self.width };
+                self.run = Run::Packed { start, index: 0, left };
             }
         }
     }
