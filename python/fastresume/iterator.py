@@ -246,10 +246,9 @@ class BatchIterator(Iterator[Batch]):
             raise
         return front
 
-    def _batch(self, front: Any) -> Batch:
-        if self._crew is not None and self._device is None:
-            arrived: Batch = front.batch
-            return arrived
+    def _batch(self, front: Delivered) -> Batch:
+        if self._crew is not None and self._device is None and isinstance(front, Arrival):
+            return front.batch
         if self._made is None or self._made[0] is not front:
             if self._device is None and not self._dataset._transforms:
                 self._made = front, self._make(front)

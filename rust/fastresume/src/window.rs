@@ -82,11 +82,10 @@ impl WindowPart {
         for (given, stream) in streams {
             let mut next = given.start;
             while next < given.end {
-                let (slice, row) = (next / stream.slice_rows, next % stream.slice_rows);
-                let rows = (stream.slice_rows - row).min(given.end - next);
                 let counted = stream.counted(next);
-                let batch = stream.first_batch + slice * stream.batch_stride;
-                slices.push((batch, stream.slot_row + row, counted..counted + rows));
+                let rows = (stream.slice_rows - next % stream.slice_rows).min(given.end - next);
+                let slot = stream.slot_of(counted);
+                slices.extend(slot.map(|(batch, row)| (batch, row, counted..counted + rows)));
                 next += rows;
             }
         }
