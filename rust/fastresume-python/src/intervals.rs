@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use fastresume::error::Result;
 use fastresume::intervals::Intervals;
+use fastresume::memory::Memory;
 use fastresume::pairs;
 use fastresume::permutation;
 use fastresume::split::split;
@@ -32,11 +33,6 @@ pub fn read(py: Python<'_>, array: &PyBuffer<i64>) -> PyResult<Vec<Range<i64>>> 
     Ok(numbers.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect())
 }
 
-/// The set of such intervals.
-pub fn set(ranges: &[Range<i64>]) -> Result<Intervals> {
-    pairs::to_set(ranges.len(), |index| [ranges[index].start, ranges[index].end])
-}
-
 /// The numbers of a C-contiguous int64 array, where they lie.
 #[allow(unsafe_code, reason = "a copy of a million intervals takes as long as all the rest")]
 fn numbers<'py>(_: Python<'py>, array: &'py PyBuffer<i64>) -> PyResult<&'py [Cell<i64>]> {
@@ -48,18 +44,13 @@ fn numbers<'py>(_: Python<'py>, array: &'py PyBuffer<i64>) -> PyResult<&'py [Cel
     Ok(unsafe { &*(address.as_ptr() as *const [Cell<i64>]) })
 }
 
-fn at(pairs: &[[Cell<i64>; 2]]) -> impl Fn(usize) -> [i64; 2] {
-    |index| [pairs[index][0].get(), pairs[index][1].get()]
-}
-
-fn to_buffer(py: Python<'_>, found: Result<Vec<u64>>) -> PyResult<Buffer> {
-    found.map(Buffer::of_words).map_err(|error| to_python(py, &error))
+fn to_buffer(py: Python<'_>, found: Result<Memory>) -> PyResult<Buffer> {
+    found.map(Buffer::from).map_err(|error| to_python(py, &error))
 }
 
 #[pyfunction]
 fn remaining(py: Python<'_>, consumed: PyBuffer<i64>, total: u64) -> PyResult<Buffer> {
-    let pairs = numbers(py, &consumed)?.as_chunks().0;
-    to_buffer(py, pairs::remaining(pairs.len(), at(pairs), total))
+    to_buffer(py, pairs::remaining(numbers(py, &consumed)?, total))
 }
 
 #[pyfunction]
@@ -70,15 +61,17 @@ fn slice_intervals(
     count: u64,
     multiple_of: u64,
 ) -> PyResult<Buffer> {
-    let pairs = numbers(py, &intervals)?.as_chunks().0;
-    to_buffer(py, pairs::share(pairs.len(), at(pairs), index, count, multiple_of))
+    to_buffer(py, pairs::share(numbers(py, &intervals)?, index, count, multiple_of))
 }
 
 /// The numbers that both arrays hold.
 #[pyfunction]
 fn intersection(py: Python<'_>, left: PyBuffer<i64>, right: PyBuffer<i64>) -> PyResult<Buffer> {
     let (left, right) = (read(py, &left)?, read(py, &right)?);
-    gate::run(py, || Ok(Buffer::of_ranges(set(&left)?.intersection(&set(&right)?).ranges().iter().cloned())))
+    gate::run(py, || {
+        let both = pairs::to_set(&left)?.intersection(&pairs::to_set(&right)?);
+        Ok(Buffer::of_ranges(both.ranges().iter().cloned()))
+    })
 }
 
 /// The places where a C-contiguous uint8 array is not 0.

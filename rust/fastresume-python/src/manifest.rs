@@ -11,6 +11,7 @@ use fastresume::details::{self, Details};
 use fastresume::error::{Error, Result};
 use fastresume::intervals::Intervals;
 use fastresume::manifest::Manifest as CoreManifest;
+use fastresume::pairs;
 use fastresume::partition;
 use fastresume::rows;
 use fastresume::schema::Kind;
@@ -130,7 +131,7 @@ impl Manifest {
     /// The same files, of which these rows alone are selected.
     fn select(&self, py: Python<'_>, rows: PyBuffer<i64>) -> PyResult<Self> {
         let rows = intervals::read(py, &rows)?;
-        gate::run(py, || self.selecting(intervals::set(&rows)?))
+        gate::run(py, || self.selecting(pairs::to_set(&rows)?))
     }
 
     /// The number of selected rows.

@@ -12,7 +12,6 @@
 pub mod error;
 mod threads;
 pub mod intervals;
-pub mod pairs;
 mod thrift;
 pub mod source;
 mod floats;
@@ -45,6 +44,7 @@ pub mod merge;
 mod block;
 mod store;
 pub mod memory;
+pub mod pairs;
 pub mod column;
 mod vector;
 mod packed;

@@ -1,175 +1,199 @@
-//! The interval algebra over pairs of numbers, as callers hold them: `len` of them, each told by `at`.
+//! The interval algebra over pairs of numbers, as callers hold them: one number after another, in memory that
+//! others may write meanwhile.
 //!
-//! A million pairs take milliseconds: sorted ones are walked where they lie, and nothing is copied but the
-//! result. That is pairs as well, one number after another, sorted and coalesced.
+//! A million pairs take milliseconds: those that are sorted and apart are taken where they lie, and nothing is
+//! copied but the result. That is pairs as well, sorted and coalesced.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::intervals::{Intervals, share_of};
+use crate::memory::Memory;
 
-/// The place where a slice begins is noted for every block of so many pairs.
-const BLOCK_PAIRS: usize = 1024;
+/// How many positions lie before it is noted for every block of so many numbers.
+const BLOCK_NUMBERS: usize = 2048;
 
-/// Pairs are sorted by so many bits of their starts at a time.
-const DIGIT_BITS: usize = 11;
-const DIGITS: usize = 1 << DIGIT_BITS;
-const LAST_DIGIT: i64 = (1 << DIGIT_BITS) - 1;
-
-/// The numbers of `[0, total)` that are in none of the pairs.
+/// The positions of `[0, total)` that are in none of the pairs.
 ///
 /// # Errors
-/// `Argument` if a pair is negative, or ends before it starts or after the total.
-pub fn remaining(len: usize, at: impl Fn(usize) -> [i64; 2], total: u64) -> Result<Vec<u64>> {
-    if let Some(left) = remaining_of_sorted(len, &at, total)? {
-        return Ok(left);
+/// `Argument` if a pair is negative, or ends before it starts or after the total, or there is no memory.
+pub fn remaining(pairs: &[Cell<i64>], total: u64) -> Result<Memory> {
+    let mut scratch = Memory::lent();
+    let consumed = Coalesced::of(pairs, &mut scratch)?;
+    if consumed.end() > total {
+        let reason = format!("an interval ends at {}, beyond the total {total}", consumed.end());
+        return Err(Error::Argument(reason));
     }
-    let pairs = sorted(len, at)?;
-    Ok(remaining_of_sorted(len, |index| pairs[index], total)?.unwrap_or_default())
+    // Where one of them ends, one that is left starts: the numbers are the same, but for the outermost.
+    let (first, numbers) = match consumed.numbers.split_first() {
+        Some((first, numbers)) if first.get() == 0 => (0, numbers),
+        _ => (1, consumed.numbers),
+    };
+    let mut left = Memory::lent();
+    left.resize(8 * (numbers.len() + 2))?;
+    let words: &mut [u64] = bytemuck::cast_slice_mut(left.bytes_mut());
+    words[0] = 0;
+    let last = first + numbers.len();
+    copy(numbers, &mut words[first..last]);
+    words[last] = total;
+    let is_whole = last > 0 && words[last - 1] == total;
+    left.truncate(8 * if is_whole { last - 1 } else { last + 1 });
+    Ok(left)
 }
 
-/// None if the pairs are not sorted, or one is no interval.
-fn remaining_of_sorted(len: usize, at: impl Fn(usize) -> [i64; 2], total: u64) -> Result<Option<Vec<u64>>> {
-    let mut left = Vec::with_capacity(2 * len.saturating_add(1));
-    let mut walk = Walk::default();
-    for index in 0..len {
-        let reached = walk.reached;
-        match walk.next(at(index)) {
-            Some(new) if new.is_empty() => {}
-            Some(new) if new.end <= total => {
-                if reached < new.start {
-                    left.extend_from_slice(&[reached, new.start]);
-                }
-            }
-            Some(new) => {
-                let reason = format!("an interval ends at {}, beyond the total {total}", new.end);
-                return Err(Error::Argument(reason));
-            }
-            None => return Ok(None),
-        }
-    }
-    if walk.reached < total {
-        left.extend_from_slice(&[walk.reached, total]);
-    }
-    Ok(Some(left))
-}
-
-/// Slice `index` of `count` of the numbers in the pairs; see [`Intervals::share`].
+/// Slice `index` of `count` of the positions in the pairs; see [`Intervals::share`].
 ///
 /// # Errors
-/// `Argument` if a pair is negative or ends before it starts, `index >= count`, or `multiple_of` is 0.
-pub fn share(
-    len: usize,
-    at: impl Fn(usize) -> [i64; 2],
-    index: u64,
-    count: u64,
-    multiple_of: u64,
-) -> Result<Vec<u64>> {
-    let share_of = |total| share_of(total, index, count, multiple_of);
-    if let Some(part) = share_of_sorted(len, &at, share_of)? {
+/// `Argument` if a pair is negative or ends before it starts, `index >= count`, `multiple_of` is 0, or there is no
+/// memory.
+pub fn share(pairs: &[Cell<i64>], index: u64, count: u64, multiple_of: u64) -> Result<Memory> {
+    let mut scratch = Memory::lent();
+    let whole = Coalesced::of(pairs, &mut scratch)?;
+    let meant = share_of(whole.count(), index, count, multiple_of)?;
+    let mut part = Memory::lent();
+    if meant.is_empty() {
         return Ok(part);
     }
-    let pairs = sorted(len, at)?;
-    Ok(share_of_sorted(len, |index| pairs[index], share_of)?.unwrap_or_default())
+    let (first, start) = whole.position(meant.start);
+    let (last, end) = whole.position(meant.end - 1);
+    let numbers = &whole.numbers[first..last + 2];
+    part.resize(size_of_val(numbers))?;
+    let words: &mut [u64] = bytemuck::cast_slice_mut(part.bytes_mut());
+    copy(numbers, words);
+    if let [first, .., last] = words {
+        (*first, *last) = (start, end + 1);
+    }
+    Ok(part)
 }
 
-/// What `meant` counts out of all numbers; none if the pairs are not sorted, or one is no interval.
-fn share_of_sorted(
-    len: usize,
-    at: impl Fn(usize) -> [i64; 2],
-    meant: impl Fn(u64) -> Result<Range<u64>>,
-) -> Result<Option<Vec<u64>>> {
-    // At the start of each block: how many numbers the pairs before it hold, and how far they reach.
-    let mut blocks = Vec::with_capacity(len / BLOCK_PAIRS + 1);
-    let mut walk = Walk::default();
-    let mut total = 0;
-    for pair in 0..len {
-        if pair % BLOCK_PAIRS == 0 {
-            blocks.push((total, walk.clone()));
-        }
-        match walk.next(at(pair)) {
-            Some(new) => total += new.end - new.start,
-            None => return Ok(None),
-        }
+fn copy(numbers: &[Cell<i64>], words: &mut [u64]) {
+    for (word, number) in words.iter_mut().zip(numbers) {
+        *word = number.get().cast_unsigned();
     }
-    let meant = meant(total)?;
-    let mut numbers: Vec<u64> = Vec::new();
-    let block = blocks.partition_point(|&(before, _)| before <= meant.start).saturating_sub(1);
-    let (mut counted, mut walk) = blocks.get(block).cloned().unwrap_or_default();
-    for pair in block * BLOCK_PAIRS..len {
-        let Some(new) = walk.next(at(pair)).filter(|_| counted < meant.end) else { break };
-        let end = counted + (new.end - new.start);
-        let (from, to) = (meant.start.max(counted), meant.end.min(end));
-        if from < to {
-            let part = [new.start + (from - counted), new.start + (to - counted)];
-            match numbers.last_mut() {
-                Some(last) if *last == part[0] => *last = part[1],
-                _ => numbers.extend_from_slice(&part),
+}
+
+/// Numbers that rise, each above the one before it: sorted pairs, none of which touches another.
+struct Coalesced<'a> {
+    numbers: &'a [Cell<i64>],
+    /// How many positions lie before each block of the numbers, and at last how many there are.
+    before: Vec<u64>,
+}
+
+impl<'a> Coalesced<'a> {
+    /// Of any pairs; `scratch` gets those that are not as they should be.
+    fn of(pairs: &'a [Cell<i64>], scratch: &'a mut Memory) -> Result<Self> {
+        if let Some(before) = counted(pairs) {
+            return Ok(Self { numbers: pairs, before });
+        }
+        let numbers = Cell::from_mut(coalesced(pairs, scratch)?).as_slice_of_cells();
+        Ok(Self { numbers, before: counted(numbers).unwrap_or_default() })
+    }
+
+    /// How many positions there are.
+    fn count(&self) -> u64 {
+        self.before.last().copied().unwrap_or(0)
+    }
+
+    /// The first position after the last one, or 0.
+    fn end(&self) -> u64 {
+        self.numbers.last().map_or(0, |last| last.get().cast_unsigned())
+    }
+
+    /// The place of the pair that holds the position that so many come before, and that position.
+    fn position(&self, mut counted: u64) -> (usize, u64) {
+        let block = self.before.partition_point(|&before| before <= counted).saturating_sub(1);
+        counted -= self.before[block];
+        let mut place = block * BLOCK_NUMBERS;
+        for [start, end] in self.numbers[place..].as_chunks().0 {
+            let length = (end.get() - start.get()).cast_unsigned();
+            if counted < length {
+                return (place, start.get().cast_unsigned() + counted);
             }
+            counted -= length;
+            place += 2;
         }
-        counted = end;
+        (place, self.end())
     }
-    Ok(Some(numbers))
 }
 
-/// A walk over pairs that come sorted by their starts.
-#[derive(Debug, Clone, Default)]
-struct Walk {
-    /// Where the last pair started.
-    started: u64,
-    /// The end of all pairs so far.
-    reached: u64,
-}
-
-impl Walk {
-    /// What a pair holds more than those before it; none if the pair is out of order, or no interval.
-    fn next(&mut self, [start, end]: [i64; 2]) -> Option<Range<u64>> {
-        if end < start || start < self.started.cast_signed() {
+/// How many positions lie before each block, and in all; none if a number is negative, or not above the last.
+fn counted(numbers: &[Cell<i64>]) -> Option<Vec<u64>> {
+    let mut before = Vec::with_capacity(numbers.len() / BLOCK_NUMBERS + 2);
+    let (mut count, mut last) = (0, -1);
+    for block in numbers.chunks(BLOCK_NUMBERS) {
+        before.push(count);
+        // Signs are gathered without a branch, so that several numbers are looked at at once. Where no number
+        // is negative, those of differences are right.
+        let first = block.first()?.get();
+        let mut signs = first | first.wrapping_sub(1).wrapping_sub(last);
+        for (number, next) in block.iter().zip(&block[1..]) {
+            signs |= next.get() | next.get().wrapping_sub(1).wrapping_sub(number.get());
+        }
+        if signs < 0 {
             return None;
         }
-        let (start, end) = (start.cast_unsigned(), end.cast_unsigned());
-        self.started = start;
-        let new = start.max(self.reached).min(end)..end;
-        if start < end {
-            self.reached = self.reached.max(end);
+        for [start, end] in block.as_chunks().0 {
+            count += (end.get() - start.get()).cast_unsigned();
         }
-        Some(new)
+        last = block.last()?.get();
     }
+    before.push(count);
+    Some(before)
 }
 
-/// The pairs, checked and sorted by their starts.
-fn sorted(len: usize, at: impl Fn(usize) -> [i64; 2]) -> Result<Vec<[i64; 2]>> {
-    let mut pairs = Vec::with_capacity(len);
-    for index in 0..len {
-        let [start, end] = at(index);
+/// The pairs without the empty ones, checked, sorted and joined where they touch.
+fn coalesced<'s>(pairs: &[Cell<i64>], scratch: &'s mut Memory) -> Result<&'s mut [i64]> {
+    scratch.resize(2 * size_of_val(pairs))?;
+    let pairs = pairs.as_chunks().0;
+    let places: &mut [[i64; 2]] = bytemuck::cast_slice_mut(scratch.bytes_mut());
+    let (mut sorted, other) = places.split_at_mut(pairs.len());
+    for (place, pair) in sorted.iter_mut().zip(pairs) {
+        let [start, end] = pair.each_ref().map(Cell::get);
         if start < 0 || end < 0 {
             return Err(Error::Argument(format!("an interval is negative: [{start}, {end})")));
         }
         if end < start {
             return Err(Error::Argument(format!("an interval ends before it starts: [{start}, {end})")));
         }
-        pairs.push([start, end]);
+        *place = [start, end];
     }
-    Ok(sorted_by_start(pairs))
+    if !sorted.is_sorted_by_key(|&[start, _]| start) {
+        sorted = sorted_by_start(sorted, other);
+    }
+    let mut count = 0;
+    for index in 0..sorted.len() {
+        let [start, end] = sorted[index];
+        match sorted[..count].last_mut() {
+            _ if start == end => {}
+            Some([_, reached]) if start <= *reached => *reached = end.max(*reached),
+            _ => {
+                sorted[count] = [start, end];
+                count += 1;
+            }
+        }
+    }
+    Ok(sorted[..count].as_flattened_mut())
 }
 
-/// By the starts, none of which is negative: digit by digit, the lowest first, each pass keeping the order of
-/// the one before. (For a million pairs twice as fast as comparing them.)
-fn sorted_by_start(mut pairs: Vec<[i64; 2]>) -> Vec<[i64; 2]> {
-    let digit = |[start, _]: [i64; 2], shift: u32| usize::try_from(start >> shift & LAST_DIGIT).unwrap_or(0);
+/// The pairs by their starts, none of which is negative: byte by byte, the lowest first, each pass keeping the order of
+/// the one before. (For a million pairs three times as fast as comparing them.)
+fn sorted_by_start<'s>(mut pairs: &'s mut [[i64; 2]], mut other: &'s mut [[i64; 2]]) -> &'s mut [[i64; 2]] {
     let highest = pairs.iter().map(|&[start, _]| start).max().unwrap_or(0);
-    let mut other = vec![[0; 2]; pairs.len()];
-    for shift in (0..64 - highest.leading_zeros()).step_by(DIGIT_BITS) {
-        let mut places = [0; DIGITS];
-        for &pair in &pairs {
-            places[digit(pair, shift)] += 1;
+    let bytes = (i64::BITS - highest.leading_zeros()).div_ceil(8);
+    let mut places_of: Vec<[usize; 256]> = (0..bytes).map(|_| [0; 256]).collect();
+    for [start, _] in pairs.iter() {
+        for (places, byte) in places_of.iter_mut().zip(start.to_le_bytes()) {
+            places[usize::from(byte)] += 1;
         }
+    }
+    for (byte, places) in places_of.iter_mut().enumerate() {
         let mut place = 0;
-        for count in &mut places {
+        for count in places.iter_mut() {
             place += std::mem::replace(count, place);
         }
-        for &pair in &pairs {
-            let place = &mut places[digit(pair, shift)];
+        for &pair in pairs.iter() {
+            let place = &mut places[usize::from(pair[0].to_le_bytes()[byte])];
             other[*place] = pair;
             *place += 1;
         }
@@ -178,32 +202,33 @@ fn sorted_by_start(mut pairs: Vec<[i64; 2]>) -> Vec<[i64; 2]> {
     pairs
 }
 
-/// The set of all numbers that pairs hold.
+/// The set of all positions that pairs hold.
 ///
 /// # Errors
 /// `Argument` if a pair is negative, or ends before it starts.
-pub fn to_set(len: usize, at: impl Fn(usize) -> [i64; 2]) -> Result<Intervals> {
-    let range = |index| {
-        let [start, end] = at(index);
-        match (u64::try_from(start), u64::try_from(end)) {
-            (Ok(start), Ok(end)) => Ok(start..end),
-            _ => Err(Error::Argument(format!("an interval is negative: [{start}, {end})"))),
-        }
+pub fn to_set(pairs: &[Range<i64>]) -> Result<Intervals> {
+    let range = |pair: &Range<i64>| match (u64::try_from(pair.start), u64::try_from(pair.end)) {
+        (Ok(start), Ok(end)) => Ok(start..end),
+        _ => Err(Error::Argument(format!("an interval is negative: [{}, {})", pair.start, pair.end))),
     };
-    Intervals::new((0..len).map(range).collect::<Result<_>>()?)
+    Intervals::new(pairs.iter().map(range).collect::<Result<_>>()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn numbers(pairs: &[[i64; 2]]) -> Vec<Cell<i64>> {
+        pairs.as_flattened().iter().copied().map(Cell::new).collect()
+    }
+
     fn left(pairs: &[[i64; 2]], total: u64) -> Result<Vec<u64>> {
-        remaining(pairs.len(), |index| pairs[index], total)
+        remaining(&numbers(pairs), total).map(|left| bytemuck::cast_slice(left.bytes()).to_vec())
     }
 
     fn shares(pairs: &[[i64; 2]], count: u64, multiple_of: u64) -> Vec<Vec<u64>> {
-        let part = |index| share(pairs.len(), |index| pairs[index], index, count, multiple_of).unwrap();
-        (0..count).map(part).collect()
+        let part = |index| share(&numbers(pairs), index, count, multiple_of).unwrap();
+        (0..count).map(|index| bytemuck::cast_slice(part(index).bytes()).to_vec()).collect()
     }
 
     #[test]
@@ -221,11 +246,31 @@ mod tests {
     }
 
     #[test]
+    fn many_pairs_are_left_and_sliced_as_the_set_of_them_is() {
+        let apart: Vec<[i64; 2]> = (0..5000).map(|n| [7 * n + n % 3, 7 * n + 4 + n % 2]).collect();
+        let overlapping = apart.iter().map(|&[start, end]| [start, end + start % 11]).collect();
+        let unsorted = (0..5000).map(|n| apart[n * 1777 % 5000]).collect();
+        for pairs in [apart, overlapping, unsorted] {
+            let ranges: Vec<Range<i64>> = pairs.iter().map(|&[start, end]| start..end).collect();
+            let set = to_set(&ranges).unwrap();
+            let words = |set: &Intervals| -> Vec<u64> {
+                set.ranges().iter().flat_map(|range| [range.start, range.end]).collect()
+            };
+            assert_eq!(left(&pairs, 40_000).unwrap(), words(&set.complement(40_000)));
+            for (count, multiple_of) in [(1, 1), (2, 1), (7, 4), (5, 4096), (30, 512)] {
+                let expected = (0..count).map(|index| set.share(index, count, multiple_of).unwrap());
+                let expected: Vec<_> = expected.map(|share| words(&share)).collect();
+                assert_eq!(shares(&pairs, count, multiple_of), expected);
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_interval_is_refused() {
         for (pair, reason) in [([-1, 3], "negative"), ([3, 1], "ends before it starts")] {
             let pairs = [[0, 1], pair];
             assert!(left(&pairs, 9).unwrap_err().to_string().contains(reason));
-            let found = share(2, |index| pairs[index], 0, 1, 1);
+            let found = share(&numbers(&pairs), 0, 1, 1);
             assert!(found.unwrap_err().to_string().contains(reason));
         }
     }
