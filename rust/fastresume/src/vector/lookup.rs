@@ -44,11 +44,12 @@ pub fn look_up_groups<P: Pod>(
 }
 
 /// Whether one instruction gathers values sooner than they are loaded one by one. Many older processors of Intel leaked
-/// data through it (CVE-2022-40982) and were made slow at it; those with this feature are none of them.
+/// data through it (CVE-2022-40982) and were made slow at it, and AMD's were slow; those with both of these features are
+/// none of them.
 #[inline]
 fn gathers_quickly() -> bool {
     #[cfg(target_arch = "x86_64")]
-    let is_known = is_x86_feature_detected!("avx512fp16");
+    let is_known = is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vbmi2");
     #[cfg(not(target_arch = "x86_64"))]
     let is_known = false;
     is_known
