@@ -50,7 +50,7 @@ fn to_buffer(py: Python<'_>, found: Result<Memory>) -> PyResult<Buffer> {
 
 #[pyfunction]
 fn remaining(py: Python<'_>, consumed: PyBuffer<i64>, total: u64) -> PyResult<Buffer> {
-    to_buffer(py, pairs::remaining(numbers(py, &consumed)?, total))
+    to_buffer(py, pairs::remaining(numbers(py, &consumed)?.as_chunks().0, total))
 }
 
 #[pyfunction]
@@ -61,7 +61,7 @@ fn slice_intervals(
     count: u64,
     multiple_of: u64,
 ) -> PyResult<Buffer> {
-    to_buffer(py, pairs::share(numbers(py, &intervals)?, index, count, multiple_of))
+    to_buffer(py, pairs::share(numbers(py, &intervals)?.as_chunks().0, index, count, multiple_of))
 }
 
 /// The numbers that both arrays hold.

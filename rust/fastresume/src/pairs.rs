@@ -1,8 +1,8 @@
-//! The interval algebra over pairs of numbers, as callers hold them: one number after another, in memory that
-//! others may write meanwhile.
+//! The interval algebra over pairs of numbers, where callers hold them.
 //!
-//! A million pairs take milliseconds: those that are sorted and apart are taken where they lie, and nothing is
-//! copied but the result. That is pairs as well, sorted and coalesced.
+//! A million pairs take milliseconds: those that are sorted and apart are taken as they lie there, and nothing is
+//! copied but the result. That is pairs as well, one number after another, sorted and coalesced. Whoever changes
+//! numbers meanwhile gets any pairs, but no panic.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 use crate::intervals::{Intervals, share_of};
 use crate::memory::Memory;
 
+/// `[start, end)`.
+type Pair = [Cell<i64>; 2];
+
 /// How many positions lie before it is noted for every block of so many numbers.
 const BLOCK_NUMBERS: usize = 2048;
 
@@ -18,7 +21,7 @@ const BLOCK_NUMBERS: usize = 2048;
 ///
 /// # Errors
 /// `Argument` if a pair is negative, or ends before it starts or after the total, or there is no memory.
-pub fn remaining(pairs: &[Cell<i64>], total: u64) -> Result<Memory> {
+pub fn remaining(pairs: &[Pair], total: u64) -> Result<Memory> {
     let mut scratch = Memory::lent();
     let consumed = Coalesced::of(pairs, &mut scratch)?;
     if consumed.end() > total {
@@ -47,7 +50,7 @@ pub fn remaining(pairs: &[Cell<i64>], total: u64) -> Result<Memory> {
 /// # Errors
 /// `Argument` if a pair is negative or ends before it starts, `index >= count`, `multiple_of` is 0, or there is no
 /// memory.
-pub fn share(pairs: &[Cell<i64>], index: u64, count: u64, multiple_of: u64) -> Result<Memory> {
+pub fn share(pairs: &[Pair], index: u64, count: u64, multiple_of: u64) -> Result<Memory> {
     let mut scratch = Memory::lent();
     let whole = Coalesced::of(pairs, &mut scratch)?;
     let meant = share_of(whole.count(), index, count, multiple_of)?;
@@ -57,7 +60,7 @@ pub fn share(pairs: &[Cell<i64>], index: u64, count: u64, multiple_of: u64) -> R
     }
     let (first, start) = whole.position(meant.start);
     let (last, end) = whole.position(meant.end - 1);
-    let numbers = &whole.numbers[first..last + 2];
+    let numbers = whole.numbers.get(first..last + 2).unwrap_or_default();
     part.resize(size_of_val(numbers))?;
     let words: &mut [u64] = bytemuck::cast_slice_mut(part.bytes_mut());
     copy(numbers, words);
@@ -82,9 +85,10 @@ struct Coalesced<'a> {
 
 impl<'a> Coalesced<'a> {
     /// Of any pairs; `scratch` gets those that are not as they should be.
-    fn of(pairs: &'a [Cell<i64>], scratch: &'a mut Memory) -> Result<Self> {
-        if let Some(before) = counted(pairs) {
-            return Ok(Self { numbers: pairs, before });
+    fn of(pairs: &'a [Pair], scratch: &'a mut Memory) -> Result<Self> {
+        let numbers = pairs.as_flattened();
+        if let Some(before) = counted(numbers) {
+            return Ok(Self { numbers, before });
         }
         let numbers = Cell::from_mut(coalesced(pairs, scratch)?).as_slice_of_cells();
         Ok(Self { numbers, before: counted(numbers).unwrap_or_default() })
@@ -105,10 +109,10 @@ impl<'a> Coalesced<'a> {
         let block = self.before.partition_point(|&before| before <= counted).saturating_sub(1);
         counted -= self.before[block];
         let mut place = block * BLOCK_NUMBERS;
-        for [start, end] in self.numbers[place..].as_chunks().0 {
-            let length = (end.get() - start.get()).cast_unsigned();
+        for pair in self.numbers.get(place..).unwrap_or_default().as_chunks().0 {
+            let length = length(pair);
             if counted < length {
-                return (place, start.get().cast_unsigned() + counted);
+                return (place, pair[0].get().cast_unsigned() + counted);
             }
             counted -= length;
             place += 2;
@@ -133,19 +137,20 @@ fn counted(numbers: &[Cell<i64>]) -> Option<Vec<u64>> {
         if signs < 0 {
             return None;
         }
-        for [start, end] in block.as_chunks().0 {
-            count += (end.get() - start.get()).cast_unsigned();
-        }
+        count = block.as_chunks().0.iter().map(length).fold(count, u64::wrapping_add);
         last = block.last()?.get();
     }
     before.push(count);
     Some(before)
 }
 
+fn length([start, end]: &Pair) -> u64 {
+    end.get().wrapping_sub(start.get()).cast_unsigned()
+}
+
 /// The pairs without the empty ones, checked, sorted and joined where they touch.
-fn coalesced<'s>(pairs: &[Cell<i64>], scratch: &'s mut Memory) -> Result<&'s mut [i64]> {
+fn coalesced<'s>(pairs: &[Pair], scratch: &'s mut Memory) -> Result<&'s mut [i64]> {
     scratch.resize(2 * size_of_val(pairs))?;
-    let pairs = pairs.as_chunks().0;
     let places: &mut [[i64; 2]] = bytemuck::cast_slice_mut(scratch.bytes_mut());
     let (mut sorted, other) = places.split_at_mut(pairs.len());
     for (place, pair) in sorted.iter_mut().zip(pairs) {
@@ -218,16 +223,16 @@ pub fn to_set(pairs: &[Range<i64>]) -> Result<Intervals> {
 mod tests {
     use super::*;
 
-    fn numbers(pairs: &[[i64; 2]]) -> Vec<Cell<i64>> {
-        pairs.as_flattened().iter().copied().map(Cell::new).collect()
+    fn cells(pairs: &[[i64; 2]]) -> Vec<Pair> {
+        pairs.iter().map(|pair| pair.map(Cell::new)).collect()
     }
 
     fn left(pairs: &[[i64; 2]], total: u64) -> Result<Vec<u64>> {
-        remaining(&numbers(pairs), total).map(|left| bytemuck::cast_slice(left.bytes()).to_vec())
+        remaining(&cells(pairs), total).map(|left| bytemuck::cast_slice(left.bytes()).to_vec())
     }
 
     fn shares(pairs: &[[i64; 2]], count: u64, multiple_of: u64) -> Vec<Vec<u64>> {
-        let part = |index| share(&numbers(pairs), index, count, multiple_of).unwrap();
+        let part = |index| share(&cells(pairs), index, count, multiple_of).unwrap();
         (0..count).map(|index| bytemuck::cast_slice(part(index).bytes()).to_vec()).collect()
     }
 
@@ -270,7 +275,7 @@ mod tests {
         for (pair, reason) in [([-1, 3], "negative"), ([3, 1], "ends before it starts")] {
             let pairs = [[0, 1], pair];
             assert!(left(&pairs, 9).unwrap_err().to_string().contains(reason));
-            let found = share(&numbers(&pairs), 0, 1, 1);
+            let found = share(&cells(&pairs), 0, 1, 1);
             assert!(found.unwrap_err().to_string().contains(reason));
         }
     }
