@@ -151,13 +151,10 @@ fn length([start, end]: &Pair) -> u64 {
 /// The pairs without the empty ones, checked, sorted and joined where they touch.
 fn coalesced<'s>(pairs: &[Pair], scratch: &'s mut Memory) -> Result<&'s mut [i64]> {
     scratch.resize(2 * size_of_val(pairs))?;
-    let places: &mut [[i64; 2]] = bytemuck::cast_slice_mut(scratch.bytes_mut());
+    let places: &mut [[u64; 2]] = bytemuck::cast_slice_mut(scratch.bytes_mut());
     let (mut sorted, other) = places.split_at_mut(pairs.len());
     for (place, pair) in sorted.iter_mut().zip(pairs) {
-        let [start, end] = pair.each_ref().map(Cell::get);
-        if start < 0 || end < 0 {
-            return Err(Error::Argument(format!("an interval is negative: [{start}, {end})")));
-        }
+        let [start, end] = unsigned(pair.each_ref().map(Cell::get))?;
         if end < start {
             return Err(Error::Argument(format!("an interval ends before it starts: [{start}, {end})")));
         }
@@ -178,14 +175,22 @@ fn coalesced<'s>(pairs: &[Pair], scratch: &'s mut Memory) -> Result<&'s mut [i64
             }
         }
     }
-    Ok(sorted[..count].as_flattened_mut())
+    Ok(bytemuck::cast_slice_mut(&mut sorted[..count]))
 }
 
-/// The pairs by their starts, none of which is negative: byte by byte, the lowest first, each pass keeping the order of
-/// the one before. (For a million pairs three times as fast as comparing them.)
-fn sorted_by_start<'s>(mut pairs: &'s mut [[i64; 2]], mut other: &'s mut [[i64; 2]]) -> &'s mut [[i64; 2]] {
+/// The bounds as positions.
+fn unsigned([start, end]: [i64; 2]) -> Result<[u64; 2]> {
+    if start < 0 || end < 0 {
+        return Err(Error::Argument(format!("an interval is negative: [{start}, {end})")));
+    }
+    Ok([start, end].map(i64::cast_unsigned))
+}
+
+/// The pairs by their starts: byte by byte, the lowest first, each pass keeping the order of the one before. (For a
+/// million pairs three times as fast as comparing them.)
+fn sorted_by_start<'s>(mut pairs: &'s mut [[u64; 2]], mut other: &'s mut [[u64; 2]]) -> &'s mut [[u64; 2]] {
     let highest = pairs.iter().map(|&[start, _]| start).max().unwrap_or(0);
-    let bytes = (i64::BITS - highest.leading_zeros()).div_ceil(8);
+    let bytes = (u64::BITS - highest.leading_zeros()).div_ceil(8);
     let mut places_of: Vec<[usize; 256]> = (0..bytes).map(|_| [0; 256]).collect();
     for [start, _] in pairs.iter() {
         for (places, byte) in places_of.iter_mut().zip(start.to_le_bytes()) {
@@ -212,10 +217,7 @@ fn sorted_by_start<'s>(mut pairs: &'s mut [[i64; 2]], mut other: &'s mut [[i64; 
 /// # Errors
 /// `Argument` if a pair is negative, or ends before it starts.
 pub fn to_set(pairs: &[Range<i64>]) -> Result<Intervals> {
-    let range = |pair: &Range<i64>| match (u64::try_from(pair.start), u64::try_from(pair.end)) {
-        (Ok(start), Ok(end)) => Ok(start..end),
-        _ => Err(Error::Argument(format!("an interval is negative: [{}, {})", pair.start, pair.end))),
-    };
+    let range = |pair: &Range<i64>| unsigned([pair.start, pair.end]).map(|[start, end]| start..end);
     Intervals::new(pairs.iter().map(range).collect::<Result<_>>()?)
 }
 
