@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
 use crate::memory::{Memory, Pool};
-use crate::transpose::{Columns, Rows};
+use crate::transpose::scatter;
 use crate::written::Written;
 
 /// The memory of one batch: one slot per field, and which rows were written.
@@ -65,20 +65,8 @@ impl Slots {
         (&mut values.bytes_mut()[part(field.row_bytes())], &mut valid.bytes_mut()[part(field.mask_bytes())])
     }
 
-    /// Copies rows of columns to a scalar field: to its values, or to its mask.
-    pub fn put(&mut self, index: usize, is_mask: bool, rows: Rows<'_>, columns: Columns<'_>) {
-        let memory = self.scalar(index, is_mask);
-        match rows {
-            Rows::Run { from, to, count } => {
-                let row_bytes = columns.count * columns.width;
-                columns.interleave(from, &mut memory[to * row_bytes..(to + count) * row_bytes]);
-            }
-            Rows::Each(places) => columns.scatter(places, memory),
-        }
-    }
-
     /// The values of a scalar field, or its mask.
-    pub fn scalar(&mut self, index: usize, is_mask: bool) -> &mut [u8] {
+    pub fn scalar(&mut self, (index, is_mask): (usize, bool)) -> &mut [u8] {
         match &mut self.fields[index] {
             Slot::Scalar(_, mask) if is_mask => mask.bytes_mut(),
             Slot::Scalar(values, _) => values.bytes_mut(),
@@ -99,17 +87,20 @@ impl Slots {
         &mut self.written
     }
 
-    /// Ends the batch, of which `distinct` rows were written: fills it up to `rows` rows with copies of these,
-    /// in turn, and brings the rows of jagged fields into their order.
+    /// Ends the batch, of which `distinct` rows were written: brings rows that came scattered, and those of jagged fields,
+    /// into their order, and fills it up to `rows` rows with copies of these, in turn.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn finish(&mut self, distinct: usize, rows: usize) -> Result<()> {
+        let places = self.written.places();
         for slot in &mut self.fields {
             match slot {
                 Slot::Scalar(values, valid) => {
-                    repeat(values.bytes_mut(), distinct, rows);
-                    repeat(valid.bytes_mut(), distinct, rows);
+                    for memory in [values, valid] {
+                        put_in_order(memory, rows, places)?;
+                        repeat(memory.bytes_mut(), distinct, rows);
+                    }
                 }
                 Slot::Jagged(slot) => slot.finish(distinct, rows)?,
             }
@@ -152,6 +143,19 @@ impl Slots {
         }
         (memory, self.written)
     }
+}
+
+/// Puts rows that came scattered in their places, in memory for `rows` rows.
+fn put_in_order(memory: &mut Memory, rows: usize, places: &[u32]) -> Result<()> {
+    if memory.is_empty() || places.is_empty() {
+        return Ok(());
+    }
+    // This is what a batch before it let go of, mostly, and is still in the caches.
+    let mut ordered = memory.another();
+    ordered.resize(memory.len())?;
+    scatter(memory.bytes(), memory.len() / rows, places, ordered.bytes_mut());
+    *memory = ordered;
+    Ok(())
 }
 
 /// Fills up memory of `rows` rows with copies of the first `distinct` ones, in turn.

@@ -17,10 +17,9 @@ use crate::padding::Padding;
 use crate::page::Buffers;
 use crate::schema::{Column, Kind};
 use crate::segment::{Places, Segment, to_usize};
-use crate::shares::{Part, Parts, Shares};
+use crate::shares::{HandOut, Parts, Share, Shares};
 use crate::sieve::StepRows;
-use crate::transpose::{Columns, Rows, stride};
-use crate::vector;
+use crate::transpose::{Columns, Rows, Scattered, stride};
 use crate::window::{Scatter, Stretch};
 
 /// Files that stay open between segments.
@@ -53,8 +52,8 @@ struct Scratch {
     /// The columns of a field as decoded, and their masks.
     values: Memory,
     valid: Memory,
-    /// The same row by row.
-    by_row: Memory,
+    /// Some of their rows, row by row.
+    tile: Memory,
     step: StepRows,
     /// Rows of a jagged field as decoded.
     jagged: JaggedRows,
@@ -68,7 +67,7 @@ impl Scratch {
             buffers: Buffers::default(),
             values: Memory::lent(),
             valid: Memory::lent(),
-            by_row: Memory::lent(),
+            tile: Memory::lent(),
             step: StepRows::default(),
             jagged: JaggedRows::default(),
             decoded: Vec::new(),
@@ -142,21 +141,18 @@ impl Filler {
                 for Stretch { rows: of, .. } in stretches {
                     spans.push(to_usize(of.start - group_start)?..to_usize(of.end - group_start)?);
                 }
-                let shares = scatter.batches().iter();
-                let shares =
-                    shares.map(|(batch, of)| (slots_of(*batch), Rows::Each(scatter.rows(of.clone()))));
+                let numbers = stretches.iter().map(|of| of.rows.clone()).collect();
+                let shares = scatter.batches().iter().map(|(batch, of)| {
+                    let (slots, (from, places)) = (slots_of(*batch), scatter.rows(of.clone()));
+                    let before = slots
+                        .map_or(0, |slots| locked(slots).written().note_scattered(from, places, &numbers));
+                    Share { slots, rows: Rows::Each(Scattered { from, places, before }) }
+                });
                 let mut shares = Shares { spans, shares: shares.collect() };
                 if !shares.shares.is_empty() {
                     self.decode(segment.group, &mut shares, stop)?;
                 }
-                let numbers = stretches.iter().map(|of| of.rows.clone()).collect();
-                let noted = scatter.batches().iter().map(|(batch, of)| {
-                    if let Some(slots) = slots_of(*batch) {
-                        locked(slots).written().note_scattered(scatter.rows(of.clone()), &numbers);
-                    }
-                    (*batch, of.len() as u64)
-                });
-                let rows = noted.collect();
+                let rows = scatter.batches().iter().map(|(batch, of)| (*batch, of.len() as u64)).collect();
                 locked(&self.scatters).push(scatter);
                 Ok(Filled { rows, left: None })
             }
@@ -241,10 +237,10 @@ impl Source<'_> {
         let Scratch { buffers, step, .. } = scratch;
         let mut decode = || {
             let mut decoder = self.file.scalars(self.row_group, column, sieve.nulls(nulls), buffers)?;
-            for Part { slots, rows, steps } in &parts.each {
-                if let (Some(slots), Rows::Run { to, count, .. }) = (slots, rows) {
+            for (share, steps) in parts.shares.iter().zip(&parts.steps) {
+                if let Share { slots: Some(slots), rows: Rows::Run { to, count, .. } } = *share {
                     let mut slots = locked(slots);
-                    let (values, valid) = slots.scalars((self.index, self.field), *to, *count);
+                    let (values, valid) = slots.scalars((self.index, self.field), to, count);
                     sieve.read(steps.clone(), decoder.as_mut(), nulls, Target { values, valid }, step)?;
                 } else {
                     sieve.skip(steps.clone(), decoder.as_mut())?;
@@ -261,7 +257,7 @@ impl Source<'_> {
         let (rows, count, width) = (parts.rows, self.columns.len(), self.field.element_bytes());
         let mask_width = usize::from(self.field.is_masked());
         let sieve = &parts.sieve;
-        let Scratch { buffers, values, valid, by_row, step, .. } = scratch;
+        let Scratch { buffers, values, valid, tile, step, .. } = scratch;
         let stride_of = |width: usize| if count > 1 { stride(rows, width) } else { rows };
         let (stride, mask_stride) = (stride_of(width), stride_of(1));
         values.resize(stride * count * width)?;
@@ -279,42 +275,13 @@ impl Source<'_> {
             };
             decode().map_err(|error: Error| error.in_column(&column.name))?;
         }
-        let values = Columns { bytes: values.bytes(), width, count, stride };
-        self.hand_out(parts, false, values, by_row)?;
+        let hand_out = |is_mask: bool, columns: Columns<'_>, tile: &mut Memory| {
+            HandOut { shares: &parts.shares, field: (self.index, is_mask) }.columns(columns, tile)
+        };
+        hand_out(false, Columns { bytes: values.bytes(), width, count, rows, stride }, tile)?;
         if self.field.is_masked() {
-            let valid = Columns { bytes: valid.bytes(), width: 1, count, stride: mask_stride };
-            self.hand_out(parts, true, valid, by_row)?;
-        }
-        Ok(())
-    }
-
-    fn hand_out(
-        &self,
-        parts: &Parts<'_>,
-        is_mask: bool,
-        columns: Columns<'_>,
-        by_row: &mut Memory,
-    ) -> Result<()> {
-        let (rows, row_bytes) = (parts.rows, columns.count * columns.width);
-        let is_by_row = columns.count > 1 && parts.each.iter().any(|part| matches!(part.rows, Rows::Each(_)));
-        if is_by_row {
-            by_row.resize(rows * row_bytes)?;
-            columns.interleave(0, by_row.bytes_mut());
-        }
-        for Part { slots, rows, .. } in &parts.each {
-            match (slots, rows) {
-                (Some(slots), Rows::Each(places)) if is_by_row => {
-                    let mut slots = locked(slots);
-                    vector::scatter_rows(
-                        by_row.bytes(),
-                        row_bytes,
-                        places,
-                        slots.scalar(self.index, is_mask),
-                    );
-                }
-                (Some(slots), rows) => locked(slots).put(self.index, is_mask, *rows, columns),
-                (None, _) => {}
-            }
+            let valid = Columns { bytes: valid.bytes(), width: 1, count, rows, stride: mask_stride };
+            hand_out(true, valid, tile)?;
         }
         Ok(())
     }
@@ -336,17 +303,17 @@ impl Source<'_> {
                 self.file.jagged(self.row_group, column, self.field.nulls[0], &mut scratch.buffers)?;
             let mut parts: Vec<JaggedRun<'a>> = Vec::new();
             let (mut row, mut bytes) = (0, 0);
-            for (share, ((slots, rows), span)) in shares.shares.iter().zip(&shares.spans).enumerate() {
+            for (number, (share, span)) in shares.shares.iter().zip(&shares.spans).enumerate() {
                 if bytes >= most {
-                    return Ok((parts, share));
+                    return Ok((parts, number));
                 }
-                let (Some(slots), Rows::Run { to, .. }) = (slots, rows) else { continue };
-                if !parts.last().is_some_and(|last| last.goes_on(slots, *to, share)) {
+                let Share { slots: Some(slots), rows: Rows::Run { to, .. } } = *share else { continue };
+                if !parts.last().is_some_and(|last| last.goes_on(slots, to, number)) {
                     parts.push(JaggedRun::new(
                         slots,
                         self.index,
-                        *to,
-                        share,
+                        to,
+                        number,
                         expected_bytes(self.row_bytes, *so_far),
                     ));
                 }
@@ -381,11 +348,11 @@ impl Source<'_> {
             Ok(())
         };
         decode().map_err(|error: Error| error.in_column(&column.name))?;
-        for (slots, rows) in &shares.shares {
-            if let (Some(slots), Rows::Each(places)) = (slots, rows)
+        for share in &shares.shares {
+            if let Share { slots: Some(slots), rows: Rows::Each(of) } = share
                 && let Some(slot) = locked(slots).jagged(self.index)
             {
-                slot.scatter(places, jagged)?;
+                slot.scatter(of, jagged)?;
             }
         }
         Ok(())
@@ -394,11 +361,11 @@ impl Source<'_> {
     /// Decodes the only column to rows of one length, and their lengths to the field behind this one.
     fn fill_padded(&self, padding: Padding, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
         let (column, width) = (self.columns[0], self.field.dtype.width());
-        let Scratch { buffers, jagged, values, by_row, valid, .. } = scratch;
+        let Scratch { buffers, jagged, values, tile, valid, .. } = scratch;
         let mut decode = || {
             let decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], buffers)?;
             let mut decoder = PadDecoder::new(decoder, padding, width, self.row_bytes, jagged);
-            decoder.fill(shares, (self.index, self.field.is_masked()), [values, by_row, valid])
+            decoder.fill(shares, (self.index, self.field.is_masked()), [values, tile, valid])
         };
         decode().map_err(|error: Error| error.in_column(&column.name))
     }

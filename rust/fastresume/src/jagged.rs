@@ -5,6 +5,7 @@ use std::{iter, mem};
 use crate::column::{JaggedRows, NULL_ROW};
 use crate::error::Result;
 use crate::memory::Memory;
+use crate::transpose::Scattered;
 
 /// Memory is reserved for at most so many bytes and rows before they are there.
 const MAX_EXPECTED_BYTES: usize = 64 << 20;
@@ -99,28 +100,28 @@ impl JaggedSlot {
         }
     }
 
-    /// Copies rows: row `.0` of the source becomes row `.1` of the batch.
+    /// Copies rows of the source that go here and there.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn scatter(&mut self, places: &[(u32, u32)], source: &JaggedRows) -> Result<()> {
-        let row = |&(from, _): &(u32, u32)| source.start(from as usize)..source.ends[from as usize];
+    pub fn scatter(&mut self, of: &Scattered<'_>, source: &JaggedRows) -> Result<()> {
+        let from = || of.from.iter().map(|&row| row as usize);
+        let bytes = |row: usize| source.start(row)..source.ends[row];
         let mut rows = JaggedRows::default();
-        rows.values.reserve(places.iter().map(|place| row(place).len()).sum())?;
-        for place in places {
-            rows.values.extend(&source.values.bytes()[row(place)])?;
+        rows.values.reserve(from().map(|row| bytes(row).len()).sum())?;
+        for row in from() {
+            rows.values.extend(&source.values.bytes()[bytes(row)])?;
             rows.ends.push(rows.values.len());
-            rows.valid.push(source.valid[place.0 as usize]);
+            rows.valid.push(source.valid[row]);
         }
         if self.is_nested {
             let lengths = rows.nested().inner;
-            for (index, place) in places.iter().enumerate() {
-                lengths.values.extend(source.inner_bytes(place.0 as usize))?;
-                lengths.ends[index] = lengths.values.len();
+            for (end, row) in lengths.ends.iter_mut().zip(from()) {
+                lengths.values.extend(source.inner_bytes(row))?;
+                *end = lengths.values.len();
             }
         }
-        let places = Places::Each(places.iter().map(|&(_, to)| to).collect());
-        self.parts.push(Part { rows, places });
+        self.parts.push(Part { rows, places: Places::Each(of.places.to_vec()) });
         Ok(())
     }
 

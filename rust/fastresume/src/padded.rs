@@ -9,8 +9,8 @@ use crate::error::{Error, Result, locked};
 use crate::memory::Memory;
 use crate::numbers::{as_numbers, narrowed};
 use crate::padding::{End, Padding};
-use crate::shares::Shares;
-use crate::transpose::{Columns, Rows};
+use crate::shares::{HandOut, Share, Shares};
+use crate::transpose::Rows;
 
 /// Rows are decoded until they are expected to have so many bytes: what is copied to its place is still at hand.
 const STEP_BYTES: usize = 1 << 16;
@@ -63,15 +63,15 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
     ) -> Result<()> {
         let row_bytes = self.padding.size.saturating_mul(self.width);
         if shares.are_runs() {
-            for ((slots, rows), span) in shares.shares.iter().zip(&shares.spans) {
-                let (Some(slots), Rows::Run { to, .. }) = (slots, rows) else { continue };
+            for (share, span) in shares.shares.iter().zip(&shares.spans) {
+                let Share { slots: Some(slots), rows: Rows::Run { to, .. } } = *share else { continue };
                 self.each(span.clone(), |decoder, done, some| {
                     let mut slots = locked(slots);
                     let part = |bytes: usize| (to + done) * bytes..(to + done + some) * bytes;
-                    decoder.place(&mut slots.scalar(index, false)[part(row_bytes)])?;
-                    decoder.place_lengths(&mut slots.scalar(index + 1, false)[part(LENGTH_BYTES)])?;
+                    decoder.place(&mut slots.scalar((index, false))[part(row_bytes)])?;
+                    decoder.place_lengths(&mut slots.scalar((index + 1, false))[part(LENGTH_BYTES)])?;
                     if is_masked {
-                        slots.scalar(index, true)[part(1)].copy_from_slice(&decoder.rows.valid);
+                        slots.scalar((index, true))[part(1)].copy_from_slice(&decoder.rows.valid);
                     }
                     Ok(())
                 })?;
@@ -94,18 +94,13 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
             })?;
             first += span.len();
         }
-        for (slots, places) in &shares.shares {
-            let Some(slots) = slots else { continue };
-            let mut slots = locked(slots);
-            let mut put = |index, is_mask, memory: &Memory, width| {
-                let columns = Columns { bytes: memory.bytes(), width, count: 1, stride: rows };
-                slots.put(index, is_mask, *places, columns);
-            };
-            put(index, false, values, row_bytes);
-            put(index + 1, false, lengths, LENGTH_BYTES);
-            if is_masked {
-                put(index, true, valid, 1);
-            }
+        let hand_out = |field, memory: &Memory, width| {
+            HandOut { shares: &shares.shares, field }.rows(memory.bytes(), width, rows);
+        };
+        hand_out((index, false), values, row_bytes);
+        hand_out((index + 1, false), lengths, LENGTH_BYTES);
+        if is_masked {
+            hand_out((index, true), valid, 1);
         }
         Ok(())
     }

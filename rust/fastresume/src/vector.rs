@@ -55,22 +55,6 @@ mod spreading;
 mod turning;
 mod unpacking;
 
-/// So many rows before its turn, what a row is copied from and to is asked for.
-const ROWS_AHEAD: usize = 16;
-
-/// Copies rows of `bytes` bytes: from row `.0` of `source` to row `.1` of `output`, both of which lie in memory rather
-/// than in the caches.
-pub fn scatter_rows(source: &[u8], bytes: usize, places: &[(u32, u32)], output: &mut [u8]) {
-    for (index, &(from, to)) in places.iter().enumerate() {
-        if let Some(&(from, to)) = places.get(index + ROWS_AHEAD) {
-            fetch::<false>(source, from as usize * bytes, bytes);
-            fetch::<true>(output, to as usize * bytes, bytes);
-        }
-        let (from, to) = (from as usize * bytes, to as usize * bytes);
-        output[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
-    }
-}
-
 /// Asks for memory that will soon be written.
 #[inline(always)]
 pub fn fetch_places<P: Pod>(places: &mut [P]) {
@@ -106,30 +90,5 @@ fn fetch_line<const IS_WRITTEN: bool>(place: *const u8) {
     // SAFETY: it reads and writes nothing, and may name any address.
     unsafe {
         if IS_WRITTEN { _mm_prefetch::<_MM_HINT_T1>(place) } else { _mm_prefetch::<_MM_HINT_T0>(place) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_are_scattered_as_they_are_copied_one_by_one() {
-        for bytes in [1, 3, 8, 64, 104, 112, 200] {
-            for count in [0, 1, 63, 64, 65, 300_usize] {
-                let source: Vec<u8> = (0..=250).cycle().take(count * bytes).collect();
-                let row = |row: usize| u32::try_from(row % count).unwrap();
-                let places: Vec<(u32, u32)> = (0..count).map(|at| (row(at * 7), row(at * 11))).collect();
-                let mut output = vec![255; count * bytes];
-                let mut expected = output.clone();
-                scatter_rows(&source, bytes, &places, &mut output);
-                for &(from, to) in &places {
-                    for byte in 0..bytes {
-                        expected[to as usize * bytes + byte] = source[from as usize * bytes + byte];
-                    }
-                }
-                assert_eq!(output, expected);
-            }
-        }
     }
 }

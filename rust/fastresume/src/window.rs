@@ -55,10 +55,11 @@ const NOWHERE: u32 = u32::MAX;
 /// Where the rows of a segment go, counted over its stretches. Its memory is used again from segment to segment.
 #[derive(Debug, Default)]
 pub struct Scatter {
-    /// Each batch that gets a row, and which of `rows` are its own.
+    /// Each batch that gets a row, and which of `rows` and `places` are its own.
     batches: Vec<(u64, Range<usize>)>,
-    /// Row `.0` of the segment is row `.1` of the batch; in the order of the segment within each batch.
-    rows: Vec<(u32, u32)>,
+    /// Rows of the segment, ascending within each batch, and the row of the batch that each becomes.
+    rows: Vec<u32>,
+    places: Vec<u32>,
     /// Where each row of the segment goes, in its order.
     slots: Vec<Slot>,
 }
@@ -69,9 +70,9 @@ impl Scatter {
         &self.batches
     }
 
-    /// The rows of such a range: row `.0` of the segment is row `.1` of the batch.
-    pub fn rows(&self, of: Range<usize>) -> &[(u32, u32)] {
-        &self.rows[of]
+    /// The rows of such a range, counted over the segment, ascending; and the row of the batch that each becomes.
+    pub fn rows(&self, of: Range<usize>) -> (&[u32], &[u32]) {
+        (&self.rows[of.clone()], &self.places[of])
     }
 }
 
@@ -125,11 +126,11 @@ impl WindowPart {
 
     /// Notes where the rows of stretches go, in place of what was noted before.
     pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) {
-        let Scatter { batches, rows, slots } = scatter;
+        let Scatter { batches, rows, places, slots } = scatter;
         slots.clear();
         for of in stretches {
-            let places = self.window.places(of.block, of.ordinal..of.ordinal + of.count());
-            slots.extend(places.map(|place| self.slot(place)));
+            let in_window = self.window.places(of.block, of.ordinal..of.ordinal + of.count());
+            slots.extend(in_window.map(|place| self.slot(place)));
         }
         // Sorted by counting: the rows of a batch begin where those of the one before end.
         let mut ends = vec![0; self.batches.len() + 1];
@@ -139,11 +140,13 @@ impl WindowPart {
         for batch in 0..self.batches.len() {
             ends[batch + 1] += ends[batch];
         }
-        rows.resize(ends[self.batches.len()], (0, 0));
+        rows.resize(ends[self.batches.len()], 0);
+        places.resize(rows.len(), 0);
         for (from, &(batch, to)) in (0..).zip(slots.iter()) {
             if batch != NOWHERE {
                 let next = &mut ends[batch as usize];
-                rows[*next] = (from, to);
+                rows[*next] = from;
+                places[*next] = to;
                 *next += 1;
             }
         }
@@ -226,7 +229,8 @@ mod tests {
             let numbers: Vec<u64> = some.iter().flat_map(|of| of.rows.clone()).collect();
             let mut found = Vec::new();
             for (batch, of) in scatter.batches() {
-                for &(from, to) in scatter.rows(of.clone()) {
+                let (rows, places) = scatter.rows(of.clone());
+                for (&from, &to) in rows.iter().zip(places) {
                     found.push((numbers[from as usize], (*batch, u64::from(to))));
                 }
             }

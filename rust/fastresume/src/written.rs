@@ -8,9 +8,10 @@ use std::sync::Arc;
 pub struct Written {
     /// Stretches of the batch that hold consecutive rows: where each begins, and the rows.
     runs: Vec<(u64, Range<u64>)>,
-    /// Rows that came scattered: row `.0` of their segment is row `.1` of the batch; segment by segment, and upwards in
-    /// each.
-    scattered: Vec<(u32, u32)>,
+    /// Rows that came scattered, by their numbers in their segment: segment by segment, and upwards in each.
+    scattered: Vec<u32>,
+    /// The rows of the batch that they are.
+    places: Vec<u32>,
     /// Where the rows of each segment end among these, and which rows of the dataset it has.
     segments: Vec<(usize, Arc<[Range<u64>]>)>,
 }
@@ -21,10 +22,20 @@ impl Written {
         self.runs.push((slot_row, rows));
     }
 
-    /// Notes rows of a segment: row `.0` of it, upwards, as row `.1` of the batch. The segment has the rows of `numbers`.
-    pub fn note_scattered(&mut self, rows: &[(u32, u32)], numbers: &Arc<[Range<u64>]>) {
+    /// Notes rows of a segment, ascending, and the row of the batch that each is; the segment has the rows of `numbers`.
+    /// Gives how many rows came scattered before.
+    pub fn note_scattered(&mut self, rows: &[u32], places: &[u32], numbers: &Arc<[Range<u64>]>) -> usize {
+        let before = self.scattered.len();
         self.scattered.extend_from_slice(rows);
+        self.places.extend_from_slice(places);
         self.segments.push((self.scattered.len(), Arc::clone(numbers)));
+        before
+    }
+
+    /// The row of the batch that each row is that came scattered, in the order in which they were noted.
+    #[must_use]
+    pub fn places(&self) -> &[u32] {
+        &self.places
     }
 
     /// The row numbers in the batch's order, as runs; over and over until there are `rows` of them.
@@ -35,9 +46,11 @@ impl Written {
         let mut numbers = vec![0; self.scattered.len()];
         let mut start = 0;
         for (end, of_segment) in &self.segments {
-            for (number, &(_, to)) in numbered(of_segment, &self.scattered[start..*end]) {
-                if let Some(place) = numbers.get_mut(to as usize) {
-                    *place = number;
+            let of = start..*end;
+            let rows = numbered(of_segment, &self.scattered[of.clone()]);
+            for (number, &place) in rows.zip(&self.places[of]) {
+                if let Some(slot) = numbers.get_mut(place as usize) {
+                    *slot = number;
                 }
             }
             start = *end;
@@ -47,22 +60,19 @@ impl Written {
     }
 }
 
-/// Rows of a segment, each with its number in the dataset.
-fn numbered<'a>(
-    of_segment: &'a [Range<u64>],
-    rows: &'a [(u32, u32)],
-) -> impl Iterator<Item = (u64, &'a (u32, u32))> {
+/// The numbers in the dataset of rows of a segment.
+fn numbered(of_segment: &[Range<u64>], rows: &[u32]) -> impl Iterator<Item = u64> {
     let mut stretches = of_segment.iter();
     let (mut stretch, mut first) = (0..0, 0);
-    rows.iter().map(move |row| {
-        let from = u64::from(row.0);
+    rows.iter().map(move |&row| {
+        let from = u64::from(row);
         // Both go up.
         while from - first >= stretch.end - stretch.start {
             first += stretch.end - stretch.start;
             let Some(next) = stretches.next() else { break };
             stretch = next.clone();
         }
-        (stretch.start + (from - first), row)
+        stretch.start + (from - first)
     })
 }
 
@@ -96,8 +106,10 @@ mod tests {
     #[test]
     fn scattered_rows_of_several_segments_are_told_by_their_numbers() {
         let mut written = Written::default();
-        written.note_scattered(&[(1, 4), (2, 0), (5, 2)], &Arc::from([100..102, 110..111, 130..140]));
-        written.note_scattered(&[(0, 3), (1, 1)], &Arc::from([9..10, 10..11]));
+        let numbers = Arc::from([100..102, 110..111, 130..140]);
+        assert_eq!(written.note_scattered(&[1, 2, 5], &[4, 0, 2], &numbers), 0);
+        assert_eq!(written.note_scattered(&[0, 1], &[3, 1], &Arc::from([9..10, 10..11])), 3);
+        assert_eq!(written.places(), [4, 0, 2, 3, 1]);
         let numbers = [110, 10, 132, 9, 101];
         assert_eq!(written.runs(5), numbers.map(|row| row..row + 1));
     }
