@@ -63,8 +63,9 @@ class Plan:
         window_rows: rows of the largest window; 0 of a sequential order.
         row_bytes: bytes of one row over all tensors; of lists and strings, what the footers lead to expect.
         bytes_per_rank: what a rank holds in decoded rows, at most: one window (or one segment of a row group)
-            per lane of it, and the batch that is being made. A `Loader` adds its `prefetch_bytes`, and, where
-            it copies batches to a device, three of them there and three here.
+            per lane of it, and the batch that is being made. Numbers of a window lie in pieces of memory,
+            which adds an eighth. A `Loader` adds its `prefetch_bytes`, and, where it copies batches to a
+            device, three of them there and three here.
         bytes_per_thread: what each thread that decodes adds to that (the caller's own, where there is no
             `Loader`): one matrix or the lists and strings of a segment, before they are in batches, and a
             page and a dictionary, stored and decompressed. Where the pages of a row group have more bytes
@@ -143,8 +144,11 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
     if windows:
         of_reader = max(lanes // (world_size * processes), 1)
         open_windows = processes * _open_windows(of_reader, remaining // lanes, windows, window_rows)
-        # Each block may be of another row group. A shuffled row is held with its number.
-        held_bytes = open_windows * (most.bytes_of(window_rows, -(-blocks // windows)) + window_rows * 8)
+        flat = sum(width for width, _ in _flat_widths(dataset))
+        # Each block may be of another row group. A shuffled row is held with its number, and its numbers in
+        # pieces of memory, of which two in sixteen may be held for rows that are delivered or never were.
+        held_bytes = most.bytes_of(window_rows, -(-blocks // windows)) + window_rows * flat // 8
+        held_bytes = open_windows * (held_bytes + window_rows * 8)
     else:
         each = lanes // world_size if lanes > 1 else processes
         held_bytes = each * min(most.segment_bytes(dataset.batch_size), dataset.num_rows * row_bytes)
@@ -254,7 +258,7 @@ def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> in
     # The widest tensor that is put together from several columns, or from rows in any order. (Others are
     # decoded where they stay.)
     widest = max((width for width, columns in widths if is_shuffled or columns > 1), default=0)
-    # Memory that grows has room for as much again, and a shuffled matrix is turned before rows go anywhere.
+    # Memory that grows has room for as much again.
     if is_shuffled:
         decoded = rows * (2 * densest + 2 * widest + PLACE_BYTES) + 2 * most.large_bytes
     else:

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
 use crate::memory::{Memory, Pool};
-use crate::transpose::scatter;
+use crate::sorted::Part;
 use crate::written::Written;
 
 /// The memory of one batch: one slot per field, and which rows were written.
@@ -22,16 +22,31 @@ pub type SharedSlots = Arc<Mutex<Slots>>;
 #[derive(Debug)]
 enum Slot {
     /// Values, and the mask; this is empty where none is asked for.
-    Scalar(Memory, Memory),
+    Scalar(Flat, Flat),
     Jagged(Box<JaggedSlot>),
 }
 
+/// Rows of one length.
+#[derive(Debug)]
+struct Flat {
+    /// What is delivered.
+    memory: Memory,
+    row_bytes: usize,
+    /// Rows that came scattered, and where they are until the batch is ended. Until then, it has no memory of its own.
+    parts: Vec<Part>,
+}
+
 impl Slots {
-    /// Memory for `rows` rows, from the pool; what it holds is not defined.
+    /// Memory for `rows` rows, from the pool; what it holds is not defined. Where rows come scattered, they bring their own.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn new(layout: &Layout, rows: usize, pool: &Pool) -> Result<Self> {
+    pub fn new(layout: &Layout, rows: usize, pool: &Pool, are_scattered: bool) -> Result<Self> {
+        let flat = |row_bytes: usize| {
+            let memory =
+                if are_scattered { pool.growing() } else { pool.memory(rows.saturating_mul(row_bytes))? };
+            Ok(Flat { memory, row_bytes, parts: Vec::new() })
+        };
         let mut fields = Vec::with_capacity(layout.fields().len());
         for field in layout.fields() {
             fields.push(if field.kind.is_jagged() {
@@ -39,8 +54,7 @@ impl Slots {
                 let slot = JaggedSlot::new(width, field.is_masked(), rows, values);
                 Slot::Jagged(Box::new(if field.kind.is_nested() { slot.nested() } else { slot }))
             } else {
-                let values = pool.memory(rows.saturating_mul(field.row_bytes()))?;
-                Slot::Scalar(values, pool.memory(rows.saturating_mul(field.mask_bytes()))?)
+                Slot::Scalar(flat(field.row_bytes())?, flat(field.mask_bytes())?)
             });
         }
         Ok(Self { fields, written: Written::default() })
@@ -62,15 +76,27 @@ impl Slots {
     ) -> (&mut [u8], &mut [u8]) {
         let Slot::Scalar(values, valid) = &mut self.fields[index] else { return (&mut [], &mut []) };
         let part = |bytes: usize| row * bytes..(row + count) * bytes;
-        (&mut values.bytes_mut()[part(field.row_bytes())], &mut valid.bytes_mut()[part(field.mask_bytes())])
+        let [values, valid] = [values, valid].map(|flat| flat.memory.bytes_mut());
+        (&mut values[part(field.row_bytes())], &mut valid[part(field.mask_bytes())])
     }
 
     /// The values of a scalar field, or its mask.
-    pub fn scalar(&mut self, (index, is_mask): (usize, bool)) -> &mut [u8] {
+    pub fn scalar(&mut self, field: (usize, bool)) -> &mut [u8] {
+        self.flat(field).map_or(&mut [], |flat| flat.memory.bytes_mut())
+    }
+
+    /// Keeps rows of a scalar field, or of its mask, that came scattered.
+    pub fn keep(&mut self, field: (usize, bool), parts: impl Iterator<Item = Part>) {
+        if let Some(flat) = self.flat(field) {
+            flat.parts.extend(parts);
+        }
+    }
+
+    fn flat(&mut self, (index, is_mask): (usize, bool)) -> Option<&mut Flat> {
         match &mut self.fields[index] {
-            Slot::Scalar(_, mask) if is_mask => mask.bytes_mut(),
-            Slot::Scalar(values, _) => values.bytes_mut(),
-            Slot::Jagged(_) => &mut [],
+            Slot::Scalar(_, mask) if is_mask => Some(mask),
+            Slot::Scalar(values, _) => Some(values),
+            Slot::Jagged(_) => None,
         }
     }
 
@@ -97,9 +123,9 @@ impl Slots {
         for slot in &mut self.fields {
             match slot {
                 Slot::Scalar(values, valid) => {
-                    for memory in [values, valid] {
-                        put_in_order(memory, rows, places)?;
-                        repeat(memory.bytes_mut(), distinct, rows);
+                    for flat in [values, valid] {
+                        flat.put_in_order(places, rows)?;
+                        repeat(flat.memory.bytes_mut(), distinct, rows);
                     }
                 }
                 Slot::Jagged(slot) => slot.finish(distinct, rows)?,
@@ -112,7 +138,7 @@ impl Slots {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let of_slot = |slot: &Slot| match slot {
-            Slot::Scalar(values, valid) => values.len() + valid.len(),
+            Slot::Scalar(values, valid) => values.memory.len() + valid.memory.len(),
             Slot::Jagged(slot) => slot.bytes(),
         };
         self.fields.iter().map(of_slot).sum::<usize>() as u64
@@ -127,8 +153,8 @@ impl Slots {
         for (slot, field) in self.fields.into_iter().zip(layout.fields()) {
             let mask = match slot {
                 Slot::Scalar(values, valid) => {
-                    memory.push(values);
-                    valid
+                    memory.push(values.memory);
+                    valid.memory
                 }
                 Slot::Jagged(mut slot) => {
                     let inner = slot.take_inner();
@@ -145,17 +171,19 @@ impl Slots {
     }
 }
 
-/// Puts rows that came scattered in their places, in memory for `rows` rows.
-fn put_in_order(memory: &mut Memory, rows: usize, places: &[u32]) -> Result<()> {
-    if memory.is_empty() || places.is_empty() {
-        return Ok(());
+impl Flat {
+    /// Puts rows that came scattered in their places, in memory for `rows` rows.
+    fn put_in_order(&mut self, places: &[u32], rows: usize) -> Result<()> {
+        if self.parts.is_empty() {
+            return Ok(());
+        }
+        // This is what a batch before it let go of, mostly, and is still in the caches.
+        self.memory.resize(rows.saturating_mul(self.row_bytes))?;
+        for part in self.parts.drain(..) {
+            part.put(places, self.memory.bytes_mut());
+        }
+        Ok(())
     }
-    // This is what a batch before it let go of, mostly, and is still in the caches.
-    let mut ordered = memory.another();
-    ordered.resize(memory.len())?;
-    scatter(memory.bytes(), memory.len() / rows, places, ordered.bytes_mut());
-    *memory = ordered;
-    Ok(())
 }
 
 /// Fills up memory of `rows` rows with copies of the first `distinct` ones, in turn.

@@ -17,7 +17,7 @@ use crate::padding::Padding;
 use crate::page::Buffers;
 use crate::schema::{Column, Kind};
 use crate::segment::{Places, Segment, to_usize};
-use crate::shares::{HandOut, Parts, Share, Shares};
+use crate::shares::{Parts, Share, Shares, hand_out};
 use crate::sieve::StepRows;
 use crate::transpose::{Columns, Rows, Scattered, stride};
 use crate::window::{Scatter, Stretch};
@@ -120,7 +120,7 @@ impl Filler {
                 let slots: Vec<_> = pieces.iter().map(|piece| slots_of(piece.batch)).collect();
                 let mut shares = Shares::of_pieces(pieces, &slots)?;
                 self.decode(segment.group, &mut shares, stop)?;
-                let done = shares.shares.len();
+                let done = shares.each.len();
                 let (pieces, later) = pieces.split_at(done);
                 let noted = pieces.iter().zip(slots).map(|(piece, slots)| {
                     let rows = group_start + piece.rows.start..group_start + piece.rows.end;
@@ -148,8 +148,8 @@ impl Filler {
                         .map_or(0, |slots| locked(slots).written().note_scattered(from, places, &numbers));
                     Share { slots, rows: Rows::Each(Scattered { from, places, before }) }
                 });
-                let mut shares = Shares { spans, shares: shares.collect() };
-                if !shares.shares.is_empty() {
+                let mut shares = Shares { spans, each: shares.collect(), numbers: scatter.numbers() };
+                if !shares.each.is_empty() {
                     self.decode(segment.group, &mut shares, stop)?;
                 }
                 let rows = scatter.batches().iter().map(|(batch, of)| (*batch, of.len() as u64)).collect();
@@ -275,13 +275,11 @@ impl Source<'_> {
             };
             decode().map_err(|error: Error| error.in_column(&column.name))?;
         }
-        let hand_out = |is_mask: bool, columns: Columns<'_>, tile: &mut Memory| {
-            HandOut { shares: &parts.shares, field: (self.index, is_mask) }.columns(columns, tile)
-        };
-        hand_out(false, Columns { bytes: values.bytes(), width, count, rows, stride }, tile)?;
+        let values = Columns { bytes: values.bytes(), width, count, stride };
+        hand_out(&parts.shares, parts.numbers, (self.index, false), values, tile)?;
         if self.field.is_masked() {
-            let valid = Columns { bytes: valid.bytes(), width: 1, count, rows, stride: mask_stride };
-            hand_out(true, valid, tile)?;
+            let valid = Columns { bytes: valid.bytes(), width: 1, count, stride: mask_stride };
+            hand_out(&parts.shares, parts.numbers, (self.index, true), valid, tile)?;
         }
         Ok(())
     }
@@ -303,7 +301,7 @@ impl Source<'_> {
                 self.file.jagged(self.row_group, column, self.field.nulls[0], &mut scratch.buffers)?;
             let mut parts: Vec<JaggedRun<'a>> = Vec::new();
             let (mut row, mut bytes) = (0, 0);
-            for (number, (share, span)) in shares.shares.iter().zip(&shares.spans).enumerate() {
+            for (number, (share, span)) in shares.each.iter().zip(&shares.spans).enumerate() {
                 if bytes >= most {
                     return Ok((parts, number));
                 }
@@ -324,11 +322,11 @@ impl Source<'_> {
                 *so_far = (so_far.0 + added, so_far.1 + span.len());
                 row = span.end;
             }
-            Ok((parts, shares.shares.len()))
+            Ok((parts, shares.each.len()))
         };
         let (parts, done) = decode().map_err(|error: Error| error.in_column(&column.name))?;
         shares.spans.truncate(done);
-        shares.shares.truncate(done);
+        shares.each.truncate(done);
         Ok(parts)
     }
 
@@ -348,7 +346,7 @@ impl Source<'_> {
             Ok(())
         };
         decode().map_err(|error: Error| error.in_column(&column.name))?;
-        for share in &shares.shares {
+        for share in &shares.each {
             if let Share { slots: Some(slots), rows: Rows::Each(of) } = share
                 && let Some(slot) = locked(slots).jagged(self.index)
             {

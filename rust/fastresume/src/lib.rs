@@ -93,6 +93,7 @@ pub mod details;
 mod transpose;
 mod window;
 pub mod written;
+mod sorted;
 mod jagged;
 pub mod batch;
 mod jaggedrun;

@@ -9,8 +9,8 @@ use crate::error::{Error, Result, locked};
 use crate::memory::Memory;
 use crate::numbers::{as_numbers, narrowed};
 use crate::padding::{End, Padding};
-use crate::shares::{HandOut, Share, Shares};
-use crate::transpose::Rows;
+use crate::shares::{Share, Shares, hand_out};
+use crate::transpose::{Columns, Rows};
 
 /// Rows are decoded until they are expected to have so many bytes: what is copied to its place is still at hand.
 const STEP_BYTES: usize = 1 << 16;
@@ -63,7 +63,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
     ) -> Result<()> {
         let row_bytes = self.padding.size.saturating_mul(self.width);
         if shares.are_runs() {
-            for (share, span) in shares.shares.iter().zip(&shares.spans) {
+            for (share, span) in shares.each.iter().zip(&shares.spans) {
                 let Share { slots: Some(slots), rows: Rows::Run { to, .. } } = *share else { continue };
                 self.each(span.clone(), |decoder, done, some| {
                     let mut slots = locked(slots);
@@ -94,13 +94,14 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
             })?;
             first += span.len();
         }
-        let hand_out = |field, memory: &Memory, width| {
-            HandOut { shares: &shares.shares, field }.rows(memory.bytes(), width, rows);
+        let given = |field, memory: &Memory, width| {
+            let columns = Columns { bytes: memory.bytes(), width, count: 1, stride: rows };
+            hand_out(&shares.each, shares.numbers, field, columns, &mut Memory::lent())
         };
-        hand_out((index, false), values, row_bytes);
-        hand_out((index + 1, false), lengths, LENGTH_BYTES);
+        given((index, false), values, row_bytes)?;
+        given((index + 1, false), lengths, LENGTH_BYTES)?;
         if is_masked {
-            hand_out((index, true), valid, 1);
+            given((index, true), valid, 1)?;
         }
         Ok(())
     }

@@ -389,7 +389,7 @@ impl Work {
         let is_shuffled = state.schedule.is_shuffled();
         state.filling.slots_of(batches, |batch| {
             let shape = self.pass.shape(batch, self.reader.rank);
-            let slots = Slots::new(self.filler.layout(), to_usize(shape.rows)?, &self.pool)?;
+            let slots = Slots::new(self.filler.layout(), to_usize(shape.rows)?, &self.pool, is_shuffled)?;
             Ok((slots, shape, self.expected_bytes(shape.rows, is_shuffled)))
         })
     }

@@ -12,7 +12,7 @@ pub const KEPT_BYTES: usize = 4 << 10;
 
 /// So much stays when nobody reads any more: mostly, another pass follows, and fresh memory costs more than what is
 /// written to it. The default window of a shuffled order, and what is decoded beside it, is less.
-const RESTING_BYTES: usize = 320 << 20;
+const RESTING_BYTES: usize = 352 << 20;
 
 /// So often a lock is tried that another thread holds. Nobody may ever unlock it: this may be a child that was forked
 /// while a thread of its parent held it.

@@ -43,9 +43,8 @@ pub struct Columns<'a> {
     pub bytes: &'a [u8],
     /// Bytes of a number: 1, 2, 4 or 8; of the only column any.
     pub width: usize,
-    /// How many columns there are, and numbers in each.
+    /// How many columns there are.
     pub count: usize,
-    pub rows: usize,
     /// From the beginning of one to that of the next, in numbers.
     pub stride: usize,
 }
@@ -79,61 +78,69 @@ impl Columns<'_> {
     }
 }
 
-/// Copies rows of `row_bytes` bytes one behind another: of `source`, those of these numbers, of which the first row there
-/// has `first`.
-pub fn gather(source: &[u8], row_bytes: usize, first: usize, numbers: &[u32], output: &mut [u8]) {
-    let rows = numbers.iter().enumerate().map(|(to, &number)| (number as usize - first, to));
-    copy_rows(source, row_bytes, rows, output);
+/// Runs a loop over rows of a length: for `N` up to `2 * N` bytes, or any if it is 0.
+macro_rules! by_length {
+    ($row_bytes:expr, $call:ident($($rest:expr),*)) => {
+        match $row_bytes {
+            1 => $call::<1>($($rest),*),
+            2..4 => $call::<2>($($rest),*),
+            4..8 => $call::<4>($($rest),*),
+            8..16 => $call::<8>($($rest),*),
+            16..32 => $call::<16>($($rest),*),
+            32..64 => $call::<32>($($rest),*),
+            64..128 => $call::<64>($($rest),*),
+            128..256 => $call::<128>($($rest),*),
+            _ => $call::<0>($($rest),*),
+        }
+    };
 }
 
 /// Copies rows of `row_bytes` bytes, which lie one behind another, each to its place.
 pub fn scatter(source: &[u8], row_bytes: usize, places: &[u32], output: &mut [u8]) {
-    let rows = places.iter().enumerate().map(|(from, &to)| (from, to as usize));
-    copy_rows(source, row_bytes, rows, output);
+    by_length!(row_bytes, scatter_rows(source, row_bytes, places, output));
 }
 
-/// Copies rows: row `.0` of `source` to row `.1` of `output`.
-fn copy_rows(source: &[u8], row_bytes: usize, rows: impl Iterator<Item = (usize, usize)>, output: &mut [u8]) {
-    match row_bytes {
-        1 | 2 | 4 | 8 => by_width!(row_bytes, copy_numbers(source, rows, output)),
-        9..=16 => copy_ends::<8>(source, row_bytes, rows, output),
-        17..=32 => copy_ends::<16>(source, row_bytes, rows, output),
-        33..=64 => copy_ends::<32>(source, row_bytes, rows, output),
-        65..=128 => copy_ends::<64>(source, row_bytes, rows, output),
-        129..=256 => copy_ends::<128>(source, row_bytes, rows, output),
-        _ => {
-            for (from, to) in rows {
-                let from = &source[from * row_bytes..][..row_bytes];
-                output[to * row_bytes..][..row_bytes].copy_from_slice(from);
-            }
-        }
+fn scatter_rows<const N: usize>(source: &[u8], row_bytes: usize, places: &[u32], output: &mut [u8]) {
+    for (row, &place) in source.chunks_exact(row_bytes.max(1)).zip(places) {
+        copy_row::<N>(row, &mut output[place as usize * row_bytes..][..row_bytes]);
     }
 }
 
-fn copy_numbers<W: Pod>(source: &[u8], rows: impl Iterator<Item = (usize, usize)>, output: &mut [u8]) {
-    let source: &[W] = bytemuck::cast_slice(source);
-    let output: &mut [W] = bytemuck::cast_slice_mut(output);
-    for (from, to) in rows {
-        output[to] = source[from];
-    }
+/// Copies rows of `row_bytes` bytes, which lie one behind another, to their places in `outputs`, each of which has room for
+/// `1 << shift` rows. Places beyond these are nowhere.
+pub fn deal(source: &[u8], row_bytes: usize, places: &[u32], outputs: &mut [&mut [u8]], shift: u32) {
+    by_length!(row_bytes, deal_rows(source, row_bytes, places, outputs, shift));
 }
 
-/// Copies rows of `N` to `2 * N` bytes: the first `N` of each and the last, without a call for each row.
-fn copy_ends<const N: usize>(
+fn deal_rows<const N: usize>(
     source: &[u8],
     row_bytes: usize,
-    rows: impl Iterator<Item = (usize, usize)>,
-    output: &mut [u8],
+    places: &[u32],
+    outputs: &mut [&mut [u8]],
+    shift: u32,
 ) {
-    for (from, to) in rows {
-        let from = &source[from * row_bytes..][..row_bytes];
-        let to = &mut output[to * row_bytes..][..row_bytes];
-        if let (Some(first), Some(place)) = (from.first_chunk::<N>(), to.first_chunk_mut::<N>()) {
-            *place = *first;
+    for (row, &place) in source.chunks_exact(row_bytes.max(1)).zip(places) {
+        let Some(output) = outputs.get_mut((place >> shift) as usize) else { continue };
+        let start = (place & ((1 << shift) - 1)) as usize * row_bytes;
+        if N >= 32 {
+            // Where what comes behind it in its batch goes. The processor does not see by itself how so many places go on.
+            vector::fetch_bytes(output, start + 2 * row_bytes, row_bytes);
         }
-        if let (Some(last), Some(place)) = (from.last_chunk::<N>(), to.last_chunk_mut::<N>()) {
-            *place = *last;
-        }
+        copy_row::<N>(row, &mut output[start..][..row_bytes]);
+    }
+}
+
+/// Copies a row of `N` to `2 * N` bytes: the first `N`, and the last, without a call.
+#[inline]
+fn copy_row<const N: usize>(from: &[u8], to: &mut [u8]) {
+    if N == 0 {
+        return to.copy_from_slice(from);
+    }
+    if let (Some(first), Some(place)) = (from.first_chunk::<N>(), to.first_chunk_mut::<N>()) {
+        *place = *first;
+    }
+    if let (Some(last), Some(place)) = (from.last_chunk::<N>(), to.last_chunk_mut::<N>()) {
+        *place = *last;
     }
 }
 
@@ -171,25 +178,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_any_length_are_gathered_and_put_in_their_places() {
-        for row_bytes in (1..70).chain([104, 127, 128, 129, 200, 256, 257, 300]) {
-            let rows = 8 * 13;
-            let source: Vec<u8> = (0..=250).cycle().take(rows * row_bytes).collect();
-            let first = 1000;
-            let numbers: Vec<u32> = (1000..1104).step_by(8).collect();
-            let mut gathered = vec![255; numbers.len() * row_bytes];
-            gather(&source, row_bytes, first, &numbers, &mut gathered);
-            let expected: Vec<u8> = numbers
-                .iter()
-                .flat_map(|&row| &source[(row as usize - first) * row_bytes..][..row_bytes])
-                .copied()
-                .collect();
-            assert_eq!(gathered, expected);
+    fn rows_of_any_length_are_put_in_their_places() {
+        for row_bytes in (1..70).chain([104, 127, 128, 129, 200, 255, 256, 257, 300]) {
+            let rows: Vec<u8> = (0..=250).cycle().take(13 * row_bytes).collect();
+            let row = |row: usize| &rows[row * row_bytes..][..row_bytes];
             let places: Vec<u32> = (0..13).map(|row| row * 5 % 13).collect();
-            let mut output = vec![255; gathered.len()];
-            scatter(&gathered, row_bytes, &places, &mut output);
-            for (row, &place) in gathered.chunks_exact(row_bytes).zip(&places) {
-                assert_eq!(&output[place as usize * row_bytes..][..row_bytes], row);
+            let mut output = vec![255; rows.len()];
+            scatter(&rows, row_bytes, &places, &mut output);
+            for (number, &place) in places.iter().enumerate() {
+                assert_eq!(&output[place as usize * row_bytes..][..row_bytes], row(number));
+            }
+            // Where three rows go nowhere.
+            let places: Vec<u32> =
+                places.iter().map(|&place| if place < 10 { place } else { u32::MAX }).collect();
+            let mut outputs = vec![vec![255; 4 * row_bytes]; 3];
+            let mut dealt: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+            deal(&rows, row_bytes, &places, &mut dealt, 2);
+            for (number, &place) in places.iter().enumerate().filter(|(_, place)| **place != u32::MAX) {
+                let (output, at) = (place as usize / 4, place as usize % 4);
+                assert_eq!(&outputs[output][at * row_bytes..][..row_bytes], row(number));
             }
         }
     }

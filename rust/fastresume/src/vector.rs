@@ -57,38 +57,37 @@ mod unpacking;
 
 /// Asks for memory that will soon be written.
 #[inline(always)]
-pub fn fetch_places<P: Pod>(places: &mut [P]) {
-    fetch::<true>(bytemuck::cast_slice(places), 0, size_of_val(places));
+pub fn fetch_places<P: Pod>(places: &[P]) {
+    fetch_bytes(bytemuck::cast_slice(places), 0, size_of_val(places));
+}
+
+/// Asks for `length` bytes from byte `start` on, which will soon be written, whatever is there.
+#[inline(always)]
+pub fn fetch_bytes(bytes: &[u8], start: usize, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for at in (start..start + length).step_by(LINE_BYTES).chain((start + length).checked_sub(1)) {
+        fetch_line(bytes.as_ptr().wrapping_add(at));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, start, length);
 }
 
 /// Asks for the line that lies so far behind places that are written now, whatever is there.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn fetch_ahead<P>(places: &[P]) {
-    fetch_line::<true>(places.as_ptr().cast::<u8>().wrapping_add(BYTES_AHEAD));
+    fetch_line(places.as_ptr().cast::<u8>().wrapping_add(BYTES_AHEAD));
 }
 
-/// Asks for bytes that will soon be read, or written.
-#[inline(always)]
-fn fetch<const IS_WRITTEN: bool>(bytes: &[u8], start: usize, length: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for at in (start..start + length).step_by(LINE_BYTES).chain((start + length).checked_sub(1)) {
-        fetch_line::<IS_WRITTEN>(bytes.as_ptr().wrapping_add(at));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, start, length);
-}
-
-/// Asks for the line of a place, which may be any: where it will be written, for the second cache, which waits for more
-/// lines at a time than the first.
+/// Asks for the line of a place that will be written, which may be any: for the second cache, which waits for more lines at
+/// a time than the first.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn fetch_line<const IS_WRITTEN: bool>(place: *const u8) {
-    use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
-    let place = place.cast();
+fn fetch_line(place: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
     #[allow(unsafe_code, reason = "the compiler has no safe way to say it")]
     // SAFETY: it reads and writes nothing, and may name any address.
     unsafe {
-        if IS_WRITTEN { _mm_prefetch::<_MM_HINT_T1>(place) } else { _mm_prefetch::<_MM_HINT_T0>(place) }
+        _mm_prefetch::<_MM_HINT_T1>(place.cast());
     }
 }

@@ -49,7 +49,7 @@ struct Span {
 /// Of a row, its batch, as an index among those of its window, and its row there.
 type Slot = (u32, u32);
 
-/// In place of the batch of a row that goes nowhere.
+/// In place of the batch, or the number, of a row that goes nowhere.
 const NOWHERE: u32 = u32::MAX;
 
 /// Where the rows of a segment go, counted over its stretches. Its memory is used again from segment to segment.
@@ -60,6 +60,8 @@ pub struct Scatter {
     /// Rows of the segment, ascending within each batch, and the row of the batch that each becomes.
     rows: Vec<u32>,
     places: Vec<u32>,
+    /// Of each row of the segment, its number among these, or `u32::MAX` if it goes nowhere.
+    numbers: Vec<u32>,
     /// Where each row of the segment goes, in its order.
     slots: Vec<Slot>,
 }
@@ -73,6 +75,12 @@ impl Scatter {
     /// The rows of such a range, counted over the segment, ascending; and the row of the batch that each becomes.
     pub fn rows(&self, of: Range<usize>) -> (&[u32], &[u32]) {
         (&self.rows[of.clone()], &self.places[of])
+    }
+
+    /// Of each row of the segment, its number among those of all batches, these in their order; `u32::MAX` where it goes
+    /// nowhere.
+    pub fn numbers(&self) -> &[u32] {
+        &self.numbers
     }
 }
 
@@ -126,35 +134,39 @@ impl WindowPart {
 
     /// Notes where the rows of stretches go, in place of what was noted before.
     pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) {
-        let Scatter { batches, rows, places, slots } = scatter;
+        let Scatter { batches, rows, places, numbers, slots } = scatter;
         slots.clear();
         for of in stretches {
             let in_window = self.window.places(of.block, of.ordinal..of.ordinal + of.count());
             slots.extend(in_window.map(|place| self.slot(place)));
         }
         // Sorted by counting: the rows of a batch begin where those of the one before end.
-        let mut ends = vec![0; self.batches.len() + 1];
+        // A segment has fewer rows than 2^32: its numbers are in memory.
+        let mut ends = vec![0_u32; self.batches.len() + 1];
         for &(batch, _) in slots.iter().filter(|(batch, _)| *batch != NOWHERE) {
             ends[batch as usize + 1] += 1;
         }
         for batch in 0..self.batches.len() {
             ends[batch + 1] += ends[batch];
         }
-        rows.resize(ends[self.batches.len()], 0);
+        rows.resize(ends[self.batches.len()] as usize, 0);
         places.resize(rows.len(), 0);
-        for (from, &(batch, to)) in (0..).zip(slots.iter()) {
-            if batch != NOWHERE {
-                let next = &mut ends[batch as usize];
-                rows[*next] = from;
-                places[*next] = to;
-                *next += 1;
+        numbers.clear();
+        numbers.extend((0..).zip(slots.iter()).map(|(from, &(batch, to))| {
+            if batch == NOWHERE {
+                return NOWHERE;
             }
-        }
+            let number = ends[batch as usize];
+            ends[batch as usize] += 1;
+            rows[number as usize] = from;
+            places[number as usize] = to;
+            number
+        }));
         let mut start = 0;
         batches.clear();
         batches.extend(self.batches.iter().zip(ends).filter_map(|(&batch, end)| {
-            let of_batch = start..end;
-            start = end;
+            let of_batch = start..end as usize;
+            start = end as usize;
             (!of_batch.is_empty()).then_some((batch, of_batch))
         }));
     }

@@ -124,7 +124,7 @@ fn turn_squares<W: Pod, const N: usize>(
         let (lines, next) = left.split_at_mut(2 * N * count);
         // What is written lies in memory rather than in the caches.
         let ahead = lines.len().min(next.len());
-        fetch_places(&mut next[..ahead]);
+        fetch_places(&next[..ahead]);
         for (first, sides) in &squares {
             for half in 0..2 {
                 let square = turned(sides.map(|side| side[2 * tile + half]));

@@ -1,0 +1,128 @@
+//! Rows of a segment that go here and there in many batches, until each batch puts its own in order.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::memory::Memory;
+use crate::transpose::{Columns, deal, scatter};
+
+/// What is sorted lies in at least so many pieces of memory, which go one by one as batches are ended.
+const PIECES: usize = 16;
+
+/// So many rows are put together from columns at once: they stay in the nearest cache.
+const TILE_ROWS: usize = 64;
+
+/// What rows of so many bytes take while they are sorted: of each segment, the last piece may not be full, and the first one
+/// stays until its last batch is ended.
+pub fn with_pieces(bytes: u64) -> u64 {
+    bytes.saturating_add(2 * (bytes / PIECES as u64))
+}
+
+/// The rows of a segment in one field, or its mask: those of each batch one behind another.
+pub struct Sorted {
+    /// Each has so many rows.
+    pieces: Vec<Arc<Memory>>,
+    piece_rows: usize,
+    row_bytes: usize,
+}
+
+/// Rows of one batch that lie side by side.
+#[derive(Debug)]
+pub struct Part {
+    memory: Arc<Memory>,
+    bytes: Range<usize>,
+    row_bytes: usize,
+    /// So many rows of the batch came in before.
+    before: usize,
+}
+
+impl Sorted {
+    /// Sorts rows: each becomes number `numbers[row]` of `count`; others go nowhere. `tile` is memory for a few rows.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn new(columns: Columns<'_>, numbers: &[u32], count: usize, tile: &mut Memory) -> Result<Self> {
+        let row_bytes = columns.count * columns.width;
+        let shift = (count / PIECES).max(1).ilog2();
+        let piece_rows = 1 << shift;
+        let mut pieces = Vec::with_capacity(count.div_ceil(piece_rows));
+        for _ in 0..count.div_ceil(piece_rows) {
+            let mut piece = tile.another();
+            piece.resize(row_bytes * piece_rows)?;
+            pieces.push(piece);
+        }
+        let mut outputs: Vec<&mut [u8]> = pieces.iter_mut().map(Memory::bytes_mut).collect();
+        for (tile_number, numbers) in numbers.chunks(TILE_ROWS).enumerate() {
+            let first = tile_number * TILE_ROWS;
+            let rows = if columns.count == 1 {
+                &columns.bytes[first * row_bytes..]
+            } else {
+                tile.resize(numbers.len() * row_bytes)?;
+                columns.interleave(first, tile.bytes_mut());
+                tile.bytes()
+            };
+            deal(rows, row_bytes, numbers, &mut outputs, shift);
+        }
+        Ok(Self { pieces: pieces.into_iter().map(Arc::new).collect(), piece_rows, row_bytes })
+    }
+
+    /// The parts that sorted rows of one batch lie in, before which so many rows came in.
+    pub fn parts(&self, mut rows: Range<usize>, mut before: usize) -> impl Iterator<Item = Part> {
+        std::iter::from_fn(move || {
+            let piece = self.pieces.get(rows.start / self.piece_rows).filter(|_| !rows.is_empty())?;
+            let first = rows.start % self.piece_rows;
+            let count = rows.len().min(self.piece_rows - first);
+            let part = Part {
+                memory: Arc::clone(piece),
+                bytes: first * self.row_bytes..(first + count) * self.row_bytes,
+                row_bytes: self.row_bytes,
+                before,
+            };
+            rows.start += count;
+            before += count;
+            Some(part)
+        })
+    }
+}
+
+impl Part {
+    /// Puts the rows in their places among those of the batch. `places` has them in the order in which rows came in.
+    pub fn put(&self, places: &[u32], output: &mut [u8]) {
+        scatter(&self.memory.bytes()[self.bytes.clone()], self.row_bytes, &places[self.before..], output);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorted_rows_lie_one_behind_another_in_pieces() {
+        for (rows, kept) in [(1_u32, 1_u32), (50, 50), (1000, 640), (1000, 7), (300, 0)] {
+            for count in [1, 3] {
+                let values: Vec<u32> = (0..3 * rows).collect();
+                let (bytes, stride) = (bytemuck::cast_slice(&values), rows as usize);
+                let columns = Columns { bytes, width: 4, count, stride };
+                // A permutation, of which some rows go nowhere.
+                let numbers = (0..rows).map(|row| row * 7 % rows);
+                let numbers: Vec<u32> = numbers.map(|row| if row < kept { row } else { u32::MAX }).collect();
+                let kept = kept as usize;
+                let sorted = Sorted::new(columns, &numbers, kept, &mut Memory::default()).unwrap();
+                let mut output = vec![0_u32; kept * count];
+                let places: Vec<u32> = (0..).take(kept).collect();
+                let places: Vec<u32> = places.into_iter().rev().collect();
+                for batch in [0..kept / 3, kept / 3..kept] {
+                    for part in sorted.parts(batch.clone(), batch.start) {
+                        part.put(&places, bytemuck::cast_slice_mut(&mut output));
+                    }
+                }
+                for (row, &number) in numbers.iter().enumerate().filter(|(_, number)| **number != u32::MAX) {
+                    let place = kept - 1 - number as usize;
+                    let expected = (0..count).map(|column| values[column * stride + row]);
+                    assert!(output[place * count..][..count].iter().copied().eq(expected));
+                }
+            }
+        }
+    }
+}
