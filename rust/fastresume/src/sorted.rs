@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::memory::Memory;
 use crate::transpose::{Columns, deal, scatter};
 
-/// What is sorted lies in at least so many pieces of memory, which go one by one as batches are ended.
+/// What is sorted of a whole segment lies in at least so many pieces of memory, which go one by one as batches are ended.
 const PIECES: usize = 16;
 
 /// So many rows are put together from columns at once: they stay in the nearest cache.
@@ -44,7 +44,8 @@ impl Sorted {
     /// `Argument` if the system does not give so much memory.
     pub fn new(columns: Columns<'_>, numbers: &[u32], count: usize, tile: &mut Memory) -> Result<Self> {
         let row_bytes = columns.count * columns.width;
-        let shift = (count / PIECES).max(1).ilog2();
+        // Pieces are as large however many rows go nowhere: a resume takes what the pass before it let go of.
+        let shift = (numbers.len() / PIECES).max(1).ilog2();
         let piece_rows = 1 << shift;
         let mut pieces = Vec::with_capacity(count.div_ceil(piece_rows));
         for _ in 0..count.div_ceil(piece_rows) {
