@@ -55,15 +55,15 @@ def test_a_window_that_ranks_share_is_decoded_by_each_and_the_advice_names_a_set
     assert more.rows_decoded == 4 * ROWS, "lanes of one rank share what it decodes"
 
 
+def window_bytes(plan: fr.Plan) -> int:
+    """With the number of each row, and what lies in pieces that are not full."""
+    return plan.window_rows * (plan.row_bytes + 8) + plan.window_rows * plan.row_bytes // 8
+
+
 def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Dataset) -> None:
     arguments = {"shuffle": True, "block_rows": 10, "window_rows": 20}
     one = make(small_dataset, 4, **arguments).plan()
     batch = 4 * one.row_bytes
-
-    def window_bytes(plan: fr.Plan) -> int:
-        """With the number of each row, and what lies in pieces that are not full."""
-        return plan.window_rows * (plan.row_bytes + 8) + plan.window_rows * plan.row_bytes // 8
-
     assert one.bytes_per_rank == window_bytes(one) + batch
     arguments |= {"block_rows": 4, "window_rows": 12}
     four = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
@@ -76,8 +76,7 @@ def test_short_lanes_have_the_windows_that_they_share_open_as_well(small_dataset
     arguments = {"shuffle": True, "block_rows": 10, "window_rows": 20}
     plan = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
     assert (plan.windows, 2 * plan.window_rows > 103 // 4) == (6, True)
-    window = plan.window_rows * (plan.row_bytes + 8) + plan.window_rows * plan.row_bytes // 8
-    assert plan.bytes_per_rank == 6 * window + 4 * plan.row_bytes
+    assert plan.bytes_per_rank == 6 * window_bytes(plan) + 4 * plan.row_bytes
 
 
 def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ PAGE_BYTES, PAGE_VALUES = 1 << 20, 1024
 PLACE_BYTES = 32
 """What a row of a shuffled segment takes beside its values: where it goes, and its number."""
 
+PIECES = 16
+"""The shuffled numbers of a row group lie in so many pieces of memory, at least."""
+
 GAP_BYTES = 4160
 """What lies between two columns of a matrix, and between their masks, before they are turned."""
 
@@ -145,9 +148,9 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
         of_reader = max(lanes // (world_size * processes), 1)
         open_windows = processes * _open_windows(of_reader, remaining // lanes, windows, window_rows)
         flat = sum(width for width, _ in _flat_widths(dataset))
-        # Each block may be of another row group. A shuffled row is held with its number, and its numbers in
-        # pieces of memory, of which two in sixteen may be held for rows that are delivered or never were.
-        held_bytes = most.bytes_of(window_rows, -(-blocks // windows)) + window_rows * flat // 8
+        # Each block may be of another row group. A shuffled row is held with its number. Of the pieces, the
+        # last one may not be full, and the first one stays until its last row is delivered.
+        held_bytes = most.bytes_of(window_rows, -(-blocks // windows)) + 2 * window_rows * flat // PIECES
         held_bytes = open_windows * (held_bytes + window_rows * 8)
     else:
         each = lanes // world_size if lanes > 1 else processes

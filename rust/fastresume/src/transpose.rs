@@ -54,18 +54,6 @@ pub fn stride(rows: usize, width: usize) -> usize {
     rows + GAP_BYTES / width
 }
 
-/// Runs a loop over numbers of a width.
-macro_rules! by_width {
-    ($width:expr, $call:ident($first:expr, $($rest:expr),*)) => {
-        match $width {
-            1 => $call::<u8>($first, $($rest),*),
-            2 => $call::<u16>($first, $($rest),*),
-            4 => $call::<u32>($first, $($rest),*),
-            _ => $call::<u64>($first, $($rest),*),
-        }
-    };
-}
-
 impl Columns<'_> {
     /// Writes the rows from `first` on to `output`, row by row, until it is full.
     pub fn interleave(&self, first: usize, output: &mut [u8]) {
@@ -73,7 +61,12 @@ impl Columns<'_> {
             let start = first * self.width;
             output.copy_from_slice(&self.bytes[start..start + output.len()]);
         } else {
-            by_width!(self.width, interleave(self, first, output));
+            match self.width {
+                1 => interleave::<u8>(self, first, output),
+                2 => interleave::<u16>(self, first, output),
+                4 => interleave::<u32>(self, first, output),
+                _ => interleave::<u64>(self, first, output),
+            }
         }
     }
 }
