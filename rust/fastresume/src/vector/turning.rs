@@ -2,8 +2,6 @@
 
 use bytemuck::Pod;
 
-use super::fetch_places;
-
 chosen! {
     /// Makes rows of columns of numbers of 4 bytes: number `i` of each column, one after another, is row `i`. There are
     /// as many rows as `rows` holds, and so many numbers in each column.
@@ -101,8 +99,8 @@ fn turn_8_bytes_wide(columns: &[&[u64]], rows: &mut [u64]) {
     );
 }
 
-/// Goes over the rows two squares at a time: so many numbers of a column are a line of the cache, which is read once,
-/// and rows are written nearly one after another.
+/// Goes over the rows a square at a time, through all columns: rows are written one after another, and the processor, which
+/// reads ahead by itself, has more of the columns on their way than with any other order of the squares.
 #[inline(always)]
 fn turn_squares<W: Pod, const N: usize>(
     columns: &[&[W]],
@@ -118,25 +116,17 @@ fn turn_squares<W: Pod, const N: usize>(
         (first, sides)
     });
     let squares: Vec<_> = squares.collect();
-    let whole_tiles = if count >= N { rows.len() / (2 * N * count) } else { 0 };
-    let mut left = rows;
-    for tile in 0..whole_tiles {
-        let (lines, next) = left.split_at_mut(2 * N * count);
-        // What is written lies in memory rather than in the caches.
-        let ahead = lines.len().min(next.len());
-        fetch_places(&next[..ahead]);
+    let whole_lines = if count >= N { rows.len() / (N * count) } else { 0 };
+    let (lines, left) = rows.split_at_mut(whole_lines * N * count);
+    for (number, lines) in lines.chunks_exact_mut((N * count).max(1)).enumerate() {
         for (first, sides) in &squares {
-            for half in 0..2 {
-                let square = turned(sides.map(|side| side[2 * tile + half]));
-                for (row, numbers) in square.iter().enumerate() {
-                    let place = (half * N + row) * count + first;
-                    lines[place..place + N].copy_from_slice(numbers);
-                }
+            let square = turned(sides.map(|side| side[number]));
+            for (line, numbers) in lines.chunks_exact_mut(count).zip(&square) {
+                line[*first..first + N].copy_from_slice(numbers);
             }
         }
-        left = next;
     }
-    for (line, row) in left.chunks_exact_mut(count.max(1)).zip(2 * N * whole_tiles..) {
+    for (line, row) in left.chunks_exact_mut(count.max(1)).zip(N * whole_lines..) {
         for (place, column) in line.iter_mut().zip(columns) {
             *place = column[row];
         }
