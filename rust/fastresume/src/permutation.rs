@@ -10,8 +10,8 @@ const SECOND: u64 = 0x94D0_49BB_1331_11EB;
 
 const ROUNDS: usize = 6;
 
-/// So many hashes of rounds stay in the nearest caches, if they are made for many values at once.
-const MOST_HASHES: u64 = 1 << 14;
+/// Sides up to this have the hashes of their rounds kept, in 48 KiB at most, if they are asked for many values at once.
+const KEPT_SIDE: usize = 1 << 12;
 
 /// Smaller sides give a Feistel network too few permutations to choose from.
 const MIN_SIDE: u64 = 16;
@@ -81,41 +81,18 @@ impl Permutation {
     /// The inverses of consecutive values, one by one.
     pub fn inverses(&self, values: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         // A side has the square root of all values: of many values, each hash is asked for many times.
-        let hashes = 3 * (self.left + self.right);
-        let are_many = hashes <= MOST_HASHES && values.end - values.start >= hashes;
-        let steps = are_many.then(|| self.steps());
-        values.map(move |value| match &steps {
-            Some(steps) => self.walk(value, |value| self.backward_by(steps, value)),
-            None => self.inverse(value),
+        let are_many = values.end - values.start >= (ROUNDS / 2) as u64 * (self.left + self.right);
+        let hashes = are_many.then(|| Hashes::new(self)).flatten();
+        let (left, right) = self.split(values.start);
+        let mut next = (to_half(left), to_half(right));
+        values.map(move |value| {
+            let Some(hashes) = &hashes else { return self.inverse(value) };
+            let (left, right) = next;
+            let found = hashes.backward(left, right);
+            // What follows, without a division.
+            next = if right + 1 < hashes.right { (left, right + 1) } else { (left + 1, 0) };
+            if found < self.n && value < self.n { found } else { self.inverse(value) }
         })
-    }
-
-    /// What is added in each round, the last one first: to the right half, by the left one, and to the left half, by the
-    /// right one.
-    fn steps(&self) -> Vec<[Vec<u32>; 2]> {
-        let added = |from: u64, key: u64, end: u64| {
-            let of_each = (0..from).map(|half| u32::try_from(below(half ^ key, end)).unwrap_or(u32::MAX));
-            of_each.collect()
-        };
-        let of_two =
-            |keys: &[u64]| [added(self.left, keys[1], self.right), added(self.right, keys[0], self.left)];
-        self.keys.rchunks_exact(2).map(of_two).collect()
-    }
-
-    /// As `backward`, with hashes that were made before.
-    #[inline]
-    fn backward_by(&self, steps: &[[Vec<u32>; 2]], value: u64) -> u64 {
-        let (mut left, mut right) = self.split(value);
-        let of = |hashes: &[u32], half: u64| {
-            usize::try_from(half).ok().and_then(|half| hashes.get(half)).map_or(0, |&hash| u64::from(hash))
-        };
-        for [to_right, to_left] in steps {
-            let added = of(to_right, left);
-            right = if right < added { right + self.right } else { right } - added;
-            let added = of(to_left, right);
-            left = if left < added { left + self.left } else { left } - added;
-        }
-        left * self.right + right
     }
 
     #[inline]
@@ -162,6 +139,55 @@ impl Permutation {
         }
         left * self.right + right
     }
+}
+
+/// What the rounds of a permutation add, for each value of the other half.
+struct Hashes {
+    /// Two rounds each, the last ones first: to the right half by the left one, then to the left half by the right one.
+    added: [[Box<[u16; KEPT_SIDE]>; 2]; ROUNDS / 2],
+    left: u32,
+    right: u32,
+}
+
+impl Hashes {
+    /// None if the sides are too long.
+    fn new(of: &Permutation) -> Option<Self> {
+        let side = |side: u64| u32::try_from(side).ok().filter(|_| side <= KEPT_SIDE as u64);
+        let (left, right) = (side(of.left)?, side(of.right)?);
+        let hashes = |from: u32, key: u64, end: u32| {
+            let mut hashes = Box::new([0; KEPT_SIDE]);
+            for (half, hash) in (0..from).zip(hashes.iter_mut()) {
+                *hash = u16::try_from(below(u64::from(half) ^ key, end.into())).unwrap_or(u16::MAX);
+            }
+            hashes
+        };
+        let added = std::array::from_fn(|pair| {
+            let keys = &of.keys[ROUNDS - 2 * (pair + 1)..];
+            [hashes(left, keys[1], right), hashes(right, keys[0], left)]
+        });
+        Some(Self { added, left, right })
+    }
+
+    /// As `Permutation::backward`, of consecutive values, the first one in halves.
+    #[inline]
+    fn backward(&self, mut left: u32, mut right: u32) -> u64 {
+        let of = |hashes: &[u16; KEPT_SIDE], half: u32| u32::from(hashes[half as usize % hashes.len()]);
+        let minus = |half: u32, added: u32, end: u32| {
+            let rest = half.wrapping_sub(added);
+            // Below zero, it is large. A branch would be taken at random.
+            rest.min(rest.wrapping_add(end))
+        };
+        for [to_right, to_left] in &self.added {
+            right = minus(right, of(to_right, left), self.right);
+            left = minus(left, of(to_left, right), self.left);
+        }
+        u64::from(left) * u64::from(self.right) + u64::from(right)
+    }
+}
+
+/// One half of a value, where both are short.
+fn to_half(half: u64) -> u32 {
+    u32::try_from(half).unwrap_or(u32::MAX)
 }
 
 /// A hash of a word, scaled to `[0, end)`.

@@ -29,10 +29,10 @@ pub struct WindowPart {
     window: Window,
     /// Places of the window whose rows go to a batch, ascending.
     spans: Vec<Span>,
-    /// Rows of the longest span; mostly, all but the first and the last have as many, so that place `p` is in span
-    /// `(p + before_first) / span_rows`, counted modulo 2^64.
-    span_rows: u64,
-    before_first: u64,
+    /// Mostly, all spans but the first and the last have as many rows, so that place `p` is in span
+    /// `(p + before_first) / span_rows`, which is told by `(p + after_first) * part_of_span / 2^64`.
+    part_of_span: u64,
+    after_first: u64,
     /// The batches that get a row, in order.
     batches: Vec<u64>,
 }
@@ -117,7 +117,8 @@ impl WindowPart {
         let span_rows = spans.iter().map(rows_of).max().unwrap_or(1);
         let before_first =
             spans.first().map_or(0, |first| (span_rows - rows_of(first)).wrapping_sub(first.places.start));
-        Self { window, spans, span_rows, before_first, batches }
+        let (part_of_span, after_first) = (u64::MAX / span_rows.max(1), before_first.wrapping_add(1));
+        Self { window, spans, part_of_span, after_first, batches }
     }
 
     /// The batches that get a row, in order.
@@ -136,20 +137,24 @@ impl WindowPart {
     pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) {
         let Scatter { batches, rows, places, numbers, slots } = scatter;
         slots.clear();
-        for of in stretches {
-            let in_window = self.window.places(of.block, of.ordinal..of.ordinal + of.count());
-            slots.extend(in_window.map(|place| self.slot(place)));
-        }
         // Sorted by counting: the rows of a batch begin where those of the one before end.
         // A segment has fewer rows than 2^32: its numbers are in memory.
-        let mut ends = vec![0_u32; self.batches.len() + 1];
-        for &(batch, _) in slots.iter().filter(|(batch, _)| *batch != NOWHERE) {
-            ends[batch as usize + 1] += 1;
+        let mut ends = vec![0_u32; self.batches.len()];
+        for of in stretches {
+            let in_window = self.window.places(of.block, of.ordinal..of.ordinal + of.count());
+            slots.extend(in_window.map(|place| {
+                let slot = self.slot(place);
+                if let Some(count) = ends.get_mut(slot.0 as usize) {
+                    *count += 1;
+                }
+                slot
+            }));
         }
-        for batch in 0..self.batches.len() {
-            ends[batch + 1] += ends[batch];
+        let mut sum = 0;
+        for end in &mut ends {
+            sum += std::mem::replace(end, sum);
         }
-        rows.resize(ends[self.batches.len()] as usize, 0);
+        rows.resize(sum as usize, 0);
         places.resize(rows.len(), 0);
         numbers.clear();
         numbers.extend((0..).zip(slots.iter()).map(|(from, &(batch, to))| {
@@ -174,8 +179,8 @@ impl WindowPart {
     /// Where the row at a place goes.
     #[inline]
     fn slot(&self, place: u64) -> Slot {
-        let likely = usize::try_from(place.wrapping_add(self.before_first) / self.span_rows).ok();
-        let likely = likely.and_then(|likely| self.spans.get(likely));
+        let likely = u128::from(place.wrapping_add(self.after_first)) * u128::from(self.part_of_span);
+        let likely = usize::try_from(likely >> 64).ok().and_then(|likely| self.spans.get(likely));
         let span = likely.filter(|span| span.places.contains(&place)).or_else(|| self.span_of(place));
         // A batch has fewer rows than 2^32: memory for it was given.
         let row = span.map(|span| u32::try_from(span.row + (place - span.places.start)));
