@@ -128,7 +128,7 @@ impl Slots {
                         repeat(flat.memory.bytes_mut(), distinct, rows);
                     }
                 }
-                Slot::Jagged(slot) => slot.finish(distinct, rows)?,
+                Slot::Jagged(slot) => slot.finish(places, distinct, rows)?,
             }
         }
         Ok(())

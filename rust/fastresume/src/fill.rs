@@ -146,7 +146,7 @@ impl Filler {
                     let (slots, (from, places)) = (slots_of(*batch), scatter.rows(of.clone()));
                     let before = slots
                         .map_or(0, |slots| locked(slots).written().note_scattered(from, places, &numbers));
-                    Share { slots, rows: Rows::Each(Scattered { from, places, before }) }
+                    Share { slots, rows: Rows::Each(Scattered { from, before }) }
                 });
                 let mut shares = Shares { spans, each: shares.collect(), numbers: scatter.numbers() };
                 if !shares.each.is_empty() {

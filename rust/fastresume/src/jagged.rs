@@ -37,11 +37,12 @@ struct Part {
     places: Places,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Places {
     /// This one, and those behind it.
     From(usize),
-    Each(Vec<u32>),
+    /// Those of the rows of the batch that came scattered, behind so many.
+    Scattered(usize),
 }
 
 impl Part {
@@ -49,14 +50,15 @@ impl Part {
     fn end(&self) -> Option<usize> {
         match self.places {
             Places::From(first) => Some(first + self.rows.ends.len()),
-            Places::Each(_) => None,
+            Places::Scattered(_) => None,
         }
     }
 
-    fn place(&self, row: usize) -> usize {
-        match &self.places {
+    /// The row of the batch that a row becomes, where those that came scattered become these.
+    fn place(&self, row: usize, scattered: &[u32]) -> usize {
+        match self.places {
             Places::From(first) => first + row,
-            Places::Each(places) => places[row] as usize,
+            Places::Scattered(before) => scattered[before + row] as usize,
         }
     }
 }
@@ -121,34 +123,41 @@ impl JaggedSlot {
                 *end = lengths.values.len();
             }
         }
-        self.parts.push(Part { rows, places: Places::Each(of.places.to_vec()) });
+        self.parts.push(Part { rows, places: Places::Scattered(of.before) });
         Ok(())
     }
 
-    /// Puts the rows of all parts, `distinct` in all, in their order, and repeats them up to `rows` rows.
+    /// Puts the rows of all parts, `distinct` in all, in their order, and repeats them up to `rows` rows. `places` are the
+    /// rows of the batch that scattered ones become, in the order in which they came.
     ///
     /// # Errors
     /// As for `scatter`.
-    pub fn finish(&mut self, distinct: usize, rows: usize) -> Result<()> {
+    pub fn finish(&mut self, places: &[u32], distinct: usize, rows: usize) -> Result<()> {
         let mut parts = mem::take(&mut self.parts);
         if self.is_nested {
-            let lengths = self.finish_inner(&mut parts, distinct, rows)?;
-            self.finish_parts(parts, distinct, rows)?;
+            let lengths = self.finish_inner(&mut parts, places, distinct, rows)?;
+            self.finish_parts(parts, places, distinct, rows)?;
             // The rows' own are those of their values.
             self.offsets = lengths.offsets;
             return Ok(());
         }
-        self.finish_parts(parts, distinct, rows)
+        self.finish_parts(parts, places, distinct, rows)
     }
 
     /// Puts the lengths of the inner rows of all parts in their order, and makes offsets of them.
-    fn finish_inner(&mut self, parts: &mut [Part], distinct: usize, rows: usize) -> Result<Self> {
+    fn finish_inner(
+        &mut self,
+        parts: &mut [Part],
+        places: &[u32],
+        distinct: usize,
+        rows: usize,
+    ) -> Result<Self> {
         let of_parts = parts.iter_mut().map(|part| {
             let lengths = part.rows.nested().inner;
-            Part { rows: mem::take(lengths), places: part.places.clone() }
+            Part { rows: mem::take(lengths), places: part.places }
         });
         let mut lengths = Self { width: size_of::<u64>(), parts: of_parts.collect(), ..Self::default() };
-        lengths.finish(distinct, rows)?;
+        lengths.finish(places, distinct, rows)?;
         let each: &[u64] = bytemuck::try_cast_slice(lengths.values.bytes()).unwrap_or_default();
         let mut end = 0;
         let ends = each.iter().map(|length| {
@@ -165,7 +174,13 @@ impl JaggedSlot {
         Ok(lengths)
     }
 
-    fn finish_parts(&mut self, mut parts: Vec<Part>, distinct: usize, rows: usize) -> Result<()> {
+    fn finish_parts(
+        &mut self,
+        mut parts: Vec<Part>,
+        places: &[u32],
+        distinct: usize,
+        rows: usize,
+    ) -> Result<()> {
         let shift = self.width.trailing_zeros();
         if let [Part { rows: part, places: Places::From(0) }] = parts.as_mut_slice()
             && distinct == rows
@@ -183,7 +198,7 @@ impl JaggedSlot {
         let mut origin = vec![(0_u32, 0_u32); distinct];
         for (number, part) in (0..).zip(&parts) {
             for (row, index) in (0..).zip(0..part.rows.ends.len()) {
-                origin[part.place(index)] = (number, row);
+                origin[part.place(index, places)] = (number, row);
             }
         }
         let length = |&(part, row): &(u32, u32)| {
@@ -257,7 +272,7 @@ mod tests {
     }
 
     fn finished(mut slot: JaggedSlot, rows: usize) -> (Vec<u8>, Vec<u64>, Vec<u8>) {
-        slot.finish(rows, rows).unwrap();
+        slot.finish(&[], rows, rows).unwrap();
         let (values, offsets, valid) = slot.into_parts();
         (values.bytes().to_vec(), bytemuck::cast_slice(offsets.bytes()).to_vec(), valid.bytes().to_vec())
     }

@@ -30,8 +30,6 @@ pub enum Rows<'a> {
 pub struct Scattered<'a> {
     /// The rows of what was decoded, ascending.
     pub from: &'a [u32],
-    /// The row of the batch that each becomes.
-    pub places: &'a [u32],
     /// How many rows of the batch came in before.
     pub before: usize,
 }
