@@ -298,6 +298,20 @@ mod tests {
     }
 
     #[test]
+    fn scattered_rows_of_several_segments_come_to_their_places() {
+        let mut slot = JaggedSlot::new(1, true, 5, Pool::new(0).growing());
+        let mut source = JaggedRows::default();
+        add(&mut source, &[1, 2, 0, 3], &mut 0);
+        slot.scatter(&Scattered { from: &[0, 1, 3], before: 0 }, &source).unwrap();
+        slot.scatter(&Scattered { from: &[1, 2], before: 3 }, &source).unwrap();
+        slot.finish(&[4, 0, 2, 3, 1], 5, 5).unwrap();
+        let (values, offsets, valid) = slot.into_parts();
+        assert_eq!(values.bytes(), [1, 2, 3, 4, 5, 1, 2, 0]);
+        assert_eq!(bytemuck::cast_slice::<_, u64>(offsets.bytes()), [0, 2, 2, 5, 7, 8]);
+        assert_eq!(valid.bytes(), [1, 0, 1, 1, 1]);
+    }
+
+    #[test]
     fn rows_that_are_taken_back_leave_those_before() {
         let mut slot = JaggedSlot::new(1, true, 4, Pool::new(0).growing());
         let (first, mut rows) = slot.take(0, 0);

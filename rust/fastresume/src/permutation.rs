@@ -81,7 +81,8 @@ impl Permutation {
     /// The inverses of consecutive values, one by one.
     pub fn inverses(&self, values: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         // A side has the square root of all values: of many values, each hash is asked for many times.
-        let are_many = values.end - values.start >= (ROUNDS / 2) as u64 * (self.left + self.right);
+        let most_made = (ROUNDS / 2) as u64 * (self.left + self.right);
+        let are_many = values.end <= self.n && values.end - values.start >= most_made;
         let hashes = are_many.then(|| Hashes::new(self)).flatten();
         let (left, right) = self.split(values.start);
         let mut next = (to_half(left), to_half(right));
@@ -91,7 +92,7 @@ impl Permutation {
             let found = hashes.backward(left, right);
             // What follows, without a division.
             next = if right + 1 < hashes.right { (left, right + 1) } else { (left + 1, 0) };
-            if found < self.n && value < self.n { found } else { self.inverse(value) }
+            if found < self.n { found } else { self.inverse(value) }
         })
     }
 

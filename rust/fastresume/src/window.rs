@@ -29,8 +29,8 @@ pub struct WindowPart {
     window: Window,
     /// Places of the window whose rows go to a batch, ascending.
     spans: Vec<Span>,
-    /// Mostly, all spans but the first and the last have as many rows, so that place `p` is in span
-    /// `(p + before_first) / span_rows`, which is told by `(p + after_first) * part_of_span / 2^64`.
+    /// Mostly, all spans but the first and the last have as many rows. Then place `p` is in span
+    /// `(p + after_first) * part_of_span / 2^64`: a division by these rows, without one.
     part_of_span: u64,
     after_first: u64,
     /// The batches that get a row, in order.
