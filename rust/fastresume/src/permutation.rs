@@ -169,7 +169,7 @@ impl Hashes {
         Some(Self { added, left, right })
     }
 
-    /// As `Permutation::backward`, of consecutive values, the first one in halves.
+    /// As `Permutation::backward`, of the halves of a value.
     #[inline]
     fn backward(&self, mut left: u32, mut right: u32) -> u64 {
         let of = |hashes: &[u16; KEPT_SIDE], half: u32| u32::from(hashes[half as usize % hashes.len()]);
