@@ -7,7 +7,7 @@ use bytemuck::Pod;
 
 use super::unpacking::unpack_plain;
 #[cfg(target_arch = "x86_64")]
-use super::{LINE_BYTES, fetch_ahead, unpacking::Groups};
+use super::{fetch_ahead, unpacking::Groups};
 
 chosen! {
     /// Writes `table[index]` for each index; false, and anything, if one is not below the table's length.
@@ -44,12 +44,14 @@ pub fn look_up_groups<P: Pod>(
 }
 
 /// Whether one instruction gathers values sooner than they are loaded one by one. Many older processors of Intel leaked
-/// data through it (CVE-2022-40982) and were made slow at it, and AMD's were slow; those with both of these features are
-/// none of them.
+/// data through it (CVE-2022-40982) and were made slow at it; those with the first two of these features are none of them.
+/// AMD's, which alone have the third one, make as many steps of it as there are values, and some more.
 #[inline]
 fn gathers_quickly() -> bool {
     #[cfg(target_arch = "x86_64")]
-    let is_known = is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vbmi2");
+    let is_known = is_x86_feature_detected!("avx512bf16")
+        && is_x86_feature_detected!("avx512vbmi2")
+        && !is_x86_feature_detected!("sse4a");
     #[cfg(not(target_arch = "x86_64"))]
     let is_known = false;
     is_known
@@ -107,36 +109,32 @@ fn look_up_wide<P: Pod, const GATHERS: bool>(
     table: &[P],
     output: &mut [P],
 ) -> Result<usize, u32> {
-    let (Some(packed), Some(last)) = (Groups::new(bytes, width), table.len().checked_sub(1)) else {
+    let (Some(mut packed), Some(last)) = (Groups::new(bytes, width), table.len().checked_sub(1)) else {
         return look_up_plain(bytes, width, table, output);
     };
     let last = x86::_mm256_set1_epi32(u32::try_from(last).unwrap_or(u32::MAX).cast_signed());
     let mut largest = x86::_mm256_setzero_si256();
-    let groups_of_line = (LINE_BYTES / (8 * size_of::<P>())).max(1);
-    let mut done = 0;
-    for (group, places) in output.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let Some(indices) = packed.get(group) else { break };
-        largest = x86::_mm256_max_epu32(largest, indices);
-        if group % groups_of_line == 0 {
-            fetch_ahead(places);
-        }
-        let inside = x86::_mm256_min_epu32(indices, last);
-        #[allow(unsafe_code, reason = "one comparison for all indices takes the place of one for each")]
-        // SAFETY: no index is larger than the last one of the table, and none has more than the 25 bits that `Groups`
-        // unpacks.
+    let groups = packed.paired(output.as_chunks_mut::<8>().0);
+    for places in &mut *groups {
+        fetch_ahead(places);
+        #[allow(unsafe_code, reason = "one comparison for all takes the place of one for each")]
+        // SAFETY: there are as many groups; no index is larger than the last one of the table, and none has more than the
+        // 25 bits that `Groups` unpacks.
         unsafe {
+            let indices = packed.next();
+            largest = x86::_mm256_max_epu32(largest, indices);
+            let inside = x86::_mm256_min_epu32(indices, last);
             *places = if GATHERS { gather_eight(table, inside) } else { load_eight(table, inside) };
         }
-        done += 8;
     }
     let largest = bytemuck::cast::<_, [u32; 8]>(largest).into_iter().fold(0, u32::max);
-    if done > 0 && largest as usize >= table.len() {
+    if !groups.is_empty() && largest as usize >= table.len() {
         return Err(largest);
     }
-    Ok(done)
+    Ok(groups.len() * 8)
 }
 
-/// The values of eight indices.
+/// The values of eight indices, loaded one by one and put together in registers: to write each of them takes longer.
 ///
 /// # Safety
 /// All are below the table's length.
@@ -146,13 +144,33 @@ fn look_up_wide<P: Pod, const GATHERS: bool>(
 #[allow(unsafe_code, reason = "its caller has compared the indices")]
 unsafe fn load_eight<P: Pod>(table: &[P], indices: x86::__m256i) -> [P; 8] {
     let pairs: [u64; 4] = bytemuck::cast(indices);
-    let mut values = [P::zeroed(); 8];
-    for (values, pair) in values.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
-        let pair: [u32; 2] = bytemuck::cast(pair);
-        // SAFETY: the caller's.
-        *values = pair.map(|index| unsafe { *table.get_unchecked(index as usize) });
+    #[allow(clippy::cast_possible_truncation, reason = "each is a half of a word")]
+    let pairs = pairs.map(|pair| [pair & 0xffff_ffff, pair >> 32].map(|index| index as usize));
+    // SAFETY: the caller's, for this and for what follows; the values have so many bytes.
+    unsafe {
+        let place = |index: usize| table.as_ptr().add(index);
+        match size_of::<P>() {
+            4 => {
+                let value = |index| x86::_mm_load_ss(place(index).cast());
+                bytemuck::cast([[pairs[0], pairs[1]], [pairs[2], pairs[3]]].map(|[[a, b], [c, d]]| {
+                    let two = x86::_mm_insert_ps::<0x10>(value(a), value(b));
+                    let three = x86::_mm_insert_ps::<0x20>(two, value(c));
+                    x86::_mm_castps_si128(x86::_mm_insert_ps::<0x30>(three, value(d)))
+                }))
+            }
+            8 => bytemuck::cast(pairs.map(|[a, b]| {
+                let two = x86::_mm_loadh_pd(x86::_mm_load_sd(place(a).cast()), place(b).cast());
+                x86::_mm_castpd_si128(two)
+            })),
+            _ => {
+                let mut values = [P::zeroed(); 8];
+                for (value, &index) in values.iter_mut().zip(pairs.as_flattened()) {
+                    *value = *place(index);
+                }
+                values
+            }
+        }
     }
-    values
 }
 
 /// As `load_eight`, all at once where the values are as wide as that takes.

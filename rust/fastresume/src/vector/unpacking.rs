@@ -48,13 +48,15 @@ fn groups_of<const WIDTH: usize>(bytes: &[u8], output: &mut [u32]) -> usize {
 #[target_feature(enable = "avx2")]
 #[inline]
 fn unpack_wide(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
-    let Some(packed) = Groups::new(bytes, width) else { return unpack_plain(bytes, width, output) };
-    let mut done = 0;
-    for (group, values) in output.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let Some(unpacked) = packed.get(group) else { break };
+    let Some(mut packed) = Groups::new(bytes, width) else { return unpack_plain(bytes, width, output) };
+    let groups = packed.paired(output.as_chunks_mut::<8>().0);
+    for values in &mut *groups {
+        #[allow(unsafe_code, reason = "one comparison for all groups takes the place of one for each")]
+        // SAFETY: there are as many groups.
+        let unpacked = unsafe { packed.next() };
         *values = bytemuck::cast(unpacked);
-        done += 8;
     }
+    let done = groups.len() * 8;
     done + unpack_plain(&bytes[done / 8 * width..], width, &mut output[done..])
 }
 
@@ -63,6 +65,8 @@ fn unpack_wide(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
 #[derive(Clone, Copy)]
 pub(super) struct Groups<'b> {
     bytes: &'b [u8],
+    /// Where the next group begins.
+    next: *const u8,
     width: usize,
     places: x86::__m256i,
     shifts: x86::__m256i,
@@ -77,20 +81,36 @@ impl<'b> Groups<'b> {
     pub(super) fn new(bytes: &'b [u8], width: usize) -> Option<Self> {
         let (places, shifts) = PLACES.get(width)?;
         let mask = x86::_mm256_set1_epi32(((1_u32 << width) - 1).cast_signed());
-        Some(Self { bytes, width, places: bytemuck::cast(*places), shifts: bytemuck::cast(*shifts), mask })
+        let (places, shifts) = (bytemuck::cast(*places), bytemuck::cast(*shifts));
+        Some(Self { bytes, next: bytes.as_ptr(), width, places, shifts, mask })
     }
 
-    /// A group, if enough bytes lie behind it.
+    /// Of what groups will be written to, as much as there are groups with enough bytes behind them.
+    #[inline]
+    pub(super) fn paired<'o, P>(&self, output: &'o mut [P]) -> &'o mut [P] {
+        let beyond = self.width / 2 + 16;
+        let there = (self.bytes.len() + self.width).saturating_sub(beyond) / self.width.max(1);
+        let count = output.len().min(there);
+        &mut output[..count]
+    }
+
+    /// The next group.
+    ///
+    /// # Safety
+    /// At most as many are read as `paired` finds.
     #[target_feature(enable = "avx2")]
     #[inline]
-    pub(super) fn get(&self, group: usize) -> Option<x86::__m256i> {
-        let start = group * self.width;
+    #[allow(unsafe_code, reason = "its caller has compared the number of groups")]
+    pub(super) unsafe fn next(&mut self) -> x86::__m256i {
         // The last four begin within the byte in the middle.
-        let packed = self.bytes.get(start..start + self.width / 2 + 16)?;
-        let (first, last) = (packed.first_chunk::<16>()?, packed.last_chunk::<16>()?);
-        let both = x86::_mm256_set_m128i(bytemuck::cast(*last), bytemuck::cast(*first));
+        let middle = self.next.wrapping_add(self.width / 2);
+        // SAFETY: the caller's: `width / 2 + 16` bytes lie there.
+        let (first, last) =
+            unsafe { (x86::_mm_loadu_si128(self.next.cast()), x86::_mm_loadu_si128(middle.cast())) };
+        self.next = self.next.wrapping_add(self.width);
+        let both = x86::_mm256_set_m128i(last, first);
         let words = x86::_mm256_srlv_epi32(x86::_mm256_shuffle_epi8(both, self.places), self.shifts);
-        Some(x86::_mm256_and_si256(words, self.mask))
+        x86::_mm256_and_si256(words, self.mask)
     }
 }
 
