@@ -269,9 +269,9 @@ def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> in
     # Lists and strings of a batch are held as they came, and in their order, while it is ended.
     decoded += dataset.batch_size * densest + most.large_bytes
     decoded += 2 * GAP_BYTES * max((columns for _, columns in widths if columns > 1), default=0)
-    # A page, as it is stored and decompressed, and a dictionary.
+    # A page, as it is stored and decompressed, and a dictionary, as it is stored and delivered.
     page = PAGE_BYTES + min(PAGE_VALUES, most.group_rows) * max(8, jagged) + most.large_page_bytes
-    return decoded + 2 * page + READ_AHEAD_BYTES
+    return decoded + 2 * page + PAGE_BYTES + READ_AHEAD_BYTES
 
 
 def _advice(

@@ -9,7 +9,7 @@ use crate::schema::{Column, Kind};
 const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
 
 /// Writers end a page when it has so many bytes: where the pages of a chunk have more, cells are large.
-const PAGE_BYTES: u64 = 1 << 20;
+pub const PAGE_BYTES: u64 = 1 << 20;
 
 /// How much the rows of a jagged column take as they are delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -65,11 +65,11 @@ pub fn fill<V: Pod, E: Elements<V>>(
 
 impl<P: Word, V: Pod> ScalarDecoder for FlatDecoder<'_, P, V> {
     fn skip(&mut self, rows: usize) -> Result<()> {
-        self.pages.skip(&mut self.numbers.values, rows)
+        self.pages.skip(&mut self.numbers, rows)
     }
 
     fn page_rows(&mut self) -> Result<usize> {
-        self.pages.left_in_page(&mut self.numbers.values)
+        self.pages.left_in_page(&mut self.numbers)
     }
 
     fn read(&mut self, target: Target<'_>) -> Result<()> {
@@ -90,7 +90,7 @@ impl<P: Word, V: Pod> ScalarDecoder for FlatDecoder<'_, P, V> {
             let inside = left.partition_point(|&place| ((place - first) as usize) < in_page);
             let (some, rest) = left.split_at(inside);
             let count = (some[inside - 1] - first) as usize + 1;
-            let part = self.pages.next(&mut self.numbers.values, count)?;
+            let part = self.pages.next(&mut self.numbers, count)?;
             let (outputs, others) = output.split_at_mut(inside);
             let (marks, unmarked) = valid.split_at_mut(inside.min(valid.len()));
             self.places.clear();

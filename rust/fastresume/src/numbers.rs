@@ -1,21 +1,28 @@
 //! The values of a page as the numbers that a tensor holds.
 
 use bytemuck::Pod;
+use parquet::basic::Encoding;
 
 use crate::bits::{Marks, WORD};
 use crate::column::{Page, PageValues};
 use crate::delivery::Delivery;
 use crate::error::{Error, Result};
+use crate::extent::PAGE_BYTES;
+use crate::memory::Memory;
 use crate::values::{Values, Word};
 use crate::vector;
 
 /// Values that are converted or spread out are decoded so many at a time.
 pub const STEP: usize = 1024;
 
+/// A dictionary is delivered once so many of its values were read that this is no more than a few times as many.
+const FEW: usize = 8;
+
 /// Values whose pages hold `P`, delivered as `V`.
 pub struct Numbers<P, V> {
-    pub values: Values<P>,
+    values: Values<P>,
     delivery: Delivery,
+    dictionary: Delivered,
     scratch: [P; STEP + vector::EXPAND_SPARE],
     converted: [V; STEP + vector::EXPAND_SPARE],
     /// Values that were picked, as the page holds them.
@@ -28,6 +35,7 @@ impl<P: Word, V: Pod> Numbers<P, V> {
         Self {
             values: Values::new(delivery.stored().is_integer()),
             delivery,
+            dictionary: Delivered::default(),
             scratch: [P::default(); STEP + vector::EXPAND_SPARE],
             converted: [V::zeroed(); STEP + vector::EXPAND_SPARE],
             picked: Vec::new(),
@@ -53,6 +61,42 @@ impl<P: Word, V: Pod> Numbers<P, V> {
         self.picked.resize(places.len(), P::default());
         self.values.pick(page, places, count, &mut self.picked)?;
         convert(&self.delivery, &self.picked, output, row_of)
+    }
+}
+
+/// The values of a dictionary as the numbers that a tensor holds: each of them once, and not as often as it is named.
+#[derive(Default)]
+struct Delivered {
+    numbers: Option<Memory>,
+    /// How many values were asked for that are looked up in it.
+    asked: usize,
+    /// Whether one of its values is a misfit, which may be one that nobody wants.
+    has_misfit: bool,
+}
+
+impl Delivered {
+    /// The numbers, for so many more values that are looked up; none if they are not worth it.
+    ///
+    /// # Errors
+    /// As for [`Memory::resize`].
+    fn of<P: Pod, V: Pod>(
+        &mut self,
+        delivery: &Delivery,
+        entries: &[P],
+        asked: usize,
+    ) -> Result<Option<&[V]>> {
+        self.asked += asked;
+        if self.numbers.is_none() && !self.has_misfit {
+            let bytes = size_of_val(entries) / size_of::<P>() * size_of::<V>();
+            if bytes as u64 > PAGE_BYTES || entries.len() > self.asked.saturating_mul(FEW) {
+                return Ok(None);
+            }
+            let mut numbers = Memory::lent();
+            numbers.resize(bytes)?;
+            self.has_misfit = !delivery.write(bytemuck::cast_slice(entries), numbers.bytes_mut());
+            self.numbers = (!self.has_misfit).then_some(numbers);
+        }
+        Ok(self.numbers.as_ref().map(|numbers| bytemuck::cast_slice(numbers.bytes())))
     }
 }
 
@@ -102,7 +146,7 @@ pub fn steps<'a, V: Pod>(
 
 impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
     fn values(&mut self) -> &mut impl PageValues {
-        &mut self.values
+        self
     }
 
     fn read(
@@ -113,6 +157,11 @@ impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
     ) -> Result<()> {
         if self.delivery.is_copied() {
             return self.values.read(page, bytemuck::cast_slice_mut(output));
+        }
+        if let Some(entries) = self.values.entries(page)
+            && let Some(numbers) = self.dictionary.of(&self.delivery, entries, output.len())?
+        {
+            return self.values.read_others(page, numbers, output);
         }
         for (step, places) in output.chunks_mut(STEP).enumerate() {
             vector::fetch_places(places);
@@ -133,6 +182,14 @@ impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
     ) -> Result<()> {
         for (step, (marks, words, places)) in steps(there, output).enumerate() {
             let present = marks.ones();
+            if !self.delivery.is_copied()
+                && let Some(entries) = self.values.entries(page)
+                && let Some(numbers) = self.dictionary.of(&self.delivery, entries, present)?
+            {
+                self.values.read_others(page, numbers, &mut self.converted[..present])?;
+                vector::expand(&self.converted, &words, null, places);
+                continue;
+            }
             self.values.read(page, &mut self.scratch[..present])?;
             if self.delivery.is_copied() {
                 vector::expand(bytemuck::cast_slice(&self.scratch), &words, null, places);
@@ -143,6 +200,21 @@ impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
             vector::expand(&self.converted, &words, null, places);
         }
         Ok(())
+    }
+}
+
+impl<P: Word, V> PageValues for Numbers<P, V> {
+    fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        self.dictionary = Delivered::default();
+        self.values.open_dictionary(bytes, count)
+    }
+
+    fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
+        self.values.open(encoding, bytes, start, count)
+    }
+
+    fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        self.values.skip(bytes, count)
     }
 }
 
@@ -180,4 +252,82 @@ pub fn as_numbers<V: Pod>(memory: &mut [u8]) -> Result<&mut [V]> {
 /// The value of the lowest bits.
 pub fn narrowed<V: Pod>(bits: u64) -> V {
     bytemuck::pod_read_unaligned(&bits.to_le_bytes()[..size_of::<V>()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::Buckets;
+    use crate::packed::tests::pack;
+    use crate::types::Dtype;
+
+    const ROWS: usize = 8 * 8;
+
+    /// A page of indices to a dictionary, each as often as any other, but for the last so many of its values.
+    fn page(entries: &[u64], but: usize) -> (Vec<u8>, Vec<u64>) {
+        let named: Vec<u64> =
+            (0..ROWS as u64).map(|index| index * 7 % (entries.len() - but) as u64).collect();
+        // Indices of 8 bits, and groups of eight.
+        let mut bytes = vec![8, 2 * 8 + 1];
+        bytes.extend(pack(&named, 8));
+        (bytes, named.iter().map(|&index| entries[usize::try_from(index).unwrap()]).collect())
+    }
+
+    fn opened(numbers: &mut impl PageValues, bytes: &[u8], entries: &[u64]) {
+        numbers.open_dictionary(bytemuck::cast_slice(entries), entries.len()).unwrap();
+        numbers.open(Encoding::RLE_DICTIONARY, bytes, 0, ROWS).unwrap();
+    }
+
+    #[test]
+    fn values_by_a_dictionary_are_delivered_as_each_of_them_would_be() {
+        let buckets = Delivery::hashed(Dtype::Int64, Buckets { count: 1000, seed: 3 }).unwrap();
+        let cast = Delivery::new(Dtype::Int64, Dtype::Uint64).unwrap();
+        for delivery in [buckets, cast] {
+            let mut numbers = Numbers::<u64, u64>::new(delivery);
+            // Dictionaries that are delivered at once, later, or never.
+            for count in [1_u64, 9, 100, 200, 250] {
+                for steps in [1, 3, ROWS] {
+                    let entries: Vec<u64> = (0..count).map(|index| index * index + count).collect();
+                    let (bytes, named) = page(&entries, 0);
+                    opened(&mut numbers, &bytes, &entries);
+                    let page = Page { bytes: &bytes, dictionary: bytemuck::cast_slice(&entries) };
+                    let mut found = vec![0; ROWS];
+                    for places in found.chunks_mut(ROWS.div_ceil(steps)) {
+                        numbers.read(page, places, Some).unwrap();
+                    }
+                    let mut expected = vec![0; ROWS];
+                    assert!(
+                        delivery.write(bytemuck::cast_slice(&named), bytemuck::cast_slice_mut(&mut expected))
+                    );
+                    assert_eq!(found, expected, "{count} values, {steps} steps");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_misfit_of_a_dictionary_is_an_error_in_the_first_row_that_names_it() {
+        let delivery = Delivery::new(Dtype::Int64, Dtype::Int32).unwrap();
+        let mut entries: Vec<u64> = (0..20).collect();
+        entries[19] = 1 << 40;
+        for but in [1, 0] {
+            let mut numbers = Numbers::<u64, u32>::new(delivery);
+            let (bytes, named) = page(&entries, but);
+            opened(&mut numbers, &bytes, &entries);
+            let page = Page { bytes: &bytes, dictionary: bytemuck::cast_slice(&entries) };
+            let mut found = vec![0; ROWS];
+            let read = numbers.read(page, &mut found, |index| Some(1000 + index));
+            let first = named.iter().position(|&value| value == 1 << 40);
+            match first {
+                None => {
+                    read.unwrap();
+                    assert!(found.iter().zip(&named).all(|(&found, &value)| u64::from(found) == value));
+                }
+                Some(first) => {
+                    let told = read.unwrap_err().to_string();
+                    assert!(told.contains(&format!("row {} of", 1000 + first)), "{told}");
+                }
+            }
+        }
+    }
 }

@@ -87,10 +87,7 @@ impl<P: Word> Values<P> {
                     *bit += 1;
                 }
             }
-            Form::Dictionary(hybrid) => {
-                let dictionary = &dictionary[..self.dictionary * size_of::<P>()];
-                look_up(hybrid, bytes, bytemuck::cast_slice(dictionary), output)?;
-            }
+            Form::Dictionary(hybrid) => look_up(hybrid, bytes, entries(dictionary, self.dictionary), output)?,
             Form::Runs(hybrid) => look_up(hybrid, bytes, bytemuck::cast_slice(&[0_u8, 1]), output)?,
             Form::Split(start, stride, read) => {
                 let width = size_of::<P>();
@@ -113,6 +110,22 @@ impl<P: Word> Values<P> {
             }
         }
         Ok(())
+    }
+
+    /// The values of the dictionary that the present page's indices are of, if it has such.
+    pub fn entries<'p>(&self, page: Page<'p>) -> Option<&'p [P]> {
+        matches!(self.form, Form::Dictionary(_)).then(|| entries(page.dictionary, self.dictionary))
+    }
+
+    /// The next `output.len()` values, of a page that has `entries`, as others that stand for these.
+    ///
+    /// # Errors
+    /// As for `read`.
+    pub fn read_others<V: Pod>(&mut self, page: Page<'_>, others: &[V], output: &mut [V]) -> Result<()> {
+        match &mut self.form {
+            Form::Dictionary(hybrid) => look_up(hybrid, page.bytes, others, output),
+            _ => Err(Error::data("the page has no indices")),
+        }
     }
 
     /// Some of the next `count` values, ascending ones that are counted from the next one on; all of them are
@@ -141,8 +154,7 @@ impl<P: Word> Values<P> {
                 *bit += count;
             }
             Form::Dictionary(hybrid) => {
-                let dictionary = &dictionary[..self.dictionary * width];
-                let dictionary = bytemuck::cast_slice(dictionary);
+                let dictionary = entries(dictionary, self.dictionary);
                 pick_up(hybrid, bytes, dictionary, (places, count), &mut self.indices, output)?;
             }
             Form::Runs(hybrid) => {
@@ -230,6 +242,11 @@ impl<P: Word> PageValues for Values<P> {
         }
         Ok(())
     }
+}
+
+/// The values of a dictionary that has so many.
+fn entries<P: Pod>(dictionary: &[u8], count: usize) -> &[P] {
+    bytemuck::cast_slice(&dictionary[..count * size_of::<P>()])
 }
 
 /// The values of the dictionary that the next indices of a hybrid name.
