@@ -82,7 +82,7 @@ def test_short_lanes_have_the_windows_that_they_share_open_as_well(small_dataset
 def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: Path) -> None:
     columns = {"a": pa.array(range(50), pa.int64()), "b": pa.array(range(50), pa.int64())}
     pq.write_table(pa.table(columns), tmp_path / "flat.parquet", row_group_size=20)
-    fixed = 2 * ((1 << 20) + 20 * 8) + (4 << 20)  # pages
+    fixed = 3 * (1 << 20) + 2 * 20 * 8 + (4 << 20)  # pages, and a dictionary as it is delivered
 
     def of_thread(**arguments: object) -> int:
         return quiet_plan(fr.ParquetDataset(tmp_path, batch_size=5, **arguments)).bytes_per_thread  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: P
     pq.write_table(pa.table({"t": ["x" * 100] * 50}), tmp_path / "text.parquet", use_dictionary=False)
     plan = quiet_plan(fr.ParquetDataset(tmp_path, batch_size=5))
     assert plan.row_bytes >= 108
-    pages = 2 * ((1 << 20) + 50 * plan.row_bytes) + (4 << 20)
+    pages = 3 * (1 << 20) + 2 * 50 * plan.row_bytes + (4 << 20)
     assert plan.bytes_per_thread == 50 * 2 * plan.row_bytes + 5 * plan.row_bytes + pages
     assert repr(plan).count("per decoding thread") == 1
 

@@ -1,8 +1,10 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, final
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 __all__ = [
     "IS_OPTIMIZED",
@@ -14,12 +16,14 @@ __all__ = [
     "FastresumeError",
     "Layout",
     "Manifest",
+    "Memory",
     "Order",
     "PageLock",
     "Pass",
     "Reader",
     "SourceError",
     "StateError",
+    "TensorMaker",
     "Written",
     "__version__",
     "intersection",
@@ -51,6 +55,19 @@ class Activity:
 @final
 class Buffer:
     def __len__(self) -> int: ...
+
+@final
+class Memory: ...
+
+@final
+class TensorMaker:
+    def __new__(
+        cls,
+        types: Sequence[tuple[str, torch.dtype]],
+        over: Callable[[Buffer, torch.dtype], Tensor],
+        exchange: object | None = None,
+    ) -> Self: ...
+    def tensors(self, memory: Memory) -> list[Tensor]: ...
 
 @final
 class Manifest:
@@ -95,7 +112,7 @@ class Manifest:
             ]
         ]
     ]: ...
-    def read_rows(self, layout: Layout, runs: npt.NDArray[np.int64]) -> list[Buffer]: ...
+    def read_rows(self, layout: Layout, runs: npt.NDArray[np.int64]) -> Memory: ...
     def __reduce__(self) -> tuple[Any, tuple[bytes]]: ...
 
 @final
@@ -233,7 +250,7 @@ class Written:
 @final
 class Delivered:
     @property
-    def memory(self) -> list[Buffer]: ...
+    def memory(self) -> Memory: ...
     @property
     def num_rows(self) -> int: ...
     @property

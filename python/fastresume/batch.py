@@ -94,9 +94,16 @@ class Field:
             return ("B", *self.sizes)
         return ("B",) if self.width is None else ("B", self.width)
 
-    def of_buffers(self, buffers: Iterator[_core.Buffer]) -> Tensor | Jagged:
-        """The tensors over the next memory that the core filled; they own it, nothing is copied."""
-        tensor = _over(next(buffers), self.dtype)
+    def _dtypes(self) -> list[torch.dtype]:
+        """The types of the tensors that it is made of."""
+        if not self.is_jagged:
+            return [self.dtype]
+        ends = [torch.int64, torch.bool] if self.is_masked else [torch.int64]
+        return [self.dtype] + ends * len(self.kind.split("<"))
+
+    def _of_tensors(self, tensors: Iterator[Tensor]) -> Tensor | Jagged:
+        """What the next tensors are, each of one dimension, as the core filled them."""
+        tensor = next(tensors)
         if self.width is not None:
             return tensor.view(-1, *(self.sizes or (self.width,)))
         if not self.is_jagged:
@@ -106,14 +113,15 @@ class Field:
         # The innermost rows are the first ones.
         kind: Any
         for kind in reversed(kinds):
-            offsets = _over(next(buffers), torch.int64)
-            valid = _over(next(buffers), torch.bool) if self.is_masked else None
+            offsets = next(tensors)
+            valid = next(tensors) if self.is_masked else None
             values = Jagged(values, offsets, valid, kind)
         rows: Jagged = values
         return rows
 
 
 def _over(buffer: _core.Buffer, dtype: torch.dtype) -> Tensor:
+    """A tensor over memory, where torch is too old to have a quicker way."""
     return torch.frombuffer(buffer, dtype=dtype) if len(buffer) else torch.empty(0, dtype=dtype)
 
 
@@ -154,8 +162,18 @@ class Schema(Mapping[str, Field]):
         self.masked = frozenset(
             field.name for field in self.fields if field.is_masked and not field.is_jagged
         )
-        is_plain = all(field.width is None and not field.is_jagged for field in self.fields)
-        self.plain = [(field.name, field.dtype) for field in self.fields] if is_plain else []
+        self._is_plain = all(field.width is None and not field.is_jagged for field in self.fields)
+        dtypes = [dtype for field in self.fields for dtype in field._dtypes()]
+        exchange = getattr(Tensor, "__dlpack_c_exchange_api__", None)
+        self._maker = _core.TensorMaker([(dtype_name(dtype), dtype) for dtype in dtypes], _over, exchange)
+
+    def tensors(self, memory: _core.Memory) -> Tensors:
+        """The tensors of a batch over the memory that the core filled; they own it, nothing is copied."""
+        made = self._maker.tensors(memory)
+        if self._is_plain:  # at once: a batch may have hundreds of these
+            return dict(zip(self._fields, made, strict=True))
+        tensors = iter(made)
+        return {field.name: field._of_tensors(tensors) for field in self.fields}
 
     def __getitem__(self, name: str) -> Field:
         return self._fields[name]
@@ -453,19 +471,7 @@ def of_delivered(
         schema.masked,
         share,
     )
-    tensors: Tensors
-    if schema.plain and delivered.num_rows:  # at once: a batch may have hundreds of these
-        over, fields = torch.frombuffer, zip(schema.plain, delivered.memory, strict=True)
-        tensors = {name: over(buffer, dtype=dtype) for (name, dtype), buffer in fields}
-    else:
-        tensors = tensors_of(schema.fields, delivered.memory)
-    return Batch(tensors, origin)
-
-
-def tensors_of(fields: Iterable[Field], memory: Iterable[_core.Buffer]) -> Tensors:
-    """The tensors over the memory of all fields, in their order."""
-    buffers = iter(memory)
-    return {field.name: field.of_buffers(buffers) for field in fields}
+    return Batch(schema.tensors(delivered.memory), origin)
 
 
 def refuse_to_collate(*_arguments: object, **_keywords: object) -> None:

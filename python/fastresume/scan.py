@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from fastresume import _core
-from fastresume.batch import Field, Schema, tensors_of
+from fastresume.batch import Field, Schema
 from fastresume.expression import Expression
 from fastresume.intervals import Intervals, numbers_at, of_buffer
 from fastresume.jagged import Jagged
@@ -32,7 +32,7 @@ def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -> 
     Raises:
         DataError, SourceError: if a file can't be read.
     """
-    fields = tuple(Schema(layout).values())
+    schema = Schema(layout)
     cursor = _core.Cursor.start(manifest, None)
     rows = max(min(SCANNED_ROWS, manifest.num_selected, SCANNED_BYTES // max(layout.row_bytes, 1)), 1)
     planned = _core.Pass(cursor, (1, 1, rows), "short", 1)
@@ -42,8 +42,8 @@ def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -> 
     try:
         while (delivered := reader.front()) is not None:
             reader.advance()
-            tensors = tensors_of(fields, delivered.memory)
-            truth = wanted.of_rows({field.name: _values(tensors, field) for field in fields})
+            tensors = schema.tensors(delivered.memory)
+            truth = wanted.of_rows({field.name: _values(tensors, field) for field in schema.fields})
             progress.add(delivered.num_rows)
             yield _intervals_of(numbers_at(of_buffer(delivered.runs), np.flatnonzero(truth.yes)))
     finally:

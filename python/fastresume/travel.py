@@ -11,7 +11,7 @@ import torch
 
 from fastresume import _core
 from fastresume.arguments import at_least
-from fastresume.batch import Batch, Tensors, tensors_of
+from fastresume.batch import Batch, Tensors
 from fastresume.cursor import Cursor
 from fastresume.intervals import Intervals, of_buffer, of_runs, of_words
 from fastresume.jagged import Jagged, take_rows
@@ -123,7 +123,7 @@ def _read(dataset: ParquetDataset, numbers: RowNumbers) -> Tensors:
     memory = dataset._manifest.read_rows(
         dataset._layout, np.stack([unique[begins], unique[ends - 1] + 1], axis=1)
     )
-    tensors = tensors_of(dataset.schema.fields, memory)
+    tensors = dataset.schema.tensors(memory)
     if np.array_equal(unique, numbers):
         return tensors
     index = torch.from_numpy(places.astype(np.int64))

@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use fastresume::memory::{self, Memory};
 use pyo3::exceptions::PyBufferError;
@@ -10,23 +11,55 @@ use pyo3::prelude::*;
 
 use crate::gate;
 
+/// Memory that several may refer to, with its address.
+pub struct Shared {
+    memory: UnsafeCell<Memory>,
+    length: usize,
+}
+
+// SAFETY: after construction no Rust code reads or writes the memory; only the address is handed out, through the
+// protocols of buffers and of tensors, whose consumers order their accesses as for any memory of Python's.
+#[allow(unsafe_code, reason = "protocols hand out an address")]
+unsafe impl Sync for Shared {}
+
+impl From<Memory> for Shared {
+    fn from(memory: Memory) -> Self {
+        Self { length: memory.len(), memory: UnsafeCell::new(memory) }
+    }
+}
+
+impl Shared {
+    /// The number of bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Where they begin; they are never moved.
+    #[allow(unsafe_code, reason = "protocols hand out an address")]
+    pub fn address(&self) -> *mut u8 {
+        // SAFETY: no reference to the memory exists (see above), so that a mutable one is unique while the address is
+        // taken.
+        unsafe { (*self.memory.get()).bytes_mut().as_mut_ptr() }
+    }
+}
+
 /// Writable bytes, aligned to 8, that live as long as something refers to them.
 ///
 /// `torch.frombuffer` and `numpy.frombuffer` take it.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Buffer {
-    memory: UnsafeCell<Memory>,
-    length: usize,
+    memory: Arc<Shared>,
 }
-
-// SAFETY: after construction no Rust code reads or writes the memory; only the address is handed out,
-// through the buffer protocol, whose consumers order their accesses as for any Python buffer.
-#[allow(unsafe_code, reason = "the buffer protocol hands out an address")]
-unsafe impl Sync for Buffer {}
 
 impl From<Memory> for Buffer {
     fn from(memory: Memory) -> Self {
-        Self { length: memory.len(), memory: UnsafeCell::new(memory) }
+        Arc::new(Shared::from(memory)).into()
+    }
+}
+
+impl From<Arc<Shared>> for Buffer {
+    fn from(memory: Arc<Shared>) -> Self {
+        Self { memory }
     }
 }
 
@@ -45,22 +78,21 @@ impl Buffer {
 #[pymethods]
 impl Buffer {
     fn __len__(&self) -> usize {
-        self.length
+        self.memory.length()
     }
 
     fn __repr__(&self) -> String {
-        format!("Buffer({} bytes)", self.length)
+        format!("Buffer({} bytes)", self.memory.length())
     }
 
     #[allow(unsafe_code, reason = "the buffer protocol hands out an address")]
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let this = slf.get();
-        let length = isize::try_from(this.length).map_err(|_| PyBufferError::new_err("too large"))?;
-        // SAFETY: no reference to the memory exists (see above), so that a mutable one is unique while
-        // the address is taken; it is never resized, and the view holds a reference to `slf`.
-        let address = unsafe { (*this.memory.get()).bytes_mut().as_mut_ptr() };
-        // SAFETY: `view` is the caller's, as the protocol demands; address and length are the memory's.
-        let code = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address.cast(), length, 0, flags) };
+        let memory = &slf.get().memory;
+        let length = isize::try_from(memory.length()).map_err(|_| PyBufferError::new_err("too large"))?;
+        let address = memory.address().cast();
+        // SAFETY: `view` is the caller's, as the protocol demands; address and length are the memory's, which is never
+        // resized, and the view holds a reference to `slf`.
+        let code = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address, length, 0, flags) };
         if code == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }

@@ -16,6 +16,7 @@ mod order;
 mod pagelock;
 mod pass;
 mod reader;
+mod tensor;
 
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -33,5 +34,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pass::Pass>()?;
     module.add_class::<reader::Written>()?;
     module.add_class::<reader::Delivered>()?;
-    module.add_class::<reader::Reader>()
+    module.add_class::<reader::Reader>()?;
+    module.add_class::<tensor::Memory>()?;
+    module.add_class::<tensor::TensorMaker>()
 }

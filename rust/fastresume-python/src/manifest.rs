@@ -26,6 +26,7 @@ use crate::buffer::Buffer;
 use crate::gate;
 use crate::intervals;
 use crate::layout::Layout;
+use crate::tensor::Memory;
 
 /// The immutable table of a dataset's files, and which of their rows the dataset consists of.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -236,14 +237,14 @@ impl Manifest {
     }
 
     /// The files' rows that runs of ascending row numbers name, as tensors' memory.
-    fn read_rows(&self, py: Python<'_>, layout: &Layout, runs: PyBuffer<i64>) -> PyResult<Vec<Buffer>> {
+    fn read_rows(&self, py: Python<'_>, layout: &Layout, runs: PyBuffer<i64>) -> PyResult<Memory> {
         let runs = intervals::read(py, &runs)?;
         let runs: Vec<_> =
             runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
         let (manifest, layout) = (&self.inner, &layout.inner);
         let fields =
             gate::run_stoppable(py, |stop| rows::read(Arc::clone(manifest), layout.clone(), &runs, stop))?;
-        Ok(fields.into_iter().map(Buffer::from).collect())
+        Ok(fields.into())
     }
 
     #[getter]

@@ -20,6 +20,7 @@ use crate::manifest::Manifest;
 use crate::order;
 use crate::pagelock::PageLock;
 use crate::pass::Pass;
+use crate::tensor::Memory;
 
 /// Which rows a batch has: told when somebody asks.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -41,7 +42,7 @@ impl Written {
 pub struct Delivered {
     /// The memory of each field of the layout.
     #[pyo3(get)]
-    memory: Vec<Py<Buffer>>,
+    memory: Py<Memory>,
     #[pyo3(get)]
     num_rows: usize,
     /// The bytes of all fields.
@@ -240,9 +241,8 @@ impl Reader {
     fn wrapped(&self, py: Python<'_>, delivered: CoreDelivered) -> PyResult<Delivered> {
         let ends_pass = delivered.ends_pass();
         let num_bytes = delivered.fields.iter().map(|memory| memory.bytes().len()).sum();
-        let memory = delivered.fields.into_iter().map(|memory| Py::new(py, Buffer::from(memory)));
         Ok(Delivered {
-            memory: memory.collect::<PyResult<_>>()?,
+            memory: Py::new(py, Memory::from(delivered.fields))?,
             num_rows: delivered.rows,
             num_bytes,
             valid_rows: delivered.valid_rows,

@@ -1,0 +1,201 @@
+//! Tensors over memory that the core filled: no byte is copied, and no object of Python stands between them.
+//!
+//! Source: the C interface of `DLPack`, version 1, <https://dmlc.github.io/dlpack/latest/c_api.html>, which newer
+//! releases of torch offer: <https://github.com/pytorch/pytorch/pull/169724>.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use fastresume::types::Dtype;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyList};
+
+use crate::buffer::{Buffer, Shared};
+
+/// The version whose structures these are; others of the same first number differ in what they have beyond them.
+const VERSION: Version = Version { major: 1, minor: 0 };
+const PROCESSOR: Device = Device { kind: 1, number: 0 };
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Version {
+    major: u32,
+    minor: u32,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Device {
+    kind: i32,
+    number: i32,
+}
+
+/// The type of an element.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Element {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+impl Element {
+    fn of(dtype: Dtype) -> Self {
+        let code = match dtype {
+            Dtype::Bool => 6,
+            Dtype::Bfloat16 => 4,
+            Dtype::Float16 | Dtype::Float32 | Dtype::Float64 => 2,
+            Dtype::Uint8 | Dtype::Uint16 | Dtype::Uint32 | Dtype::Uint64 => 1,
+            Dtype::Int8 | Dtype::Int16 | Dtype::Int32 | Dtype::Int64 => 0,
+        };
+        Self { code, bits: 8 << dtype.width().ilog2(), lanes: 1 }
+    }
+}
+
+#[repr(C)]
+struct View {
+    data: *mut c_void,
+    device: Device,
+    dimensions: i32,
+    element: Element,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// A tensor, and who is told that it is no longer needed.
+#[repr(C)]
+struct Managed {
+    version: Version,
+    context: *mut c_void,
+    delete: Option<unsafe extern "C" fn(*mut Managed)>,
+    flags: u64,
+    view: View,
+}
+
+/// What torch offers: what lies before the function that is called, and this.
+#[repr(C)]
+struct Exchange {
+    version: Version,
+    older: *const c_void,
+    allocate: *const c_void,
+    of_object: *const c_void,
+    to_object: Option<unsafe extern "C" fn(*mut Managed, *mut *mut c_void) -> c_int>,
+}
+
+/// A tensor of one dimension with the memory that it is over.
+#[repr(C)]
+struct Held {
+    managed: Managed,
+    length: i64,
+    stride: i64,
+    memory: Arc<Shared>,
+}
+
+/// Lets go of the memory, in whichever thread a tensor is destroyed, with the GIL or without.
+#[allow(unsafe_code, reason = "torch hands back what it was given")]
+unsafe extern "C" fn delete(managed: *mut Managed) {
+    // SAFETY: it is the first part of a `Held` that was made by `Box`, and torch gives it back once.
+    drop(unsafe { Box::from_raw(managed.cast::<Held>()) });
+}
+
+/// Makes tensors of the memory of batches, whose fields' types are known.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct TensorMaker {
+    types: Vec<(Element, Py<PyAny>)>,
+    /// Makes a tensor over a `Buffer`, where torch offers nothing quicker.
+    over: Py<PyAny>,
+    exchange: Option<Py<PyCapsule>>,
+}
+
+#[pymethods]
+impl TensorMaker {
+    /// For memory of types, by their names and as torch has them, in turn.
+    #[new]
+    #[pyo3(signature = (types, over, exchange=None))]
+    fn new(
+        types: Vec<(String, Py<PyAny>)>,
+        over: Py<PyAny>,
+        exchange: Option<Py<PyCapsule>>,
+    ) -> PyResult<Self> {
+        let types = types.into_iter().map(|(name, dtype)| match Dtype::of_name(&name) {
+            Some(known) => Ok((Element::of(known), dtype)),
+            None => Err(PyValueError::new_err(format!("no tensor has elements of the type {name}"))),
+        });
+        Ok(Self { types: types.collect::<PyResult<_>>()?, over, exchange })
+    }
+
+    /// A tensor of one dimension over each memory; they keep it.
+    fn tensors<'py>(&self, py: Python<'py>, memory: &Memory) -> PyResult<Bound<'py, PyList>> {
+        if memory.fields.len() != self.types.len() {
+            let (found, expected) = (memory.fields.len(), self.types.len());
+            return Err(PyValueError::new_err(format!(
+                "found memory of {found} fields, expected {expected}"
+            )));
+        }
+        let function = self.exchange.as_ref().and_then(|capsule| to_object(capsule.bind(py)));
+        let tensors =
+            memory.fields.iter().zip(&self.types).map(|(memory, (element, dtype))| match function {
+                Some(function) => {
+                    held(Arc::clone(memory), *element).and_then(|held| wrapped(py, held, function))
+                }
+                None => self.over.bind(py).call1((Buffer::from(Arc::clone(memory)), dtype)),
+            });
+        PyList::new(py, tensors.collect::<PyResult<Vec<_>>>()?)
+    }
+}
+
+type ToObject = unsafe extern "C" fn(*mut Managed, *mut *mut c_void) -> c_int;
+
+/// The function that makes an object of a tensor, if it is of this version.
+#[allow(unsafe_code, reason = "a capsule holds a pointer")]
+fn to_object(capsule: &Bound<'_, PyCapsule>) -> Option<ToObject> {
+    let exchange: NonNull<c_void> = capsule.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
+    // SAFETY: a capsule of this name has a pointer to such a structure, which lives as long as the process; of every
+    // version, it begins with the version.
+    let version = unsafe { exchange.cast::<Version>().read() };
+    // SAFETY: as above; those of one version have the same functions at the same places.
+    (version.major == VERSION.major).then(|| unsafe { exchange.cast::<Exchange>().as_ref() }.to_object)?
+}
+
+/// A tensor that torch may take over.
+fn held(memory: Arc<Shared>, element: Element) -> PyResult<Box<Held>> {
+    let bytes = memory.length();
+    let length = i64::try_from(bytes / usize::from(element.bits / 8).max(1));
+    let length = length.map_err(|_| PyValueError::new_err("too large"))?;
+    let data = if bytes == 0 { ptr::null_mut() } else { memory.address().cast() };
+    let (shape, strides) = (ptr::null_mut(), ptr::null_mut());
+    let view = View { data, device: PROCESSOR, dimensions: 1, element, shape, strides, byte_offset: 0 };
+    let managed =
+        Managed { version: VERSION, context: ptr::null_mut(), delete: Some(delete), flags: 0, view };
+    Ok(Box::new(Held { managed, length, stride: 1, memory }))
+}
+
+/// The tensor as an object of Python.
+#[allow(unsafe_code, reason = "torch is called through its C interface")]
+fn wrapped(py: Python<'_>, held: Box<Held>, to_object: ToObject) -> PyResult<Bound<'_, PyAny>> {
+    let held = Box::into_raw(held);
+    let mut object = ptr::null_mut();
+    // SAFETY: the pointers are those of fields of `held`, which torch has from now on, until it calls `delete`; the GIL
+    // is held, and the function gives an object that is the caller's, or sets an exception.
+    unsafe {
+        (*held).managed.view.shape = &raw mut (*held).length;
+        (*held).managed.view.strides = &raw mut (*held).stride;
+        let code = to_object(held.cast(), &raw mut object);
+        if code == 0 { Ok(Bound::from_owned_ptr(py, object.cast())) } else { Err(PyErr::fetch(py)) }
+    }
+}
+
+/// The memory of the fields of a batch, which tensors are made of.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct Memory {
+    fields: Vec<Arc<Shared>>,
+}
+
+impl From<Vec<fastresume::memory::Memory>> for Memory {
+    fn from(fields: Vec<fastresume::memory::Memory>) -> Self {
+        Self { fields: fields.into_iter().map(|memory| Arc::new(Shared::from(memory))).collect() }
+    }
+}

@@ -1,0 +1,180 @@
+"""Tensors over the core's memory, by torch's own interface and by Python's buffers."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor
+
+import fastresume as fr
+from fastresume import _core
+
+DTYPES = [
+    torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32,
+    torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
+]  # fmt: skip
+EXCHANGE = "__dlpack_c_exchange_api__"
+
+needs_exchange = pytest.mark.skipif(
+    not hasattr(Tensor, EXCHANGE), reason="this release of torch makes tensors of buffers alone"
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file of rows of every shape: numbers to be cast to every type, masks, text, lists, lists of text."""
+    rows = 50
+    columns = {f"to_{str(dtype).removeprefix('torch.')}": pa.array([0, 1] * (rows // 2)) for dtype in DTYPES}
+    columns["whole"] = pa.array(range(rows))
+    columns["maybe"] = pa.array([None, 5] * (rows // 2), pa.int64())
+    columns["text"] = pa.array([None, "rot", "grün", "", "blau"] * (rows // 5))
+    columns["list"] = pa.array([[1, 2], [], None, [3], [4, 5, 6]] * (rows // 5), pa.list_(pa.int32()))
+    columns["words"] = pa.array([["a", "bc"], [], None, [""], ["d"]] * (rows // 5))
+    columns["empty"] = pa.array([[]] * rows, pa.list_(pa.float32()))
+    pq.write_table(pa.table(columns), tmp_path / "part.parquet", row_group_size=20)
+    return tmp_path
+
+
+def open_all(path: Path) -> fr.ParquetDataset:
+    """A dataset with all of these columns, two of them stacked besides."""
+    casts = {f"to_{str(dtype).removeprefix('torch.')}": dtype for dtype in DTYPES}
+    nulls = {"maybe": "mask", "text": "mask", "list": "mask", "words": "mask"}
+    stack = {"matrix": ["to_int64", "whole"]}
+    return fr.ParquetDataset(path, batch_size=8, cast=casts, nulls=nulls, stack=stack, tail="short")  # type: ignore[arg-type]
+
+
+def tensors_in(values: Any) -> list[Tensor]:
+    """All tensors of a batch, those of its lists among them."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        else:
+            parts = (value.values, value.offsets, value.valid)
+            found += tensors_in([part for part in parts if part is not None])
+    return found
+
+
+def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if torch did not offer it."""
+    if hasattr(Tensor, EXCHANGE):
+        monkeypatch.delattr(Tensor, EXCHANGE)
+
+
+def test_tensors_are_the_same_whether_torch_offers_its_interface_or_not(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = list(open_all(path))
+    without_exchange(monkeypatch)
+    twins = list(open_all(path))
+    assert [batch.num_rows for batch in batches] == [8] * 6 + [2]
+    assert {tensor.dtype for tensor in tensors_in(batches[0].values())} == set(DTYPES)
+    for batch, twin in zip(batches, twins, strict=True):
+        assert list(batch) == list(twin)
+        pairs = zip(tensors_in(batch.values()), tensors_in(twin.values()), strict=True)
+        for tensor, other in pairs:
+            assert (tensor.dtype, tensor.shape, tensor.stride()) == (
+                other.dtype,
+                other.shape,
+                other.stride(),
+            )
+            assert torch.equal(tensor, other)
+            assert tensor.is_contiguous()
+            assert not tensor.requires_grad
+            assert tensor.device.type == "cpu"
+            assert tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_rows_by_their_numbers_and_no_rows_at_all_are_tensors_as_well(
+    path: Path, monkeypatch: pytest.MonkeyPatch, offered: bool
+) -> None:
+    if not offered:
+        without_exchange(monkeypatch)
+    dataset = open_all(path)
+    some, none = dataset.read_rows([1, 48]), dataset.read_rows([])
+    assert [len(value) for value in some.values()] == [2] * len(some)
+    assert [len(value) for value in none.values()] == [0] * len(some)
+    assert [t.dtype for t in tensors_in(some.values())] == [t.dtype for t in tensors_in(none.values())]
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_a_tensor_keeps_its_memory_and_nothing_else(
+    path: Path, monkeypatch: pytest.MonkeyPatch, offered: bool
+) -> None:
+    if not offered:
+        without_exchange(monkeypatch)
+    dataset = open_all(path)
+    first = next(iter(dataset))
+    kept, expected = first["to_float32"], pickle.loads(pickle.dumps(first["to_float32"]))
+    assert isinstance(kept, Tensor)
+    kept += 1
+    del first
+    for _ in range(3):  # memory that was let go of is used again
+        for batch in dataset:
+            assert set(batch["to_float32"].tolist()) <= {0.0, 1.0}  # type: ignore[union-attr]
+    assert torch.equal(kept, expected + 1)
+
+
+@needs_exchange
+def test_the_last_reference_may_go_in_any_thread(path: Path) -> None:
+    dataset = open_all(path)
+    batches = list(dataset)
+    threads = [threading.Thread(target=lambda some: some.clear(), args=([batch],)) for batch in batches]
+    del batches
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert sum(batch.num_rows for batch in dataset) == 50
+
+
+class Version(ctypes.Structure):
+    """What an interface begins with, and room for what may follow."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("functions", ctypes.c_void_p * 8),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "major"), [(b"dlpack_exchange_api", 2), (b"dlpack_exchange_api", 0), (b"other", 1)]
+)
+def test_an_interface_of_another_version_or_name_is_not_called(path: Path, name: bytes, major: int) -> None:
+    made = ctypes.pythonapi.PyCapsule_New
+    made.restype, made.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    offered = Version(major=major)  # functions at address 0: a call would end the process
+    capsule = made(ctypes.addressof(offered), name, None)
+    asked: list[torch.dtype] = []
+
+    def over(buffer: _core.Buffer, dtype: torch.dtype) -> Tensor:
+        asked.append(dtype)
+        return torch.frombuffer(buffer, dtype=dtype)
+
+    dataset = fr.ParquetDataset(path, batch_size=8, columns=["to_int64"])
+    maker = _core.TensorMaker([("int64", torch.int64)], over, capsule)
+    memory = dataset._manifest.read_rows(dataset._layout, torch.tensor([[0, 4]]).numpy())
+    assert [tensor.tolist() for tensor in maker.tensors(memory)] == [[0, 1, 0, 1]]
+    assert asked == [torch.int64]
+
+
+def test_memory_of_other_fields_and_types_that_no_tensor_has_are_refused(path: Path) -> None:
+    dataset = fr.ParquetDataset(path, batch_size=8, columns=["to_int64"])
+    memory = dataset._manifest.read_rows(dataset._layout, torch.tensor([[0, 4]]).numpy())
+    with pytest.raises(ValueError, match="found memory of 1 fields, expected 0"):
+        _core.TensorMaker([], torch.frombuffer).tensors(memory)
+    for name in ("complex64", "float", "int7x", "int999", ""):
+        with pytest.raises(ValueError, match="no tensor has elements of the type"):
+            _core.TensorMaker([(name, torch.int64)], torch.frombuffer)
