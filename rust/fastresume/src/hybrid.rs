@@ -182,10 +182,9 @@ impl Hybrid {
             if header & 1 == 0 {
                 let value_bytes = self.width.div_ceil(8);
                 let value = bytes.get(self.position..self.position + value_bytes).ok_or_else(ends)?;
-                let mut word = [0; 4];
-                word[..value_bytes].copy_from_slice(value);
+                let value = value.iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte));
                 self.position += value_bytes;
-                self.run = Run::Repeated { value: u32::from_le_bytes(word), left: count };
+                self.run = Run::Repeated { value, left: count };
             } else {
                 let start = self.position;
                 let there = bytes.len() - start;
