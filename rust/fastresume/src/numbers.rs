@@ -9,7 +9,7 @@ use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::extent::PAGE_BYTES;
 use crate::memory::Memory;
-use crate::values::{Values, Word};
+use crate::values::{Values, Word, look_up};
 use crate::vector;
 
 /// Values that are converted or spread out are decoded so many at a time.
@@ -75,28 +75,32 @@ struct Delivered {
 }
 
 impl Delivered {
-    /// The numbers, for so many more values that are looked up; none if they are not worth it.
+    /// Fills the output with the next values, if they are looked up in a dictionary and it is worth it; whether it is.
     ///
     /// # Errors
-    /// As for [`Memory::resize`].
-    fn of<P: Pod, V: Pod>(
+    /// As for [`Elements::read`].
+    fn read<P: Word, V: Pod>(
         &mut self,
         delivery: &Delivery,
-        entries: &[P],
-        asked: usize,
-    ) -> Result<Option<&[V]>> {
-        self.asked += asked;
-        if self.numbers.is_none() && !self.has_misfit {
-            let bytes = size_of_val(entries) / size_of::<P>() * size_of::<V>();
-            if bytes as u64 > PAGE_BYTES || entries.len() > self.asked.saturating_mul(FEW) {
-                return Ok(None);
-            }
+        values: &mut Values<P>,
+        page: Page<'_>,
+        output: &mut [V],
+    ) -> Result<bool> {
+        let Some((indices, entries)) = values.indices(page) else { return Ok(false) };
+        self.asked += output.len();
+        let bytes = entries.len() * size_of::<V>();
+        let is_worth_it = bytes as u64 <= PAGE_BYTES && entries.len() <= self.asked.saturating_mul(FEW);
+        if self.numbers.is_none() && is_worth_it && !self.has_misfit {
             let mut numbers = Memory::lent();
-            numbers.resize(bytes)?;
+            // Few sizes, so that memory which was let go of fits the next dictionary.
+            numbers.resize(bytes.next_power_of_two())?;
+            numbers.truncate(bytes);
             self.has_misfit = !delivery.write(bytemuck::cast_slice(entries), numbers.bytes_mut());
             self.numbers = (!self.has_misfit).then_some(numbers);
         }
-        Ok(self.numbers.as_ref().map(|numbers| bytemuck::cast_slice(numbers.bytes())))
+        let Some(numbers) = &self.numbers else { return Ok(false) };
+        look_up(indices, page.bytes, bytemuck::cast_slice(numbers.bytes()), output)?;
+        Ok(true)
     }
 }
 
@@ -158,10 +162,8 @@ impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
         if self.delivery.is_copied() {
             return self.values.read(page, bytemuck::cast_slice_mut(output));
         }
-        if let Some(entries) = self.values.entries(page)
-            && let Some(numbers) = self.dictionary.of(&self.delivery, entries, output.len())?
-        {
-            return self.values.read_others(page, numbers, output);
+        if self.dictionary.read(&self.delivery, &mut self.values, page, output)? {
+            return Ok(());
         }
         for (step, places) in output.chunks_mut(STEP).enumerate() {
             vector::fetch_places(places);
@@ -182,21 +184,17 @@ impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
     ) -> Result<()> {
         for (step, (marks, words, places)) in steps(there, output).enumerate() {
             let present = marks.ones();
-            if !self.delivery.is_copied()
-                && let Some(entries) = self.values.entries(page)
-                && let Some(numbers) = self.dictionary.of(&self.delivery, entries, present)?
-            {
-                self.values.read_others(page, numbers, &mut self.converted[..present])?;
-                vector::expand(&self.converted, &words, null, places);
-                continue;
-            }
-            self.values.read(page, &mut self.scratch[..present])?;
+            let (scratch, converted) = (&mut self.scratch[..present], &mut self.converted[..present]);
             if self.delivery.is_copied() {
+                self.values.read(page, scratch)?;
                 vector::expand(bytemuck::cast_slice(&self.scratch), &words, null, places);
                 continue;
             }
-            let row_of = |index| row_of(step * STEP + marks.nth_one(index).unwrap_or(0));
-            convert(&self.delivery, &self.scratch[..present], &mut self.converted[..present], row_of)?;
+            if !self.dictionary.read(&self.delivery, &mut self.values, page, converted)? {
+                self.values.read(page, scratch)?;
+                let row_of = |index| row_of(step * STEP + marks.nth_one(index).unwrap_or(0));
+                convert(&self.delivery, scratch, converted, row_of)?;
+            }
             vector::expand(&self.converted, &words, null, places);
         }
         Ok(())
@@ -284,7 +282,7 @@ mod tests {
         let cast = Delivery::new(Dtype::Int64, Dtype::Uint64).unwrap();
         for delivery in [buckets, cast] {
             let mut numbers = Numbers::<u64, u64>::new(delivery);
-            // Dictionaries that are delivered at once, later, or never.
+            // Dictionaries that are delivered at once, or later.
             for count in [1_u64, 9, 100, 200, 250] {
                 for steps in [1, 3, ROWS] {
                     let entries: Vec<u64> = (0..count).map(|index| index * index + count).collect();

@@ -112,20 +112,10 @@ impl<P: Word> Values<P> {
         Ok(())
     }
 
-    /// The values of the dictionary that the present page's indices are of, if it has such.
-    pub fn entries<'p>(&self, page: Page<'p>) -> Option<&'p [P]> {
-        matches!(self.form, Form::Dictionary(_)).then(|| entries(page.dictionary, self.dictionary))
-    }
-
-    /// The next `output.len()` values, of a page that has `entries`, as others that stand for these.
-    ///
-    /// # Errors
-    /// As for `read`.
-    pub fn read_others<V: Pod>(&mut self, page: Page<'_>, others: &[V], output: &mut [V]) -> Result<()> {
-        match &mut self.form {
-            Form::Dictionary(hybrid) => look_up(hybrid, page.bytes, others, output),
-            _ => Err(Error::data("the page has no indices")),
-        }
+    /// What comes next on a page of indices to the dictionary: these, and its values.
+    pub fn indices<'p>(&mut self, page: Page<'p>) -> Option<(&mut Hybrid, &'p [P])> {
+        let Form::Dictionary(indices) = &mut self.form else { return None };
+        Some((indices, entries(page.dictionary, self.dictionary)))
     }
 
     /// Some of the next `count` values, ascending ones that are counted from the next one on; all of them are

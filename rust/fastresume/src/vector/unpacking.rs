@@ -62,7 +62,6 @@ fn unpack_wide(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
 
 /// Groups of eight integers, each of which is unpacked at once: the bytes that hold each integer, then its bits.
 #[cfg(target_arch = "x86_64")]
-#[derive(Clone, Copy)]
 pub(super) struct Groups<'b> {
     bytes: &'b [u8],
     /// Where the next group begins.
