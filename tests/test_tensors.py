@@ -7,8 +7,8 @@ import gc
 import pickle
 import threading
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,11 +17,14 @@ from torch import Tensor
 
 import fastresume as fr
 from fastresume import _core
+from fastresume.jagged import dtype_name
+from jobs import tensors_of
 
 DTYPES = [
     torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32,
     torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
 ]  # fmt: skip
+CASTS = {f"to_{dtype_name(dtype)}": dtype for dtype in DTYPES}
 EXCHANGE = "__dlpack_c_exchange_api__"
 
 needs_exchange = pytest.mark.skipif(
@@ -33,7 +36,7 @@ needs_exchange = pytest.mark.skipif(
 def path(tmp_path: Path) -> Path:
     """A file of rows of every shape: numbers to be cast to every type, masks, text, lists, lists of text."""
     rows = 50
-    columns = {f"to_{str(dtype).removeprefix('torch.')}": pa.array([0, 1] * (rows // 2)) for dtype in DTYPES}
+    columns = dict.fromkeys(CASTS, pa.array([0, 1] * (rows // 2)))
     columns["whole"] = pa.array(range(rows))
     columns["maybe"] = pa.array([None, 5] * (rows // 2), pa.int64())
     columns["text"] = pa.array([None, "rot", "grün", "", "blau"] * (rows // 5))
@@ -46,28 +49,27 @@ def path(tmp_path: Path) -> Path:
 
 def open_all(path: Path) -> fr.ParquetDataset:
     """A dataset with all of these columns, two of them stacked besides."""
-    casts = {f"to_{str(dtype).removeprefix('torch.')}": dtype for dtype in DTYPES}
     nulls = {"maybe": "mask", "text": "mask", "list": "mask", "words": "mask"}
     stack = {"matrix": ["to_int64", "whole"]}
-    return fr.ParquetDataset(path, batch_size=8, cast=casts, nulls=nulls, stack=stack, tail="short")  # type: ignore[arg-type]
+    return fr.ParquetDataset(path, batch_size=8, cast=CASTS, nulls=nulls, stack=stack, tail="short")  # type: ignore[arg-type]
 
 
-def tensors_in(values: Any) -> list[Tensor]:
-    """All tensors of a batch, those of its lists among them."""
-    found: list[Tensor] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        else:
-            parts = (value.values, value.offsets, value.valid)
-            found += tensors_in([part for part in parts if part is not None])
-    return found
+def memory_of(path: Path) -> _core.Memory:
+    """The memory of the first four rows of one column of int64."""
+    dataset = fr.ParquetDataset(path, batch_size=8, columns=["to_int64"])
+    return dataset._manifest.read_rows(dataset._layout, np.array([[0, 4]]))
 
 
 def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if torch did not offer it."""
-    if hasattr(Tensor, EXCHANGE):
-        monkeypatch.delattr(Tensor, EXCHANGE)
+    monkeypatch.delattr(Tensor, EXCHANGE, raising=False)
+
+
+@pytest.fixture(params=[pytest.param(True, marks=needs_exchange), False], ids=["interface", "buffers"])
+def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By torch's interface, and without."""
+    if not request.param:
+        without_exchange(monkeypatch)
 
 
 def test_tensors_are_the_same_whether_torch_offers_its_interface_or_not(
@@ -77,11 +79,13 @@ def test_tensors_are_the_same_whether_torch_offers_its_interface_or_not(
     without_exchange(monkeypatch)
     twins = list(open_all(path))
     assert [batch.num_rows for batch in batches] == [8] * 6 + [2]
-    assert {tensor.dtype for tensor in tensors_in(batches[0].values())} == set(DTYPES)
+    assert {tensor.dtype for tensor in tensors_of(batches[0]).values()} == set(DTYPES)
     for batch, twin in zip(batches, twins, strict=True):
         assert list(batch) == list(twin)
-        pairs = zip(tensors_in(batch.values()), tensors_in(twin.values()), strict=True)
-        for tensor, other in pairs:
+        others = tensors_of(twin)
+        assert list(tensors_of(batch)) == list(others)
+        for name, tensor in tensors_of(batch).items():
+            other = others[name]
             assert (tensor.dtype, tensor.shape, tensor.stride()) == (
                 other.dtype,
                 other.shape,
@@ -94,25 +98,17 @@ def test_tensors_are_the_same_whether_torch_offers_its_interface_or_not(
             assert tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
 
 
-@pytest.mark.parametrize("offered", [True, False])
-def test_rows_by_their_numbers_and_no_rows_at_all_are_tensors_as_well(
-    path: Path, monkeypatch: pytest.MonkeyPatch, offered: bool
-) -> None:
-    if not offered:
-        without_exchange(monkeypatch)
+@pytest.mark.usefixtures("each_way")
+def test_rows_by_their_numbers_and_no_rows_at_all_are_tensors_as_well(path: Path) -> None:
     dataset = open_all(path)
     some, none = dataset.read_rows([1, 48]), dataset.read_rows([])
     assert [len(value) for value in some.values()] == [2] * len(some)
     assert [len(value) for value in none.values()] == [0] * len(some)
-    assert [t.dtype for t in tensors_in(some.values())] == [t.dtype for t in tensors_in(none.values())]
+    assert [t.dtype for t in tensors_of(some).values()] == [t.dtype for t in tensors_of(none).values()]
 
 
-@pytest.mark.parametrize("offered", [True, False])
-def test_a_tensor_keeps_its_memory_and_nothing_else(
-    path: Path, monkeypatch: pytest.MonkeyPatch, offered: bool
-) -> None:
-    if not offered:
-        without_exchange(monkeypatch)
+@pytest.mark.usefixtures("each_way")
+def test_a_tensor_keeps_its_memory_and_nothing_else(path: Path) -> None:
     dataset = open_all(path)
     first = next(iter(dataset))
     kept, expected = first["to_float32"], pickle.loads(pickle.dumps(first["to_float32"]))
@@ -163,18 +159,14 @@ def test_an_interface_of_another_version_or_name_is_not_called(path: Path, name:
         asked.append(dtype)
         return torch.frombuffer(buffer, dtype=dtype)
 
-    dataset = fr.ParquetDataset(path, batch_size=8, columns=["to_int64"])
     maker = _core.TensorMaker([("int64", torch.int64)], over, capsule)
-    memory = dataset._manifest.read_rows(dataset._layout, torch.tensor([[0, 4]]).numpy())
-    assert [tensor.tolist() for tensor in maker.tensors(memory)] == [[0, 1, 0, 1]]
+    assert [tensor.tolist() for tensor in maker.tensors(memory_of(path))] == [[0, 1, 0, 1]]
     assert asked == [torch.int64]
 
 
 def test_memory_of_other_fields_and_types_that_no_tensor_has_are_refused(path: Path) -> None:
-    dataset = fr.ParquetDataset(path, batch_size=8, columns=["to_int64"])
-    memory = dataset._manifest.read_rows(dataset._layout, torch.tensor([[0, 4]]).numpy())
     with pytest.raises(ValueError, match="found memory of 1 fields, expected 0"):
-        _core.TensorMaker([], torch.frombuffer).tensors(memory)
+        _core.TensorMaker([], torch.frombuffer).tensors(memory_of(path))
     for name in ("complex64", "float", "int7x", "int999", ""):
         with pytest.raises(ValueError, match="no tensor has elements of the type"):
             _core.TensorMaker([(name, torch.int64)], torch.frombuffer)

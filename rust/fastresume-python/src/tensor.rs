@@ -82,8 +82,10 @@ struct Exchange {
     older: *const c_void,
     allocate: *const c_void,
     of_object: *const c_void,
-    to_object: Option<unsafe extern "C" fn(*mut Managed, *mut *mut c_void) -> c_int>,
+    to_object: Option<ToObject>,
 }
+
+type ToObject = unsafe extern "C" fn(*mut Managed, *mut *mut c_void) -> c_int;
 
 /// A tensor of one dimension with the memory that it is over.
 #[repr(C)]
@@ -107,7 +109,7 @@ pub struct TensorMaker {
     types: Vec<(Element, Py<PyAny>)>,
     /// Makes a tensor over a `Buffer`, where torch offers nothing quicker.
     over: Py<PyAny>,
-    exchange: Option<Py<PyCapsule>>,
+    to_object: Option<ToObject>,
 }
 
 #[pymethods]
@@ -118,13 +120,14 @@ impl TensorMaker {
     fn new(
         types: Vec<(String, Py<PyAny>)>,
         over: Py<PyAny>,
-        exchange: Option<Py<PyCapsule>>,
+        exchange: Option<Bound<'_, PyCapsule>>,
     ) -> PyResult<Self> {
         let types = types.into_iter().map(|(name, dtype)| match Dtype::of_name(&name) {
             Some(known) => Ok((Element::of(known), dtype)),
             None => Err(PyValueError::new_err(format!("no tensor has elements of the type {name}"))),
         });
-        Ok(Self { types: types.collect::<PyResult<_>>()?, over, exchange })
+        let to_object = exchange.as_ref().and_then(to_object);
+        Ok(Self { types: types.collect::<PyResult<_>>()?, over, to_object })
     }
 
     /// A tensor of one dimension over each memory; they keep it.
@@ -135,19 +138,14 @@ impl TensorMaker {
                 "found memory of {found} fields, expected {expected}"
             )));
         }
-        let function = self.exchange.as_ref().and_then(|capsule| to_object(capsule.bind(py)));
         let tensors =
-            memory.fields.iter().zip(&self.types).map(|(memory, (element, dtype))| match function {
-                Some(function) => {
-                    held(Arc::clone(memory), *element).and_then(|held| wrapped(py, held, function))
-                }
+            memory.fields.iter().zip(&self.types).map(|(memory, (element, dtype))| match self.to_object {
+                Some(to_object) => wrapped(py, held(Arc::clone(memory), *element)?, to_object),
                 None => self.over.bind(py).call1((Buffer::from(Arc::clone(memory)), dtype)),
             });
         PyList::new(py, tensors.collect::<PyResult<Vec<_>>>()?)
     }
 }
-
-type ToObject = unsafe extern "C" fn(*mut Managed, *mut *mut c_void) -> c_int;
 
 /// The function that makes an object of a tensor, if it is of this version.
 #[allow(unsafe_code, reason = "a capsule holds a pointer")]
@@ -163,7 +161,7 @@ fn to_object(capsule: &Bound<'_, PyCapsule>) -> Option<ToObject> {
 /// A tensor that torch may take over.
 fn held(memory: Arc<Shared>, element: Element) -> PyResult<Box<Held>> {
     let bytes = memory.length();
-    let length = i64::try_from(bytes / usize::from(element.bits / 8).max(1));
+    let length = i64::try_from(bytes / usize::from(element.bits / 8));
     let length = length.map_err(|_| PyValueError::new_err("too large"))?;
     let data = if bytes == 0 { ptr::null_mut() } else { memory.address().cast() };
     let (shape, strides) = (ptr::null_mut(), ptr::null_mut());

@@ -15,8 +15,11 @@ use crate::vector;
 /// Values that are converted or spread out are decoded so many at a time.
 pub const STEP: usize = 1024;
 
-/// A dictionary is delivered once so many of its values were read that this is no more than a few times as many.
+/// A dictionary is delivered if it has at most so many times as many values as were asked for.
 const FEW: usize = 8;
+
+/// A dictionary that would take more is not delivered: a plan states so much for it.
+const DELIVERED_BYTES: u64 = PAGE_BYTES;
 
 /// Values whose pages hold `P`, delivered as `V`.
 pub struct Numbers<P, V> {
@@ -89,7 +92,7 @@ impl Delivered {
         let Some((indices, entries)) = values.indices(page) else { return Ok(false) };
         self.asked += output.len();
         let bytes = entries.len() * size_of::<V>();
-        let is_worth_it = bytes as u64 <= PAGE_BYTES && entries.len() <= self.asked.saturating_mul(FEW);
+        let is_worth_it = bytes as u64 <= DELIVERED_BYTES && entries.len() <= self.asked.saturating_mul(FEW);
         if self.numbers.is_none() && is_worth_it && !self.has_misfit {
             let mut numbers = Memory::lent();
             // Few sizes, so that memory which was let go of fits the next dictionary.
