@@ -336,10 +336,11 @@ impl Window {
         self.blocks[block].start + (laid - self.laid[block])
     }
 
-    /// The positions of consecutive ordinals of block `block` of the window, counted from its first position.
-    pub fn places(&self, block: usize, ordinals: Range<u64>) -> impl Iterator<Item = u64> + '_ {
+    /// The positions of consecutive ordinals of block `block` of the window, counted from its first position, some of
+    /// them at a time.
+    pub fn places(&self, block: usize, ordinals: Range<u64>, each: impl FnMut(&[u64])) {
         let laid = self.laid[block] + (ordinals.start - self.blocks[block].start);
-        self.permutation.inverses(laid..laid + (ordinals.end - ordinals.start))
+        self.permutation.inverses(laid..laid + (ordinals.end - ordinals.start), each);
     }
 }
 
@@ -387,7 +388,7 @@ mod tests {
                         let window = order.window_at(position as u64).unwrap();
                         let block = window.blocks.iter().position(|rows| rows.contains(&row)).unwrap();
                         let place = position as u64 - window.positions.start;
-                        assert!(window.places(block, row..row + 1).eq([place]));
+                        window.places(block, row..row + 1, |found| assert_eq!(found, [place]));
                         assert!(window.positions.end - window.positions.start <= window_rows);
                     }
                     rows.sort_unstable();

@@ -10,8 +10,11 @@ const SECOND: u64 = 0x94D0_49BB_1331_11EB;
 
 const ROUNDS: usize = 6;
 
-/// Sides up to this have the hashes of their rounds kept, in 48 KiB at most, if they are asked for many values at once.
+/// Sides up to this have the hashes of their rounds kept, in 48 KiB, if they are asked for many values at once.
 const KEPT_SIDE: usize = 1 << 12;
+
+/// So many inverses are found at a time.
+const CHUNK: usize = 256;
 
 /// Smaller sides give a Feistel network too few permutations to choose from.
 const MIN_SIDE: u64 = 16;
@@ -78,22 +81,31 @@ impl Permutation {
         self.walk(value, |value| self.backward(value))
     }
 
-    /// The inverses of consecutive values, one by one.
-    pub fn inverses(&self, values: Range<u64>) -> impl Iterator<Item = u64> + '_ {
+    /// The inverses of consecutive values, some of them at a time.
+    pub fn inverses(&self, values: Range<u64>, mut each: impl FnMut(&[u64])) {
         // A side has the square root of all values: of many values, each hash is asked for many times.
         let most_made = (ROUNDS / 2) as u64 * (self.left + self.right);
         let are_many = values.end <= self.n && values.end - values.start >= most_made;
         let hashes = are_many.then(|| Hashes::new(self)).flatten();
-        let (left, right) = self.split(values.start);
-        let mut next = (to_half(left), to_half(right));
-        values.map(move |value| {
-            let Some(hashes) = &hashes else { return self.inverse(value) };
-            let (left, right) = next;
-            let found = hashes.backward(left, right);
-            // What follows, without a division.
-            next = if right + 1 < hashes.right { (left, right + 1) } else { (left + 1, 0) };
-            if found < self.n { found } else { self.inverse(value) }
-        })
+        let mut found = [0; CHUNK];
+        let mut first = values.start;
+        while first < values.end {
+            let count = usize::try_from(values.end - first).map_or(CHUNK, |left| left.min(CHUNK));
+            let found = &mut found[..count];
+            if let Some(hashes) = &hashes {
+                let (left, right) = self.split(first);
+                hashes.backward((to_half(left), to_half(right)), found);
+            } else {
+                found.fill(self.n);
+            }
+            for (found, value) in found.iter_mut().zip(first..) {
+                if *found >= self.n {
+                    *found = self.inverse(value);
+                }
+            }
+            each(found);
+            first += count as u64;
+        }
     }
 
     #[inline]
@@ -144,8 +156,9 @@ impl Permutation {
 
 /// What the rounds of a permutation add, for each value of the other half.
 struct Hashes {
-    /// Two rounds each, the last ones first: to the right half by the left one, then to the left half by the right one.
-    added: [[Box<[u16; KEPT_SIDE]>; 2]; ROUNDS / 2],
+    /// The last round first: to the right half by the left one, then to the left half by the right one, and so on. What
+    /// the rounds of one half add lies together, so that few lines of the nearest cache are taken.
+    added: Box<[[u16; ROUNDS]; KEPT_SIDE]>,
     left: u32,
     right: u32,
 }
@@ -155,34 +168,43 @@ impl Hashes {
     fn new(of: &Permutation) -> Option<Self> {
         let side = |side: u64| u32::try_from(side).ok().filter(|_| side <= KEPT_SIDE as u64);
         let (left, right) = (side(of.left)?, side(of.right)?);
-        let hashes = |from: u32, key: u64, end: u32| {
-            let mut hashes = Box::new([0; KEPT_SIDE]);
-            for (half, hash) in (0..from).zip(hashes.iter_mut()) {
-                *hash = u16::try_from(below(u64::from(half) ^ key, end.into())).unwrap_or(u16::MAX);
+        let mut added = vec![[0; ROUNDS]; KEPT_SIDE].into_boxed_slice();
+        for (round, key) in of.keys.iter().rev().enumerate() {
+            let (from, end) = if round % 2 == 0 { (left, right) } else { (right, left) };
+            for (half, hashes) in (0..from).zip(added.iter_mut()) {
+                hashes[round] = u16::try_from(below(u64::from(half) ^ key, end.into())).unwrap_or(u16::MAX);
             }
-            hashes
-        };
-        let added = std::array::from_fn(|pair| {
-            let keys = &of.keys[ROUNDS - 2 * (pair + 1)..];
-            [hashes(left, keys[1], right), hashes(right, keys[0], left)]
-        });
-        Some(Self { added, left, right })
+        }
+        Some(Self { added: added.try_into().ok()?, left, right })
     }
 
-    /// As `Permutation::backward`, of the halves of a value.
-    #[inline]
-    fn backward(&self, mut left: u32, mut right: u32) -> u64 {
-        let of = |hashes: &[u16; KEPT_SIDE], half: u32| u32::from(hashes[half as usize % hashes.len()]);
+    /// As `Permutation::backward`, of the value of these halves and those that follow it.
+    /// In a loop of its own: it needs all of the registers.
+    #[inline(never)]
+    fn backward(&self, (mut left, mut right): (u32, u32), mut found: &mut [u64]) {
+        let of = |round: usize, half: u32| u32::from(self.added[half as usize % KEPT_SIDE][round]);
         let minus = |half: u32, added: u32, end: u32| {
             let rest = half.wrapping_sub(added);
             // Below zero, it is large. A branch would be taken at random.
             rest.min(rest.wrapping_add(end))
         };
-        for [to_right, to_left] in &self.added {
-            right = minus(right, of(to_right, left), self.right);
-            left = minus(left, of(to_left, right), self.left);
+        while !found.is_empty() {
+            let count = found.len().min((self.right - right) as usize);
+            let (of_left, rest) = found.split_at_mut(count);
+            // One for all of the same left half.
+            let added = of(0, left);
+            for (found, right) in of_left.iter_mut().zip(right..) {
+                let right = minus(right, added, self.right);
+                let left = minus(left, of(1, right), self.left);
+                let right = minus(right, of(2, left), self.right);
+                let left = minus(left, of(3, right), self.left);
+                let right = minus(right, of(4, left), self.right);
+                let left = minus(left, of(5, right), self.left);
+                *found = u64::from(left) * u64::from(self.right) + u64::from(right);
+            }
+            found = rest;
+            (left, right) = (left + 1, 0);
         }
-        u64::from(left) * u64::from(self.right) + u64::from(right)
     }
 }
 
@@ -224,7 +246,9 @@ mod tests {
             for values in [0..n.min(20), n / 3..n, 0..n.min(50_000), n - 1..n, n..n] {
                 let values = values.start.max(values.end.saturating_sub(60_000))..values.end;
                 let expected: Vec<u64> = values.clone().map(|value| permutation.inverse(value)).collect();
-                assert!(permutation.inverses(values).eq(expected));
+                let mut found = Vec::new();
+                permutation.inverses(values, |some| found.extend_from_slice(some));
+                assert_eq!(found, expected);
             }
         }
     }

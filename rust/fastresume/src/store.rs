@@ -110,8 +110,11 @@ impl Store {
         Ok(block)
     }
 
-    /// A block that was kept. Where none fits, it makes room for one.
+    /// A block that was kept. Where none fits, it makes room for one, unless so few bytes are never kept.
     fn take_kept(&self, bytes: usize) -> Option<Block> {
+        if bytes < KEPT_BYTES {
+            return None;
+        }
         let mut kept = self.kept()?;
         let fitting = kept.by_bytes.range_mut(bytes..=bytes.saturating_add(bytes / 8)).next();
         if let Some(block) = fitting.and_then(|(_, same)| same.pop()) {
@@ -192,6 +195,15 @@ mod tests {
         }
         store.give(store.take(KEPT_BYTES - 8).unwrap());
         assert_eq!(store.take(KEPT_BYTES - 8).unwrap().len(), KEPT_BYTES - 8);
+    }
+
+    #[test]
+    fn what_is_too_little_to_be_kept_makes_no_room_for_itself() {
+        let store = Store::new();
+        store.begin(100 * KEPT_BYTES);
+        store.give(store.take(100 * KEPT_BYTES).unwrap());
+        assert_eq!(store.take(8).unwrap().len(), 8);
+        assert_eq!(store.bytes(), 100 * KEPT_BYTES);
     }
 
     #[test]

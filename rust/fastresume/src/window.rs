@@ -141,14 +141,15 @@ impl WindowPart {
         // A segment has fewer rows than 2^32: its numbers are in memory.
         let mut ends = vec![0_u32; self.batches.len()];
         for of in stretches {
-            let in_window = self.window.places(of.block, of.ordinal..of.ordinal + of.count());
-            slots.extend(in_window.map(|place| {
-                let slot = self.slot(place);
-                if let Some(count) = ends.get_mut(slot.0 as usize) {
-                    *count += 1;
-                }
-                slot
-            }));
+            self.window.places(of.block, of.ordinal..of.ordinal + of.count(), |places| {
+                slots.extend(places.iter().map(|&place| {
+                    let slot = self.slot(place);
+                    if let Some(count) = ends.get_mut(slot.0 as usize) {
+                        *count += 1;
+                    }
+                    slot
+                }));
+            });
         }
         let mut sum = 0;
         for end in &mut ends {
