@@ -258,6 +258,9 @@ def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> in
     # Lists and strings of a row.
     flat = sum(width for width, _ in widths)
     jagged, densest = most.row_bytes - flat, most.densest_bytes - flat
+    # Single columns are put together for rows to be moved once, where these come in any order.
+    bundle = dataset._layout.widest_bundle if is_shuffled else (0, 0)
+    widths.append(bundle)
     # The widest tensor that is put together from several columns, or from rows in any order. (Others are
     # decoded where they stay.)
     widest = max((width for width, columns in widths if is_shuffled or columns > 1), default=0)
@@ -266,8 +269,8 @@ def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> in
         decoded = rows * (2 * densest + 2 * widest + PLACE_BYTES) + 2 * most.large_bytes
     else:
         decoded = rows * (2 * jagged + 2 * widest) + most.large_bytes
-    # Lists and strings of a batch are held as they came, and in their order, while it is ended.
-    decoded += dataset.batch_size * densest + most.large_bytes
+    # Lists, strings and a bundle of a batch are held as they came, and in their order, while it is ended.
+    decoded += dataset.batch_size * (densest + bundle[0]) + most.large_bytes
     decoded += 2 * GAP_BYTES * max((columns for _, columns in widths if columns > 1), default=0)
     # A page, as it is stored and decompressed, and a dictionary, as it is stored and delivered.
     page = PAGE_BYTES + min(PAGE_VALUES, most.group_rows) * max(8, jagged) + most.large_page_bytes

@@ -47,6 +47,11 @@ def shuffled(task: Task, state: Any) -> Reading:
     return _reading(dataset_of(task, is_stacked=True, shuffle=True), state)
 
 
+def shuffled_columns(task: Task, state: Any) -> Reading:
+    """One tensor per column, in a shuffled order."""
+    return _reading(dataset_of(task, shuffle=True), state)
+
+
 def threads(task: Task, state: Any) -> Reading:
     """One matrix per type, decoded ahead by threads."""
     return _reading(dataset_of(task, is_stacked=True), state, task.threads)
@@ -71,6 +76,13 @@ OWN = (
     Contender("fastresume", "fastresume, a tensor per column", one_thread, resumes=STATE),
     Contender("fastresume-stacked", "fastresume, stacked", stacked, resumes=STATE),
     Contender("fastresume-shuffled", "fastresume, stacked, shuffled", shuffled, resumes=STATE),
+    Contender(
+        "fastresume-shuffled-columns",
+        "fastresume, a tensor per column, shuffled",
+        shuffled_columns,
+        resumes=STATE,
+        is_default=False,
+    ),
     Contender("fastresume-threads", "fastresume, stacked, Loader with threads", threads, resumes=STATE),
     Contender(
         "fastresume-thread",

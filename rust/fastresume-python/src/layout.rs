@@ -207,6 +207,12 @@ impl Layout {
         self.inner.row_bytes()
     }
 
+    /// The most bytes and columns of a row of numbers that are put together where rows go here and there.
+    #[getter]
+    fn widest_bundle(&self) -> (usize, usize) {
+        self.inner.widest_bundle()
+    }
+
     /// Bytes of a row in the row groups where rows are longest, and what large cells and large pages add to that.
     fn footprint(&self, manifest: &Manifest) -> (u64, u64, u64) {
         let Footprint { densest_row_bytes, large_bytes, large_page_bytes } =

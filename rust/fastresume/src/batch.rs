@@ -7,6 +7,7 @@ use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
 use crate::memory::{Memory, Pool};
 use crate::sorted::Part;
+use crate::transpose::split;
 use crate::written::Written;
 
 /// The memory of one batch: one slot per field, and which rows were written.
@@ -85,7 +86,8 @@ impl Slots {
         self.flat(field).map_or(&mut [], |flat| flat.memory.bytes_mut())
     }
 
-    /// Keeps rows of a scalar field, or of its mask, that came scattered.
+    /// Keeps rows of a scalar field, or of its mask, that came scattered; those of a bundle, or of its masks, as the first
+    /// field's that has any.
     pub fn keep(&mut self, field: (usize, bool), parts: impl Iterator<Item = Part>) {
         if let Some(flat) = self.flat(field) {
             flat.parts.extend(parts);
@@ -93,11 +95,7 @@ impl Slots {
     }
 
     fn flat(&mut self, (index, is_mask): (usize, bool)) -> Option<&mut Flat> {
-        match &mut self.fields[index] {
-            Slot::Scalar(_, mask) if is_mask => Some(mask),
-            Slot::Scalar(values, _) => Some(values),
-            Slot::Jagged(_) => None,
-        }
+        self.fields[index].flat(is_mask)
     }
 
     /// A jagged field.
@@ -118,7 +116,13 @@ impl Slots {
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn finish(&mut self, distinct: usize, rows: usize) -> Result<()> {
+    pub fn finish(&mut self, layout: &Layout, distinct: usize, rows: usize) -> Result<()> {
+        if !self.written.places().is_empty() {
+            for bundle in layout.bundles() {
+                self.take_apart(bundle, false, rows)?;
+                self.take_apart(bundle, true, rows)?;
+            }
+        }
         let places = self.written.places();
         for slot in &mut self.fields {
             match slot {
@@ -131,6 +135,26 @@ impl Slots {
                 Slot::Jagged(slot) => slot.finish(places, distinct, rows)?,
             }
         }
+        Ok(())
+    }
+
+    /// Puts the rows of a bundle, or of its masks, in their places, and the numbers of each to their fields. The first of
+    /// these has them all until then. Where there is only one, its rows stay as they are.
+    fn take_apart(&mut self, bundle: &[usize], is_mask: bool, rows: usize) -> Result<()> {
+        let slots = self.fields.iter_mut().enumerate();
+        let slots = slots.filter(|(index, _)| bundle.binary_search(index).is_ok());
+        let flats = slots.filter_map(|(_, slot)| slot.flat(is_mask));
+        let mut flats: Vec<&mut Flat> = flats.filter(|flat| flat.row_bytes > 0).collect();
+        let [first, _, ..] = &mut flats[..] else { return Ok(()) };
+        let (width, parts) = (first.row_bytes, std::mem::take(&mut first.parts));
+        let memory = first.memory.another();
+        let mut whole = Flat { memory, row_bytes: flats.len() * width, parts };
+        whole.put_in_order(self.written.places(), rows)?;
+        for flat in &mut flats {
+            flat.memory.resize(rows.saturating_mul(width))?;
+        }
+        let mut columns: Vec<_> = flats.into_iter().map(|flat| flat.memory.bytes_mut()).collect();
+        split(whole.memory.bytes(), width, &mut columns);
         Ok(())
     }
 
@@ -168,6 +192,17 @@ impl Slots {
             memory.extend(field.is_masked().then_some(mask));
         }
         (memory, self.written)
+    }
+}
+
+impl Slot {
+    /// The values of a scalar field, or its mask.
+    fn flat(&mut self, is_mask: bool) -> Option<&mut Flat> {
+        match self {
+            Self::Scalar(_, mask) if is_mask => Some(mask),
+            Self::Scalar(values, _) => Some(values),
+            Self::Jagged(_) => None,
+        }
     }
 }
 

@@ -61,6 +61,18 @@ impl Field {
         self.dtype.width().saturating_mul(self.size.unwrap_or(1))
     }
 
+    /// Whether its rows have one length as they are decoded, and come by themselves.
+    #[must_use]
+    pub fn is_flat(&self) -> bool {
+        !self.kind.is_jagged() && self.padding.is_none() && self.kind != Kind::Length
+    }
+
+    /// Whether a row of it is one number.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.columns.len() == 1 && self.size.is_none()
+    }
+
     /// The shape of one row, where rows have one length; nothing of a single number, or of stacked columns.
     #[must_use]
     pub fn row_shape(&self) -> Vec<usize> {

@@ -15,7 +15,7 @@ use crate::memory::Memory;
 use crate::padded::PadDecoder;
 use crate::padding::Padding;
 use crate::page::Buffers;
-use crate::schema::{Column, Kind};
+use crate::schema::Column;
 use crate::segment::{Places, Segment, to_usize};
 use crate::shares::{Parts, Share, Shares, hand_out};
 use crate::sieve::StepRows;
@@ -196,22 +196,28 @@ impl Filler {
                 part.put(index, &shares.spans);
             }
         }
-        let parts = shares.parts();
-        for source in fields.iter().filter(|source| !source.field.kind.is_jagged()) {
-            check(stop)?;
+        for source in &fields {
             if let Some(padding) = source.field.padding {
+                check(stop)?;
                 source.fill_padded(padding, shares, &mut scratch).map_err(in_group)?;
             }
-            // Lengths come with what they are of.
-            if source.field.padding.is_some() || source.field.kind == Kind::Length {
-                continue;
+        }
+        let parts = shares.parts();
+        if shares.are_runs() {
+            for source in fields.iter().filter(|source| source.field.is_flat()) {
+                check(stop)?;
+                let filled = if source.columns.len() == 1 {
+                    source.fill_runs(&parts, &mut scratch)
+                } else {
+                    fill_together(&[source], &parts, &mut scratch, stop)
+                };
+                filled.map_err(in_group)?;
             }
-            let filled = if source.columns.len() == 1 && shares.are_runs() {
-                source.fill_runs(&parts, &mut scratch)
-            } else {
-                source.fill_scalars(&parts, &mut scratch, stop)
-            };
-            filled.map_err(in_group)?;
+        } else {
+            for bundle in self.layout.bundles() {
+                let sources: Vec<_> = bundle.iter().map(|&index| &fields[index]).collect();
+                fill_together(&sources, &parts, &mut scratch, stop).map_err(in_group)?;
+            }
         }
         locked(&self.scratch).push(scratch);
         Ok(())
@@ -249,39 +255,6 @@ impl Source<'_> {
             Ok(())
         };
         decode().map_err(|error: Error| error.in_column(&column.name))
-    }
-
-    /// Decodes the columns side by side, and hands out rows with the last of them: one random access for all
-    /// columns of a matrix.
-    fn fill_scalars(&self, parts: &Parts<'_>, scratch: &mut Scratch, stop: &AtomicBool) -> Result<()> {
-        let (rows, count, width) = (parts.rows, self.columns.len(), self.field.element_bytes());
-        let mask_width = usize::from(self.field.is_masked());
-        let sieve = &parts.sieve;
-        let Scratch { buffers, values, valid, tile, step, .. } = scratch;
-        let stride_of = |width: usize| if count > 1 { stride(rows, width) } else { rows };
-        let (stride, mask_stride) = (stride_of(width), stride_of(1));
-        values.resize(stride * count * width)?;
-        valid.resize(mask_stride * count * mask_width)?;
-        for (number, column) in self.columns.iter().enumerate() {
-            check(stop)?;
-            let part =
-                |stride: usize, width: usize| number * stride * width..(number * stride + rows) * width;
-            let values = &mut values.bytes_mut()[part(stride, width)];
-            let valid = &mut valid.bytes_mut()[part(mask_stride, mask_width)];
-            let nulls = self.field.nulls[number];
-            let mut decode = || {
-                let mut decoder = self.file.scalars(self.row_group, column, sieve.nulls(nulls), buffers)?;
-                sieve.read(sieve.steps(), decoder.as_mut(), nulls, Target { values, valid }, step)
-            };
-            decode().map_err(|error: Error| error.in_column(&column.name))?;
-        }
-        let values = Columns { bytes: values.bytes(), width, count, stride };
-        hand_out(&parts.shares, parts.numbers, (self.index, false), values, tile)?;
-        if self.field.is_masked() {
-            let valid = Columns { bytes: valid.bytes(), width: 1, count, stride: mask_stride };
-            hand_out(&parts.shares, parts.numbers, (self.index, true), valid, tile)?;
-        }
-        Ok(())
     }
 
     /// Decodes runs of rows of the only column, each behind the rows that its batch has, until so much is decoded
@@ -367,4 +340,48 @@ impl Source<'_> {
         };
         decode().map_err(|error: Error| error.in_column(&column.name))
     }
+}
+
+/// Decodes the columns of fields side by side, and hands out rows with the last of them: one random access for all
+/// columns of a matrix, or of a bundle.
+fn fill_together(
+    sources: &[&Source<'_>],
+    parts: &Parts<'_>,
+    scratch: &mut Scratch,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let Some(first) = sources.first() else { return Ok(()) };
+    let (rows, width) = (parts.rows, first.field.element_bytes());
+    let count = sources.iter().map(|source| source.columns.len()).sum();
+    let masks = sources.iter().map(|source| source.field.mask_bytes()).sum();
+    let sieve = &parts.sieve;
+    let Scratch { buffers, values, valid, tile, step, .. } = scratch;
+    let stride_of = |count: usize, width: usize| if count > 1 { stride(rows, width) } else { rows };
+    let (stride, mask_stride) = (stride_of(count, width), stride_of(masks, 1));
+    values.resize(stride * count * width)?;
+    valid.resize(mask_stride * masks)?;
+    let columns = sources.iter().flat_map(|source| {
+        let nulls = source.columns.iter().zip(&source.field.nulls);
+        nulls.map(move |(column, nulls)| (source, column, *nulls))
+    });
+    let (mut number, mut mask) = (0, 0);
+    for (source, column, nulls) in columns {
+        check(stop)?;
+        let values = &mut values.bytes_mut()[number * stride * width..][..rows * width];
+        let masked = usize::from(source.field.is_masked());
+        let valid = &mut valid.bytes_mut()[mask * mask_stride..][..masked * rows];
+        let mut decode = || {
+            let mut decoder = source.file.scalars(source.row_group, column, sieve.nulls(nulls), buffers)?;
+            sieve.read(sieve.steps(), decoder.as_mut(), nulls, Target { values, valid }, step)
+        };
+        decode().map_err(|error: Error| error.in_column(&column.name))?;
+        (number, mask) = (number + 1, mask + masked);
+    }
+    let values = Columns { bytes: values.bytes(), width, count, stride };
+    hand_out(&parts.shares, parts.numbers, (first.index, false), values, tile)?;
+    if let Some(first) = sources.iter().find(|source| source.field.is_masked()) {
+        let valid = Columns { bytes: valid.bytes(), width: 1, count: masks, stride: mask_stride };
+        hand_out(&parts.shares, parts.numbers, (first.index, true), valid, tile)?;
+    }
+    Ok(())
 }

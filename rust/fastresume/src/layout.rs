@@ -31,7 +31,11 @@ pub struct Layout {
     /// else 0.
     jagged_bytes: Vec<Vec<usize>>,
     row_bytes: usize,
+    bundles: Vec<Vec<usize>>,
 }
+
+/// Rows of so many bytes, at most, are put together from single columns: some lines of a cache.
+const BUNDLE_BYTES: usize = 128;
 
 /// What the user asked to be stacked: a name, and the names or patterns of its columns.
 pub type Stack = (String, Vec<String>);
@@ -105,7 +109,8 @@ impl Layout {
     pub fn new(manifest: &Manifest, fields: Vec<Field>, columns: Vec<Vec<Column>>) -> Self {
         let jagged_bytes = jagged_bytes(manifest, &fields);
         let row_bytes = row_bytes(&jagged_bytes, &fields);
-        Self { fields, columns, jagged_bytes, row_bytes }
+        let bundles = bundles(&fields);
+        Self { fields, columns, jagged_bytes, row_bytes, bundles }
     }
 
     /// The same with the vocabularies of the columns of which codes are asked for: those that are known, by name, and
@@ -177,11 +182,46 @@ impl Layout {
         &self.jagged_bytes[schema]
     }
 
+    /// Fields of numbers, by their indices, that are put together where rows go here and there: each row of them is moved
+    /// once, and not once for each column. A matrix, which has rows of its own, is alone.
+    #[must_use]
+    pub fn bundles(&self) -> &[Vec<usize>] {
+        &self.bundles
+    }
+
+    /// The most bytes that a row of a bundle has with its masks, and the most columns.
+    #[must_use]
+    pub fn widest_bundle(&self) -> (usize, usize) {
+        let of = |bundle: &Vec<usize>, each: fn(&Field) -> usize| {
+            bundle.iter().map(|&index| each(&self.fields[index])).fold(0, usize::saturating_add)
+        };
+        let bytes = |field: &Field| field.row_bytes().saturating_add(field.mask_bytes());
+        let sizes =
+            self.bundles.iter().map(|bundle| (of(bundle, bytes), of(bundle, |field| field.columns.len())));
+        sizes.fold((0, 0), |most, size| (most.0.max(size.0), most.1.max(size.1)))
+    }
+
     /// Bytes of one row over all tensors; of jagged ones, what the footers lead to expect.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
+}
+
+fn bundles(fields: &[Field]) -> Vec<Vec<usize>> {
+    let mut bundles: Vec<Vec<usize>> = Vec::new();
+    for (index, field) in fields.iter().enumerate().filter(|(_, field)| field.is_flat()) {
+        let width = field.row_bytes();
+        let has_room = |bundle: &&mut Vec<usize>| {
+            let of = &fields[bundle[0]];
+            of.is_single() && of.row_bytes() == width && (bundle.len() + 1) * width <= BUNDLE_BYTES
+        };
+        match bundles.iter_mut().find(has_room).filter(|_| field.is_single()) {
+            Some(bundle) => bundle.push(index),
+            None => bundles.push(vec![index]),
+        }
+    }
+    bundles
 }
 
 /// The columns of a file, and its path.

@@ -414,7 +414,9 @@ impl Work {
             }
             Task::End(batch, slots) => {
                 let shape = self.pass.shape(batch, self.reader.rank);
-                let finish = || locked(&slots).finish(to_usize(shape.distinct)?, to_usize(shape.rows)?);
+                let layout = self.filler.layout();
+                let finish =
+                    || locked(&slots).finish(layout, to_usize(shape.distinct)?, to_usize(shape.rows)?);
                 let ended = self.activity.during(thread, Doing::Ending(batch), || caught(finish));
                 let mut state = locked(&self.state);
                 match ended {

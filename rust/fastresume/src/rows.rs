@@ -39,7 +39,7 @@ pub fn read(
         segments.extend(filler.fill(&segment, |_| Some(&slots), stop)?.left);
     }
     let mut slots = locked(&slots).taken();
-    slots.finish(rows, rows)?;
+    slots.finish(filler.layout(), rows, rows)?;
     Ok(slots.into_parts(filler.layout()).0)
 }
 

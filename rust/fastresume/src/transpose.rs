@@ -69,6 +69,21 @@ impl Columns<'_> {
     }
 }
 
+/// Writes rows of as many numbers of a width (1, 2, 4 or 8 bytes), which lie one behind another, to columns of them.
+pub fn split(rows: &[u8], width: usize, columns: &mut [&mut [u8]]) {
+    match width {
+        1 => split_numbers::<u8>(rows, columns),
+        2 => split_numbers::<u16>(rows, columns),
+        4 => split_numbers::<u32>(rows, columns),
+        _ => split_numbers::<u64>(rows, columns),
+    }
+}
+
+fn split_numbers<W: Number>(rows: &[u8], columns: &mut [&mut [u8]]) {
+    let columns = columns.iter_mut().map(|column| bytemuck::cast_slice_mut(column));
+    W::SPLIT(bytemuck::cast_slice(rows), &mut columns.collect::<Vec<&mut [W]>>());
+}
+
 /// Runs a loop over rows of a length: for `N` up to `2 * N` bytes, or any if it is 0.
 macro_rules! by_length {
     ($row_bytes:expr, $call:ident($($rest:expr),*)) => {
@@ -138,21 +153,23 @@ fn copy_row<const N: usize>(from: &[u8], to: &mut [u8]) {
 /// A number that is turned in registers where the processor can.
 trait Number: Pod {
     const TURN: fn(&[&[Self]], &mut [Self]);
+    const SPLIT: fn(&[Self], &mut [&mut [Self]]);
 }
 
 macro_rules! numbers {
-    ($($number:ty: $turn:path;)*) => {
+    ($($number:ty: $turn:path, $split:path;)*) => {
         $(impl Number for $number {
             const TURN: fn(&[&[Self]], &mut [Self]) = $turn;
+            const SPLIT: fn(&[Self], &mut [&mut [Self]]) = $split;
         })*
     };
 }
 
 numbers! {
-    u8: vector::turn_plain;
-    u16: vector::turn_plain;
-    u32: vector::turn_4_bytes;
-    u64: vector::turn_8_bytes;
+    u8: vector::turn_plain, vector::split_plain;
+    u16: vector::turn_plain, vector::split_plain;
+    u32: vector::turn_4_bytes, vector::split_4_bytes;
+    u64: vector::turn_8_bytes, vector::split_8_bytes;
 }
 
 fn interleave<W: Number>(columns: &Columns<'_>, first: usize, output: &mut [u8]) {

@@ -1,5 +1,8 @@
 //! Columns of numbers to rows of them, in squares that fit the registers.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64 as x86;
+
 use bytemuck::Pod;
 
 chosen! {
@@ -15,88 +18,124 @@ chosen! {
 
 /// As `turn_4_bytes`, of any numbers, for any processor.
 pub fn turn_plain<W: Pod>(columns: &[&[W]], rows: &mut [W]) {
-    turn_squares::<W, 4>(columns, rows, |square| {
-        std::array::from_fn(|row| std::array::from_fn(|side| square[side][row]))
+    turn_squares::<W, 4>(columns, rows, transposed);
+}
+
+chosen! {
+    /// Makes columns of rows of as many numbers of 4 bytes: the inverse of `turn_4_bytes`.
+    pub fn split_4_bytes(rows: &[u32], columns: &mut [&mut [u32]]) -> () = split_plain, for AVX2 split_4_bytes_wide
+}
+
+chosen! {
+    /// As `split_4_bytes`, of numbers of 8 bytes.
+    pub fn split_8_bytes(rows: &[u64], columns: &mut [&mut [u64]]) -> () = split_plain, for AVX2 split_8_bytes_wide
+}
+
+/// As `split_4_bytes`, of any numbers, for any processor.
+pub fn split_plain<W: Pod>(rows: &[W], columns: &mut [&mut [W]]) {
+    split_squares::<W, 4>(rows, columns, transposed);
+}
+
+/// A square with its rows as columns.
+fn transposed<W: Pod, const N: usize>(square: [[W; N]; N]) -> [[W; N]; N] {
+    std::array::from_fn(|row| std::array::from_fn(|side| square[side][row]))
+}
+
+/// As `transposed`, in four registers.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn transposed_4_of_4_bytes(square: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
+    let [a, b, c, d] = square.map(bytemuck::cast::<_, x86::__m128i>);
+    let (ab, cd) = (x86::_mm_unpacklo_epi32(a, b), x86::_mm_unpacklo_epi32(c, d));
+    let (ab_end, cd_end) = (x86::_mm_unpackhi_epi32(a, b), x86::_mm_unpackhi_epi32(c, d));
+    [
+        x86::_mm_unpacklo_epi64(ab, cd),
+        x86::_mm_unpackhi_epi64(ab, cd),
+        x86::_mm_unpacklo_epi64(ab_end, cd_end),
+        x86::_mm_unpackhi_epi64(ab_end, cd_end),
+    ]
+    .map(bytemuck::cast)
+}
+
+/// As `transposed`, in eight registers.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn transposed_8_of_4_bytes(square: [[u32; 8]; 8]) -> [[u32; 8]; 8] {
+    let lines = square.map(bytemuck::cast::<_, x86::__m256i>);
+    // Squares of four, in both halves: of the first four lines, and of the others.
+    let [first, last] = [0, 4].map(|at| {
+        let [a, b, c, d] = [lines[at], lines[at + 1], lines[at + 2], lines[at + 3]];
+        let (ab, cd) = (x86::_mm256_unpacklo_epi32(a, b), x86::_mm256_unpacklo_epi32(c, d));
+        let (ab_end, cd_end) = (x86::_mm256_unpackhi_epi32(a, b), x86::_mm256_unpackhi_epi32(c, d));
+        [
+            x86::_mm256_unpacklo_epi64(ab, cd),
+            x86::_mm256_unpackhi_epi64(ab, cd),
+            x86::_mm256_unpacklo_epi64(ab_end, cd_end),
+            x86::_mm256_unpackhi_epi64(ab_end, cd_end),
+        ]
     });
+    let low = |row: usize| x86::_mm256_permute2x128_si256::<0x20>(first[row], last[row]);
+    let high = |row: usize| x86::_mm256_permute2x128_si256::<0x31>(first[row], last[row]);
+    [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)].map(bytemuck::cast)
+}
+
+/// As `transposed`, in four registers.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn transposed_4_of_8_bytes(square: [[u64; 4]; 4]) -> [[u64; 4]; 4] {
+    let [a, b, c, d] = square.map(bytemuck::cast::<_, x86::__m256i>);
+    let (ab, cd) = (x86::_mm256_unpacklo_epi64(a, b), x86::_mm256_unpacklo_epi64(c, d));
+    let (ab_odd, cd_odd) = (x86::_mm256_unpackhi_epi64(a, b), x86::_mm256_unpackhi_epi64(c, d));
+    [
+        x86::_mm256_permute2x128_si256::<0x20>(ab, cd),
+        x86::_mm256_permute2x128_si256::<0x20>(ab_odd, cd_odd),
+        x86::_mm256_permute2x128_si256::<0x31>(ab, cd),
+        x86::_mm256_permute2x128_si256::<0x31>(ab_odd, cd_odd),
+    ]
+    .map(bytemuck::cast)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
 fn turn_4_bytes_wide(columns: &[&[u32]], rows: &mut [u32]) {
-    use std::arch::x86_64::{
-        __m128i, __m256i, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi32, _mm_unpacklo_epi64,
-        _mm256_permute2x128_si256, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32,
-        _mm256_unpacklo_epi64,
-    };
     if columns.len() < 8 {
-        return turn_squares::<u32, 4>(
-            columns,
-            rows,
-            #[inline]
-            |square| {
-                let [a, b, c, d] = square.map(bytemuck::cast::<_, __m128i>);
-                let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
-                let (ab_end, cd_end) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
-                [
-                    _mm_unpacklo_epi64(ab, cd),
-                    _mm_unpackhi_epi64(ab, cd),
-                    _mm_unpacklo_epi64(ab_end, cd_end),
-                    _mm_unpackhi_epi64(ab_end, cd_end),
-                ]
-                .map(bytemuck::cast)
-            },
-        );
+        return turn_squares::<u32, 4>(columns, rows, |square| transposed_4_of_4_bytes(square));
     }
-    turn_squares::<u32, 8>(
-        columns,
-        rows,
-        #[inline]
-        |square| {
-            let lines = square.map(bytemuck::cast::<_, __m256i>);
-            // Squares of four, in both halves: of the first four columns, and of the others.
-            let [first, last] = [0, 4].map(|at| {
-                let [a, b, c, d] = [lines[at], lines[at + 1], lines[at + 2], lines[at + 3]];
-                let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-                let (ab_end, cd_end) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-                [
-                    _mm256_unpacklo_epi64(ab, cd),
-                    _mm256_unpackhi_epi64(ab, cd),
-                    _mm256_unpacklo_epi64(ab_end, cd_end),
-                    _mm256_unpackhi_epi64(ab_end, cd_end),
-                ]
-            });
-            let low = |row: usize| _mm256_permute2x128_si256::<0x20>(first[row], last[row]);
-            let high = |row: usize| _mm256_permute2x128_si256::<0x31>(first[row], last[row]);
-            [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)].map(bytemuck::cast)
-        },
-    );
+    turn_squares::<u32, 8>(columns, rows, |square| transposed_8_of_4_bytes(square));
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
 fn turn_8_bytes_wide(columns: &[&[u64]], rows: &mut [u64]) {
-    use std::arch::x86_64::{
-        __m256i, _mm256_permute2x128_si256, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64,
-    };
-    turn_squares::<u64, 4>(
-        columns,
-        rows,
-        #[inline]
-        |square| {
-            let [a, b, c, d] = square.map(bytemuck::cast::<_, __m256i>);
-            let (ab, cd) = (_mm256_unpacklo_epi64(a, b), _mm256_unpacklo_epi64(c, d));
-            let (ab_odd, cd_odd) = (_mm256_unpackhi_epi64(a, b), _mm256_unpackhi_epi64(c, d));
-            [
-                _mm256_permute2x128_si256::<0x20>(ab, cd),
-                _mm256_permute2x128_si256::<0x20>(ab_odd, cd_odd),
-                _mm256_permute2x128_si256::<0x31>(ab, cd),
-                _mm256_permute2x128_si256::<0x31>(ab_odd, cd_odd),
-            ]
-            .map(bytemuck::cast)
-        },
-    );
+    turn_squares::<u64, 4>(columns, rows, |square| transposed_4_of_8_bytes(square));
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn split_4_bytes_wide(rows: &[u32], columns: &mut [&mut [u32]]) {
+    if columns.len() < 8 {
+        return split_squares::<u32, 4>(rows, columns, |square| transposed_4_of_4_bytes(square));
+    }
+    split_squares::<u32, 8>(rows, columns, |square| transposed_8_of_4_bytes(square));
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn split_8_bytes_wide(rows: &[u64], columns: &mut [&mut [u64]]) {
+    split_squares::<u64, 4>(rows, columns, |square| transposed_4_of_8_bytes(square));
+}
+
+/// The first columns of squares that so many columns consist of. The last one may overlap with the one before it.
+fn squares<const N: usize>(count: usize) -> impl Iterator<Item = usize> {
+    let last = (count > N && !count.is_multiple_of(N)).then(|| count - N);
+    (0..count / N).map(|square| square * N).chain(last)
 }
 
 /// Goes over the rows a square at a time, through all columns: rows are written one after another, and the processor, which
@@ -108,10 +147,7 @@ fn turn_squares<W: Pod, const N: usize>(
     turned: impl Fn([[W; N]; N]) -> [[W; N]; N],
 ) {
     let count = columns.len();
-    let whole = (0..count / N).map(|square| square * N);
-    // The last square overlaps with the one before it.
-    let last = (count > N && !count.is_multiple_of(N)).then(|| count - N);
-    let squares = whole.chain(last).map(|first| {
+    let squares = squares::<N>(count).map(|first| {
         let sides: [&[[W; N]]; N] = std::array::from_fn(|side| columns[first + side].as_chunks::<N>().0);
         (first, sides)
     });
@@ -133,14 +169,44 @@ fn turn_squares<W: Pod, const N: usize>(
     }
 }
 
+/// Goes over the rows a square at a time, as `turn_squares` does.
+#[inline(always)]
+fn split_squares<W: Pod, const N: usize>(
+    rows: &[W],
+    columns: &mut [&mut [W]],
+    turned: impl Fn([[W; N]; N]) -> [[W; N]; N],
+) {
+    let count = columns.len().max(1);
+    let squares: Vec<usize> = squares::<N>(columns.len()).collect();
+    let whole_lines = if count >= N { rows.len() / (N * count) } else { 0 };
+    let (lines, left) = rows.split_at(whole_lines * N * count);
+    for (number, lines) in lines.chunks_exact(N * count).enumerate() {
+        for &first in &squares {
+            let mut square = [[W::zeroed(); N]; N];
+            for (numbers, line) in square.iter_mut().zip(lines.chunks_exact(count)) {
+                numbers.copy_from_slice(&line[first..first + N]);
+            }
+            for (column, numbers) in columns[first..first + N].iter_mut().zip(&turned(square)) {
+                column[number * N..][..N].copy_from_slice(numbers);
+            }
+        }
+    }
+    for (line, row) in left.chunks_exact(count).zip(N * whole_lines..) {
+        for (number, column) in line.iter().zip(columns.iter_mut()) {
+            column[row] = *number;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_turned_as_rows_are_made_of_them_one_by_one() {
+    fn columns_are_turned_as_rows_are_made_of_them_one_by_one_and_back() {
         fn check<W: Pod + PartialEq + std::fmt::Debug>(
             turn: impl Fn(&[&[W]], &mut [W]),
+            split: impl Fn(&[W], &mut [&mut [W]]),
             number: impl Fn(usize) -> W,
         ) {
             for count in 1..20 {
@@ -155,14 +221,17 @@ mod tests {
                         let (row, column) = (place / count, place % count);
                         assert_eq!(*value, columns[column][row], "row {row}, number {column} of {count}");
                     }
+                    let mut back = vec![vec![number(7777); rows]; count];
+                    split(&found, &mut back.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+                    assert_eq!(back, columns, "{count} columns of {rows} rows");
                 }
             }
         }
         let word = |number: usize| u32::try_from(number).unwrap();
-        check(turn_4_bytes, word);
-        check(turn_plain::<u32>, word);
-        check(turn_8_bytes, |number| number as u64 | 1 << 40);
-        check(turn_plain::<u64>, |number| number as u64);
-        check(turn_plain::<u8>, |number| u8::try_from(number % 251).unwrap());
+        check(turn_4_bytes, split_4_bytes, word);
+        check(turn_plain::<u32>, split_plain, word);
+        check(turn_8_bytes, split_8_bytes, |number| number as u64 | 1 << 40);
+        check(turn_plain::<u64>, split_plain, |number| number as u64);
+        check(turn_plain::<u8>, split_plain, |number| u8::try_from(number % 251).unwrap());
     }
 }

@@ -1,0 +1,81 @@
+"""Rows of many columns in any order, which are moved together and taken apart again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+
+ROWS, GROUP_ROWS, BATCH_SIZE = 2000, 450, 128
+KINDS = {
+    "byte": (pa.int8(), 130),
+    "short": (pa.int16(), 3),
+    "number": (pa.float32(), 1),
+    "word": (pa.int32(), 67),
+    "long": (pa.int64(), 35),
+    "double": (pa.float64(), 9),
+}
+"""Of each type so many columns: more than are moved together, or fewer than fit a register, or one."""
+SOME = {f"{kind}_*": "mask" if kind == "long" else 7 for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    """Columns of all widths, of which every third has nulls."""
+    random = np.random.default_rng(5)
+    columns: dict[str, Any] = {}
+    for kind, (dtype, count) in KINDS.items():
+        for number in range(count):
+            values = random.integers(-100, 100, ROWS)
+            nulls = random.random(ROWS) < 0.2 if number % 3 == 2 else None
+            columns[f"{kind}_{number}"] = pa.array(values, mask=nulls).cast(dtype)
+    columns["pair"] = pa.FixedSizeListArray.from_arrays(pa.array(range(2 * ROWS), pa.int32()), 2)
+    columns["text"] = pa.array([str(number) for number in range(ROWS)])
+    # In turn, so that no two of a type lie side by side.
+    names = sorted(columns, key=lambda name: name.partition("_")[::-1])
+    table = pa.table({name: columns[name] for name in names})
+    path = tmp_path_factory.mktemp("wide") / "wide.parquet"
+    pq.write_table(table, path, row_group_size=GROUP_ROWS)
+    return path, table
+
+
+def expected(column: pa.ChunkedArray, rows: Any, fill: int) -> Any:
+    """The values of a column at these rows, as a batch has them."""
+    taken = column.take(pa.array(rows))
+    if pa.types.is_fixed_size_list(taken.type):
+        return taken.combine_chunks().flatten().to_numpy().reshape(-1, 2)
+    return taken.fill_null(pa.scalar(fill, taken.type)).to_numpy()
+
+
+@pytest.mark.parametrize("tail", ["short", "pad"])
+@pytest.mark.parametrize("nulls", ["mask", SOME], ids=["mask", "some"])
+@pytest.mark.parametrize("stack", [None, {"words": ["word_1?"], "doubles": "double_*"}], ids=["", "stacked"])
+def test_every_value_of_a_wide_row_is_delivered_with_its_row(
+    table: tuple[Path, pa.Table], tail: Any, nulls: Any, stack: Any
+) -> None:
+    path, whole = table
+    how: dict[str, Any] = {"stack": stack, "nulls": nulls, "tail": tail, "lanes": 1}
+    dataset = fr.ParquetDataset(path, batch_size=BATCH_SIZE, shuffle=True, seed=3, **how)
+    seen = []
+    for batch in dataset:
+        rows = batch.rows()
+        seen.append(rows[batch.valid.numpy()])
+        for field in dataset.schema.values():
+            if field.kind == "mask" or field.is_jagged:
+                continue
+            fill = 0 if field.is_masked else 7
+            columns = [expected(whole[name], rows, fill) for name in field.columns]
+            values = np.stack(columns, axis=1) if field.is_stacked else columns[0]
+            assert np.array_equal(batch[field.name].numpy(), values), field.name
+            if field.is_masked:
+                taken = [whole[name].take(pa.array(rows)).is_valid().to_numpy() for name in field.columns]
+                valid = np.stack(taken, axis=1) if field.is_stacked else taken[0]
+                assert np.array_equal(batch[f"{field.name}_valid"].numpy(), valid), field.name
+        assert batch["text"].to_strings() == [str(row) for row in rows]
+    assert sorted(np.concatenate(seen)) == list(range(ROWS))
