@@ -37,6 +37,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
             columns[f"{kind}_{number}"] = pa.array(values, mask=nulls).cast(dtype)
     columns["pair"] = pa.FixedSizeListArray.from_arrays(pa.array(range(2 * ROWS), pa.int32()), 2)
     columns["text"] = pa.array([str(number) for number in range(ROWS)])
+    columns["color"] = pa.array([f"{number % 7}" for number in range(ROWS)])
+    columns["tags"] = pa.array([[number] * (number % 4) for number in range(ROWS)], pa.list_(pa.int32()))
+    columns["struct"] = pa.array([{"x": number} if number % 5 else None for number in range(ROWS)])
     # In turn, so that no two of a type lie side by side.
     names = sorted(columns, key=lambda name: name.partition("_")[::-1])
     table = pa.table({name: columns[name] for name in names})
@@ -60,14 +63,16 @@ def test_every_value_of_a_wide_row_is_delivered_with_its_row(
     table: tuple[Path, pa.Table], tail: Any, nulls: Any, stack: Any
 ) -> None:
     path, whole = table
-    how: dict[str, Any] = {"stack": stack, "nulls": nulls, "tail": tail, "lanes": 1}
+    masks = nulls if nulls == "mask" else {**nulls, "struct": "mask", "struct.x": 0}
+    others = {"dictionary": "color", "pad": {"tags": 3}}
+    how: dict[str, Any] = {"stack": stack, "nulls": masks, "tail": tail, "lanes": 1, **others}
     dataset = fr.ParquetDataset(path, batch_size=BATCH_SIZE, shuffle=True, seed=3, **how)
     seen = []
     for batch in dataset:
         rows = batch.rows()
         seen.append(rows[batch.valid.numpy()])
         for field in dataset.schema.values():
-            if field.kind == "mask" or field.is_jagged:
+            if field.kind == "mask" or field.columns[0] in ("text", "color", "tags", "struct.x"):
                 continue
             fill = 0 if field.is_masked else 7
             columns = [expected(whole[name], rows, fill) for name in field.columns]
@@ -78,4 +83,14 @@ def test_every_value_of_a_wide_row_is_delivered_with_its_row(
                 valid = np.stack(taken, axis=1) if field.is_stacked else taken[0]
                 assert np.array_equal(batch[f"{field.name}_valid"].numpy(), valid), field.name
         assert batch["text"].to_strings() == [str(row) for row in rows]
+        colors = dataset.dictionaries["color"]
+        assert [colors[code] for code in batch["color"].tolist()] == [str(row % 7) for row in rows]
+        lengths = rows % 4
+        assert np.array_equal(batch["tags_length"].numpy(), lengths)
+        assert np.array_equal(
+            batch["tags"].numpy(), np.where(np.arange(3) < lengths[:, None], rows[:, None], 0)
+        )
+        assert np.array_equal(batch["struct.x"].numpy(), np.where(rows % 5, rows, 0))
+        mask = "struct.x_valid" if nulls == "mask" else "struct_valid"
+        assert np.array_equal(batch[mask].numpy(), rows % 5 != 0)
     assert sorted(np.concatenate(seen)) == list(range(ROWS))

@@ -70,9 +70,11 @@ class Plan:
             which adds an eighth. A `Loader` adds its `prefetch_bytes`, and, where it copies batches to a
             device, three of them there and three here.
         bytes_per_thread: what each thread that decodes adds to that (the caller's own, where there is no
-            `Loader`): one matrix or the lists and strings of a segment, before they are in batches, and a
-            page and a dictionary, stored and decompressed. Where the pages of a row group have more bytes
-            than writers give to pages, its cells are large, and any batch is taken to have all of them.
+            `Loader`): one matrix, or single columns that are put together for a shuffled order (128 bytes of
+            each row at most, and their masks), or the lists and strings of a segment, before they are in
+            batches; what of these a batch takes apart; and a page and a dictionary, stored and decompressed.
+            Where the pages of a row group have more bytes than writers give to pages, its cells are large,
+            and any batch is taken to have all of them.
         rows_decoded: rows that all ranks decode together.
         rows_decoded_per_row: the same, per row delivered: 1.0 is best.
         advice: what could be better, and which setting helps.

@@ -207,7 +207,7 @@ impl Layout {
         self.inner.row_bytes()
     }
 
-    /// The most bytes and columns of a row of numbers that are put together where rows go here and there.
+    /// The most bytes and columns of a row of single columns that are put together where rows go here and there.
     #[getter]
     fn widest_bundle(&self) -> (usize, usize) {
         self.inner.widest_bundle()

@@ -141,7 +141,8 @@ impl Slots {
     /// Puts the rows of a bundle, or of its masks, in their places, and the numbers of each to their fields. The first of
     /// these has them all until then. Where there is only one, its rows stay as they are.
     fn take_apart(&mut self, bundle: &[usize], is_mask: bool, rows: usize) -> Result<()> {
-        let slots = self.fields.iter_mut().enumerate();
+        let [start, .., end] = *bundle else { return Ok(()) };
+        let slots = (start..).zip(&mut self.fields[start..=end]);
         let slots = slots.filter(|(index, _)| bundle.binary_search(index).is_ok());
         let flats = slots.filter_map(|(_, slot)| slot.flat(is_mask));
         let mut flats: Vec<&mut Flat> = flats.filter(|flat| flat.row_bytes > 0).collect();

@@ -189,16 +189,13 @@ impl Layout {
         &self.bundles
     }
 
-    /// The most bytes that a row of a bundle has with its masks, and the most columns.
+    /// The most bytes that a row of several fields in one bundle has with its masks, and the most columns.
     #[must_use]
     pub fn widest_bundle(&self) -> (usize, usize) {
-        let of = |bundle: &Vec<usize>, each: fn(&Field) -> usize| {
-            bundle.iter().map(|&index| each(&self.fields[index])).fold(0, usize::saturating_add)
-        };
-        let bytes = |field: &Field| field.row_bytes().saturating_add(field.mask_bytes());
-        let sizes =
-            self.bundles.iter().map(|bundle| (of(bundle, bytes), of(bundle, |field| field.columns.len())));
-        sizes.fold((0, 0), |most, size| (most.0.max(size.0), most.1.max(size.1)))
+        let bytes = |index: &usize| self.fields[*index].row_bytes() + self.fields[*index].mask_bytes();
+        let several = self.bundles.iter().filter(|bundle| bundle.len() > 1);
+        let sizes = several.map(|bundle| (bundle.iter().map(bytes).sum(), bundle.len()));
+        sizes.fold((0, 0), |most, size: (usize, usize)| (most.0.max(size.0), most.1.max(size.1)))
     }
 
     /// Bytes of one row over all tensors; of jagged ones, what the footers lead to expect.

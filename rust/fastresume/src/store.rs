@@ -24,7 +24,7 @@ pub static STORE: Store = Store::new();
 /// Blocks that came back.
 ///
 /// What is kept and what is out are together no more than what those who read have stated, or than ever was out at
-/// once. What they need comes before what is kept.
+/// once, but for blocks too small to be kept, which come anyhow. What they need comes before what is kept.
 #[derive(Debug)]
 pub struct Store {
     kept: Mutex<Kept>,

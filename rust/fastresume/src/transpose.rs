@@ -1,4 +1,4 @@
-//! From columns to rows: the inner loops that write what is decoded to where it is delivered.
+//! From columns to rows, and back: the inner loops that write what is decoded to where it is delivered.
 
 use bytemuck::Pod;
 

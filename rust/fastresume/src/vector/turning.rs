@@ -1,4 +1,4 @@
-//! Columns of numbers to rows of them, in squares that fit the registers.
+//! Columns of numbers to rows of them, and back, in squares that fit the registers.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64 as x86;
