@@ -159,8 +159,8 @@ impl Filler {
         }
     }
 
-    /// Field by field, or bundle by bundle, and column by column over a row group, so that one dictionary at a time is live. If that
-    /// expands to too much, only the first runs are served, and the others left out.
+    /// Field by field, or bundle by bundle, and column by column over a row group, so that one dictionary at a time is
+    /// live. If that expands to too much, only the first runs are served, and the others left out.
     fn decode(&self, group: usize, shares: &mut Shares<'_>, stop: &AtomicBool) -> Result<()> {
         let place = self.manifest.place_of(group);
         let in_group =

@@ -213,7 +213,9 @@ fn bundles(fields: &[Field]) -> Vec<Vec<usize>> {
             let of = &fields[bundle[0]];
             of.is_single() && of.row_bytes() == width && (bundle.len() + 1) * width <= BUNDLE_BYTES
         };
-        match bundles.iter_mut().find(has_room).filter(|_| field.is_single()) {
+        // Others of a width are full when one begins: the last one of it is found soon, however many there are.
+        let open = if field.is_single() { bundles.iter_mut().rev().find(has_room) } else { None };
+        match open {
             Some(bundle) => bundle.push(index),
             None => bundles.push(vec![index]),
         }
