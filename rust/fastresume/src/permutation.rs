@@ -4,14 +4,9 @@
 
 use std::ops::Range;
 
+use crate::vector::{FIRST, ROUNDS, SECOND, below, undo_rounds};
+
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
-const FIRST: u64 = 0xBF58_476D_1CE4_E5B9;
-const SECOND: u64 = 0x94D0_49BB_1331_11EB;
-
-const ROUNDS: usize = 6;
-
-/// Sides up to this have the hashes of their rounds kept, in 48 KiB, if they are asked for many values at once.
-const KEPT_SIDE: usize = 1 << 12;
 
 /// So many inverses are found at a time.
 const CHUNK: usize = 256;
@@ -81,30 +76,22 @@ impl Permutation {
         self.walk(value, |value| self.backward(value))
     }
 
-    /// The inverses of consecutive values, some of them at a time.
+    /// The inverses of consecutive values, which are below n, some of them at a time.
     pub fn inverses(&self, values: Range<u64>, mut each: impl FnMut(&[u64])) {
-        // A side has the square root of all values: of many values, each hash is asked for many times.
-        let most_made = (ROUNDS / 2) as u64 * (self.left + self.right);
-        let are_many = values.end <= self.n && values.end - values.start >= most_made;
-        let hashes = are_many.then(|| Hashes::new(self)).flatten();
         let mut found = [0; CHUNK];
         let mut first = values.start;
         while first < values.end {
-            let count = usize::try_from(values.end - first).map_or(CHUNK, |left| left.min(CHUNK));
-            let found = &mut found[..count];
-            if let Some(hashes) = &hashes {
-                let (left, right) = self.split(first);
-                hashes.backward((to_half(left), to_half(right)), found);
-            } else {
-                found.fill(self.n);
-            }
+            let (left, right) = self.split(first);
+            let most = (values.end - first).min(self.right - right);
+            let found = &mut found[..usize::try_from(most).map_or(CHUNK, |most| most.min(CHUNK))];
+            undo_rounds(&self.keys, [self.left, self.right], [left, right], found);
             for (found, value) in found.iter_mut().zip(first..) {
                 if *found >= self.n {
                     *found = self.inverse(value);
                 }
             }
             each(found);
-            first += count as u64;
+            first += found.len() as u64;
         }
     }
 
@@ -141,85 +128,11 @@ impl Permutation {
         left * self.right + right
     }
 
-    #[inline]
     fn backward(&self, value: u64) -> u64 {
-        let (mut left, mut right) = self.split(value);
-        for keys in self.keys.rchunks_exact(2) {
-            let added = below(left ^ keys[1], self.right);
-            right = if right < added { right + self.right } else { right } - added;
-            let added = below(right ^ keys[0], self.left);
-            left = if left < added { left + self.left } else { left } - added;
-        }
-        left * self.right + right
+        let ((left, right), mut before) = (self.split(value), [0]);
+        undo_rounds(&self.keys, [self.left, self.right], [left, right], &mut before);
+        before[0]
     }
-}
-
-/// What the rounds of a permutation add, for each value of the other half.
-struct Hashes {
-    /// The last round first: to the right half by the left one, then to the left half by the right one, and so on. What
-    /// the rounds of one half add lies together, so that few lines of the nearest cache are taken.
-    added: Box<[[u16; ROUNDS]; KEPT_SIDE]>,
-    left: u32,
-    right: u32,
-}
-
-impl Hashes {
-    /// None if the sides are too long.
-    fn new(of: &Permutation) -> Option<Self> {
-        let side = |side: u64| u32::try_from(side).ok().filter(|_| side <= KEPT_SIDE as u64);
-        let (left, right) = (side(of.left)?, side(of.right)?);
-        let mut added = vec![[0; ROUNDS]; KEPT_SIDE].into_boxed_slice();
-        for (round, key) in of.keys.iter().rev().enumerate() {
-            let (from, end) = if round % 2 == 0 { (left, right) } else { (right, left) };
-            for (half, hashes) in (0..from).zip(added.iter_mut()) {
-                hashes[round] = u16::try_from(below(u64::from(half) ^ key, end.into())).unwrap_or(u16::MAX);
-            }
-        }
-        Some(Self { added: added.try_into().ok()?, left, right })
-    }
-
-    /// As `Permutation::backward`, of the value of these halves and those that follow it.
-    /// In a loop of its own: it needs all of the registers.
-    #[inline(never)]
-    fn backward(&self, (mut left, mut right): (u32, u32), mut found: &mut [u64]) {
-        let of = |round: usize, half: u32| u32::from(self.added[half as usize % KEPT_SIDE][round]);
-        let minus = |half: u32, added: u32, end: u32| {
-            let rest = half.wrapping_sub(added);
-            // Below zero, it is large. A branch would be taken at random.
-            rest.min(rest.wrapping_add(end))
-        };
-        while !found.is_empty() {
-            let count = found.len().min((self.right - right) as usize);
-            let (of_left, rest) = found.split_at_mut(count);
-            // One for all of the same left half.
-            let added = of(0, left);
-            for (found, right) in of_left.iter_mut().zip(right..) {
-                let right = minus(right, added, self.right);
-                let left = minus(left, of(1, right), self.left);
-                let right = minus(right, of(2, left), self.right);
-                let left = minus(left, of(3, right), self.left);
-                let right = minus(right, of(4, left), self.right);
-                let left = minus(left, of(5, right), self.left);
-                *found = u64::from(left) * u64::from(self.right) + u64::from(right);
-            }
-            found = rest;
-            (left, right) = (left + 1, 0);
-        }
-    }
-}
-
-/// One half of a value, where both are short.
-fn to_half(half: u64) -> u32 {
-    u32::try_from(half).unwrap_or(u32::MAX)
-}
-
-/// A hash of a word, scaled to `[0, end)`.
-#[inline]
-fn below(word: u64, end: u64) -> u64 {
-    let hash = word.wrapping_mul(FIRST);
-    let hash = (hash ^ (hash >> 32)).wrapping_mul(SECOND);
-    // The high word of the product: below `end`, so it fits.
-    ((u128::from(hash) * u128::from(end)) >> 64) as u64
 }
 
 #[cfg(test)]
