@@ -84,13 +84,17 @@ def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: P
     pq.write_table(pa.table(columns), tmp_path / "flat.parquet", row_group_size=20)
     fixed = 3 * (1 << 20) + 2 * 20 * 8 + (4 << 20)  # pages, and a dictionary as it is delivered
 
-    def of_thread(**arguments: object) -> int:
-        return quiet_plan(fr.ParquetDataset(tmp_path, batch_size=5, **arguments)).bytes_per_thread  # type: ignore[arg-type]
+    def of_thread(batch_size: int = 5, **arguments: object) -> int:
+        return quiet_plan(
+            fr.ParquetDataset(tmp_path, batch_size=batch_size, tail="pad", **arguments)
+        ).bytes_per_thread  # type: ignore[arg-type]
 
     assert of_thread() == fixed, "numbers are decoded where they stay"
-    gaps = 2 * 2 * 4160
-    assert of_thread(stack={"m": ["a", "b"]}) == fixed + 20 * 2 * 16 + gaps
-    assert of_thread(stack={"m": ["a", "b"]}, nulls="mask") == fixed + 20 * 2 * 18 + gaps
+    gaps, matrix, many = 2 * 2 * 4160, {"m": ["a", "b"]}, (4 << 20) // 16 + 1
+    assert of_thread(stack=matrix, nulls="mask") == fixed, "or until their batch is ended"
+    assert of_thread(many - 1, stack=matrix) == fixed
+    assert of_thread(many, stack=matrix) == fixed + 20 * 2 * 16 + gaps
+    assert of_thread(many, stack=matrix, nulls="mask") == fixed + 20 * 2 * 18 + gaps
     # Both are put together, and taken apart again when a batch is ended.
     assert of_thread(shuffle=True) == fixed + 20 * (2 * 16 + 32) + gaps + 5 * 16
     assert of_thread(shuffle=True, nulls="mask") == fixed + 20 * (2 * 18 + 32) + gaps + 5 * 18
@@ -103,6 +107,23 @@ def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: P
     pages = 3 * (1 << 20) + 2 * 50 * plan.row_bytes + (4 << 20)
     assert plan.bytes_per_thread == 50 * 2 * plan.row_bytes + 5 * plan.row_bytes + pages
     assert repr(plan).count("per decoding thread") == 1
+
+
+def test_a_rank_has_the_strips_of_columns_of_which_matrices_are_made_last(tmp_path: Path) -> None:
+    columns = {"a": pa.array(range(50), pa.int64()), "b": pa.array(range(50), pa.int64())}
+    pq.write_table(pa.table(columns), tmp_path / "flat.parquet", row_group_size=20)
+
+    def of_rank(batch_size: int = 5, **arguments: object) -> int:
+        return quiet_plan(
+            fr.ParquetDataset(tmp_path, batch_size=batch_size, tail="pad", **arguments)
+        ).bytes_per_rank  # type: ignore[arg-type]
+
+    # The rows of a strip, of a batch that begins in it, and what lies between columns.
+    matrix, strips = {"m": ["a", "b"]}, (3 + 5) * 16 + 8 * (3 * 16 // 8 + 2 * 2 * 64)
+    assert of_rank(stack=matrix) == of_rank() + strips
+    assert of_rank(stack={"m": ["a"]}) == of_rank(), "one column is decoded where it stays"
+    many = (4 << 20) // 16 + 1
+    assert of_rank(many, stack=matrix) == of_rank(many)
 
 
 def test_a_window_that_padding_makes_large_is_told(tmp_path: Path) -> None:

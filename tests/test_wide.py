@@ -1,7 +1,8 @@
-"""Rows of many columns in any order, which are moved together and taken apart again."""
+"""Rows of many columns: in any order, which are moved together and taken apart again, and of matrices."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,44 @@ def test_every_value_of_a_wide_row_is_delivered_with_its_row(
         mask = "struct.x_valid" if nulls == "mask" else "struct_valid"
         assert np.array_equal(batch[mask].numpy(), rows % 5 != 0)
     assert sorted(np.concatenate(seen)) == list(range(ROWS))
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    """Columns of two types with nulls, in row groups that end amid batches."""
+    random = np.random.default_rng(6)
+    columns = {}
+    for kind, count in (("double", 26), ("byte", 9)):
+        for number in range(count):
+            nulls = random.random(30_000) < 0.1 if number % 2 else None
+            values = pa.array(random.integers(-100, 100, 30_000), mask=nulls)
+            columns[f"{kind}_{number}"] = values.cast(pa.float64() if kind == "double" else pa.int8())
+    path = tmp_path_factory.mktemp("numbers") / "numbers.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=7001)
+    return path, pa.table(columns)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("lanes", [None, 3])
+@pytest.mark.parametrize("batch_size", [3, 3000, 24_000], ids=["many", "some", "too large to be made last"])
+def test_a_matrix_has_every_value_whenever_it_is_made_of_its_columns(
+    numbers: tuple[Path, pa.Table], batch_size: int, lanes: int | None, threads: int
+) -> None:
+    path, table = numbers
+    kinds = ("double", "byte")
+    stack = {kind: [name for name in table.column_names if name.startswith(kind)] for kind in kinds}
+    how: dict[str, Any] = {"stack": stack, "nulls": {"double": "mask", "byte": 7}, "lanes": lanes}
+    dataset = fr.ParquetDataset(path, batch_size=batch_size, tail="short", **how)
+    whole = {
+        kind: np.stack([table[name].fill_null(0 if kind == "double" else 7) for name in names], axis=1)
+        for kind, names in stack.items()
+    }
+    valid = np.stack([table[name].is_valid() for name in stack["double"]], axis=1)
+    seen, few = [], 3 if batch_size == 3 else None
+    for batch in itertools.islice(fr.Loader(dataset, threads=threads), few and 200):
+        rows = batch.rows()
+        seen.append(rows)
+        assert np.array_equal(batch["double_valid"].numpy(), valid[rows])
+        assert np.array_equal(np.where(valid[rows], batch["double"], 0), whole["double"][rows])
+        assert np.array_equal(batch["byte"].numpy(), whole["byte"][rows])
+    assert few or sorted(np.concatenate(seen)) == list(range(30_000))

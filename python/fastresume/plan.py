@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,8 +36,12 @@ PLACE_BYTES = 32
 PIECES = 16
 """The shuffled numbers of a row group lie in so many pieces of memory, at least."""
 
-GAP_BYTES = 4160
-"""What lies between two columns of a matrix, and between their masks, before they are turned."""
+GAP_BYTES, LINE_BYTES = 4160, 64
+"""Before a matrix is made of columns, an eighth of one and a line lie between two, but so much at most."""
+
+TURNED_LAST_BYTES, STRIPS = 4 << 20, 8
+"""Matrices of up to so many bytes are made of columns when their batch is ended; these lie in so many
+strips."""
 
 READ_AHEAD_BYTES = 4 << 20
 """Read ahead of a page, and what else a thread has that does not depend on the data."""
@@ -67,12 +71,14 @@ class Plan:
         row_bytes: bytes of one row over all tensors; of lists and strings, what the footers lead to expect.
         bytes_per_rank: what a rank holds in decoded rows, at most: one window (or one segment of a row group)
             per lane of it, and the batch that is being made. Numbers of a window lie in pieces of memory,
-            which adds an eighth. A `Loader` adds its `prefetch_bytes`, and, where it copies batches to a
-            device, three of them there and three here.
+            which adds an eighth. Columns that matrices are made of when a batch is ended lie in strips of a
+            segment, which adds a quarter of them, and the rows of a batch. A `Loader` adds its
+            `prefetch_bytes`, and, where it copies batches to a device, three of them there and three here.
         bytes_per_thread: what each thread that decodes adds to that (the caller's own, where there is no
-            `Loader`): one matrix, or single columns that are put together for a shuffled order (128 bytes of
-            each row at most, and their masks), or the lists and strings of a segment, before they are in
-            batches; what of these a batch takes apart; and a page and a dictionary, stored and decompressed.
+            `Loader`): one matrix that is not made last, or, of a shuffled order, one of any size or single
+            columns that are put together (128 bytes of each row at most, and their masks), or the lists and
+            strings of a segment, before they are in batches; what of these a batch takes apart; and a page
+            and a dictionary, stored and decompressed.
             Where the pages of a row group have more bytes than writers give to pages, its cells are large,
             and any batch is taken to have all of them.
         rows_decoded: rows that all ranks decode together.
@@ -149,14 +155,15 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
     if windows:
         of_reader = max(lanes // (world_size * processes), 1)
         open_windows = processes * _open_windows(of_reader, remaining // lanes, windows, window_rows)
-        flat = sum(width for width, _ in _flat_widths(dataset))
+        flat = sum(one.whole_bytes for one in _flat(dataset))
         # Each block may be of another row group. A shuffled row is held with its number. Of the pieces, the
         # last one may not be full, and the first one stays until its last row is delivered.
         held_bytes = most.bytes_of(window_rows, -(-blocks // windows)) + 2 * window_rows * flat // PIECES
         held_bytes = open_windows * (held_bytes + window_rows * 8)
     else:
         each = lanes // world_size if lanes > 1 else processes
-        held_bytes = each * min(most.segment_bytes(dataset.batch_size), dataset.num_rows * row_bytes)
+        held_bytes = min(most.segment_bytes(dataset.batch_size), dataset.num_rows * row_bytes)
+        held_bytes = each * (held_bytes + _strip_bytes(dataset, most))
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
     advice = _advice(dataset, per_row, lanes, processes, windows, window_rows)
@@ -246,34 +253,61 @@ class _Most:
         return min(whole, DIVIDED_BYTES + self.bytes_of(batch_rows))
 
 
-def _flat_widths(dataset: ParquetDataset) -> list[tuple[int, int]]:
-    """Of each tensor of numbers the bytes of a row, with its mask, and its columns."""
-    return [
-        (len(columns) * (getattr(torch, dtype).itemsize * prod(shape) + is_masked), len(columns))
-        for _, dtype, columns, _, kind, is_masked, shape, _ in dataset._layout.fields
-        if kind in ("scalar", "mask", "length")
-    ]
+class _Flat(NamedTuple):
+    """A tensor of numbers: the bytes of a row, without its mask and with it, and its columns."""
+
+    bytes: int
+    whole_bytes: int
+    columns: int
+
+
+def _flat(dataset: ParquetDataset) -> list[_Flat]:
+    found = []
+    for _, dtype, columns, _, kind, is_masked, shape, _ in dataset._layout.fields:
+        if kind in ("scalar", "mask", "length"):
+            row_bytes = len(columns) * getattr(torch, dtype).itemsize * prod(shape)
+            found.append(_Flat(row_bytes, row_bytes + len(columns) * is_masked, len(columns)))
+    return found
+
+
+def _matrices(dataset: ParquetDataset) -> tuple[list[_Flat], list[_Flat]]:
+    """What is put together from several columns: when a batch is ended, and when it is decoded."""
+    matrices = [flat for flat in _flat(dataset) if flat.columns > 1]
+    last = [flat for flat in matrices if dataset.batch_size * flat.bytes <= TURNED_LAST_BYTES]
+    return last, [flat for flat in matrices if flat not in last]
+
+
+def _strip_bytes(dataset: ParquetDataset, most: _Most) -> int:
+    """What columns take beside their values until matrices are made of them.
+
+    A strip stays until the last of its batches is ended, and between columns there are gaps.
+    """
+    matrices, _ = _matrices(dataset)
+    width, columns = sum(flat.whole_bytes for flat in matrices), sum(flat.columns for flat in matrices)
+    rows = -(-most.segment_rows // STRIPS)
+    gaps = STRIPS * min(2 * columns * GAP_BYTES, rows * width // 8 + 2 * columns * LINE_BYTES)
+    return (rows + dataset.batch_size) * width + gaps
 
 
 def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> int:
-    rows, widths = most.segment_rows, _flat_widths(dataset)
+    rows, flat = most.segment_rows, _flat(dataset)
     # Lists and strings of a row.
-    flat = sum(width for width, _ in widths)
-    jagged, densest = most.row_bytes - flat, most.densest_bytes - flat
+    flat_bytes = sum(one.whole_bytes for one in flat)
+    jagged, densest = most.row_bytes - flat_bytes, most.densest_bytes - flat_bytes
     # Single columns are put together for rows to be moved once, where these come in any order.
-    bundle = dataset._layout.widest_bundle if is_shuffled else (0, 0)
-    widths.append(bundle)
-    # The widest tensor that is put together from several columns, or from rows in any order. (Others are
-    # decoded where they stay.)
-    widest = max((width for width, columns in widths if is_shuffled or columns > 1), default=0)
+    bundle = _Flat(0, *(dataset._layout.widest_bundle if is_shuffled else (0, 0)))
+    # What is put together from several columns, or from rows in any order. (Others are decoded where they
+    # stay, or until their batch is ended.)
+    at_once = [*flat, bundle] if is_shuffled else _matrices(dataset)[1]
+    widest = max((one.whole_bytes for one in at_once), default=0)
     # Memory that grows has room for as much again.
     if is_shuffled:
         decoded = rows * (2 * densest + 2 * widest + PLACE_BYTES) + 2 * most.large_bytes
     else:
         decoded = rows * (2 * jagged + 2 * widest) + most.large_bytes
     # Lists, strings and a bundle of a batch are held as they came, and in their order, while it is ended.
-    decoded += dataset.batch_size * (densest + bundle[0]) + most.large_bytes
-    decoded += 2 * GAP_BYTES * max((columns for _, columns in widths if columns > 1), default=0)
+    decoded += dataset.batch_size * (densest + bundle.whole_bytes) + most.large_bytes
+    decoded += 2 * GAP_BYTES * max((one.columns for one in at_once if one.columns > 1), default=0)
     # A page, as it is stored and decompressed, and a dictionary, as it is stored and delivered.
     page = PAGE_BYTES + min(PAGE_VALUES, most.group_rows) * max(8, jagged) + most.large_page_bytes
     return decoded + 2 * page + PAGE_BYTES + READ_AHEAD_BYTES

@@ -169,11 +169,15 @@ fn stated(manifest: &Manifest, layout: &Layout, order: &Order, way: Way) -> u64 
         let open = if is_long { way.lanes } else { windows.min(2 * way.lanes - 1) };
         (open * window_rows * (row_bytes + 8 + jagged), 32)
     } else {
-        (way.lanes * SEGMENT_BYTES.max(row_bytes).min(manifest.num_rows() * row_bytes), 0)
+        // Strips of columns, of which matrices are made last, add a quarter of a segment, and a batch.
+        let segment = SEGMENT_BYTES.max(row_bytes).min(manifest.num_rows() * row_bytes);
+        let strips = if way.is_stacked { segment / 4 + way.batch_rows * row_bytes } else { 0 };
+        (way.lanes * (segment + strips), 0)
     };
     let segment_rows = manifest.largest_group().min(SEGMENT_BYTES / row_bytes + 1);
     let pages = 2 * ((1 << 20) + manifest.largest_group().min(1024) * jagged.max(8)) + (4 << 20);
-    let thread_bytes = segment_rows * (2 * widest + 2 * jagged + place_bytes) + pages;
+    let at_once = if window_rows > 0 { widest } else { 0 };
+    let thread_bytes = segment_rows * (2 * at_once + 2 * jagged + place_bytes) + pages;
     held_bytes + way.batch_rows * row_bytes + way.prefetch_bytes + way.threads.max(1) as u64 * thread_bytes
 }
 

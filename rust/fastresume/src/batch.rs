@@ -6,9 +6,13 @@ use crate::error::Result;
 use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
 use crate::memory::{Memory, Pool};
-use crate::sorted::Part;
+use crate::part::Part;
 use crate::transpose::split;
 use crate::written::Written;
+
+/// Matrices of at most so many bytes are made of columns when their batch is ended, in memory that a batch before it let go
+/// of, which is still in the caches. Larger ones would not be.
+const TURNED_LAST_BYTES: usize = 4 << 20;
 
 /// The memory of one batch: one slot per field, and which rows were written.
 #[derive(Debug)]
@@ -33,19 +37,20 @@ struct Flat {
     /// What is delivered.
     memory: Memory,
     row_bytes: usize,
-    /// Rows that came scattered, and where they are until the batch is ended. Until then, it has no memory of its own.
+    /// Where rows are until the batch is ended, if not in this memory, which is made then.
     parts: Vec<Part>,
 }
 
 impl Slots {
-    /// Memory for `rows` rows, from the pool; what it holds is not defined. Where rows come scattered, they bring their own.
+    /// Memory for `rows` rows, from the pool; what it holds is not defined. Where rows come scattered, or as columns that are
+    /// turned when the batch is ended, they bring their own.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn new(layout: &Layout, rows: usize, pool: &Pool, are_scattered: bool) -> Result<Self> {
-        let flat = |row_bytes: usize| {
+        let flat = |row_bytes: usize, comes_later: bool| {
             let memory =
-                if are_scattered { pool.growing() } else { pool.memory(rows.saturating_mul(row_bytes))? };
+                if comes_later { pool.growing() } else { pool.memory(rows.saturating_mul(row_bytes))? };
             Ok(Flat { memory, row_bytes, parts: Vec::new() })
         };
         let mut fields = Vec::with_capacity(layout.fields().len());
@@ -55,7 +60,11 @@ impl Slots {
                 let slot = JaggedSlot::new(width, field.is_masked(), rows, values);
                 Slot::Jagged(Box::new(if field.kind.is_nested() { slot.nested() } else { slot }))
             } else {
-                Slot::Scalar(flat(field.row_bytes())?, flat(field.mask_bytes())?)
+                let is_turned_last =
+                    field.columns.len() > 1 && rows.saturating_mul(field.row_bytes()) <= TURNED_LAST_BYTES;
+                let [values, mask] = [field.row_bytes(), field.mask_bytes()];
+                let comes_later = are_scattered || is_turned_last;
+                Slot::Scalar(flat(values, comes_later)?, flat(mask, comes_later)?)
             });
         }
         Ok(Self { fields, written: Written::default() })
@@ -86,11 +95,14 @@ impl Slots {
         self.flat(field).map_or(&mut [], |flat| flat.memory.bytes_mut())
     }
 
-    /// Keeps rows of a scalar field, or of its mask, that came scattered; those of a bundle, or of its masks, as the first
-    /// field's that has any.
+    /// Keeps rows of a scalar field, or of its mask, until the batch is ended, if they are not put in their places now; those
+    /// of a bundle, or of its masks, as the first field's that has any.
     pub fn keep(&mut self, field: (usize, bool), parts: impl Iterator<Item = Part>) {
-        if let Some(flat) = self.flat(field) {
+        let Some(flat) = self.flat(field) else { return };
+        if flat.memory.is_empty() {
             flat.parts.extend(parts);
+        } else {
+            parts.for_each(|part| part.put(flat.row_bytes, &[], flat.memory.bytes_mut()));
         }
     }
 
@@ -111,8 +123,8 @@ impl Slots {
         &mut self.written
     }
 
-    /// Ends the batch, of which `distinct` rows were written: brings rows that came scattered, and those of jagged fields,
-    /// into their order, and fills it up to `rows` rows with copies of these, in turn.
+    /// Ends the batch, of which `distinct` rows were written: brings rows that came scattered or as columns, and those of
+    /// jagged fields, into their order, and fills it up to `rows` rows with copies of these, in turn.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
@@ -208,7 +220,7 @@ impl Slot {
 }
 
 impl Flat {
-    /// Puts rows that came scattered in their places, in memory for `rows` rows.
+    /// Puts rows that were kept in their places, in memory for `rows` rows.
     fn put_in_order(&mut self, places: &[u32], rows: usize) -> Result<()> {
         if self.parts.is_empty() {
             return Ok(());
@@ -216,7 +228,7 @@ impl Flat {
         // This is what a batch before it let go of, mostly, and is still in the caches.
         self.memory.resize(rows.saturating_mul(self.row_bytes))?;
         for part in self.parts.drain(..) {
-            part.put(places, self.memory.bytes_mut());
+            part.put(self.row_bytes, places, self.memory.bytes_mut());
         }
         Ok(())
     }

@@ -15,11 +15,12 @@ use crate::memory::Memory;
 use crate::padded::PadDecoder;
 use crate::padding::Padding;
 use crate::page::Buffers;
+use crate::part::Strip;
 use crate::schema::Column;
 use crate::segment::{Places, Segment, to_usize};
-use crate::shares::{Parts, Share, Shares, hand_out};
+use crate::shares::{Cut, Parts, Share, Shares, hand_out};
 use crate::sieve::StepRows;
-use crate::transpose::{Columns, Rows, Scattered, stride};
+use crate::transpose::{Rows, Scattered};
 use crate::window::{Scatter, Stretch};
 
 /// Files that stay open between segments.
@@ -49,10 +50,9 @@ pub struct Filled {
 /// What one thread reuses from segment to segment.
 struct Scratch {
     buffers: Buffers,
-    /// The columns of a field as decoded, and their masks.
-    values: Memory,
-    valid: Memory,
-    /// Some of their rows, row by row.
+    /// Columns, or padded rows, as decoded, and their masks.
+    columns: [Memory; 2],
+    /// Some rows of columns, row by row.
     tile: Memory,
     step: StepRows,
     /// Rows of a jagged field as decoded.
@@ -65,8 +65,7 @@ impl Scratch {
     fn new() -> Self {
         Self {
             buffers: Buffers::default(),
-            values: Memory::lent(),
-            valid: Memory::lent(),
+            columns: [Memory::lent(), Memory::lent()],
             tile: Memory::lent(),
             step: StepRows::default(),
             jagged: JaggedRows::default(),
@@ -209,14 +208,14 @@ impl Filler {
                 let filled = if source.columns.len() == 1 {
                     source.fill_runs(&parts, &mut scratch)
                 } else {
-                    fill_together(&[source], &parts, &mut scratch, stop)
+                    fill_matrix(source, &parts, &mut scratch, stop)
                 };
                 filled.map_err(in_group)?;
             }
         } else {
             for bundle in self.layout.bundles() {
                 let sources: Vec<_> = bundle.iter().map(|&index| &fields[index]).collect();
-                fill_together(&sources, &parts, &mut scratch, stop).map_err(in_group)?;
+                fill_bundle(&sources, &parts, &mut scratch, stop).map_err(in_group)?;
             }
         }
         locked(&self.scratch).push(scratch);
@@ -332,7 +331,7 @@ impl Source<'_> {
     /// Decodes the only column to rows of one length, and their lengths to the field behind this one.
     fn fill_padded(&self, padding: Padding, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
         let (column, width) = (self.columns[0], self.field.dtype.width());
-        let Scratch { buffers, jagged, values, tile, valid, .. } = scratch;
+        let Scratch { buffers, jagged, columns: [values, valid], tile, .. } = scratch;
         let mut decode = || {
             let decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], buffers)?;
             let mut decoder = PadDecoder::new(decoder, padding, width, self.row_bytes, jagged);
@@ -342,46 +341,81 @@ impl Source<'_> {
     }
 }
 
-/// Decodes the columns of fields side by side, and hands out rows with the last of them: one random access for all
-/// columns of a matrix, or of a bundle.
-fn fill_together(
+/// Decodes the columns of a matrix side by side, and hands out rows with the last of them.
+fn fill_matrix(
+    source: &Source<'_>,
+    parts: &Parts<'_>,
+    scratch: &mut Scratch,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let cuts = parts.cuts();
+    let memory = || [Memory::lent(), Memory::lent()];
+    let strips = cuts.iter().map(|cut| Strip::new(cut.rows.len(), shape(&[source]), memory()));
+    let mut strips = strips.collect::<Result<Vec<Strip>>>()?;
+    decode_together(&[source], parts, (&cuts, &mut strips), scratch, stop)?;
+    for (cut, strip) in cuts.iter().zip(strips) {
+        parts.hand_out_runs(cut, &Arc::new(strip), (source.index, source.field.is_masked()));
+    }
+    Ok(())
+}
+
+/// The same for the fields of a bundle, whose rows go here and there: one random access for all columns.
+fn fill_bundle(
     sources: &[&Source<'_>],
     parts: &Parts<'_>,
     scratch: &mut Scratch,
     stop: &AtomicBool,
 ) -> Result<()> {
     let Some(first) = sources.first() else { return Ok(()) };
-    let (rows, width) = (parts.rows, first.field.element_bytes());
-    let count = sources.iter().map(|source| source.columns.len()).sum();
-    let masks = sources.iter().map(|source| source.field.mask_bytes()).sum();
-    let sieve = &parts.sieve;
-    let Scratch { buffers, values, valid, tile, step, .. } = scratch;
-    let stride_of = |count: usize, width: usize| if count > 1 { stride(rows, width) } else { rows };
-    let (stride, mask_stride) = (stride_of(count, width), stride_of(masks, 1));
-    values.resize(stride * count * width)?;
-    valid.resize(mask_stride * masks)?;
+    let mut memory = [Memory::lent(), Memory::lent()];
+    std::mem::swap(&mut memory, &mut scratch.columns);
+    let mut strips = [Strip::new(parts.rows, shape(sources), memory)?];
+    decode_together(sources, parts, (&[parts.whole()], &mut strips), scratch, stop)?;
+    let [strip] = strips;
+    let masked = sources.iter().find(|source| source.field.is_masked());
+    let fields = [Some((first.index, false)), masked.map(|masked| (masked.index, true))];
+    for field in fields.into_iter().flatten() {
+        hand_out(&parts.shares, parts.numbers, field, strip.columns(field.1), &mut scratch.tile)?;
+    }
+    scratch.columns = strip.into_memory();
+    Ok(())
+}
+
+/// Of fields of one width, the bytes of a number, how many columns they have, and how many masks.
+fn shape(sources: &[&Source<'_>]) -> (usize, usize, usize) {
+    let width = sources.first().map_or(0, |first| first.field.element_bytes());
+    let counts = sources.iter().map(|source| (source.columns.len(), source.field.mask_bytes()));
+    counts.fold((width, 0, 0), |(width, columns, masks), (more, masked)| {
+        (width, columns + more, masks + masked)
+    })
+}
+
+/// Decodes the columns of fields, one after another, to strips of rows.
+fn decode_together(
+    sources: &[&Source<'_>],
+    parts: &Parts<'_>,
+    (cuts, strips): (&[Cut], &mut [Strip]),
+    scratch: &mut Scratch,
+    stop: &AtomicBool,
+) -> Result<()> {
     let columns = sources.iter().flat_map(|source| {
         let nulls = source.columns.iter().zip(&source.field.nulls);
         nulls.map(move |(column, nulls)| (source, column, *nulls))
     });
-    let (mut number, mut mask) = (0, 0);
-    for (source, column, nulls) in columns {
+    let (sieve, Scratch { buffers, step, .. }) = (&parts.sieve, scratch);
+    let mut masks = 0..;
+    for (number, (source, column, nulls)) in columns.enumerate() {
         check(stop)?;
-        let values = &mut values.bytes_mut()[number * stride * width..][..rows * width];
-        let masked = usize::from(source.field.is_masked());
-        let valid = &mut valid.bytes_mut()[mask * mask_stride..][..masked * rows];
+        let mask = if source.field.is_masked() { masks.next() } else { None };
         let mut decode = || {
             let mut decoder = source.file.scalars(source.row_group, column, sieve.nulls(nulls), buffers)?;
-            sieve.read(sieve.steps(), decoder.as_mut(), nulls, Target { values, valid }, step)
+            for (cut, strip) in cuts.iter().zip(&mut *strips) {
+                let (values, valid) = strip.column(number, mask);
+                sieve.read(cut.steps.clone(), decoder.as_mut(), nulls, Target { values, valid }, step)?;
+            }
+            Ok(())
         };
         decode().map_err(|error: Error| error.in_column(&column.name))?;
-        (number, mask) = (number + 1, mask + masked);
-    }
-    let values = Columns { bytes: values.bytes(), width, count, stride };
-    hand_out(&parts.shares, parts.numbers, (first.index, false), values, tile)?;
-    if let Some(first) = sources.iter().find(|source| source.field.is_masked()) {
-        let valid = Columns { bytes: valid.bytes(), width: 1, count: masks, stride: mask_stride };
-        hand_out(&parts.shares, parts.numbers, (first.index, true), valid, tile)?;
     }
     Ok(())
 }

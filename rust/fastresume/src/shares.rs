@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::batch::SharedSlots;
 use crate::error::{Result, locked};
 use crate::memory::Memory;
+use crate::part::{Part, STRIPS, Strip};
 use crate::segment::{Piece, to_usize};
 use crate::sieve::Sieve;
 use crate::sorted::Sorted;
@@ -99,6 +100,53 @@ fn are_runs(shares: &[Share<'_>]) -> bool {
     shares.iter().all(|share| matches!(share.rows, Rows::Run { .. }))
 }
 
+/// Rows that are decoded to one strip of memory.
+pub struct Cut {
+    /// Whose they are.
+    shares: Range<usize>,
+    /// The steps in which they are decoded.
+    pub steps: Range<usize>,
+    /// Counted over all rows that are decoded.
+    pub rows: Range<usize>,
+}
+
+impl Parts<'_> {
+    /// All rows in one strip.
+    pub fn whole(&self) -> Cut {
+        Cut { shares: 0..self.shares.len(), steps: self.sieve.steps(), rows: 0..self.rows }
+    }
+
+    /// All rows, which come as runs, as they are cut into strips, at the bounds of shares.
+    pub fn cuts(&self) -> Vec<Cut> {
+        let mut cuts: Vec<Cut> = Vec::new();
+        for (number, (share, steps)) in self.shares.iter().zip(&self.steps).enumerate() {
+            let Rows::Run { from, count, .. } = share.rows else { continue };
+            let end = from + count;
+            match cuts.last_mut() {
+                Some(last) if last.rows.len() < self.rows.div_ceil(STRIPS) => {
+                    (last.shares.end, last.steps.end, last.rows.end) = (number + 1, steps.end, end);
+                }
+                _ => cuts.push(Cut { shares: number..number + 1, steps: steps.clone(), rows: from..end }),
+            }
+        }
+        cuts
+    }
+
+    /// Gives rows of columns, which were decoded to a strip, to a field of their batches, and to its mask if it has one.
+    pub fn hand_out_runs(&self, cut: &Cut, strip: &Arc<Strip>, (index, is_masked): (usize, bool)) {
+        for share in &self.shares[cut.shares.clone()] {
+            let Share { slots: Some(slots), rows: Rows::Run { from, to, count } } = *share else { continue };
+            let first = from - cut.rows.start;
+            let mut slots = locked(slots);
+            for is_mask in [false, true].into_iter().take(1 + usize::from(is_masked)) {
+                let (strip, rows) = (Arc::clone(strip), first..first + count);
+                let part = Part::Columns { strip, is_mask, rows, to };
+                slots.keep((index, is_mask), std::iter::once(part));
+            }
+        }
+    }
+}
+
 /// Whether rows of a batch go on behind others.
 fn is_followed(share: &Share<'_>, next: &Share<'_>) -> bool {
     let is_same = match (share.slots, next.slots) {
@@ -115,7 +163,7 @@ fn is_followed(share: &Share<'_>, next: &Share<'_>) -> bool {
     is_same && goes_on
 }
 
-/// Hands rows of columns to a field of their batches, or to its mask. `tile` is memory for a few rows.
+/// Hands scattered rows of columns to a field of their batches, or to its mask. `tile` is memory for a few rows.
 ///
 /// # Errors
 /// `Argument` if the system does not give so much memory.
@@ -126,17 +174,6 @@ pub fn hand_out(
     columns: Columns<'_>,
     tile: &mut Memory,
 ) -> Result<()> {
-    if are_runs(shares) {
-        let row_bytes = columns.count * columns.width;
-        for share in shares {
-            if let Share { slots: Some(slots), rows: Rows::Run { from, to, count } } = *share {
-                let mut slots = locked(slots);
-                let rows = to * row_bytes..(to + count) * row_bytes;
-                columns.interleave(from, &mut slots.scalar(field)[rows]);
-            }
-        }
-        return Ok(());
-    }
     let each = shares.iter().filter_map(|share| match share.rows {
         Rows::Each(of) => Some((share.slots, of)),
         Rows::Run { .. } => None,

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::memory::Memory;
-use crate::transpose::{Columns, deal, scatter};
+use crate::part::Part;
+use crate::transpose::{Columns, deal};
 
 /// What is sorted of a whole segment lies in at least so many pieces of memory, which go one by one as batches are ended.
 const PIECES: usize = 16;
 
 /// So many rows are put together from columns at once: they stay in the nearest cache.
-const TILE_ROWS: usize = 64;
+const TILE_ROWS: usize = 128;
 
 /// What rows of so many bytes take while they are sorted: of each segment, the last piece may not be full, and the first one
 /// stays until its last batch is ended.
@@ -25,16 +26,6 @@ pub struct Sorted {
     pieces: Vec<Arc<Memory>>,
     piece_rows: usize,
     row_bytes: usize,
-}
-
-/// Rows of one batch that lie side by side.
-#[derive(Debug)]
-pub struct Part {
-    memory: Arc<Memory>,
-    bytes: Range<usize>,
-    row_bytes: usize,
-    /// So many rows of the batch came in before.
-    before: usize,
 }
 
 impl Sorted {
@@ -74,23 +65,15 @@ impl Sorted {
             let piece = self.pieces.get(rows.start / self.piece_rows).filter(|_| !rows.is_empty())?;
             let first = rows.start % self.piece_rows;
             let count = rows.len().min(self.piece_rows - first);
-            let part = Part {
+            let part = Part::Sorted {
                 memory: Arc::clone(piece),
                 bytes: first * self.row_bytes..(first + count) * self.row_bytes,
-                row_bytes: self.row_bytes,
                 before,
             };
             rows.start += count;
             before += count;
             Some(part)
         })
-    }
-}
-
-impl Part {
-    /// Puts the rows in their places among those of the batch. `places` has them in the order in which rows came in.
-    pub fn put(&self, places: &[u32], output: &mut [u8]) {
-        scatter(&self.memory.bytes()[self.bytes.clone()], self.row_bytes, &places[self.before..], output);
     }
 }
 
@@ -115,7 +98,7 @@ mod tests {
                 let places: Vec<u32> = places.into_iter().rev().collect();
                 for batch in [0..kept / 3, kept / 3..kept] {
                     for part in sorted.parts(batch.clone(), batch.start) {
-                        part.put(&places, bytemuck::cast_slice_mut(&mut output));
+                        part.put(columns.count * 4, &places, bytemuck::cast_slice_mut(&mut output));
                     }
                 }
                 for (row, &number) in numbers.iter().enumerate().filter(|(_, number)| **number != u32::MAX) {

@@ -4,9 +4,10 @@ use bytemuck::Pod;
 
 use crate::vector;
 
-/// Columns begin so much farther apart than they are long. Where that is a power of two, they would share a few lines of
-/// each cache.
+/// Columns begin farther apart than they are long, an eighth of that, and so much at most. Where that is a power of two, they
+/// would share a few lines of each cache.
 const GAP_BYTES: usize = 4160;
+const LINE_BYTES: usize = 64;
 
 /// Which rows of what was decoded go to which rows of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -47,9 +48,9 @@ pub struct Columns<'a> {
     pub stride: usize,
 }
 
-/// From one of several columns of so many rows to the next, in numbers of a width.
-pub fn stride(rows: usize, width: usize) -> usize {
-    rows + GAP_BYTES / width
+/// From one of so many columns of so many rows to the next, in numbers of a width.
+pub fn stride(rows: usize, width: usize, count: usize) -> usize {
+    if count > 1 { rows + (rows * width / 8 + LINE_BYTES).min(GAP_BYTES) / width } else { rows }
 }
 
 impl Columns<'_> {

@@ -16,7 +16,6 @@ pub use self::turning::{split_4_bytes, split_8_bytes, split_plain, turn_4_bytes,
 pub use self::unpacking::unpack_groups;
 
 /// Bytes that a cache holds together.
-#[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 
 /// So far behind what is written, memory is asked for: it comes later than it would be written.
@@ -66,12 +65,9 @@ pub fn fetch_places<P: Pod>(places: &[P]) {
 /// Asks for `length` bytes from byte `start` on, which will soon be written, whatever is there.
 #[inline(always)]
 pub fn fetch_bytes(bytes: &[u8], start: usize, length: usize) {
-    #[cfg(target_arch = "x86_64")]
     for at in (start..start + length).step_by(LINE_BYTES).chain((start + length).checked_sub(1)) {
         fetch_line(bytes.as_ptr().wrapping_add(at));
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, start, length);
 }
 
 /// Asks for the line that lies so far behind places that are written now, whatever is there.
@@ -81,15 +77,19 @@ fn fetch_ahead<P>(places: &[P]) {
     fetch_line(places.as_ptr().cast::<u8>().wrapping_add(BYTES_AHEAD));
 }
 
-/// Asks for the line of a place that will be written, which may be any: for the second cache, which waits for more lines at
-/// a time than the first.
-#[cfg(target_arch = "x86_64")]
+/// Asks for the line of a place that will be used, which may be any: for the second cache, which waits for more lines at a
+/// time than the first.
 #[inline(always)]
 fn fetch_line(place: *const u8) {
-    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-    #[allow(unsafe_code, reason = "the compiler has no safe way to say it")]
-    // SAFETY: it reads and writes nothing, and may name any address.
-    unsafe {
-        _mm_prefetch::<_MM_HINT_T1>(place.cast());
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        #[allow(unsafe_code, reason = "the compiler has no safe way to say it")]
+        // SAFETY: it reads and writes nothing, and may name any address.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T1>(place.cast());
+        }
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
 }

@@ -5,6 +5,11 @@ use std::arch::x86_64 as x86;
 
 use bytemuck::Pod;
 
+use super::{LINE_BYTES, fetch_line};
+
+/// So far behind what is turned now, columns are asked for: there are more of them than the processor reads ahead by itself.
+const COLUMN_BYTES_AHEAD: usize = 768;
+
 chosen! {
     /// Makes rows of columns of numbers of 4 bytes: number `i` of each column, one after another, is row `i`. There are
     /// as many rows as `rows` holds, and so many numbers in each column.
@@ -138,8 +143,7 @@ fn squares<const N: usize>(count: usize) -> impl Iterator<Item = usize> {
     (0..count / N).map(|square| square * N).chain(last)
 }
 
-/// Goes over the rows a square at a time, through all columns: rows are written one after another, and the processor, which
-/// reads ahead by itself, has more of the columns on their way than with any other order of the squares.
+/// Goes over the rows a square at a time, through all columns: rows are written one after another.
 #[inline(always)]
 fn turn_squares<W: Pod, const N: usize>(
     columns: &[&[W]],
@@ -156,6 +160,12 @@ fn turn_squares<W: Pod, const N: usize>(
     let (lines, left) = rows.split_at_mut(whole_lines * N * count);
     for (number, lines) in lines.chunks_exact_mut((N * count).max(1)).enumerate() {
         for (first, sides) in &squares {
+            let at = number * N * size_of::<W>();
+            if at.is_multiple_of(LINE_BYTES) {
+                for side in sides {
+                    fetch_line(side.as_ptr().cast::<u8>().wrapping_add(at + COLUMN_BYTES_AHEAD));
+                }
+            }
             let square = turned(sides.map(|side| side[number]));
             for (line, numbers) in lines.chunks_exact_mut(count).zip(&square) {
                 line[*first..first + N].copy_from_slice(numbers);

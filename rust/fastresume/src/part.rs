@@ -1,0 +1,102 @@
+//! Rows of a batch as they were decoded, until it is ended.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::memory::Memory;
+use crate::transpose::{Columns, scatter, stride};
+
+/// Columns that were decoded side by side for matrices lie in about so many strips of memory, which go one by one as batches
+/// are ended.
+pub const STRIPS: usize = 8;
+
+/// Some rows of one field, or of its mask, for one batch.
+#[derive(Debug)]
+pub enum Part {
+    /// Rows that lie one behind another, and come scattered: so many rows of the batch came in before.
+    Sorted {
+        /// Where they are, with others.
+        memory: Arc<Memory>,
+        /// Which bytes of it are theirs.
+        bytes: Range<usize>,
+        /// How many rows of the batch came in before.
+        before: usize,
+    },
+    /// Rows of columns, which follow each other in the batch.
+    Columns {
+        /// Where they are, with others.
+        strip: Arc<Strip>,
+        /// Whether they are those of the masks.
+        is_mask: bool,
+        /// Which rows of it they are.
+        rows: Range<usize>,
+        /// The row of the batch that the first of them becomes.
+        to: usize,
+    },
+}
+
+impl Part {
+    /// Puts rows of so many bytes in their places among those of the batch. `places` has those of all rows that came
+    /// scattered, in the order in which they came in.
+    pub fn put(&self, row_bytes: usize, places: &[u32], output: &mut [u8]) {
+        match self {
+            Self::Sorted { memory, bytes, before } => {
+                scatter(&memory.bytes()[bytes.clone()], row_bytes, &places[*before..], output);
+            }
+            Self::Columns { strip, is_mask, rows, to } => {
+                let places = to * row_bytes..(to + rows.len()) * row_bytes;
+                strip.columns(*is_mask).interleave(rows.start, &mut output[places]);
+            }
+        }
+    }
+}
+
+/// Some rows of columns of one width, decoded side by side, and the masks of those that have one.
+#[derive(Debug)]
+pub struct Strip {
+    rows: usize,
+    width: usize,
+    values: Memory,
+    count: usize,
+    valid: Memory,
+    masks: usize,
+}
+
+impl Strip {
+    /// So many rows of columns of a width, as many as are told behind it, and of masks, in memory for both; what it holds is
+    /// not defined.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn new(
+        rows: usize,
+        (width, count, masks): (usize, usize, usize),
+        [mut values, mut valid]: [Memory; 2],
+    ) -> Result<Self> {
+        values.resize(stride(rows, width, count) * width * count)?;
+        valid.resize(stride(rows, 1, masks) * masks)?;
+        Ok(Self { rows, width, values, count, valid, masks })
+    }
+
+    /// Its memory, to be used again.
+    pub fn into_memory(self) -> [Memory; 2] {
+        [self.values, self.valid]
+    }
+
+    /// A column of the values, and one of the masks, if there is one of that number.
+    pub fn column(&mut self, number: usize, mask: Option<usize>) -> (&mut [u8], &mut [u8]) {
+        let bytes = stride(self.rows, self.width, self.count) * self.width;
+        let values = &mut self.values.bytes_mut()[number * bytes..][..self.rows * self.width];
+        let Some(mask) = mask else { return (values, &mut []) };
+        let bytes = stride(self.rows, 1, self.masks);
+        (values, &mut self.valid.bytes_mut()[mask * bytes..][..self.rows])
+    }
+
+    /// All columns of the values, or of the masks.
+    pub fn columns(&self, is_mask: bool) -> Columns<'_> {
+        let (memory, width, count) =
+            if is_mask { (&self.valid, 1, self.masks) } else { (&self.values, self.width, self.count) };
+        Columns { bytes: memory.bytes(), width, count, stride: stride(self.rows, width, count) }
+    }
+}
