@@ -287,6 +287,7 @@ def next_but_for(iterator: Iterator[fr.Batch], instructions: int) -> fr.Batch | 
                 raise AnyMomentError
         return count
 
+    was_enabled = gc.isenabled()
     gc.disable()  # it calls what others have it call, which no exception leaves
     sys.settrace(count)
     try:
@@ -295,7 +296,8 @@ def next_but_for(iterator: Iterator[fr.Batch], instructions: int) -> fr.Batch | 
         return None
     finally:
         sys.settrace(None)
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 @pytest.mark.law(11)

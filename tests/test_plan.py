@@ -90,7 +90,7 @@ def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: P
         ).bytes_per_thread  # type: ignore[arg-type]
 
     assert of_thread() == fixed, "numbers are decoded where they stay"
-    gaps, matrix, many = 2 * 2 * 4160, {"m": ["a", "b"]}, (4 << 20) // 16 + 1
+    gaps, matrix, many = 2 * 2 * 576, {"m": ["a", "b"]}, (4 << 20) // 16 + 1
     assert of_thread(stack=matrix, nulls="mask") == fixed, "or until their batch is ended"
     assert of_thread(many - 1, stack=matrix) == fixed
     assert of_thread(many, stack=matrix) == fixed + 20 * 2 * 16 + gaps
@@ -119,7 +119,7 @@ def test_a_rank_has_the_strips_of_columns_of_which_matrices_are_made_last(tmp_pa
         ).bytes_per_rank  # type: ignore[arg-type]
 
     # The rows of a strip, of a batch that begins in it, and what lies between columns.
-    matrix, strips = {"m": ["a", "b"]}, (3 + 5) * 16 + 8 * (3 * 16 // 8 + 2 * 2 * 64)
+    matrix, strips = {"m": ["a", "b"]}, (3 + 5) * 16 + 8 * (3 * 16 // 8)
     assert of_rank(stack=matrix) == of_rank() + strips
     assert of_rank(stack={"m": ["a"]}) == of_rank(), "one column is decoded where it stays"
     many = (4 << 20) // 16 + 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -122,17 +121,20 @@ def test_a_matrix_has_every_value_whenever_it_is_made_of_its_columns(
     kinds = ("double", "byte")
     stack = {kind: [name for name in table.column_names if name.startswith(kind)] for kind in kinds}
     how: dict[str, Any] = {"stack": stack, "nulls": {"double": "mask", "byte": 7}, "lanes": lanes}
-    dataset = fr.ParquetDataset(path, batch_size=batch_size, tail="short", **how)
+    # Of many batches, those around the end of the first row group.
+    start, end = (6800, 7400) if batch_size == 3 else (0, 30_000)
+    skip = [(0, start), (end, 30_000)]
+    dataset = fr.ParquetDataset(path, batch_size=batch_size, skip=skip, tail="short", **how)
     whole = {
         kind: np.stack([table[name].fill_null(0 if kind == "double" else 7) for name in names], axis=1)
         for kind, names in stack.items()
     }
     valid = np.stack([table[name].is_valid() for name in stack["double"]], axis=1)
-    seen, few = [], 3 if batch_size == 3 else None
-    for batch in itertools.islice(fr.Loader(dataset, threads=threads), few and 200):
+    seen = []
+    for batch in fr.Loader(dataset, threads=threads):
         rows = batch.rows()
         seen.append(rows)
         assert np.array_equal(batch["double_valid"].numpy(), valid[rows])
-        assert np.array_equal(np.where(valid[rows], batch["double"], 0), whole["double"][rows])
+        assert np.array_equal(batch["double"].numpy(), whole["double"][rows]), "zeros under nulls"
         assert np.array_equal(batch["byte"].numpy(), whole["byte"][rows])
-    assert few or sorted(np.concatenate(seen)) == list(range(30_000))
+    assert sorted(np.concatenate(seen)) == list(range(start, end))

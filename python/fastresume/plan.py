@@ -36,8 +36,8 @@ PLACE_BYTES = 32
 PIECES = 16
 """The shuffled numbers of a row group lie in so many pieces of memory, at least."""
 
-GAP_BYTES, LINE_BYTES = 4160, 64
-"""Before a matrix is made of columns, an eighth of one and a line lie between two, but so much at most."""
+GAP_BYTES = 576
+"""Before a matrix is made of columns, an eighth of one lies between two, but so much at most."""
 
 TURNED_LAST_BYTES, STRIPS = 4 << 20, 8
 """Matrices of up to so many bytes are made of columns when their batch is ended; these lie in so many
@@ -72,7 +72,7 @@ class Plan:
         bytes_per_rank: what a rank holds in decoded rows, at most: one window (or one segment of a row group)
             per lane of it, and the batch that is being made. Numbers of a window lie in pieces of memory,
             which adds an eighth. Columns that matrices are made of when a batch is ended lie in strips of a
-            segment, which adds a quarter of them, and the rows of a batch. A `Loader` adds its
+            segment, which adds a quarter of them at most, and the rows of a batch. A `Loader` adds its
             `prefetch_bytes`, and, where it copies batches to a device, three of them there and three here.
         bytes_per_thread: what each thread that decodes adds to that (the caller's own, where there is no
             `Loader`): one matrix that is not made last, or, of a shuffled order, one of any size or single
@@ -272,9 +272,13 @@ def _flat(dataset: ParquetDataset) -> list[_Flat]:
 
 def _matrices(dataset: ParquetDataset) -> tuple[list[_Flat], list[_Flat]]:
     """What is put together from several columns: when a batch is ended, and when it is decoded."""
-    matrices = [flat for flat in _flat(dataset) if flat.columns > 1]
-    last = [flat for flat in matrices if dataset.batch_size * flat.bytes <= TURNED_LAST_BYTES]
-    return last, [flat for flat in matrices if flat not in last]
+    last: list[_Flat] = []
+    at_once: list[_Flat] = []
+    for flat in _flat(dataset):
+        if flat.columns > 1:
+            is_small = dataset.batch_size * flat.bytes <= TURNED_LAST_BYTES
+            (last if is_small else at_once).append(flat)
+    return last, at_once
 
 
 def _strip_bytes(dataset: ParquetDataset, most: _Most) -> int:
@@ -285,7 +289,7 @@ def _strip_bytes(dataset: ParquetDataset, most: _Most) -> int:
     matrices, _ = _matrices(dataset)
     width, columns = sum(flat.whole_bytes for flat in matrices), sum(flat.columns for flat in matrices)
     rows = -(-most.segment_rows // STRIPS)
-    gaps = STRIPS * min(2 * columns * GAP_BYTES, rows * width // 8 + 2 * columns * LINE_BYTES)
+    gaps = STRIPS * min(2 * columns * GAP_BYTES, rows * width // 8)
     return (rows + dataset.batch_size) * width + gaps
 
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use fastresume::agreement::Request;
 use fastresume::cursor::{Cursor, Identity};
 use fastresume::lanes::{Cut, Reader};
-use fastresume::layout::{Layout, Stack};
+use fastresume::layout::{Field, Layout, Stack};
 use fastresume::manifest::Manifest;
 use fastresume::memory::{most_paged, release};
 use fastresume::order::{Order, OrderChoice};
@@ -78,6 +78,12 @@ static GO: AtomicBool = AtomicBool::new(false);
 
 /// What of a row group is decoded in one go, at most, where rows are small.
 const SEGMENT_BYTES: u64 = 32 << 20;
+
+/// Matrices of at most so many bytes are made of columns when their batch is ended.
+const TURNED_LAST_BYTES: u64 = 4 << 20;
+
+/// What lies between columns, at most.
+const GAP_BYTES: u64 = 576;
 
 /// How a file is read.
 #[derive(Debug, Clone, Copy)]
@@ -163,21 +169,31 @@ fn stated(manifest: &Manifest, layout: &Layout, order: &Order, way: Way) -> u64 
     let widest = flat.clone().map(|field| field.row_bytes() as u64).max().unwrap_or(0);
     let jagged = row_bytes - flat.map(|field| field.row_bytes() as u64).sum::<u64>();
     let window_rows = order.largest_window();
+    let segment_rows = manifest.largest_group().min(SEGMENT_BYTES / row_bytes + 1);
+    let matrices = || layout.fields().iter().filter(|field| field.columns.len() > 1);
+    let is_last = |matrix: &&Field| way.batch_rows * matrix.row_bytes() as u64 <= TURNED_LAST_BYTES;
     let (held_bytes, place_bytes) = if window_rows > 0 {
         let windows = order.sizes().map_or(0, |(_, windows)| windows as u64);
         let is_long = manifest.num_rows() / way.lanes > 2 * window_rows;
         let open = if is_long { way.lanes } else { windows.min(2 * way.lanes - 1) };
         (open * window_rows * (row_bytes + 8 + jagged), 32)
     } else {
-        // Strips of columns, of which matrices are made last, add a quarter of a segment, and a batch.
         let segment = SEGMENT_BYTES.max(row_bytes).min(manifest.num_rows() * row_bytes);
-        let strips = if way.is_stacked { segment / 4 + way.batch_rows * row_bytes } else { 0 };
-        (way.lanes * (segment + strips), 0)
+        // Columns of which matrices are made last lie in eight strips: the last of these, what lies between columns, and
+        // the rows of a batch.
+        let last = matrices().filter(|matrix| is_last(matrix));
+        let (width, columns) = last
+            .fold((0, 0), |sum, matrix| (sum.0 + matrix.row_bytes() as u64, sum.1 + matrix.columns.len()));
+        let strip_rows = segment_rows.div_ceil(8);
+        let gaps = 8 * (2 * columns as u64 * GAP_BYTES).min(strip_rows * width / 8);
+        (way.lanes * (segment + (strip_rows + way.batch_rows) * width + gaps), 0)
     };
-    let segment_rows = manifest.largest_group().min(SEGMENT_BYTES / row_bytes + 1);
     let pages = 2 * ((1 << 20) + manifest.largest_group().min(1024) * jagged.max(8)) + (4 << 20);
-    let at_once = if window_rows > 0 { widest } else { 0 };
-    let thread_bytes = segment_rows * (2 * at_once + 2 * jagged + place_bytes) + pages;
+    let large = matrices().filter(|matrix| !is_last(matrix));
+    let largest =
+        large.map(|field| (field.row_bytes() as u64, field.columns.len() as u64)).max().unwrap_or((0, 0));
+    let (at_once, columns) = if window_rows > 0 { (widest, 0) } else { largest };
+    let thread_bytes = segment_rows * (2 * at_once + 2 * jagged + place_bytes) + columns * GAP_BYTES + pages;
     held_bytes + way.batch_rows * row_bytes + way.prefetch_bytes + way.threads.max(1) as u64 * thread_bytes
 }
 
@@ -245,6 +261,9 @@ fn numbers_take_what_is_stated() {
         Way { window_rows: WINDOW, is_stacked: true, ..SEQUENTIAL },
         Way { window_rows: WINDOW, is_stacked: true, lanes: 4, ..SEQUENTIAL },
         Way { is_stacked: true, lanes: 4, ..SEQUENTIAL },
+        Way { is_stacked: true, batch_rows: 100_000, ..SEQUENTIAL },
+        Way { is_stacked: true, batch_rows: 100_000, lanes: 4, ..SEQUENTIAL },
+        Way { is_stacked: true, batch_rows: 100_000, ..THREADS },
         THREADS,
         Way { is_stacked: true, ..THREADS },
         Way { is_stacked: true, window_rows: WINDOW, ..THREADS },

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
 use crate::memory::{Memory, Pool};
-use crate::part::Part;
+use crate::part::{Part, waiting};
 use crate::transpose::split;
 use crate::written::Written;
 
@@ -37,6 +37,8 @@ struct Flat {
     /// What is delivered.
     memory: Memory,
     row_bytes: usize,
+    /// What it takes at most, wherever its rows are.
+    most_bytes: usize,
     /// Where rows are until the batch is ended, if not in this memory, which is made then.
     parts: Vec<Part>,
 }
@@ -49,9 +51,10 @@ impl Slots {
     /// `Argument` if the system does not give so much memory.
     pub fn new(layout: &Layout, rows: usize, pool: &Pool, are_scattered: bool) -> Result<Self> {
         let flat = |row_bytes: usize, comes_later: bool| {
-            let memory =
-                if comes_later { pool.growing() } else { pool.memory(rows.saturating_mul(row_bytes))? };
-            Ok(Flat { memory, row_bytes, parts: Vec::new() })
+            let bytes = rows.saturating_mul(row_bytes);
+            let (memory, most_bytes) =
+                if comes_later { (pool.growing(), waiting(bytes)) } else { (pool.memory(bytes)?, bytes) };
+            Ok(Flat { memory, row_bytes, most_bytes, parts: Vec::new() })
         };
         let mut fields = Vec::with_capacity(layout.fields().len());
         for field in layout.fields() {
@@ -161,7 +164,7 @@ impl Slots {
         let [first, _, ..] = &mut flats[..] else { return Ok(()) };
         let (width, parts) = (first.row_bytes, std::mem::take(&mut first.parts));
         let memory = first.memory.another();
-        let mut whole = Flat { memory, row_bytes: flats.len() * width, parts };
+        let mut whole = Flat { memory, row_bytes: flats.len() * width, most_bytes: 0, parts };
         whole.put_in_order(self.written.places(), rows)?;
         for flat in &mut flats {
             flat.memory.resize(rows.saturating_mul(width))?;
@@ -171,14 +174,14 @@ impl Slots {
         Ok(())
     }
 
-    /// Bytes of all fields.
+    /// Bytes of all fields, those included that are still to come, but for these of jagged fields.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let of_slot = |slot: &Slot| match slot {
-            Slot::Scalar(values, valid) => values.memory.len() + valid.memory.len(),
+            Slot::Scalar(values, valid) => values.most_bytes.saturating_add(valid.most_bytes),
             Slot::Jagged(slot) => slot.bytes(),
         };
-        self.fields.iter().map(of_slot).sum::<usize>() as u64
+        self.fields.iter().map(of_slot).fold(0, usize::saturating_add) as u64
     }
 
     /// The memory of each field in turn (values and mask of a scalar one; values, offsets and mask of a jagged

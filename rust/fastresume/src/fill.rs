@@ -65,7 +65,7 @@ impl Scratch {
     fn new() -> Self {
         Self {
             buffers: Buffers::default(),
-            columns: [Memory::lent(), Memory::lent()],
+            columns: lent(),
             tile: Memory::lent(),
             step: StepRows::default(),
             jagged: JaggedRows::default(),
@@ -341,7 +341,7 @@ impl Source<'_> {
     }
 }
 
-/// Decodes the columns of a matrix side by side, and hands out rows with the last of them.
+/// Decodes the columns of a matrix side by side, and hands out what each batch makes its rows of.
 fn fill_matrix(
     source: &Source<'_>,
     parts: &Parts<'_>,
@@ -349,8 +349,7 @@ fn fill_matrix(
     stop: &AtomicBool,
 ) -> Result<()> {
     let cuts = parts.cuts();
-    let memory = || [Memory::lent(), Memory::lent()];
-    let strips = cuts.iter().map(|cut| Strip::new(cut.rows.len(), shape(&[source]), memory()));
+    let strips = cuts.iter().map(|cut| Strip::new(cut.rows.len(), shape(&[source]), lent()));
     let mut strips = strips.collect::<Result<Vec<Strip>>>()?;
     decode_together(&[source], parts, (&cuts, &mut strips), scratch, stop)?;
     for (cut, strip) in cuts.iter().zip(strips) {
@@ -359,7 +358,8 @@ fn fill_matrix(
     Ok(())
 }
 
-/// The same for the fields of a bundle, whose rows go here and there: one random access for all columns.
+/// Decodes the columns of a bundle, or of a matrix, side by side, where rows go here and there, and hands these out: one
+/// random access for all columns.
 fn fill_bundle(
     sources: &[&Source<'_>],
     parts: &Parts<'_>,
@@ -367,8 +367,7 @@ fn fill_bundle(
     stop: &AtomicBool,
 ) -> Result<()> {
     let Some(first) = sources.first() else { return Ok(()) };
-    let mut memory = [Memory::lent(), Memory::lent()];
-    std::mem::swap(&mut memory, &mut scratch.columns);
+    let memory = std::mem::replace(&mut scratch.columns, lent());
     let mut strips = [Strip::new(parts.rows, shape(sources), memory)?];
     decode_together(sources, parts, (&[parts.whole()], &mut strips), scratch, stop)?;
     let [strip] = strips;
@@ -379,6 +378,11 @@ fn fill_bundle(
     }
     scratch.columns = strip.into_memory();
     Ok(())
+}
+
+/// Memory of no bytes for values, and for masks.
+fn lent() -> [Memory; 2] {
+    [Memory::lent(), Memory::lent()]
 }
 
 /// Of fields of one width, the bytes of a number, how many columns they have, and how many masks.

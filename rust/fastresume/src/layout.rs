@@ -30,6 +30,7 @@ pub struct Layout {
     /// For each of them, of each field the mean bytes of a row, if it is jagged or padded, as near as footers tell;
     /// else 0.
     jagged_bytes: Vec<Vec<usize>>,
+    jagged_row_bytes: usize,
     row_bytes: usize,
     bundles: Vec<Vec<usize>>,
 }
@@ -108,9 +109,12 @@ impl Layout {
     #[must_use]
     pub fn new(manifest: &Manifest, fields: Vec<Field>, columns: Vec<Vec<Column>>) -> Self {
         let jagged_bytes = jagged_bytes(manifest, &fields);
-        let row_bytes = row_bytes(&jagged_bytes, &fields);
+        let jagged_row_bytes = jagged_row_bytes(&jagged_bytes, &fields);
+        let flat = fields.iter().filter(|field| !field.kind.is_jagged());
+        let flat_bytes = flat.map(|field| field.row_bytes().saturating_add(field.mask_bytes()));
+        let row_bytes = flat_bytes.fold(jagged_row_bytes, usize::saturating_add);
         let bundles = bundles(&fields);
-        Self { fields, columns, jagged_bytes, row_bytes, bundles }
+        Self { fields, columns, jagged_bytes, jagged_row_bytes, row_bytes, bundles }
     }
 
     /// The same with the vocabularies of the columns of which codes are asked for: those that are known, by name, and
@@ -196,6 +200,12 @@ impl Layout {
         let several = self.bundles.iter().filter(|bundle| bundle.len() > 1);
         let sizes = several.map(|bundle| (bundle.iter().map(bytes).sum(), bundle.len()));
         sizes.fold((0, 0), |most, size: (usize, usize)| (most.0.max(size.0), most.1.max(size.1)))
+    }
+
+    /// Bytes of one row over all jagged tensors, as the footers lead to expect.
+    #[must_use]
+    pub fn jagged_row_bytes(&self) -> usize {
+        self.jagged_row_bytes
     }
 
     /// Bytes of one row over all tensors; of jagged ones, what the footers lead to expect.
@@ -326,18 +336,13 @@ fn jagged_bytes(manifest: &Manifest, fields: &[Field]) -> Vec<Vec<usize>> {
     manifest.schemas().enumerate().map(of_schema).collect()
 }
 
-fn row_bytes(jagged_bytes: &[Vec<usize>], fields: &[Field]) -> usize {
-    let mut bytes = 0_usize;
-    for (index, field) in fields.iter().enumerate() {
-        let of_rows = if field.kind.is_jagged() {
-            let expected = jagged_bytes.iter().map(|of_schema| of_schema[index]).max().unwrap_or(0);
-            expected.saturating_add(size_of::<u64>())
-        } else {
-            field.row_bytes()
-        };
-        bytes = bytes.saturating_add(of_rows).saturating_add(field.mask_bytes());
-    }
-    bytes
+fn jagged_row_bytes(jagged_bytes: &[Vec<usize>], fields: &[Field]) -> usize {
+    let jagged = fields.iter().enumerate().filter(|(_, field)| field.kind.is_jagged());
+    let of_each = jagged.map(|(index, field)| {
+        let expected = jagged_bytes.iter().map(|of_schema| of_schema[index]).max().unwrap_or(0);
+        expected.saturating_add(size_of::<u64>() + field.mask_bytes())
+    });
+    of_each.fold(0, usize::saturating_add)
 }
 
 /// The stack that each column is in, if it is in one.

@@ -11,6 +11,12 @@ use crate::transpose::{Columns, scatter, stride};
 /// are ended.
 pub const STRIPS: usize = 8;
 
+/// What rows of so many bytes take until their batch is ended, at most: columns lie an eighth farther apart than they are
+/// long, and what is sorted in pieces that are not full.
+pub fn waiting(bytes: usize) -> usize {
+    bytes.saturating_add(bytes / 8)
+}
+
 /// Some rows of one field, or of its mask, for one batch.
 #[derive(Debug)]
 pub enum Part {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::vector::{FIRST, ROUNDS, SECOND, below, undo_rounds};
+use crate::vector::{FIRST_FACTOR, ROUNDS, SECOND_FACTOR, below, undo_rounds};
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -16,8 +16,8 @@ const MIN_SIDE: u64 = 16;
 
 /// The finalizer of `SplitMix64` (Steele, Lea and Flood 2014; Stafford's variant 13).
 fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(FIRST);
-    let word = (word ^ (word >> 27)).wrapping_mul(SECOND);
+    let word = (word ^ (word >> 30)).wrapping_mul(FIRST_FACTOR);
+    let word = (word ^ (word >> 27)).wrapping_mul(SECOND_FACTOR);
     word ^ (word >> 31)
 }
 
@@ -153,15 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn inverses_of_many_values_are_those_of_each() {
+    fn inverses_of_many_values_go_to_each() {
         for n in [17, 1000, 65_537, 300_000, 10_000_000] {
             let permutation = Permutation::new(n, key(&[n]));
             for values in [0..n.min(20), n / 3..n, 0..n.min(50_000), n - 1..n, n..n] {
                 let values = values.start.max(values.end.saturating_sub(60_000))..values.end;
-                let expected: Vec<u64> = values.clone().map(|value| permutation.inverse(value)).collect();
                 let mut found = Vec::new();
-                permutation.inverses(values, |some| found.extend_from_slice(some));
-                assert_eq!(found, expected);
+                permutation.inverses(values.clone(), |some| found.extend_from_slice(some));
+                assert!(found.iter().map(|&index| permutation.at(index)).eq(values));
             }
         }
     }

@@ -358,10 +358,10 @@ impl Work {
         Some(Task::End(batch, slots))
     }
 
-    /// What a batch is expected to take.
-    fn expected_bytes(&self, rows: u64, is_shuffled: bool) -> u64 {
+    /// What a batch of so many rows is expected to take beside its rows of one length.
+    fn other_bytes(&self, rows: u64, is_shuffled: bool) -> u64 {
         let number_bytes = if is_shuffled { size_of::<u64>() } else { 0 };
-        let row_bytes = (self.filler.layout().row_bytes() + number_bytes) as u64;
+        let row_bytes = (self.filler.layout().jagged_row_bytes() + number_bytes) as u64;
         rows.saturating_mul(row_bytes).saturating_add(BATCH_OVERHEAD_BYTES)
     }
 
@@ -390,7 +390,8 @@ impl Work {
         state.filling.slots_of(batches, |batch| {
             let shape = self.pass.shape(batch, self.reader.rank);
             let slots = Slots::new(self.filler.layout(), to_usize(shape.rows)?, &self.pool, is_shuffled)?;
-            Ok((slots, shape, self.expected_bytes(shape.rows, is_shuffled)))
+            let bytes = slots.bytes().saturating_add(self.other_bytes(shape.rows, is_shuffled));
+            Ok((slots, shape, bytes))
         })
     }
 

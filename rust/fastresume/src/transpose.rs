@@ -4,10 +4,9 @@ use bytemuck::Pod;
 
 use crate::vector;
 
-/// Columns begin farther apart than they are long, an eighth of that, and so much at most. Where that is a power of two, they
-/// would share a few lines of each cache.
-const GAP_BYTES: usize = 4160;
-const LINE_BYTES: usize = 64;
+/// Columns begin farther apart than they are long, an eighth of that, and so much at most: nine lines of a cache. Where their
+/// length is a power of two, they would share a few lines of each cache.
+const GAP_BYTES: usize = 576;
 
 /// Which rows of what was decoded go to which rows of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +49,7 @@ pub struct Columns<'a> {
 
 /// From one of so many columns of so many rows to the next, in numbers of a width.
 pub fn stride(rows: usize, width: usize, count: usize) -> usize {
-    if count > 1 { rows + (rows * width / 8 + LINE_BYTES).min(GAP_BYTES) / width } else { rows }
+    if count > 1 { rows + (rows * width / 8).min(GAP_BYTES) / width } else { rows }
 }
 
 impl Columns<'_> {
@@ -185,6 +184,19 @@ fn interleave<W: Number>(columns: &Columns<'_>, first: usize, output: &mut [u8])
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_lie_no_more_than_an_eighth_and_the_bytes_of_a_gap_apart() {
+        for width in [1, 2, 4, 8] {
+            for rows in (0..70).chain([100, 4096, 1 << 20]) {
+                let gap = (stride(rows, width, 2) - rows) * width;
+                assert!(gap <= rows * width / 8 && gap <= GAP_BYTES, "{rows} rows of {width} bytes");
+                assert_eq!(stride(rows, width, 1), rows);
+            }
+            let apart = stride(4096, width, 2) * width % 4096;
+            assert!([512, 576].contains(&apart), "columns of {width} bytes share lines of a cache");
+        }
+    }
 
     #[test]
     fn rows_of_any_length_are_put_in_their_places() {

@@ -10,7 +10,7 @@
 use bytemuck::Pod;
 
 pub use self::lookup::{gather, look_up_groups};
-pub use self::rounds::{FIRST, ROUNDS, SECOND, below, undo_rounds};
+pub use self::rounds::{FIRST_FACTOR, ROUNDS, SECOND_FACTOR, below, undo_rounds};
 pub use self::spreading::{EXPAND_SPARE, expand, write_bits};
 pub use self::turning::{split_4_bytes, split_8_bytes, split_plain, turn_4_bytes, turn_8_bytes, turn_plain};
 pub use self::unpacking::unpack_groups;

@@ -1,17 +1,17 @@
 //! The rounds of a permutation, of many values at once. Their arithmetic is a part of the cursor's format.
 
 /// What words are multiplied by to hash them.
-pub const FIRST: u64 = 0xBF58_476D_1CE4_E5B9;
-pub const SECOND: u64 = 0x94D0_49BB_1331_11EB;
+pub const FIRST_FACTOR: u64 = 0xBF58_476D_1CE4_E5B9;
+pub const SECOND_FACTOR: u64 = 0x94D0_49BB_1331_11EB;
 
-/// How many there are.
+/// How many rounds there are.
 pub const ROUNDS: usize = 6;
 
 /// A hash of a word, scaled to `[0, end)`; `end` is below 2^32.
 #[inline(always)]
 pub fn below(word: u64, end: u64) -> u64 {
-    let hash = word.wrapping_mul(FIRST);
-    let hash = (hash ^ (hash >> 32)).wrapping_mul(SECOND);
+    let hash = word.wrapping_mul(FIRST_FACTOR);
+    let hash = (hash ^ (hash >> 32)).wrapping_mul(SECOND_FACTOR);
     // The high word of `hash * end`, of products that have one word.
     ((hash >> 32) * end + (((hash & 0xFFFF_FFFF) * end) >> 32)) >> 32
 }
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn rounds_are_taken_back_alike_by_any_processor() {
-        let keys = std::array::from_fn(|round| (round as u64 + 7).wrapping_mul(FIRST));
+        let keys = std::array::from_fn(|round| (round as u64 + 7).wrapping_mul(FIRST_FACTOR));
         for sides in [[16, 16], [17, 16], [1000, 999], [(1 << 31) + 5, (1 << 31) - 1]] {
             for halves in [[0, 0], [sides[0] - 1, 3], [sides[0] / 2, sides[1] / 2]] {
                 for count in [0, 1, 7, 8, 9, 100, 256] {
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn a_hash_is_scaled_as_the_high_word_of_the_product() {
-        for word in (0..1000_u64).map(|word| word.wrapping_mul(FIRST)) {
+        for word in (0..1000_u64).map(|word| word.wrapping_mul(FIRST_FACTOR)) {
             for end in [1, 16, 1023, (1 << 31) + 1, u64::from(u32::MAX)] {
-                let hash = word.wrapping_mul(FIRST);
-                let hash = (hash ^ (hash >> 32)).wrapping_mul(SECOND);
+                let hash = word.wrapping_mul(FIRST_FACTOR);
+                let hash = (hash ^ (hash >> 32)).wrapping_mul(SECOND_FACTOR);
                 assert_eq!(u128::from(below(word, end)), (u128::from(hash) * u128::from(end)) >> 64);
             }
         }
