@@ -45,7 +45,10 @@ pub fn fill<V: Pod, E: Elements<V>>(
         let row_of = |index| is_wanted(passed + index).then_some(part.rows.start + index);
         match part.presence {
             Presence::All => {
-                marks.fill(1);
+                // What marks nothing has no address, at which a processor takes its time even to write nothing.
+                if !marks.is_empty() {
+                    marks.fill(1);
+                }
                 numbers.read(part.page, places, row_of)?;
             }
             Presence::None => {
