@@ -7,7 +7,7 @@ use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
 use crate::memory::{Memory, Pool};
 use crate::part::{Part, waiting};
-use crate::transpose::split;
+use crate::transpose::{Move, split};
 use crate::written::Written;
 
 /// Matrices of at most so many bytes are made of columns when their batch is ended, in memory that a batch before it let go
@@ -70,7 +70,7 @@ impl Slots {
                 Slot::Scalar(flat(values, comes_later)?, flat(mask, comes_later)?)
             });
         }
-        Ok(Self { fields, written: Written::default() })
+        Ok(Self { fields, written: Written::new(if are_scattered { rows } else { 0 }) })
     }
 
     /// The memory, taken out.
@@ -132,22 +132,22 @@ impl Slots {
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn finish(&mut self, layout: &Layout, distinct: usize, rows: usize) -> Result<()> {
-        if !self.written.places().is_empty() {
+        if !self.written.moves().is_empty() {
             for bundle in layout.bundles() {
                 self.take_apart(bundle, false, rows)?;
                 self.take_apart(bundle, true, rows)?;
             }
         }
-        let places = self.written.places();
+        let moves = self.written.moves();
         for slot in &mut self.fields {
             match slot {
                 Slot::Scalar(values, valid) => {
                     for flat in [values, valid] {
-                        flat.put_in_order(places, rows)?;
+                        flat.put_in_order(moves, rows)?;
                         repeat(flat.memory.bytes_mut(), distinct, rows);
                     }
                 }
-                Slot::Jagged(slot) => slot.finish(places, distinct, rows)?,
+                Slot::Jagged(slot) => slot.finish(moves, distinct, rows)?,
             }
         }
         Ok(())
@@ -165,7 +165,7 @@ impl Slots {
         let (width, parts) = (first.row_bytes, std::mem::take(&mut first.parts));
         let memory = first.memory.another();
         let mut whole = Flat { memory, row_bytes: flats.len() * width, most_bytes: 0, parts };
-        whole.put_in_order(self.written.places(), rows)?;
+        whole.put_in_order(self.written.moves(), rows)?;
         for flat in &mut flats {
             flat.memory.resize(rows.saturating_mul(width))?;
         }
@@ -224,14 +224,14 @@ impl Slot {
 
 impl Flat {
     /// Puts rows that were kept in their places, in memory for `rows` rows.
-    fn put_in_order(&mut self, places: &[u32], rows: usize) -> Result<()> {
+    fn put_in_order(&mut self, moves: &[Move], rows: usize) -> Result<()> {
         if self.parts.is_empty() {
             return Ok(());
         }
         // This is what a batch before it let go of, mostly, and is still in the caches.
         self.memory.resize(rows.saturating_mul(self.row_bytes))?;
         for part in self.parts.drain(..) {
-            part.put(self.row_bytes, places, self.memory.bytes_mut());
+            part.put(self.row_bytes, moves, self.memory.bytes_mut());
         }
         Ok(())
     }

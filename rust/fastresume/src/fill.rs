@@ -142,10 +142,10 @@ impl Filler {
                 }
                 let numbers = stretches.iter().map(|of| of.rows.clone()).collect();
                 let shares = scatter.batches().iter().map(|(batch, of)| {
-                    let (slots, (from, places)) = (slots_of(*batch), scatter.rows(of.clone()));
-                    let before = slots
-                        .map_or(0, |slots| locked(slots).written().note_scattered(from, places, &numbers));
-                    Share { slots, rows: Rows::Each(Scattered { from, before }) }
+                    let (slots, moves) = (slots_of(*batch), scatter.moves(of.clone()));
+                    let before =
+                        slots.map_or(0, |slots| locked(slots).written().note_scattered(moves, &numbers));
+                    Share { slots, rows: Rows::Each(Scattered { moves, before }) }
                 });
                 let mut shares = Shares { spans, each: shares.collect(), numbers: scatter.numbers() };
                 if !shares.each.is_empty() {

@@ -5,7 +5,7 @@ use std::{iter, mem};
 use crate::column::{JaggedRows, NULL_ROW};
 use crate::error::Result;
 use crate::memory::Memory;
-use crate::transpose::Scattered;
+use crate::transpose::{Move, Scattered};
 
 /// Memory is reserved for at most so many bytes and rows before they are there.
 const MAX_EXPECTED_BYTES: usize = 64 << 20;
@@ -55,10 +55,10 @@ impl Part {
     }
 
     /// The row of the batch that a row becomes, where those that came scattered become these.
-    fn place(&self, row: usize, scattered: &[u32]) -> usize {
+    fn place(&self, row: usize, scattered: &[Move]) -> usize {
         match self.places {
             Places::From(first) => first + row,
-            Places::Scattered(before) => scattered[before + row] as usize,
+            Places::Scattered(before) => scattered[before + row].to as usize,
         }
     }
 }
@@ -107,7 +107,7 @@ impl JaggedSlot {
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn scatter(&mut self, of: &Scattered<'_>, source: &JaggedRows) -> Result<()> {
-        let from = || of.from.iter().map(|&row| row as usize);
+        let from = || of.moves.iter().map(|of| of.from as usize);
         let bytes = |row: usize| source.start(row)..source.ends[row];
         let mut rows = JaggedRows::default();
         rows.values.reserve(from().map(|row| bytes(row).len()).sum())?;
@@ -127,28 +127,28 @@ impl JaggedSlot {
         Ok(())
     }
 
-    /// Puts the rows of all parts, `distinct` in all, in their order, and repeats them up to `rows` rows. `places` are the
-    /// rows of the batch that scattered ones become, in the order in which they came.
+    /// Puts the rows of all parts, `distinct` in all, in their order, and repeats them up to `rows` rows. `moves` are those
+    /// of the rows of the batch that came scattered, in the order in which they came.
     ///
     /// # Errors
     /// As for `scatter`.
-    pub fn finish(&mut self, places: &[u32], distinct: usize, rows: usize) -> Result<()> {
+    pub fn finish(&mut self, moves: &[Move], distinct: usize, rows: usize) -> Result<()> {
         let mut parts = mem::take(&mut self.parts);
         if self.is_nested {
-            let lengths = self.finish_inner(&mut parts, places, distinct, rows)?;
-            self.finish_parts(parts, places, distinct, rows)?;
+            let lengths = self.finish_inner(&mut parts, moves, distinct, rows)?;
+            self.finish_parts(parts, moves, distinct, rows)?;
             // The rows' own are those of their values.
             self.offsets = lengths.offsets;
             return Ok(());
         }
-        self.finish_parts(parts, places, distinct, rows)
+        self.finish_parts(parts, moves, distinct, rows)
     }
 
     /// Puts the lengths of the inner rows of all parts in their order, and makes offsets of them.
     fn finish_inner(
         &mut self,
         parts: &mut [Part],
-        places: &[u32],
+        moves: &[Move],
         distinct: usize,
         rows: usize,
     ) -> Result<Self> {
@@ -157,7 +157,7 @@ impl JaggedSlot {
             Part { rows: mem::take(lengths), places: part.places }
         });
         let mut lengths = Self { width: size_of::<u64>(), parts: of_parts.collect(), ..Self::default() };
-        lengths.finish(places, distinct, rows)?;
+        lengths.finish(moves, distinct, rows)?;
         let each: &[u64] = bytemuck::try_cast_slice(lengths.values.bytes()).unwrap_or_default();
         let mut end = 0;
         let ends = each.iter().map(|length| {
@@ -177,7 +177,7 @@ impl JaggedSlot {
     fn finish_parts(
         &mut self,
         mut parts: Vec<Part>,
-        places: &[u32],
+        moves: &[Move],
         distinct: usize,
         rows: usize,
     ) -> Result<()> {
@@ -198,7 +198,7 @@ impl JaggedSlot {
         let mut origin = vec![(0_u32, 0_u32); distinct];
         for (number, part) in (0..).zip(&parts) {
             for (row, index) in (0..).zip(0..part.rows.ends.len()) {
-                origin[part.place(index, places)] = (number, row);
+                origin[part.place(index, moves)] = (number, row);
             }
         }
         let length = |&(part, row): &(u32, u32)| {
@@ -302,9 +302,10 @@ mod tests {
         let mut slot = JaggedSlot::new(1, true, 5, Pool::new(0).growing());
         let mut source = JaggedRows::default();
         add(&mut source, &[1, 2, 0, 3], &mut 0);
-        slot.scatter(&Scattered { from: &[0, 1, 3], before: 0 }, &source).unwrap();
-        slot.scatter(&Scattered { from: &[1, 2], before: 3 }, &source).unwrap();
-        slot.finish(&[4, 0, 2, 3, 1], 5, 5).unwrap();
+        let moves = [(0, 4), (1, 0), (3, 2), (1, 3), (2, 1)].map(|(from, to)| Move { from, to });
+        slot.scatter(&Scattered { moves: &moves[..3], before: 0 }, &source).unwrap();
+        slot.scatter(&Scattered { moves: &moves[3..], before: 3 }, &source).unwrap();
+        slot.finish(&moves, 5, 5).unwrap();
         let (values, offsets, valid) = slot.into_parts();
         assert_eq!(values.bytes(), [1, 2, 3, 4, 5, 1, 2, 0]);
         assert_eq!(bytemuck::cast_slice::<_, u64>(offsets.bytes()), [0, 2, 2, 5, 7, 8]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::memory::Memory;
-use crate::transpose::{Columns, scatter, stride};
+use crate::transpose::{Columns, Move, scatter, stride};
 
 /// Columns that were decoded side by side for matrices lie in about so many strips of memory, which go one by one as batches
 /// are ended.
@@ -43,12 +43,12 @@ pub enum Part {
 }
 
 impl Part {
-    /// Puts rows of so many bytes in their places among those of the batch. `places` has those of all rows that came
+    /// Puts rows of so many bytes in their places among those of the batch. `moves` has those of all rows that came
     /// scattered, in the order in which they came in.
-    pub fn put(&self, row_bytes: usize, places: &[u32], output: &mut [u8]) {
+    pub fn put(&self, row_bytes: usize, moves: &[Move], output: &mut [u8]) {
         match self {
             Self::Sorted { memory, bytes, before } => {
-                scatter(&memory.bytes()[bytes.clone()], row_bytes, &places[*before..], output);
+                scatter(&memory.bytes()[bytes.clone()], row_bytes, &moves[*before..], output);
             }
             Self::Columns { strip, is_mask, rows, to } => {
                 let places = to * row_bytes..(to + rows.len()) * row_bytes;

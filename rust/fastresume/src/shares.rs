@@ -178,10 +178,10 @@ pub fn hand_out(
         Rows::Each(of) => Some((share.slots, of)),
         Rows::Run { .. } => None,
     });
-    let sorted = Sorted::new(columns, numbers, each.clone().map(|(_, of)| of.from.len()).sum(), tile)?;
+    let sorted = Sorted::new(columns, numbers, each.clone().map(|(_, of)| of.moves.len()).sum(), tile)?;
     let mut first = 0;
     for (slots, of) in each {
-        let rows = first..first + of.from.len();
+        let rows = first..first + of.moves.len();
         first = rows.end;
         if let Some(slots) = slots {
             locked(slots).keep(field, sorted.parts(rows, of.before));

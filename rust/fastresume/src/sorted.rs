@@ -80,6 +80,7 @@ impl Sorted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transpose::Move;
 
     #[test]
     fn sorted_rows_lie_one_behind_another_in_pieces() {
@@ -95,10 +96,10 @@ mod tests {
                 let sorted = Sorted::new(columns, &numbers, kept, &mut Memory::default()).unwrap();
                 let mut output = vec![0_u32; kept * count];
                 let places: Vec<u32> = (0..).take(kept).collect();
-                let places: Vec<u32> = places.into_iter().rev().collect();
+                let moves: Vec<Move> = places.into_iter().rev().map(|to| Move { from: 0, to }).collect();
                 for batch in [0..kept / 3, kept / 3..kept] {
                     for part in sorted.parts(batch.clone(), batch.start) {
-                        part.put(columns.count * 4, &places, bytemuck::cast_slice_mut(&mut output));
+                        part.put(columns.count * 4, &moves, bytemuck::cast_slice_mut(&mut output));
                     }
                 }
                 for (row, &number) in numbers.iter().enumerate().filter(|(_, number)| **number != u32::MAX) {

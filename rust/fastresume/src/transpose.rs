@@ -29,9 +29,18 @@ pub enum Rows<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Scattered<'a> {
     /// The rows of what was decoded, ascending.
-    pub from: &'a [u32],
+    pub moves: &'a [Move],
     /// How many rows of the batch came in before.
     pub before: usize,
+}
+
+/// A row of what was decoded, and the row of a batch that it becomes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Move {
+    /// The row of what was decoded.
+    pub from: u32,
+    /// The row of the batch.
+    pub to: u32,
 }
 
 /// Columns of numbers of one width, one behind another.
@@ -102,13 +111,13 @@ macro_rules! by_length {
 }
 
 /// Copies rows of `row_bytes` bytes, which lie one behind another, each to its place.
-pub fn scatter(source: &[u8], row_bytes: usize, places: &[u32], output: &mut [u8]) {
-    by_length!(row_bytes, scatter_rows(source, row_bytes, places, output));
+pub fn scatter(source: &[u8], row_bytes: usize, moves: &[Move], output: &mut [u8]) {
+    by_length!(row_bytes, scatter_rows(source, row_bytes, moves, output));
 }
 
-fn scatter_rows<const N: usize>(source: &[u8], row_bytes: usize, places: &[u32], output: &mut [u8]) {
-    for (row, &place) in source.chunks_exact(row_bytes.max(1)).zip(places) {
-        copy_row::<N>(row, &mut output[place as usize * row_bytes..][..row_bytes]);
+fn scatter_rows<const N: usize>(source: &[u8], row_bytes: usize, moves: &[Move], output: &mut [u8]) {
+    for (row, of) in source.chunks_exact(row_bytes.max(1)).zip(moves) {
+        copy_row::<N>(row, &mut output[of.to as usize * row_bytes..][..row_bytes]);
     }
 }
 
@@ -205,7 +214,8 @@ mod tests {
             let row = |row: usize| &rows[row * row_bytes..][..row_bytes];
             let places: Vec<u32> = (0..13).map(|row| row * 5 % 13).collect();
             let mut output = vec![255; rows.len()];
-            scatter(&rows, row_bytes, &places, &mut output);
+            let moves: Vec<Move> = (0..).zip(&places).map(|(from, &to)| Move { from, to }).collect();
+            scatter(&rows, row_bytes, &moves, &mut output);
             for (number, &place) in places.iter().enumerate() {
                 assert_eq!(&output[place as usize * row_bytes..][..row_bytes], row(number));
             }

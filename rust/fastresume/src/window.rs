@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::intervals::Intervals;
 use crate::lanes::Stream;
 use crate::order::Window;
+use crate::transpose::Move;
 
 /// Rows of one block of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,11 +56,10 @@ const NOWHERE: u32 = u32::MAX;
 /// Where the rows of a segment go, counted over its stretches. Its memory is used again from segment to segment.
 #[derive(Debug, Default)]
 pub struct Scatter {
-    /// Each batch that gets a row, and which of `rows` and `places` are its own.
+    /// Each batch that gets a row, and which of `moves` are its own.
     batches: Vec<(u64, Range<usize>)>,
-    /// Rows of the segment, ascending within each batch, and the row of the batch that each becomes.
-    rows: Vec<u32>,
-    places: Vec<u32>,
+    /// Rows of the segment, ascending within each batch.
+    moves: Vec<Move>,
     /// Of each row of the segment, its number among these, or `u32::MAX` if it goes nowhere.
     numbers: Vec<u32>,
     /// Where each row of the segment goes, in its order.
@@ -72,9 +72,9 @@ impl Scatter {
         &self.batches
     }
 
-    /// The rows of such a range, counted over the segment, ascending; and the row of the batch that each becomes.
-    pub fn rows(&self, of: Range<usize>) -> (&[u32], &[u32]) {
-        (&self.rows[of.clone()], &self.places[of])
+    /// The rows of such a range, counted over the segment, ascending.
+    pub fn moves(&self, of: Range<usize>) -> &[Move] {
+        &self.moves[of]
     }
 
     /// Of each row of the segment, its number among those of all batches, these in their order; `u32::MAX` where it goes
@@ -135,7 +135,7 @@ impl WindowPart {
 
     /// Notes where the rows of stretches go, in place of what was noted before.
     pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) {
-        let Scatter { batches, rows, places, numbers, slots } = scatter;
+        let Scatter { batches, moves, numbers, slots } = scatter;
         slots.clear();
         // Sorted by counting: the rows of a batch begin where those of the one before end.
         // A segment has fewer rows than 2^32: its numbers are in memory.
@@ -155,8 +155,7 @@ impl WindowPart {
         for end in &mut ends {
             sum += std::mem::replace(end, sum);
         }
-        rows.resize(sum as usize, 0);
-        places.resize(rows.len(), 0);
+        moves.resize(sum as usize, Move::default());
         numbers.clear();
         numbers.extend((0..).zip(slots.iter()).map(|(from, &(batch, to))| {
             if batch == NOWHERE {
@@ -164,8 +163,7 @@ impl WindowPart {
             }
             let number = ends[batch as usize];
             ends[batch as usize] += 1;
-            rows[number as usize] = from;
-            places[number as usize] = to;
+            moves[number as usize] = Move { from, to };
             number
         }));
         let mut start = 0;
@@ -247,8 +245,7 @@ mod tests {
             let numbers: Vec<u64> = some.iter().flat_map(|of| of.rows.clone()).collect();
             let mut found = Vec::new();
             for (batch, of) in scatter.batches() {
-                let (rows, places) = scatter.rows(of.clone());
-                for (&from, &to) in rows.iter().zip(places) {
+                for &Move { from, to } in scatter.moves(of.clone()) {
                     found.push((numbers[from as usize], (*batch, u64::from(to))));
                 }
             }

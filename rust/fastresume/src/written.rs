@@ -3,39 +3,43 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::transpose::Move;
+
 /// The rows of a batch, noted as they are written to it, and told once somebody asks.
 #[derive(Debug, Default)]
 pub struct Written {
     /// Stretches of the batch that hold consecutive rows: where each begins, and the rows.
     runs: Vec<(u64, Range<u64>)>,
-    /// Rows that came scattered, by their numbers in their segment: segment by segment, and upwards in each.
-    scattered: Vec<u32>,
-    /// The rows of the batch that they are.
-    places: Vec<u32>,
+    /// Rows that came scattered: segment by segment, and upwards in each.
+    moves: Vec<Move>,
     /// Where the rows of each segment end among these, and which rows of the dataset it has.
     segments: Vec<(usize, Arc<[Range<u64>]>)>,
 }
 
 impl Written {
+    /// Nothing yet, and room for so many rows that come scattered.
+    #[must_use]
+    pub fn new(scattered: usize) -> Self {
+        Self { moves: Vec::with_capacity(scattered), ..Self::default() }
+    }
+
     /// Notes consecutive rows, from row `slot_row` of the batch on.
     pub fn note(&mut self, slot_row: u64, rows: Range<u64>) {
         self.runs.push((slot_row, rows));
     }
 
-    /// Notes rows of a segment, ascending, and the row of the batch that each is; the segment has the rows of `numbers`.
-    /// Gives how many rows came scattered before.
-    pub fn note_scattered(&mut self, rows: &[u32], places: &[u32], numbers: &Arc<[Range<u64>]>) -> usize {
-        let before = self.scattered.len();
-        self.scattered.extend_from_slice(rows);
-        self.places.extend_from_slice(places);
-        self.segments.push((self.scattered.len(), Arc::clone(numbers)));
+    /// Notes rows of a segment, ascending; the segment has the rows of `numbers`. Gives how many rows came scattered before.
+    pub fn note_scattered(&mut self, moves: &[Move], numbers: &Arc<[Range<u64>]>) -> usize {
+        let before = self.moves.len();
+        self.moves.extend_from_slice(moves);
+        self.segments.push((self.moves.len(), Arc::clone(numbers)));
         before
     }
 
-    /// The row of the batch that each row is that came scattered, in the order in which they were noted.
+    /// The rows that came scattered, in the order in which they were noted.
     #[must_use]
-    pub fn places(&self) -> &[u32] {
-        &self.places
+    pub fn moves(&self) -> &[Move] {
+        &self.moves
     }
 
     /// The row numbers in the batch's order, as runs; over and over until there are `rows` of them.
@@ -43,13 +47,11 @@ impl Written {
     pub fn runs(&self, rows: u64) -> Vec<Range<u64>> {
         let mut runs = self.runs.clone();
         runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
-        let mut numbers = vec![0; self.scattered.len()];
+        let mut numbers = vec![0; self.moves.len()];
         let mut start = 0;
         for (end, of_segment) in &self.segments {
-            let of = start..*end;
-            let rows = numbered(of_segment, &self.scattered[of.clone()]);
-            for (number, &place) in rows.zip(&self.places[of]) {
-                if let Some(slot) = numbers.get_mut(place as usize) {
+            for (number, to) in numbered(of_segment, &self.moves[start..*end]) {
+                if let Some(slot) = numbers.get_mut(to as usize) {
                     *slot = number;
                 }
             }
@@ -60,19 +62,19 @@ impl Written {
     }
 }
 
-/// The numbers in the dataset of rows of a segment.
-fn numbered(of_segment: &[Range<u64>], rows: &[u32]) -> impl Iterator<Item = u64> {
+/// The numbers in the dataset of rows of a segment, and the rows of the batch that these are.
+fn numbered(of_segment: &[Range<u64>], moves: &[Move]) -> impl Iterator<Item = (u64, u32)> {
     let mut stretches = of_segment.iter();
     let (mut stretch, mut first) = (0..0, 0);
-    rows.iter().map(move |&row| {
-        let from = u64::from(row);
+    moves.iter().map(move |of| {
+        let from = u64::from(of.from);
         // Both go up.
         while from - first >= stretch.end - stretch.start {
             first += stretch.end - stretch.start;
             let Some(next) = stretches.next() else { break };
             stretch = next.clone();
         }
-        stretch.start + (from - first)
+        (stretch.start + (from - first), of.to)
     })
 }
 
@@ -107,9 +109,10 @@ mod tests {
     fn scattered_rows_of_several_segments_are_told_by_their_numbers() {
         let mut written = Written::default();
         let numbers = Arc::from([100..102, 110..111, 130..140]);
-        assert_eq!(written.note_scattered(&[1, 2, 5], &[4, 0, 2], &numbers), 0);
-        assert_eq!(written.note_scattered(&[0, 1], &[3, 1], &Arc::from([9..10, 10..11])), 3);
-        assert_eq!(written.places(), [4, 0, 2, 3, 1]);
+        let moves = [(1, 4), (2, 0), (5, 2), (0, 3), (1, 1)].map(|(from, to)| Move { from, to });
+        assert_eq!(written.note_scattered(&moves[..3], &numbers), 0);
+        assert_eq!(written.note_scattered(&moves[3..], &Arc::from([9..10, 10..11])), 3);
+        assert_eq!(written.moves(), moves);
         let numbers = [110, 10, 132, 9, 101];
         assert_eq!(written.runs(5), numbers.map(|row| row..row + 1));
     }
