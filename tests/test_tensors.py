@@ -159,9 +159,25 @@ def test_an_interface_of_another_version_or_name_is_not_called(path: Path, name:
         asked.append(dtype)
         return torch.frombuffer(buffer, dtype=dtype)
 
-    maker = _core.TensorMaker([("int64", torch.int64)], over, capsule)
-    assert [tensor.tolist() for tensor in maker.tensors(memory_of(path))] == [[0, 1, 0, 1]]
-    assert asked == [torch.int64]
+    for sizes, expected in [((), [0, 1, 0, 1]), ((2,), [[0, 1], [0, 1]])]:
+        maker = _core.TensorMaker([("int64", torch.int64, sizes)], over, capsule)
+        assert [tensor.tolist() for tensor in maker.tensors(memory_of(path))] == [expected]
+    assert asked == [torch.int64] * 2
+
+
+@needs_exchange
+@pytest.mark.parametrize("sizes", [(), (1,), (2,), (2, 1), (1, 4), (2, 1, 2), (1, 1, 1, 4)])
+def test_a_tensor_of_any_number_of_dimensions_is_over_the_memory(path: Path, sizes: tuple[int, ...]) -> None:
+    exchange = getattr(Tensor, "__dlpack_c_exchange_api__")  # noqa: B009 - no stub knows it
+    maker = _core.TensorMaker([("int64", torch.int64, sizes)], torch.frombuffer, exchange)
+    memory = memory_of(path)
+    (tensor,), (same,) = maker.tensors(memory), maker.tensors(memory)
+    expected = torch.tensor([0, 1, 0, 1]).view(-1, *sizes)
+    assert torch.equal(tensor, expected)
+    assert tensor.stride() == expected.stride()
+    assert tensor.is_contiguous()
+    same.zero_()
+    assert not tensor.any()
 
 
 def test_memory_of_other_fields_and_types_that_no_tensor_has_are_refused(path: Path) -> None:
@@ -169,4 +185,4 @@ def test_memory_of_other_fields_and_types_that_no_tensor_has_are_refused(path: P
         _core.TensorMaker([], torch.frombuffer).tensors(memory_of(path))
     for name in ("complex64", "float", "int7x", "int999", ""):
         with pytest.raises(ValueError, match="no tensor has elements of the type"):
-            _core.TensorMaker([(name, torch.int64)], torch.frombuffer)
+            _core.TensorMaker([(name, torch.int64, ())], torch.frombuffer)

@@ -63,7 +63,7 @@ class Memory: ...
 class TensorMaker:
     def __new__(
         cls,
-        types: Sequence[tuple[str, torch.dtype]],
+        types: Sequence[tuple[str, torch.dtype, Sequence[int]]],
         over: Callable[[Buffer, torch.dtype], Tensor],
         exchange: object | None = None,
     ) -> Self: ...

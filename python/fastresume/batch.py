@@ -94,18 +94,18 @@ class Field:
             return ("B", *self.sizes)
         return ("B",) if self.width is None else ("B", self.width)
 
-    def _dtypes(self) -> list[torch.dtype]:
-        """The types of the tensors that it is made of."""
-        if not self.is_jagged:
-            return [self.dtype]
-        ends = [torch.int64, torch.bool] if self.is_masked else [torch.int64]
-        return [self.dtype] + ends * len(self.kind.split("<"))
+    def _types(self) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
+        """The types of the tensors that it is made of, and their sides behind the first one."""
+        sides = self.sizes or (() if self.width is None else (self.width,))
+        types = [(self.dtype, sides)]
+        if self.is_jagged:
+            ends = [torch.int64, torch.bool] if self.is_masked else [torch.int64]
+            types += [(dtype, ()) for dtype in ends * len(self.kind.split("<"))]
+        return [(dtype_name(dtype), dtype, sides) for dtype, sides in types]
 
     def _of_tensors(self, tensors: Iterator[Tensor]) -> Tensor | Jagged:
-        """What the next tensors are, each of one dimension, as the core filled them."""
+        """What the next tensors are, as the core filled them."""
         tensor = next(tensors)
-        if self.width is not None:
-            return tensor.view(-1, *(self.sizes or (self.width,)))
         if not self.is_jagged:
             return tensor
         kinds = self.kind.removesuffix(">").split("<")
@@ -162,15 +162,15 @@ class Schema(Mapping[str, Field]):
         self.masked = frozenset(
             field.name for field in self.fields if field.is_masked and not field.is_jagged
         )
-        self._is_plain = all(field.width is None and not field.is_jagged for field in self.fields)
-        dtypes = [dtype for field in self.fields for dtype in field._dtypes()]
+        self._has_jagged = any(field.is_jagged for field in self.fields)
+        types = [of_tensor for field in self.fields for of_tensor in field._types()]
         exchange = getattr(Tensor, "__dlpack_c_exchange_api__", None)
-        self._maker = _core.TensorMaker([(dtype_name(dtype), dtype) for dtype in dtypes], _over, exchange)
+        self._maker = _core.TensorMaker(types, _over, exchange)
 
     def tensors(self, memory: _core.Memory) -> Tensors:
         """The tensors of a batch over the memory that the core filled; they own it, nothing is copied."""
         made = self._maker.tensors(memory)
-        if self._is_plain:  # at once: a batch may have hundreds of these
+        if not self._has_jagged:  # at once: a batch may have hundreds of these
             return dict(zip(self._fields, made, strict=True))
         tensors = iter(made)
         return {field.name: field._of_tensors(tensors) for field in self.fields}

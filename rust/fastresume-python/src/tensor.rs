@@ -10,13 +10,16 @@ use std::sync::Arc;
 use fastresume::types::Dtype;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyList};
+use pyo3::types::{PyCapsule, PyList, PyTuple};
 
 use crate::buffer::{Buffer, Shared};
 
 /// The version whose structures these are; others of the same first number differ in what they have beyond them.
 const VERSION: Version = Version { major: 1, minor: 0 };
 const PROCESSOR: Device = Device { kind: 1, number: 0 };
+
+/// Tensors of so many dimensions are made as they are; those of more are viewed so.
+const DIMENSIONS: usize = 3;
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -87,12 +90,12 @@ struct Exchange {
 
 type ToObject = unsafe extern "C" fn(*mut Managed, *mut *mut c_void) -> c_int;
 
-/// A tensor of one dimension with the memory that it is over.
+/// A tensor with the memory that it is over.
 #[repr(C)]
 struct Held {
     managed: Managed,
-    length: i64,
-    stride: i64,
+    shape: [i64; DIMENSIONS],
+    strides: [i64; DIMENSIONS],
     memory: Arc<Shared>,
 }
 
@@ -103,10 +106,18 @@ unsafe extern "C" fn delete(managed: *mut Managed) {
     drop(unsafe { Box::from_raw(managed.cast::<Held>()) });
 }
 
+/// The type of a tensor.
+struct Type {
+    element: Element,
+    dtype: Py<PyAny>,
+    /// All sides but the first one.
+    sizes: Vec<i64>,
+}
+
 /// Makes tensors of the memory of batches, whose fields' types are known.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct TensorMaker {
-    types: Vec<(Element, Py<PyAny>)>,
+    types: Vec<Type>,
     /// Makes a tensor over a `Buffer`, where torch offers nothing quicker.
     over: Py<PyAny>,
     to_object: Option<ToObject>,
@@ -114,23 +125,23 @@ pub struct TensorMaker {
 
 #[pymethods]
 impl TensorMaker {
-    /// For memory of types, by their names and as torch has them, in turn.
+    /// For memory of types, by their names and as torch has them, and of so many elements in a row, in turn.
     #[new]
     #[pyo3(signature = (types, over, exchange=None))]
     fn new(
-        types: Vec<(String, Py<PyAny>)>,
+        types: Vec<(String, Py<PyAny>, Vec<i64>)>,
         over: Py<PyAny>,
         exchange: Option<Bound<'_, PyCapsule>>,
     ) -> PyResult<Self> {
-        let types = types.into_iter().map(|(name, dtype)| match Dtype::of_name(&name) {
-            Some(known) => Ok((Element::of(known), dtype)),
+        let types = types.into_iter().map(|(name, dtype, sizes)| match Dtype::of_name(&name) {
+            Some(known) => Ok(Type { element: Element::of(known), dtype, sizes }),
             None => Err(PyValueError::new_err(format!("no tensor has elements of the type {name}"))),
         });
         let to_object = exchange.as_ref().and_then(to_object);
         Ok(Self { types: types.collect::<PyResult<_>>()?, over, to_object })
     }
 
-    /// A tensor of one dimension over each memory; they keep it.
+    /// A tensor over each memory, of as many rows as it has; they keep it.
     fn tensors<'py>(&self, py: Python<'py>, memory: &Memory) -> PyResult<Bound<'py, PyList>> {
         if memory.fields.len() != self.types.len() {
             let (found, expected) = (memory.fields.len(), self.types.len());
@@ -138,11 +149,18 @@ impl TensorMaker {
                 "found memory of {found} fields, expected {expected}"
             )));
         }
-        let tensors =
-            memory.fields.iter().zip(&self.types).map(|(memory, (element, dtype))| match self.to_object {
-                Some(to_object) => wrapped(py, held(Arc::clone(memory), *element)?, to_object),
-                None => self.over.bind(py).call1((Buffer::from(Arc::clone(memory)), dtype)),
-            });
+        let tensors = memory.fields.iter().zip(&self.types).map(|(memory, of)| {
+            let is_flat = of.sizes.is_empty() || of.sizes.len() >= DIMENSIONS;
+            let sizes = if is_flat { &[] } else { &of.sizes[..] };
+            let tensor = match self.to_object {
+                Some(to_object) => wrapped(py, held(Arc::clone(memory), of.element, sizes)?, to_object)?,
+                None => self.over.bind(py).call1((Buffer::from(Arc::clone(memory)), &of.dtype))?,
+            };
+            if of.sizes.is_empty() || (self.to_object.is_some() && !is_flat) {
+                return Ok(tensor);
+            }
+            tensor.call_method1("view", PyTuple::new(py, [&[-1], &of.sizes[..]].concat())?)
+        });
         PyList::new(py, tensors.collect::<PyResult<Vec<_>>>()?)
     }
 }
@@ -158,17 +176,34 @@ fn to_object(capsule: &Bound<'_, PyCapsule>) -> Option<ToObject> {
     (version.major == VERSION.major).then(|| unsafe { exchange.cast::<Exchange>().as_ref() }.to_object)?
 }
 
-/// A tensor that torch may take over.
-fn held(memory: Arc<Shared>, element: Element) -> PyResult<Box<Held>> {
+/// A tensor that torch may take over, with these sides behind its first one.
+fn held(memory: Arc<Shared>, element: Element, sizes: &[i64]) -> PyResult<Box<Held>> {
+    let too_large = || PyValueError::new_err("too large");
     let bytes = memory.length();
-    let length = i64::try_from(bytes / usize::from(element.bits / 8));
-    let length = length.map_err(|_| PyValueError::new_err("too large"))?;
+    let mut length = i64::try_from(bytes / usize::from(element.bits / 8)).map_err(|_| too_large())?;
+    let (mut shape, mut strides) = ([1; DIMENSIONS], [1; DIMENSIONS]);
+    let mut stride = 1;
+    for (at, &size) in sizes.iter().enumerate().rev() {
+        (shape[at + 1], strides[at + 1]) = (size, stride);
+        length = length.checked_div(size).ok_or_else(too_large)?;
+        stride *= size;
+    }
+    (shape[0], strides[0]) = (length, stride);
+    let dimensions = i32::try_from(1 + sizes.len()).map_err(|_| too_large())?;
     let data = if bytes == 0 { ptr::null_mut() } else { memory.address().cast() };
-    let (shape, strides) = (ptr::null_mut(), ptr::null_mut());
-    let view = View { data, device: PROCESSOR, dimensions: 1, element, shape, strides, byte_offset: 0 };
+    let nowhere = ptr::null_mut();
+    let view = View {
+        data,
+        device: PROCESSOR,
+        dimensions,
+        element,
+        shape: nowhere,
+        strides: nowhere,
+        byte_offset: 0,
+    };
     let managed =
         Managed { version: VERSION, context: ptr::null_mut(), delete: Some(delete), flags: 0, view };
-    Ok(Box::new(Held { managed, length, stride: 1, memory }))
+    Ok(Box::new(Held { managed, shape, strides, memory }))
 }
 
 /// The tensor as an object of Python.
@@ -179,8 +214,8 @@ fn wrapped(py: Python<'_>, held: Box<Held>, to_object: ToObject) -> PyResult<Bou
     // SAFETY: the pointers are those of fields of `held`, which torch has from now on, until it calls `delete`; the GIL
     // is held, and the function gives an object that is the caller's, or sets an exception.
     unsafe {
-        (*held).managed.view.shape = &raw mut (*held).length;
-        (*held).managed.view.strides = &raw mut (*held).stride;
+        (*held).managed.view.shape = (&raw mut (*held).shape).cast();
+        (*held).managed.view.strides = (&raw mut (*held).strides).cast();
         let code = to_object(held.cast(), &raw mut object);
         if code == 0 { Ok(Bound::from_owned_ptr(py, object.cast())) } else { Err(PyErr::fetch(py)) }
     }
