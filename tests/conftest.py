@@ -46,7 +46,7 @@ from strategies import ColumnSpec, Dataset, DatasetSpec, plain_spec  # noqa: E40
 settings.register_profile(
     "dev", max_examples=30, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=100, derandomize=True)
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=60, derandomize=True)
 # A soak draws for hours and so meets rare examples that are large or filtered; that is what it is for.
 settings.register_profile(
     "soak",

@@ -165,13 +165,13 @@ def test_a_pass_that_was_broken_off_starts_again_with_a_warning(data: Dataset, p
     assert rows_of(list(loader)) == expected[5:]
 
 
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+@pytest.mark.parametrize(("start_method", "num_workers"), [("fork", 2), ("spawn", 1)])
 def test_a_state_that_knows_nothing_of_the_workers_batches_is_not_saved_silently(
-    data: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture, start_method: str
+    data: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture, start_method: str, num_workers: int
 ) -> None:
     dataset = make(data)
     checkpointer = Checkpointer(tmp_path, keep=None)
-    loader = loader_of(dataset, 2, multiprocessing_context=start_method, worker_init_fn=take_state)
+    loader = loader_of(dataset, num_workers, multiprocessing_context=start_method, worker_init_fn=take_state)
 
     def saves(step: int, expected: dict[str, str]) -> None:
         checkpointer.save(step, loader=dataset)

@@ -63,6 +63,12 @@ def slow(slow_files: Callable[[int], Path]) -> Path:
     return slow_files(SLOW_FILES)
 
 
+def slow_dataset(directory: str) -> fr.ParquetDataset:
+    """Return the dataset of these, a fourth of them in each batch; footers are read once for all tests."""
+    cache = Path(directory).with_suffix(".cache")
+    return fr.ParquetDataset(directory, batch_size=SLOW_FILES, manifest_cache=cache)  # four rows a file
+
+
 def rows_of(batches: Any) -> list[int]:
     """Return the numbers of the rows in batches."""
     return [int(row) for batch in batches for row in batch.rows()]
@@ -97,8 +103,7 @@ def in_time(condition: Callable[[], bool], seconds: float = 5) -> bool:
 
 def interrupted_next(directory: str, threads: int) -> dict[str, Any]:
     """Be interrupted in `next()`, and go on."""
-    batch_size = SLOW_FILES  # four rows a file: a fourth of all
-    dataset = fr.ParquetDataset(directory, batch_size=batch_size)
+    dataset = slow_dataset(directory)
     iterator = iter(source_of(dataset, threads))
     before = dataset.state_dict()
     say("inside")
@@ -112,7 +117,7 @@ def interrupted_next(directory: str, threads: int) -> dict[str, Any]:
     return {
         "heard": heard,
         "is_unmoved": is_unmoved,
-        "rows": rows_of([first]) == list(range(batch_size)),
+        "rows": rows_of([first]) == list(range(SLOW_FILES)),
         "state": first.state_dict() == dataset.state_dict(),
     }
 
@@ -416,7 +421,7 @@ def test_an_exhausted_iterator_holds_nothing(child: Child, small: Path, threads:
 def dropped_in_mid_decode(directory: str, how: str, mapped: bool) -> float:
     """Return how long it takes to end threads that have much to do."""
     before = threads()
-    loader = source_of(fr.ParquetDataset(directory, batch_size=SLOW_FILES), 2, mapped)
+    loader = source_of(slow_dataset(directory), 2, mapped)
     iterator = iter(loader)
     loader.start()
     time.sleep(0.1)
@@ -441,7 +446,7 @@ KEPT: list[object] = []
 
 def keep(directory: str) -> None:
     """Keep a loader with threads to the end of the process."""
-    loader = fr.Loader(fr.ParquetDataset(directory, batch_size=SLOW_FILES), threads=2)
+    loader = fr.Loader(slow_dataset(directory), threads=2)
     iterator = iter(loader)
     loader.start()
     KEPT.extend([loader, iterator])
@@ -515,8 +520,8 @@ def forked(directory: str, threads: int, mapped: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "old": in_a_fork(lambda: rows_of([next(iterator)])),
         "new": in_a_fork(lambda: rows_of(source)),
-        "again": in_a_fork(lambda: rows_of([*itertools.islice(iter(source), 2), *source])),
-        "close": in_a_fork(lambda: source.close() if threads else None),
+        "again": in_a_fork(lambda: rows_of([*itertools.islice(iter(source), 2), *source]), at_once=True),
+        "close": in_a_fork(lambda: source.close() if threads else None, at_once=mapped),
         "nothing": in_a_fork(lambda: None),
     }
     found["here"] = rows_of([*batches, *iterator])
@@ -541,8 +546,7 @@ def test_a_forked_process_goes_on_by_itself(child: Child, small: Path, threads: 
 
 def forked_in_next(directory: str, call: str) -> dict[str, Any]:
     """Fork while another thread is in `next()`, and touch the iterator there."""
-    dataset = fr.ParquetDataset(directory, batch_size=SLOW_FILES)
-    loader = fr.Loader(dataset, threads=1)
+    loader = fr.Loader(slow_dataset(directory), threads=1)
     iterator = iter(loader)
     batches: list[fr.Batch] = []
     thread = threading.Thread(target=lambda: batches.append(next(iterator)))

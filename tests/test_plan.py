@@ -63,7 +63,7 @@ def window_bytes(plan: fr.Plan) -> int:
 def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Dataset) -> None:
     arguments = {"shuffle": True, "block_rows": 10, "window_rows": 20}
     one = make(small_dataset, 4, **arguments).plan()
-    batch = 4 * one.row_bytes
+    batch = 4 * (one.row_bytes + 8)
     assert one.bytes_per_rank == window_bytes(one) + batch
     arguments |= {"block_rows": 4, "window_rows": 12}
     four = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
@@ -76,7 +76,7 @@ def test_short_lanes_have_the_windows_that_they_share_open_as_well(small_dataset
     arguments = {"shuffle": True, "block_rows": 10, "window_rows": 20}
     plan = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
     assert (plan.windows, 2 * plan.window_rows > 103 // 4) == (6, True)
-    assert plan.bytes_per_rank == 6 * window_bytes(plan) + 4 * plan.row_bytes
+    assert plan.bytes_per_rank == 6 * window_bytes(plan) + 4 * (plan.row_bytes + 8)
 
 
 def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: Path) -> None:

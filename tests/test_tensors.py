@@ -176,6 +176,7 @@ def test_a_tensor_of_any_number_of_dimensions_is_over_the_memory(path: Path, siz
     assert torch.equal(tensor, expected)
     assert tensor.stride() == expected.stride()
     assert tensor.is_contiguous()
+    assert tensor._is_view() == (len(sizes) > 2)
     same.zero_()
     assert not tensor.any()
 

@@ -159,7 +159,7 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
         # Each block may be of another row group. A shuffled row is held with its number. Of the pieces, the
         # last one may not be full, and the first one stays until its last row is delivered.
         held_bytes = most.bytes_of(window_rows, -(-blocks // windows)) + 2 * window_rows * flat // PIECES
-        held_bytes = open_windows * (held_bytes + window_rows * 8)
+        held_bytes = open_windows * (held_bytes + window_rows * 8) + dataset.batch_size * 8
     else:
         each = lanes // world_size if lanes > 1 else processes
         held_bytes = min(most.segment_bytes(dataset.batch_size), dataset.num_rows * row_bytes)

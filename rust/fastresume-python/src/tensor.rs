@@ -18,7 +18,7 @@ use crate::buffer::{Buffer, Shared};
 const VERSION: Version = Version { major: 1, minor: 0 };
 const PROCESSOR: Device = Device { kind: 1, number: 0 };
 
-/// Tensors of so many dimensions are made as they are; those of more are viewed so.
+/// Tensors of up to so many dimensions are made as they are; those of more are viewed so.
 const DIMENSIONS: usize = 3;
 
 #[repr(C)]
@@ -150,13 +150,15 @@ impl TensorMaker {
             )));
         }
         let tensors = memory.fields.iter().zip(&self.types).map(|(memory, of)| {
-            let is_flat = of.sizes.is_empty() || of.sizes.len() >= DIMENSIONS;
-            let sizes = if is_flat { &[] } else { &of.sizes[..] };
+            let memory = Arc::clone(memory);
             let tensor = match self.to_object {
-                Some(to_object) => wrapped(py, held(Arc::clone(memory), of.element, sizes)?, to_object)?,
-                None => self.over.bind(py).call1((Buffer::from(Arc::clone(memory)), &of.dtype))?,
+                Some(to_object) if of.sizes.len() < DIMENSIONS => {
+                    return wrapped(py, held(memory, of.element, &of.sizes)?, to_object);
+                }
+                Some(to_object) => wrapped(py, held(memory, of.element, &[])?, to_object)?,
+                None => self.over.bind(py).call1((Buffer::from(memory), &of.dtype))?,
             };
-            if of.sizes.is_empty() || (self.to_object.is_some() && !is_flat) {
+            if of.sizes.is_empty() {
                 return Ok(tensor);
             }
             tensor.call_method1("view", PyTuple::new(py, [&[-1], &of.sizes[..]].concat())?)
@@ -182,11 +184,11 @@ fn held(memory: Arc<Shared>, element: Element, sizes: &[i64]) -> PyResult<Box<He
     let bytes = memory.length();
     let mut length = i64::try_from(bytes / usize::from(element.bits / 8)).map_err(|_| too_large())?;
     let (mut shape, mut strides) = ([1; DIMENSIONS], [1; DIMENSIONS]);
-    let mut stride = 1;
+    let mut stride: i64 = 1;
     for (at, &size) in sizes.iter().enumerate().rev() {
         (shape[at + 1], strides[at + 1]) = (size, stride);
         length = length.checked_div(size).ok_or_else(too_large)?;
-        stride *= size;
+        stride = stride.checked_mul(size).ok_or_else(too_large)?;
     }
     (shape[0], strides[0]) = (length, stride);
     let dimensions = i32::try_from(1 + sizes.len()).map_err(|_| too_large())?;

@@ -38,22 +38,25 @@ struct Flat {
     memory: Memory,
     row_bytes: usize,
     /// What it takes at most, wherever its rows are.
-    most_bytes: usize,
+    most_bytes: u64,
     /// Where rows are until the batch is ended, if not in this memory, which is made then.
     parts: Vec<Part>,
 }
 
 impl Slots {
-    /// Memory for `rows` rows, from the pool; what it holds is not defined. Where rows come scattered, or as columns that are
-    /// turned when the batch is ended, they bring their own.
+    /// Memory for `rows` rows, from the pool; what it holds is not defined. Where rows come scattered (so many of them), or as
+    /// columns that are turned when the batch is ended, they bring their own.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn new(layout: &Layout, rows: usize, pool: &Pool, are_scattered: bool) -> Result<Self> {
+    pub fn new(layout: &Layout, rows: usize, pool: &Pool, scattered: Option<usize>) -> Result<Self> {
         let flat = |row_bytes: usize, comes_later: bool| {
             let bytes = rows.saturating_mul(row_bytes);
-            let (memory, most_bytes) =
-                if comes_later { (pool.growing(), waiting(bytes)) } else { (pool.memory(bytes)?, bytes) };
+            let (memory, most_bytes) = if comes_later {
+                (pool.growing(), waiting(bytes as u64))
+            } else {
+                (pool.memory(bytes)?, bytes as u64)
+            };
             Ok(Flat { memory, row_bytes, most_bytes, parts: Vec::new() })
         };
         let mut fields = Vec::with_capacity(layout.fields().len());
@@ -66,11 +69,11 @@ impl Slots {
                 let is_turned_last =
                     field.columns.len() > 1 && rows.saturating_mul(field.row_bytes()) <= TURNED_LAST_BYTES;
                 let [values, mask] = [field.row_bytes(), field.mask_bytes()];
-                let comes_later = are_scattered || is_turned_last;
+                let comes_later = scattered.is_some() || is_turned_last;
                 Slot::Scalar(flat(values, comes_later)?, flat(mask, comes_later)?)
             });
         }
-        Ok(Self { fields, written: Written::new(if are_scattered { rows } else { 0 }) })
+        Ok(Self { fields, written: Written::new(scattered.unwrap_or(0)) })
     }
 
     /// The memory, taken out.
@@ -143,7 +146,8 @@ impl Slots {
             match slot {
                 Slot::Scalar(values, valid) => {
                     for flat in [values, valid] {
-                        flat.put_in_order(moves, rows)?;
+                        let parts = std::mem::take(&mut flat.parts);
+                        put_in_order(&parts, flat.row_bytes, moves, rows, &mut flat.memory)?;
                         repeat(flat.memory.bytes_mut(), distinct, rows);
                     }
                 }
@@ -163,14 +167,13 @@ impl Slots {
         let mut flats: Vec<&mut Flat> = flats.filter(|flat| flat.row_bytes > 0).collect();
         let [first, _, ..] = &mut flats[..] else { return Ok(()) };
         let (width, parts) = (first.row_bytes, std::mem::take(&mut first.parts));
-        let memory = first.memory.another();
-        let mut whole = Flat { memory, row_bytes: flats.len() * width, most_bytes: 0, parts };
-        whole.put_in_order(self.written.moves(), rows)?;
+        let mut whole = first.memory.another();
+        put_in_order(&parts, flats.len() * width, self.written.moves(), rows, &mut whole)?;
         for flat in &mut flats {
             flat.memory.resize(rows.saturating_mul(width))?;
         }
         let mut columns: Vec<_> = flats.into_iter().map(|flat| flat.memory.bytes_mut()).collect();
-        split(whole.memory.bytes(), width, &mut columns);
+        split(whole.bytes(), width, &mut columns);
         Ok(())
     }
 
@@ -179,9 +182,9 @@ impl Slots {
     pub fn bytes(&self) -> u64 {
         let of_slot = |slot: &Slot| match slot {
             Slot::Scalar(values, valid) => values.most_bytes.saturating_add(valid.most_bytes),
-            Slot::Jagged(slot) => slot.bytes(),
+            Slot::Jagged(slot) => slot.bytes() as u64,
         };
-        self.fields.iter().map(of_slot).fold(0, usize::saturating_add) as u64
+        self.fields.iter().map(of_slot).fold(0, u64::saturating_add)
     }
 
     /// The memory of each field in turn (values and mask of a scalar one; values, offsets and mask of a jagged
@@ -222,19 +225,22 @@ impl Slot {
     }
 }
 
-impl Flat {
-    /// Puts rows that were kept in their places, in memory for `rows` rows.
-    fn put_in_order(&mut self, moves: &[Move], rows: usize) -> Result<()> {
-        if self.parts.is_empty() {
-            return Ok(());
-        }
+/// Puts rows that were kept, if there are any, in their places, in memory for `rows` rows.
+fn put_in_order(
+    parts: &[Part],
+    row_bytes: usize,
+    moves: &[Move],
+    rows: usize,
+    memory: &mut Memory,
+) -> Result<()> {
+    if !parts.is_empty() {
         // This is what a batch before it let go of, mostly, and is still in the caches.
-        self.memory.resize(rows.saturating_mul(self.row_bytes))?;
-        for part in self.parts.drain(..) {
-            part.put(self.row_bytes, moves, self.memory.bytes_mut());
+        memory.resize(rows.saturating_mul(row_bytes))?;
+        for part in parts {
+            part.put(row_bytes, moves, memory.bytes_mut());
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Fills up memory of `rows` rows with copies of the first `distinct` ones, in turn.

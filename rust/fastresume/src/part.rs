@@ -11,9 +11,10 @@ use crate::transpose::{Columns, Move, scatter, stride};
 /// are ended.
 pub const STRIPS: usize = 8;
 
-/// What rows of so many bytes take until their batch is ended, at most: columns lie an eighth farther apart than they are
-/// long, and what is sorted in pieces that are not full.
-pub fn waiting(bytes: usize) -> usize {
+/// What rows of so many bytes take until their batch is ended: columns lie up to an eighth farther apart than they are long;
+/// and of what is sorted of a whole segment, the last one of sixteen pieces may not be full, and the first one stays until its
+/// last batch is ended.
+pub fn waiting(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
 

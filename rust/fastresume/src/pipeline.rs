@@ -389,7 +389,9 @@ impl Work {
         let is_shuffled = state.schedule.is_shuffled();
         state.filling.slots_of(batches, |batch| {
             let shape = self.pass.shape(batch, self.reader.rank);
-            let slots = Slots::new(self.filler.layout(), to_usize(shape.rows)?, &self.pool, is_shuffled)?;
+            let (layout, rows) = (self.filler.layout(), to_usize(shape.rows)?);
+            let scattered = if is_shuffled { Some(to_usize(shape.distinct)?) } else { None };
+            let slots = Slots::new(layout, rows, &self.pool, scattered)?;
             let bytes = slots.bytes().saturating_add(self.other_bytes(shape.rows, is_shuffled));
             Ok((slots, shape, bytes))
         })

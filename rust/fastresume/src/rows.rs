@@ -32,7 +32,7 @@ pub fn read(
         )));
     }
     let rows = to_usize(runs.iter().map(|run| run.end - run.start).sum())?;
-    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, rows, &Pool::new(0), false)?));
+    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, rows, &Pool::new(0), None)?));
     let mut segments = VecDeque::from(segments(&manifest, runs));
     let filler = Filler::new(manifest, layout);
     while let Some(segment) = segments.pop_front() {

@@ -9,9 +9,9 @@ use crate::lanes::{Reader, Stream};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::order::{Order, Window};
+use crate::part::waiting;
 use crate::pass::Pass;
 use crate::segment::{Piece, Places, SEGMENT_BYTES, Segment, part_of};
-use crate::sorted::with_pieces;
 use crate::turns::Turns;
 use crate::window::{Stretch, WindowPart};
 
@@ -67,7 +67,7 @@ impl Schedule {
     pub fn open_bytes(&self) -> u64 {
         let of_a_lane = match self.order.largest_window() {
             0 => SEGMENT_BYTES,
-            rows => with_pieces(rows.saturating_mul(self.row_bytes)),
+            rows => waiting(rows.saturating_mul(self.row_bytes)),
         };
         of_a_lane.saturating_mul(self.turns.streams() as u64)
     }

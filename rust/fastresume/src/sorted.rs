@@ -14,12 +14,6 @@ const PIECES: usize = 16;
 /// So many rows are put together from columns at once: unless they are wide, they stay in the nearest cache.
 const TILE_ROWS: usize = 128;
 
-/// What rows of so many bytes take while they are sorted: of each segment, the last piece may not be full, and the first one
-/// stays until its last batch is ended.
-pub fn with_pieces(bytes: u64) -> u64 {
-    bytes.saturating_add(2 * (bytes / PIECES as u64))
-}
-
 /// The rows of a segment in one field, or its mask: those of each batch one behind another.
 pub struct Sorted {
     /// Each has so many rows.

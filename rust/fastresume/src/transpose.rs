@@ -28,7 +28,7 @@ pub enum Rows<'a> {
 /// all rows of the batch are there.
 #[derive(Debug, Clone, Copy)]
 pub struct Scattered<'a> {
-    /// The rows of what was decoded, ascending.
+    /// Rows of what was decoded, ascending, and where each goes.
     pub moves: &'a [Move],
     /// How many rows of the batch came in before.
     pub before: usize,

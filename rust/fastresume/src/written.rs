@@ -20,7 +20,10 @@ impl Written {
     /// Nothing yet, and room for so many rows that come scattered.
     #[must_use]
     pub fn new(scattered: usize) -> Self {
-        Self { moves: Vec::with_capacity(scattered), ..Self::default() }
+        let mut moves = Vec::new();
+        // Where the system refuses it, what is needed may still be had.
+        moves.try_reserve_exact(scattered).ok();
+        Self { moves, ..Self::default() }
     }
 
     /// Notes consecutive rows, from row `slot_row` of the batch on.
