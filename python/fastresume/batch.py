@@ -88,16 +88,16 @@ class Field:
         """
         if self.is_nested:
             return ("B", "*", "*")
-        if self.is_jagged:
-            return ("B", "*")
-        if self.sizes:
-            return ("B", *self.sizes)
-        return ("B",) if self.width is None else ("B", self.width)
+        return ("B", "*") if self.is_jagged else ("B", *self._sides)
+
+    @property
+    def _sides(self) -> tuple[int, ...]:
+        """What a row of a tensor has, side by side."""
+        return self.sizes or (() if self.width is None else (self.width,))
 
     def _types(self) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
         """The types of the tensors that it is made of, and their sides behind the first one."""
-        sides = self.sizes or (() if self.width is None else (self.width,))
-        types = [(self.dtype, sides)]
+        types = [(self.dtype, self._sides)]
         if self.is_jagged:
             ends = [torch.int64, torch.bool] if self.is_masked else [torch.int64]
             types += [(dtype, ()) for dtype in ends * len(self.kind.split("<"))]

@@ -177,7 +177,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Bytes of all fields, those included that are still to come, but for these of jagged fields.
+    /// Bytes of all fields, those included that are still to come, but for those of jagged fields.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let of_slot = |slot: &Slot| match slot {

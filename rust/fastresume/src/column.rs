@@ -106,6 +106,15 @@ pub struct Target<'a> {
     pub valid: &'a mut [u8],
 }
 
+/// Marks values all alike, where marks are asked for: an empty slice has no address, at which a processor takes its time even to
+/// write nothing.
+#[inline]
+pub fn mark_all(marks: &mut [u8], mark: u8) {
+    if !marks.is_empty() {
+        marks.fill(mark);
+    }
+}
+
 /// Rows that are wanted among those that are decoded.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {

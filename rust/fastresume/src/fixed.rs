@@ -6,7 +6,7 @@ use std::slice::ChunksExactMut;
 
 use parquet::basic::Encoding;
 
-use crate::column::{Page, PageValues, ScalarDecoder, Target, check_dictionary, check_values};
+use crate::column::{Page, PageValues, ScalarDecoder, Target, check_dictionary, check_values, mark_all};
 use crate::conversion::{Converter, RowShape};
 use crate::deltas::deltas;
 use crate::error::{Error, Result};
@@ -206,7 +206,7 @@ impl ScalarDecoder for FixedDecoder<'_> {
             let mut row = part.rows.start;
             let is_copied = converter.is_copied() && matches!(part.presence, Presence::All);
             if let Some(values) = is_copied.then(|| self.values.together(part.page, count)).flatten() {
-                marks.fill(1);
+                mark_all(marks, 1);
                 places.copy_from_slice(values);
                 (output, valid) = (rest, unmarked);
                 continue;
@@ -214,7 +214,7 @@ impl ScalarDecoder for FixedDecoder<'_> {
             let mut places = places.chunks_exact_mut(row_bytes);
             match part.presence {
                 Presence::All => {
-                    marks.fill(1);
+                    mark_all(marks, 1);
                     self.values.each(part.page, count, |value| {
                         let place = places.next().unwrap_or_default();
                         row += 1;
@@ -222,7 +222,7 @@ impl ScalarDecoder for FixedDecoder<'_> {
                     })?;
                 }
                 Presence::None => {
-                    marks.fill(0);
+                    mark_all(marks, 0);
                     places.for_each(|place| self.row.fill(place, null));
                 }
                 Presence::Marked(there) => {

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use crate::column::{ScalarDecoder, Target, Wanted};
+use crate::column::{ScalarDecoder, Target, Wanted, mark_all};
 use crate::error::Result;
 use crate::flatpages::{FlatPages, Presence};
 use crate::numbers::{Elements, Numbers, as_numbers, narrowed};
@@ -45,14 +45,11 @@ pub fn fill<V: Pod, E: Elements<V>>(
         let row_of = |index| is_wanted(passed + index).then_some(part.rows.start + index);
         match part.presence {
             Presence::All => {
-                // What marks nothing has no address, at which a processor takes its time even to write nothing.
-                if !marks.is_empty() {
-                    marks.fill(1);
-                }
+                mark_all(marks, 1);
                 numbers.read(part.page, places, row_of)?;
             }
             Presence::None => {
-                marks.fill(0);
+                mark_all(marks, 0);
                 places.fill(narrowed(part.null_bits));
             }
             Presence::Marked(there) => {
@@ -99,13 +96,13 @@ impl<P: Word, V: Pod> ScalarDecoder for FlatDecoder<'_, P, V> {
             self.places.clear();
             match part.presence {
                 Presence::All => {
-                    marks.fill(1);
+                    mark_all(marks, 1);
                     self.places.extend(some.iter().map(|place| place - first));
                     let row_of = |index: usize| Some(part.rows.start + (some[index] - first) as usize);
                     self.numbers.pick(part.page, &self.places, count, outputs, row_of)?;
                 }
                 Presence::None => {
-                    marks.fill(0);
+                    mark_all(marks, 0);
                     outputs.fill(narrowed(part.null_bits));
                 }
                 Presence::Marked(there) => {
@@ -120,7 +117,7 @@ impl<P: Word, V: Pod> ScalarDecoder for FlatDecoder<'_, P, V> {
                         present = before + usize::from(is_there);
                     }
                     outputs.fill(narrowed(part.null_bits));
-                    marks.fill(0);
+                    mark_all(marks, 0);
                     self.picked.resize(self.places.len(), V::zeroed());
                     let row_of =
                         |index: usize| Some(part.rows.start + (some[self.there[index]] - first) as usize);

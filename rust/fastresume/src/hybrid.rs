@@ -76,7 +76,6 @@ impl Hybrid {
     ///
     /// # Errors
     /// `Data` if the bytes end before.
-    #[inline]
     pub fn stretch<'p>(&mut self, bytes: &'p [u8], most: usize) -> Result<Stretch<'p>> {
         self.enter_run(bytes)?;
         Ok(match &mut self.run {
@@ -173,7 +172,6 @@ impl Hybrid {
     }
 
     /// Reads the header of the next run that holds anything, if the present one is used up.
-    #[inline]
     fn enter_run(&mut self, bytes: &[u8]) -> Result<()> {
         loop {
             if let Run::Repeated { left: 1.., .. } | Run::Packed { left: 1.., .. } = self.run {

@@ -1,7 +1,7 @@
 //! Which rows of a column in lists are there: levels alone are decoded, never a value.
 
 use crate::bits::Bits;
-use crate::column::{ScalarDecoder, Target};
+use crate::column::{ScalarDecoder, Target, mark_all};
 use crate::error::{Error, Result};
 use crate::hybrid::MAX_VALUES;
 use crate::levels::Levels;
@@ -133,7 +133,7 @@ impl ScalarDecoder for ListPresenceDecoder<'_> {
             }
             self.at += passed;
         }
-        target.valid.fill(1);
+        mark_all(target.valid, 1);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use parquet::basic::Encoding;
 
-use crate::column::{JaggedDecoder, JaggedRows, Nulls, PageValues, ScalarDecoder, Target};
+use crate::column::{JaggedDecoder, JaggedRows, Nulls, PageValues, ScalarDecoder, Target, mark_all};
 use crate::conversion::RowShape;
 use crate::error::Result;
 use crate::flatpages::{FlatPages, Presence};
@@ -98,7 +98,7 @@ impl ScalarDecoder for ConstantDecoder {
             Some(value) => target.values.chunks_exact_mut(bytes).for_each(|row| row.copy_from_slice(value)),
             None => self.shape.fill(target.values, self.nulls.bits(self.row)?),
         }
-        target.valid.fill(u8::from(self.value.is_some()));
+        mark_all(target.valid, u8::from(self.value.is_some()));
         self.row += target.values.len() / bytes;
         Ok(())
     }
