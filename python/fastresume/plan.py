@@ -34,7 +34,7 @@ PLACE_BYTES = 32
 """What a row of a shuffled segment takes beside its values: where it goes, and its number."""
 
 PIECES = 16
-"""The shuffled numbers of a row group lie in so many pieces of memory, at least."""
+"""The shuffled rows of a row group lie in so many pieces of memory, at least."""
 
 GAP_BYTES = 576
 """Before a matrix is made of columns, an eighth of one lies between two, but so much at most."""
@@ -70,7 +70,7 @@ class Plan:
         window_rows: rows of the largest window; 0 of a sequential order.
         row_bytes: bytes of one row over all tensors; of lists and strings, what the footers lead to expect.
         bytes_per_rank: what a rank holds in decoded rows, at most: one window (or one segment of a row group)
-            per lane of it, and the batch that is being made. Numbers of a window lie in pieces of memory,
+            per lane of it, and the batch that is being made. The rows of a window lie in pieces of memory,
             which adds an eighth. Columns that matrices are made of when a batch is ended lie in strips of a
             segment, which adds a quarter of them at most, and the rows of a batch. A `Loader` adds its
             `prefetch_bytes`, and, where it copies batches to a device, three of them there and three here.
@@ -155,10 +155,9 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
     if windows:
         of_reader = max(lanes // (world_size * processes), 1)
         open_windows = processes * _open_windows(of_reader, remaining // lanes, windows, window_rows)
-        flat = sum(one.whole_bytes for one in _flat(dataset))
         # Each block may be of another row group. A shuffled row is held with its number. Of the pieces, the
         # last one may not be full, and the first one stays until its last row is delivered.
-        held_bytes = most.bytes_of(window_rows, -(-blocks // windows)) + 2 * window_rows * flat // PIECES
+        held_bytes = most.bytes_of(window_rows, -(-blocks // windows)) * (PIECES + 2) // PIECES
         held_bytes = open_windows * (held_bytes + window_rows * 8) + dataset.batch_size * 8
     else:
         each = lanes // world_size if lanes > 1 else processes

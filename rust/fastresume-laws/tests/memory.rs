@@ -176,7 +176,8 @@ fn stated(manifest: &Manifest, layout: &Layout, order: &Order, way: Way) -> u64 
         let windows = order.sizes().map_or(0, |(_, windows)| windows as u64);
         let is_long = manifest.num_rows() / way.lanes > 2 * window_rows;
         let open = if is_long { way.lanes } else { windows.min(2 * way.lanes - 1) };
-        (open * window_rows * (row_bytes + 8 + jagged), 32)
+        // Rows lie in sixteen pieces: the last one may not be full, and the first one stays until its last row goes.
+        (open * window_rows * (row_bytes + row_bytes / 8 + 8), 32)
     } else {
         let segment = SEGMENT_BYTES.max(row_bytes).min(manifest.num_rows() * row_bytes);
         // Columns of which matrices are made last lie in eight strips: the last of these, what lies between columns, and

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::jagged::JaggedSlot;
 use crate::layout::{Field, Layout};
 use crate::memory::{Memory, Pool};
-use crate::part::{Part, waiting};
+use crate::part::{Part, repeat, waiting};
 use crate::transpose::{Move, split};
 use crate::written::Written;
 
@@ -148,7 +148,8 @@ impl Slots {
                     for flat in [values, valid] {
                         let parts = std::mem::take(&mut flat.parts);
                         put_in_order(&parts, flat.row_bytes, moves, rows, &mut flat.memory)?;
-                        repeat(flat.memory.bytes_mut(), distinct, rows);
+                        let filled = flat.memory.len() / rows.max(1) * distinct;
+                        repeat(flat.memory.bytes_mut(), filled);
                     }
                 }
                 Slot::Jagged(slot) => slot.finish(moves, distinct, rows)?,
@@ -182,7 +183,7 @@ impl Slots {
     pub fn bytes(&self) -> u64 {
         let of_slot = |slot: &Slot| match slot {
             Slot::Scalar(values, valid) => values.most_bytes.saturating_add(valid.most_bytes),
-            Slot::Jagged(slot) => slot.bytes() as u64,
+            Slot::Jagged(slot) => slot.bytes(),
         };
         self.fields.iter().map(of_slot).fold(0, u64::saturating_add)
     }
@@ -241,17 +242,4 @@ fn put_in_order(
         }
     }
     Ok(())
-}
-
-/// Fills up memory of `rows` rows with copies of the first `distinct` ones, in turn.
-fn repeat(memory: &mut [u8], distinct: usize, rows: usize) {
-    if distinct == rows {
-        return;
-    }
-    let mut filled = memory.len() / rows.max(1) * distinct;
-    while filled > 0 && filled < memory.len() {
-        let bytes = filled.min(memory.len() - filled);
-        memory.copy_within(..bytes, filled);
-        filled += bytes;
-    }
 }

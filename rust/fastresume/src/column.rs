@@ -3,6 +3,8 @@
 //! [`ScalarDecoder`] and [`JaggedDecoder`] are the seam: what decodes behind them may change, what they are
 //! asked may not.
 
+use std::ops::Range;
+
 use parquet::basic::Encoding;
 
 use crate::error::{Error, Result};
@@ -239,7 +241,14 @@ impl JaggedRows {
     #[must_use]
     pub fn inner_bytes(&self, row: usize) -> &[u8] {
         let Some(inner) = self.inner.as_deref().filter(|inner| row < inner.ends.len()) else { return &[] };
-        &inner.values.bytes()[inner.start(row)..inner.ends[row]]
+        &inner.values.bytes()[inner.bytes_of(row)]
+    }
+
+    /// The bytes of `values` that a row has.
+    #[must_use]
+    #[inline]
+    pub fn bytes_of(&self, row: usize) -> Range<usize> {
+        self.start(row)..self.ends[row]
     }
 
     /// The byte of `values` where a row begins.

@@ -18,7 +18,7 @@ use crate::page::Buffers;
 use crate::part::Strip;
 use crate::schema::Column;
 use crate::segment::{Places, Segment, to_usize};
-use crate::shares::{Cut, Parts, Share, Shares, hand_out};
+use crate::shares::{Cut, Parts, Share, Shares, hand_out, hand_out_jagged};
 use crate::sieve::StepRows;
 use crate::transpose::{Rows, Scattered};
 use crate::window::{Scatter, Stretch};
@@ -318,14 +318,7 @@ impl Source<'_> {
             Ok(())
         };
         decode().map_err(|error: Error| error.in_column(&column.name))?;
-        for share in &shares.each {
-            if let Share { slots: Some(slots), rows: Rows::Each(of) } = share
-                && let Some(slot) = locked(slots).jagged(self.index)
-            {
-                slot.scatter(of, jagged)?;
-            }
-        }
-        Ok(())
+        hand_out_jagged(&shares.each, self.index, self.field.kind.is_nested(), jagged)
     }
 
     /// Decodes the only column to rows of one length, and their lengths to the field behind this one.

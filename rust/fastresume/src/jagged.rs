@@ -1,11 +1,14 @@
 //! A jagged field of a batch: rows of any length, which come in any order.
 
+use std::ops::Range;
 use std::{iter, mem};
 
 use crate::column::{JaggedRows, NULL_ROW};
 use crate::error::Result;
+use crate::jaggedpieces::Piece;
 use crate::memory::Memory;
-use crate::transpose::{Move, Scattered};
+use crate::part::{repeat, waiting};
+use crate::transpose::Move;
 
 /// Memory is reserved for at most so many bytes and rows before they are there.
 const MAX_EXPECTED_BYTES: usize = 64 << 20;
@@ -31,34 +34,58 @@ pub struct JaggedSlot {
 
 /// Rows that came together.
 #[derive(Debug)]
-struct Part {
-    rows: JaggedRows,
-    /// The row of the batch that each becomes.
-    places: Places,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Places {
-    /// This one, and those behind it.
-    From(usize),
-    /// Those of the rows of the batch that came scattered, behind so many.
-    Scattered(usize),
+enum Part {
+    /// Those of the batch from row `first` on.
+    Run { first: usize, rows: JaggedRows },
+    /// Some rows of a piece, which came scattered: so many rows of the batch came in before.
+    Sorted { piece: Piece, rows: Range<usize>, before: usize },
 }
 
 impl Part {
-    /// The row of the batch behind its last one, where its rows lie side by side.
-    fn end(&self) -> Option<usize> {
-        match self.places {
-            Places::From(first) => Some(first + self.rows.ends.len()),
-            Places::Scattered(_) => None,
+    /// The rows, with others, and which of them are its own.
+    fn rows(&self) -> (&JaggedRows, Range<usize>) {
+        match self {
+            Self::Run { rows, .. } => (rows, 0..rows.ends.len()),
+            Self::Sorted { piece, rows, .. } => (&piece.rows, rows.clone()),
         }
     }
 
-    /// The row of the batch that a row becomes, where those that came scattered become these.
-    fn place(&self, row: usize, scattered: &[Move]) -> usize {
-        match self.places {
-            Places::From(first) => first + row,
-            Places::Scattered(before) => scattered[before + row].to as usize,
+    /// The row of the batch that each becomes, where those that came scattered become these.
+    fn places(&self, scattered: &[Move]) -> impl Iterator<Item = usize> {
+        let (first, count, moves) = match self {
+            Self::Run { first, rows } => (*first, rows.ends.len(), &[][..]),
+            Self::Sorted { rows, before, .. } => (0, 0, &scattered[*before..before + rows.len()]),
+        };
+        (first..first + count).chain(moves.iter().map(|of| of.to as usize))
+    }
+
+    /// The lengths of its inner rows.
+    fn take_inner(&mut self) -> Self {
+        match self {
+            Self::Run { first, rows } => Self::Run { first: *first, rows: mem::take(rows.nested().inner) },
+            Self::Sorted { piece, rows, before } => {
+                let rows_of = piece.inner.take().unwrap_or_default();
+                let piece = Piece { rows: rows_of, inner: None };
+                Self::Sorted { piece, rows: rows.clone(), before: *before }
+            }
+        }
+    }
+
+    /// Bytes of values, offsets and mask; of what came scattered, those that it takes until the batch is ended.
+    fn bytes(&self) -> u64 {
+        let bytes_of = |of: &JaggedRows, rows: Range<usize>| {
+            let end = rows.end.checked_sub(1).map_or(0, |last| of.ends[last]);
+            (end - of.start(rows.start) + rows.len() * size_of::<usize>()) as u64
+        };
+        let (of, rows) = self.rows();
+        let bytes = bytes_of(of, rows.clone()) + rows.len() as u64;
+        match self {
+            Self::Run { rows: of, .. } => {
+                bytes + of.inner.as_deref().map_or(0, |inner| bytes_of(inner, 0..inner.ends.len()))
+            }
+            Self::Sorted { piece, .. } => {
+                waiting(bytes + piece.inner.as_deref().map_or(0, |inner| bytes_of(inner, rows)))
+            }
         }
     }
 }
@@ -77,9 +104,12 @@ impl JaggedSlot {
     /// Takes out the rows that end where row `to` begins, to decode more behind them, or begins with none; gives
     /// the first row as well. `row_bytes` is what a row is expected to take.
     pub fn take(&mut self, to: usize, row_bytes: usize) -> (usize, JaggedRows) {
-        if let Some(index) = self.parts.iter().position(|part| part.end() == Some(to)) {
-            let rows = self.parts.swap_remove(index).rows;
-            return (to - rows.ends.len(), rows);
+        let ends_here =
+            |part: &Part| matches!(part, Part::Run { first, rows } if first + rows.ends.len() == to);
+        if let Some(index) = self.parts.iter().position(ends_here)
+            && let Part::Run { first, rows } = self.parts.swap_remove(index)
+        {
+            return (first, rows);
         }
         let mut rows = JaggedRows { values: self.values.another(), ..JaggedRows::default() };
         let missing = self.rows.saturating_sub(to);
@@ -98,40 +128,20 @@ impl JaggedSlot {
     /// Puts rows, the first of which is row `first` of the batch.
     pub fn put(&mut self, first: usize, rows: JaggedRows) {
         if !rows.ends.is_empty() {
-            self.parts.push(Part { rows, places: Places::From(first) });
+            self.parts.push(Part::Run { first, rows });
         }
     }
 
-    /// Copies rows of the source that go here and there.
-    ///
-    /// # Errors
-    /// `Argument` if the system does not give so much memory.
-    pub fn scatter(&mut self, of: &Scattered<'_>, source: &JaggedRows) -> Result<()> {
-        let from = || of.moves.iter().map(|of| of.from as usize);
-        let bytes = |row: usize| source.start(row)..source.ends[row];
-        let mut rows = JaggedRows::default();
-        rows.values.reserve(from().map(|row| bytes(row).len()).sum())?;
-        for row in from() {
-            rows.values.extend(&source.values.bytes()[bytes(row)])?;
-            rows.ends.push(rows.values.len());
-            rows.valid.push(source.valid[row]);
-        }
-        if self.is_nested {
-            let lengths = rows.nested().inner;
-            for (end, row) in lengths.ends.iter_mut().zip(from()) {
-                lengths.values.extend(source.inner_bytes(row))?;
-                *end = lengths.values.len();
-            }
-        }
-        self.parts.push(Part { rows, places: Places::Scattered(of.before) });
-        Ok(())
+    /// Keeps rows of a piece, which came scattered; so many rows of the batch came in before.
+    pub fn keep(&mut self, piece: &Piece, rows: Range<usize>, before: usize) {
+        self.parts.push(Part::Sorted { piece: piece.clone(), rows, before });
     }
 
     /// Puts the rows of all parts, `distinct` in all, in their order, and repeats them up to `rows` rows. `moves` are those
     /// of the rows of the batch that came scattered, in the order in which they came.
     ///
     /// # Errors
-    /// As for `scatter`.
+    /// `Argument` if the system does not give so much memory.
     pub fn finish(&mut self, moves: &[Move], distinct: usize, rows: usize) -> Result<()> {
         let mut parts = mem::take(&mut self.parts);
         if self.is_nested {
@@ -152,11 +162,8 @@ impl JaggedSlot {
         distinct: usize,
         rows: usize,
     ) -> Result<Self> {
-        let of_parts = parts.iter_mut().map(|part| {
-            let lengths = part.rows.nested().inner;
-            Part { rows: mem::take(lengths), places: part.places }
-        });
-        let mut lengths = Self { width: size_of::<u64>(), parts: of_parts.collect(), ..Self::default() };
+        let of_parts = parts.iter_mut().map(Part::take_inner).collect();
+        let mut lengths = Self { width: size_of::<u64>(), parts: of_parts, ..Self::default() };
         lengths.finish(moves, distinct, rows)?;
         let each: &[u64] = bytemuck::try_cast_slice(lengths.values.bytes()).unwrap_or_default();
         let mut end = 0;
@@ -182,7 +189,7 @@ impl JaggedSlot {
         rows: usize,
     ) -> Result<()> {
         let shift = self.width.trailing_zeros();
-        if let [Part { rows: part, places: Places::From(0) }] = parts.as_mut_slice()
+        if let [Part::Run { first: 0, rows: part }] = parts.as_mut_slice()
             && distinct == rows
         {
             // All is where it belongs.
@@ -194,54 +201,51 @@ impl JaggedSlot {
             self.values = mem::take(&mut part.values);
             return Ok(());
         }
-        // The part and its row that each row of the batch is.
-        let mut origin = vec![(0_u32, 0_u32); distinct];
-        for (number, part) in (0..).zip(&parts) {
-            for (row, index) in (0..).zip(0..part.rows.ends.len()) {
-                origin[part.place(index, moves)] = (number, row);
+        let mut starts = vec![0; rows + 1];
+        self.valid.resize(if self.is_masked { rows } else { 0 })?;
+        let valid = self.valid.bytes_mut();
+        for part in &parts {
+            let (of, own) = part.rows();
+            for (row, place) in own.zip(part.places(moves)) {
+                starts[place + 1] = of.bytes_of(row).len();
+                if let Some(mark) = valid.get_mut(place) {
+                    *mark = of.valid[row];
+                }
             }
         }
-        let length = |&(part, row): &(u32, u32)| {
-            let rows = &parts[part as usize].rows;
-            rows.ends[row as usize] - rows.start(row as usize)
-        };
-        let mut offsets = Vec::with_capacity(rows + 1);
+        // Lengths, until they are added up.
+        repeat(&mut starts[1..], distinct);
+        repeat(valid, distinct);
         let mut end = 0;
-        offsets.push(0);
-        let turns = origin.iter().cycle().take(rows);
-        for origin in turns.clone() {
-            end += length(origin);
-            offsets.push((end >> shift) as u64);
+        for start in &mut starts {
+            end += *start;
+            *start = end;
         }
-        if self.is_masked {
-            let valid = turns.clone().map(|&(part, row)| parts[part as usize].rows.valid[row as usize]);
-            self.valid.extend(&valid.collect::<Vec<u8>>())?;
-        }
-        self.offsets = Memory::from(offsets);
-        self.values.reserve(end)?;
-        let mut turns = turns.copied().peekable();
-        while let Some((part, first)) = turns.next() {
-            // Rows that lay side by side are copied together.
-            let mut last = first;
-            while turns.next_if_eq(&(part, last + 1)).is_some() {
-                last += 1;
+        self.values.resize(end)?;
+        let output = self.values.bytes_mut();
+        for part in &parts {
+            let (of, own) = part.rows();
+            let from = of.values.bytes();
+            if let Part::Run { first, .. } = part {
+                output[starts[*first]..][..from.len()].copy_from_slice(from);
+                continue;
             }
-            let rows = &parts[part as usize].rows;
-            self.values.extend(&rows.values.bytes()[rows.start(first as usize)..rows.ends[last as usize]])?;
+            for (row, place) in own.zip(part.places(moves)) {
+                let bytes = &from[of.bytes_of(row)];
+                output[starts[place]..][..bytes.len()].copy_from_slice(bytes);
+            }
         }
+        repeat(output, starts[distinct]);
+        let offsets = starts.into_iter().map(|start| (start >> shift) as u64);
+        self.offsets = Memory::from(offsets.collect::<Vec<u64>>());
         Ok(())
     }
 
     /// Bytes of values, offsets and mask, as far as they are there.
-    pub fn bytes(&self) -> usize {
-        let of_parts = self.parts.iter().map(|part| {
-            let JaggedRows { values, ends, valid, inner } = &part.rows;
-            let inner =
-                inner.as_ref().map_or(0, |inner| inner.values.len() + size_of_val(inner.ends.as_slice()));
-            values.len() + size_of_val(ends.as_slice()) + valid.len() + inner
-        });
+    pub fn bytes(&self) -> u64 {
         let inner: usize = self.inner.iter().map(Memory::len).sum();
-        self.values.len() + self.offsets.len() + self.valid.len() + inner + of_parts.sum::<usize>()
+        let ended = self.values.len() + self.offsets.len() + self.valid.len() + inner;
+        ended as u64 + self.parts.iter().map(Part::bytes).sum::<u64>()
     }
 
     /// Offsets of inner rows, and their mask where one is asked for; nothing where there are none.
@@ -258,6 +262,7 @@ impl JaggedSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jaggedpieces::{Stretch, sort};
     use crate::memory::Pool;
 
     /// Adds rows of the lengths given, whose bytes count on.
@@ -303,8 +308,14 @@ mod tests {
         let mut source = JaggedRows::default();
         add(&mut source, &[1, 2, 0, 3], &mut 0);
         let moves = [(0, 4), (1, 0), (3, 2), (1, 3), (2, 1)].map(|(from, to)| Move { from, to });
-        slot.scatter(&Scattered { moves: &moves[..3], before: 0 }, &source).unwrap();
-        slot.scatter(&Scattered { moves: &moves[3..], before: 3 }, &source).unwrap();
+        for (moves, before) in [(&moves[..3], 0), (&moves[3..], 3)] {
+            sort(&source, false, &[moves], |piece, stretches| {
+                for Stretch { rows, before: in_share, .. } in stretches {
+                    slot.keep(piece, rows, before + in_share);
+                }
+            })
+            .unwrap();
+        }
         slot.finish(&moves, 5, 5).unwrap();
         let (values, offsets, valid) = slot.into_parts();
         assert_eq!(values.bytes(), [1, 2, 3, 4, 5, 1, 2, 0]);

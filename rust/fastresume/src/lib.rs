@@ -95,6 +95,7 @@ mod part;
 mod window;
 pub mod written;
 mod sorted;
+mod jaggedpieces;
 mod jagged;
 pub mod batch;
 mod jaggedrun;

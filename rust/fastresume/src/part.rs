@@ -18,6 +18,16 @@ pub fn waiting(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
 
+/// Fills up values with copies of the first so many, in turn.
+pub fn repeat<V: Copy>(values: &mut [V], distinct: usize) {
+    let mut filled = distinct;
+    while filled > 0 && filled < values.len() {
+        let some = filled.min(values.len() - filled);
+        values.copy_within(..some, filled);
+        filled += some;
+    }
+}
+
 /// Some rows of one field, or of its mask, for one batch.
 #[derive(Debug)]
 pub enum Part {

@@ -69,7 +69,9 @@ impl Schedule {
             0 => SEGMENT_BYTES,
             rows => waiting(rows.saturating_mul(self.row_bytes)),
         };
-        of_a_lane.saturating_mul(self.turns.streams() as u64)
+        // The tail is a stream of few rows.
+        let of_each = self.turns.streams().map(|stream| stream.rows().saturating_mul(self.row_bytes));
+        of_each.map(|bytes| waiting(bytes).min(of_a_lane)).fold(0, u64::saturating_add)
     }
 
     /// The next segment, or none at the end.

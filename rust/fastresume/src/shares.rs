@@ -4,13 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::SharedSlots;
+use crate::column::JaggedRows;
 use crate::error::{Result, locked};
+use crate::jaggedpieces::{self, Stretch};
 use crate::memory::Memory;
 use crate::part::{Part, STRIPS, Strip};
 use crate::segment::{Piece, to_usize};
 use crate::sieve::Sieve;
 use crate::sorted::Sorted;
-use crate::transpose::{Columns, Rows};
+use crate::transpose::{Columns, Move, Rows, Scattered};
 
 /// What of a row group goes where: the same for all fields.
 pub struct Shares<'a> {
@@ -188,4 +190,30 @@ pub fn hand_out(
         }
     }
     Ok(())
+}
+
+/// Hands scattered rows of the source to a jagged field of their batches.
+///
+/// # Errors
+/// As for `hand_out`.
+pub fn hand_out_jagged(
+    shares: &[Share<'_>],
+    index: usize,
+    is_nested: bool,
+    source: &JaggedRows,
+) -> Result<()> {
+    let each = shares.iter().filter_map(|share| match *share {
+        Share { slots: Some(slots), rows: Rows::Each(of) } => Some((slots, of)),
+        _ => None,
+    });
+    let each: Vec<(&SharedSlots, Scattered<'_>)> = each.collect();
+    let moves: Vec<&[Move]> = each.iter().map(|(_, of)| of.moves).collect();
+    jaggedpieces::sort(source, is_nested, &moves, |piece, stretches| {
+        for Stretch { share, rows, before } in stretches {
+            let (slots, of) = each[share];
+            if let Some(slot) = locked(slots).jagged(index) {
+                slot.keep(piece, rows, of.before + before);
+            }
+        }
+    })
 }

@@ -9,7 +9,7 @@ use crate::part::Part;
 use crate::transpose::{Columns, deal};
 
 /// What is sorted of a whole segment lies in at least so many pieces of memory, which go one by one as batches are ended.
-const PIECES: usize = 16;
+pub const PIECES: usize = 16;
 
 /// So many rows are put together from columns at once: unless they are wide, they stay in the nearest cache.
 const TILE_ROWS: usize = 128;

@@ -25,9 +25,9 @@ impl Turns {
         Self { next, places, given: vec![0; streams.len()], streams }
     }
 
-    /// How many streams there are.
-    pub fn streams(&self) -> usize {
-        self.streams.len()
+    /// The streams.
+    pub fn streams(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.iter()
     }
 
     /// The stream that the least batch needs, by its number; none at the end.
