@@ -304,23 +304,32 @@ mod tests {
 
     #[test]
     fn scattered_rows_of_several_segments_come_to_their_places() {
-        let mut slot = JaggedSlot::new(1, true, 5, Pool::new(0).growing());
         let mut source = JaggedRows::default();
         add(&mut source, &[1, 2, 0, 3], &mut 0);
         let moves = [(0, 4), (1, 0), (3, 2), (1, 3), (2, 1)].map(|(from, to)| Move { from, to });
-        for (moves, before) in [(&moves[..3], 0), (&moves[3..], 3)] {
-            sort(&source, false, &[moves], |piece, stretches| {
-                for Stretch { rows, before: in_share, .. } in stretches {
-                    slot.keep(piece, rows, before + in_share);
-                }
-            })
-            .unwrap();
+        // Batches are filled up with rows that they have.
+        for rows in [5, 7, 13] {
+            let mut slot = JaggedSlot::new(1, true, rows, Pool::new(0).growing());
+            for (moves, before) in [(&moves[..3], 0), (&moves[3..], 3)] {
+                sort(&source, false, &[moves], |piece, stretches| {
+                    for Stretch { rows, before: in_share, .. } in stretches {
+                        slot.keep(piece, rows, before + in_share);
+                    }
+                })
+                .unwrap();
+            }
+            slot.finish(&moves, 5, rows).unwrap();
+            let (values, offsets, valid) = slot.into_parts();
+            let expected: [&[u8]; 5] = [&[1, 2], &[], &[3, 4, 5], &[1, 2], &[0]];
+            let expected = || expected.iter().cycle().take(rows);
+            assert_eq!(values.bytes(), expected().copied().flatten().copied().collect::<Vec<u8>>());
+            let lengths = offsets.bytes().as_chunks::<8>().0.windows(2).map(|of| {
+                let [start, end] = [of[0], of[1]].map(u64::from_le_bytes);
+                usize::try_from(end - start).unwrap()
+            });
+            assert!(lengths.eq(expected().map(|row| row.len())));
+            assert!(valid.bytes().iter().eq([1, 0, 1, 1, 1].iter().cycle().take(rows)));
         }
-        slot.finish(&moves, 5, 5).unwrap();
-        let (values, offsets, valid) = slot.into_parts();
-        assert_eq!(values.bytes(), [1, 2, 3, 4, 5, 1, 2, 0]);
-        assert_eq!(bytemuck::cast_slice::<_, u64>(offsets.bytes()), [0, 2, 2, 5, 7, 8]);
-        assert_eq!(valid.bytes(), [1, 0, 1, 1, 1]);
     }
 
     #[test]
