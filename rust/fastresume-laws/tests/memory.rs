@@ -334,6 +334,27 @@ fn lists_of_a_million_numbers_take_what_is_stated() {
 }
 
 #[test]
+fn large_cells_among_empty_ones_go_with_their_batches() {
+    let rows = 500;
+    // A batch takes from both windows.
+    let small = Way { batch_rows: 96, ..SEQUENTIAL };
+    let ways = [small, Way { window_rows: Some(40 * rows), ..small }];
+    check("sparse", &ways, |path| {
+        write_groups(path, "message m { required binary b; required binary c; }", 80, |number, group| {
+            let cell = vec![u8::try_from(number).unwrap(); 1 << 20];
+            let of_row = |row| if row == 7 * number % rows { cell.clone() } else { Vec::new() };
+            write_column::<ByteArrayType>(
+                group,
+                &(0..rows).map(|row| of_row(row).into()).collect::<Vec<_>>(),
+                None,
+            );
+            let none: Vec<ByteArray> = (0..rows).map(|_| Vec::new().into()).collect();
+            write_column::<ByteArrayType>(group, &none, None);
+        });
+    });
+}
+
+#[test]
 fn cells_of_twenty_megabytes_take_what_is_stated() {
     let cell = 21_u64 << 20;
     check("cells", &of_large_rows(), |path| {

@@ -148,8 +148,7 @@ impl Slots {
                     for flat in [values, valid] {
                         let parts = std::mem::take(&mut flat.parts);
                         put_in_order(&parts, flat.row_bytes, moves, rows, &mut flat.memory)?;
-                        let filled = flat.memory.len() / rows.max(1) * distinct;
-                        repeat(flat.memory.bytes_mut(), filled);
+                        repeat(flat.memory.bytes_mut(), flat.row_bytes * distinct);
                     }
                 }
                 Slot::Jagged(slot) => slot.finish(moves, distinct, rows)?,

@@ -5,7 +5,7 @@ use std::{iter, mem};
 
 use crate::column::{JaggedRows, NULL_ROW};
 use crate::error::Result;
-use crate::jaggedpieces::Piece;
+use crate::jaggedpieces::JaggedPiece;
 use crate::memory::Memory;
 use crate::part::{repeat, waiting};
 use crate::transpose::Move;
@@ -36,9 +36,9 @@ pub struct JaggedSlot {
 #[derive(Debug)]
 enum Part {
     /// Those of the batch from row `first` on.
-    Run { first: usize, rows: JaggedRows },
+    Run { first: usize, rows: Box<JaggedRows> },
     /// Some rows of a piece, which came scattered: so many rows of the batch came in before.
-    Sorted { piece: Piece, rows: Range<usize>, before: usize },
+    Sorted { piece: JaggedPiece, rows: Range<usize>, before: usize },
 }
 
 impl Part {
@@ -50,22 +50,25 @@ impl Part {
         }
     }
 
-    /// The row of the batch that each becomes, where those that came scattered become these.
-    fn places(&self, scattered: &[Move]) -> impl Iterator<Item = usize> {
-        let (first, count, moves) = match self {
-            Self::Run { first, rows } => (*first, rows.ends.len(), &[][..]),
-            Self::Sorted { rows, before, .. } => (0, 0, &scattered[*before..before + rows.len()]),
-        };
-        (first..first + count).chain(moves.iter().map(|of| of.to as usize))
+    /// Calls `take` for each of its rows, with the row of the batch that it becomes, where those that came scattered become
+    /// these.
+    fn each(&self, scattered: &[Move], mut take: impl FnMut(usize, usize)) {
+        match self {
+            Self::Run { first, rows } => (0..rows.ends.len()).for_each(|row| take(row, first + row)),
+            Self::Sorted { rows, before, .. } => {
+                rows.clone().zip(&scattered[*before..]).for_each(|(row, of)| take(row, of.to as usize));
+            }
+        }
     }
 
     /// The lengths of its inner rows.
     fn take_inner(&mut self) -> Self {
         match self {
-            Self::Run { first, rows } => Self::Run { first: *first, rows: mem::take(rows.nested().inner) },
+            Self::Run { first, rows } => {
+                Self::Run { first: *first, rows: Box::new(mem::take(rows.nested().inner)) }
+            }
             Self::Sorted { piece, rows, before } => {
-                let rows_of = piece.inner.take().unwrap_or_default();
-                let piece = Piece { rows: rows_of, inner: None };
+                let piece = JaggedPiece { rows: piece.inner.take().unwrap_or_default(), inner: None };
                 Self::Sorted { piece, rows: rows.clone(), before: *before }
             }
         }
@@ -109,7 +112,7 @@ impl JaggedSlot {
         if let Some(index) = self.parts.iter().position(ends_here)
             && let Part::Run { first, rows } = self.parts.swap_remove(index)
         {
-            return (first, rows);
+            return (first, *rows);
         }
         let mut rows = JaggedRows { values: self.values.another(), ..JaggedRows::default() };
         let missing = self.rows.saturating_sub(to);
@@ -128,12 +131,12 @@ impl JaggedSlot {
     /// Puts rows, the first of which is row `first` of the batch.
     pub fn put(&mut self, first: usize, rows: JaggedRows) {
         if !rows.ends.is_empty() {
-            self.parts.push(Part::Run { first, rows });
+            self.parts.push(Part::Run { first, rows: Box::new(rows) });
         }
     }
 
     /// Keeps rows of a piece, which came scattered; so many rows of the batch came in before.
-    pub fn keep(&mut self, piece: &Piece, rows: Range<usize>, before: usize) {
+    pub fn keep(&mut self, piece: &JaggedPiece, rows: Range<usize>, before: usize) {
         self.parts.push(Part::Sorted { piece: piece.clone(), rows, before });
     }
 
@@ -205,13 +208,13 @@ impl JaggedSlot {
         self.valid.resize(if self.is_masked { rows } else { 0 })?;
         let valid = self.valid.bytes_mut();
         for part in &parts {
-            let (of, own) = part.rows();
-            for (row, place) in own.zip(part.places(moves)) {
+            let (of, _) = part.rows();
+            part.each(moves, |row, place| {
                 starts[place + 1] = of.bytes_of(row).len();
                 if let Some(mark) = valid.get_mut(place) {
                     *mark = of.valid[row];
                 }
-            }
+            });
         }
         // Lengths, until they are added up.
         repeat(&mut starts[1..], distinct);
@@ -224,16 +227,16 @@ impl JaggedSlot {
         self.values.resize(end)?;
         let output = self.values.bytes_mut();
         for part in &parts {
-            let (of, own) = part.rows();
+            let (of, _) = part.rows();
             let from = of.values.bytes();
             if let Part::Run { first, .. } = part {
                 output[starts[*first]..][..from.len()].copy_from_slice(from);
                 continue;
             }
-            for (row, place) in own.zip(part.places(moves)) {
+            part.each(moves, |row, place| {
                 let bytes = &from[of.bytes_of(row)];
                 output[starts[place]..][..bytes.len()].copy_from_slice(bytes);
-            }
+            });
         }
         repeat(output, starts[distinct]);
         let offsets = starts.into_iter().map(|start| (start >> shift) as u64);
@@ -262,7 +265,7 @@ impl JaggedSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jaggedpieces::{Stretch, sort};
+    use crate::jaggedpieces::{Lot, sort};
     use crate::memory::Pool;
 
     /// Adds rows of the lengths given, whose bytes count on.
@@ -311,8 +314,8 @@ mod tests {
         for rows in [5, 7, 13] {
             let mut slot = JaggedSlot::new(1, true, rows, Pool::new(0).growing());
             for (moves, before) in [(&moves[..3], 0), (&moves[3..], 3)] {
-                sort(&source, false, &[moves], |piece, stretches| {
-                    for Stretch { rows, before: in_share, .. } in stretches {
+                sort(&source, false, &[moves], |piece, lots| {
+                    for Lot { rows, before: in_share, .. } in lots {
                         slot.keep(piece, rows, before + in_share);
                     }
                 })

@@ -10,17 +10,14 @@ use crate::sorted::PIECES;
 use crate::transpose::Move;
 use crate::vector;
 
-/// Smaller pieces are not worth their while.
-const LEAST_BYTES: usize = 4 << 10;
-
 /// A row is asked for so many rows before it is copied: the processor does not know where it lies. What follows its first
 /// bytes is read ahead by itself.
 const ROWS_AHEAD: usize = 8;
-const BYTES_AHEAD: usize = 256;
+const FIRST_BYTES: usize = 256;
 
 /// Some rows of a segment in one jagged field: those of each batch one behind another.
 #[derive(Debug, Clone)]
-pub struct Piece {
+pub struct JaggedPiece {
     /// The rows.
     pub rows: Arc<JaggedRows>,
     /// Where they consist of rows, the lengths of these.
@@ -29,17 +26,17 @@ pub struct Piece {
 
 /// Rows of one share that lie in one piece.
 #[derive(Debug)]
-pub struct Stretch {
+pub struct Lot {
     /// The number of the share.
     pub share: usize,
-    /// Which rows of the piece they are.
-    pub rows: Range<usize>,
     /// How many rows of the share lie in pieces before.
     pub before: usize,
+    /// Which rows of the piece they are.
+    pub rows: Range<usize>,
 }
 
-/// Copies the rows of shares, one behind another, to pieces, which go one by one as batches are ended; `hand_out` gets each
-/// piece, and what lies in it.
+/// Copies the rows of shares, one behind another, to pieces, at least sixteen unless there are few rows, which go one by one
+/// as batches are ended; `hand_out` gets each piece, and what lies in it.
 ///
 /// # Errors
 /// `Argument` if the system does not give so much memory.
@@ -47,90 +44,93 @@ pub fn sort(
     source: &JaggedRows,
     is_nested: bool,
     shares: &[&[Move]],
-    mut hand_out: impl FnMut(&Piece, Vec<Stretch>),
+    mut hand_out: impl FnMut(&JaggedPiece, Vec<Lot>),
 ) -> Result<()> {
-    let mut open = Open::default();
+    let count: usize = shares.iter().map(|moves| moves.len()).sum();
+    let most_rows = (count / PIECES).max(1);
+    // Few sizes, so that what one piece let go of fits another.
+    let most_bytes = 1 << (source.values.len() / PIECES).max(1).ilog2();
+    let (mut lots, mut rows, mut bytes) = (Vec::new(), 0, 0);
     for (share, moves) in shares.iter().enumerate() {
-        let mut before = 0;
-        while before < moves.len() {
-            let added = open.add(source, is_nested, &moves[before..])?;
-            if added > 0 {
-                let end = open.rows.ends.len();
-                open.stretches.push(Stretch { share, rows: end - added..end, before });
-                before += added;
-            } else {
-                let row = source.bytes_of(moves[before].from as usize);
-                // Few sizes, so that what one piece let go of fits another.
-                let room = (source.values.len() / PIECES).max(LEAST_BYTES).ilog2();
-                let room = row.len().max(1 << room);
-                std::mem::replace(&mut open, Open::new(room)?).close(&mut hand_out)?;
+        let (mut before, mut first) = (0, rows);
+        for (number, of) in moves.iter().enumerate() {
+            let more = source.bytes_of(of.from as usize).len();
+            if rows == most_rows || (rows > 0 && bytes + more > most_bytes) {
+                if first < rows {
+                    lots.push(Lot { share, before, rows: first..rows });
+                }
+                let room = if bytes > most_bytes - most_bytes / PIECES { most_bytes } else { bytes };
+                hand_out(
+                    &copied(source, is_nested, shares, &lots, room.max(bytes))?,
+                    std::mem::take(&mut lots),
+                );
+                (before, first, rows, bytes) = (number, 0, 0, 0);
             }
+            (rows, bytes) = (rows + 1, bytes + more);
+        }
+        if first < rows {
+            lots.push(Lot { share, before, rows: first..rows });
         }
     }
-    open.close(&mut hand_out)
-}
-
-/// A piece that is filled; one without room takes rows that have no bytes.
-#[derive(Default)]
-struct Open {
-    rows: JaggedRows,
-    stretches: Vec<Stretch>,
-}
-
-impl Open {
-    /// Room for so many bytes.
-    fn new(room: usize) -> Result<Self> {
-        let mut values = Memory::lent();
-        values.resize(room)?;
-        Ok(Self { rows: JaggedRows { values, ..JaggedRows::default() }, stretches: Vec::new() })
+    if rows > 0 {
+        hand_out(&copied(source, is_nested, shares, &lots, bytes)?, lots);
     }
+    Ok(())
+}
 
-    /// Adds rows as long as they fit; gives how many.
-    fn add(&mut self, source: &JaggedRows, is_nested: bool, moves: &[Move]) -> Result<usize> {
-        let JaggedRows { values, ends, valid, .. } = &mut self.rows;
-        let (from, to, first) = (source.values.bytes(), values.bytes_mut(), ends.len());
-        let mut end = ends.last().copied().unwrap_or(0);
+/// A piece of the rows of lots, with room for so many bytes.
+fn copied(
+    source: &JaggedRows,
+    is_nested: bool,
+    shares: &[&[Move]],
+    lots: &[Lot],
+    room: usize,
+) -> Result<JaggedPiece> {
+    let count = lots.last().map_or(0, |lot| lot.rows.end);
+    let mut rows = JaggedRows {
+        values: Memory::lent(),
+        ends: Vec::with_capacity(count),
+        valid: Vec::with_capacity(count),
+        inner: None,
+    };
+    rows.values.resize(room)?;
+    let (from, to) = (source.values.bytes(), rows.values.bytes_mut());
+    let mut end = 0;
+    let moves_of = |lot: &Lot| &shares[lot.share][lot.before..][..lot.rows.len()];
+    for moves in lots.iter().map(moves_of) {
         for (number, of) in moves.iter().enumerate() {
             if let Some(later) = moves.get(number + ROWS_AHEAD) {
                 let bytes = source.bytes_of(later.from as usize);
-                vector::fetch_bytes(from, bytes.start, bytes.len().min(BYTES_AHEAD));
+                vector::fetch_bytes(from, bytes.start, bytes.len().min(FIRST_BYTES));
             }
             let row = of.from as usize;
             let bytes = &from[source.bytes_of(row)];
-            let Some(place) = to.get_mut(end..end + bytes.len()) else { break };
-            place.copy_from_slice(bytes);
+            to[end..][..bytes.len()].copy_from_slice(bytes);
             end += bytes.len();
-            ends.push(end);
-            valid.push(source.valid[row]);
+            rows.ends.push(end);
+            rows.valid.push(source.valid[row]);
         }
-        let added = ends.len() - first;
-        if is_nested {
-            let lengths = self.rows.nested().inner;
-            for (end, of) in lengths.ends[first..].iter_mut().zip(moves) {
-                lengths.values.extend(source.inner_bytes(of.from as usize))?;
-                *end = lengths.values.len();
-            }
-        }
-        Ok(added)
     }
+    rows.values.truncate(end);
+    let inner = is_nested.then(|| lengths(source, lots.iter().flat_map(moves_of), count)).transpose()?;
+    Ok(JaggedPiece { rows: Arc::new(rows), inner: inner.map(Arc::new) })
+}
 
-    /// Hands it out.
-    fn close(mut self, hand_out: &mut impl FnMut(&Piece, Vec<Stretch>)) -> Result<()> {
-        let bytes = self.rows.ends.last().copied().unwrap_or(0);
-        let room = self.rows.values.len();
-        self.rows.values.truncate(bytes);
-        if bytes < room - room / PIECES {
-            // It may be long until its last row goes.
-            let mut exact = self.rows.values.another();
-            exact.extend(self.rows.values.bytes())?;
-            self.rows.values = exact;
-        }
-        if !self.stretches.is_empty() {
-            let inner = self.rows.inner.take().map(|inner| Arc::new(*inner));
-            hand_out(&Piece { rows: Arc::new(self.rows), inner }, self.stretches);
-        }
-        Ok(())
+/// The lengths of the inner rows of so many rows.
+fn lengths<'m>(
+    source: &JaggedRows,
+    moves: impl Iterator<Item = &'m Move> + Clone,
+    count: usize,
+) -> Result<JaggedRows> {
+    let of = |of: &Move| source.inner_bytes(of.from as usize);
+    let mut lengths =
+        JaggedRows { values: Memory::lent(), ends: Vec::with_capacity(count), ..JaggedRows::default() };
+    lengths.values.reserve(moves.clone().map(|row| of(row).len()).sum())?;
+    for row in moves {
+        lengths.values.extend(of(row))?;
+        lengths.ends.push(lengths.values.len());
     }
+    Ok(lengths)
 }
 
 #[cfg(test)]
@@ -155,19 +155,20 @@ mod tests {
             let shares: Vec<&[Move]> = vec![&moves[..100], &[], &moves[100..101], &moves[101..490]];
             for is_nested in [false, true] {
                 let (mut found, mut pieces) = (vec![Vec::new(); shares.len()], 0);
-                sort(&source, is_nested, &shares, |piece, stretches| {
+                sort(&source, is_nested, &shares, |piece, lots| {
                     pieces += 1;
                     assert_eq!(piece.rows.values.len(), piece.rows.ends.last().copied().unwrap_or(0));
+                    // Nobody holds a long row for the sake of short ones.
+                    let is_long = piece.rows.values.len() > source.values.len() / PIECES;
+                    assert!(piece.rows.ends.len() <= if is_long { 1 } else { 490 / PIECES });
                     assert_eq!(piece.inner.is_some(), is_nested);
-                    for Stretch { share, rows, before } in stretches {
+                    for Lot { share, rows, before } in lots {
                         assert_eq!(found[share].len(), before);
                         found[share].extend(rows.map(|row| (piece.clone(), row)));
                     }
                 })
                 .unwrap();
-                let room = (source.values.len() / PIECES).max(LEAST_BYTES).max(20 * longest);
-                let least = source.values.len() / room;
-                assert!((least..2 * PIECES + 2).contains(&pieces), "{pieces} pieces");
+                assert!((PIECES..4 * PIECES).contains(&pieces), "{pieces} pieces");
                 for (found, moves) in found.iter().zip(&shares) {
                     assert_eq!(found.len(), moves.len());
                     for ((piece, row), of) in found.iter().zip(*moves) {

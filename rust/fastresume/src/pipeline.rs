@@ -17,6 +17,7 @@ use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::memory::{Memory, Pool};
 use crate::order::Order;
+use crate::part::waiting;
 use crate::pass::Pass;
 use crate::schedule::Schedule;
 use crate::segment::{Places, Segment, to_usize};
@@ -360,9 +361,10 @@ impl Work {
 
     /// What a batch of so many rows is expected to take beside its rows of one length.
     fn other_bytes(&self, rows: u64, is_shuffled: bool) -> u64 {
-        let number_bytes = if is_shuffled { size_of::<u64>() } else { 0 };
-        let row_bytes = (self.filler.layout().jagged_row_bytes() + number_bytes) as u64;
-        rows.saturating_mul(row_bytes).saturating_add(BATCH_OVERHEAD_BYTES)
+        let jagged = rows.saturating_mul(self.filler.layout().jagged_row_bytes() as u64);
+        let numbers = rows.saturating_mul(size_of::<u64>() as u64);
+        let bytes = if is_shuffled { waiting(jagged).saturating_add(numbers) } else { jagged };
+        bytes.saturating_add(BATCH_OVERHEAD_BYTES)
     }
 
     /// The memory of each batch that a segment goes to, new for batches that are new.

@@ -63,15 +63,13 @@ impl Schedule {
         self.order.sizes().is_some()
     }
 
-    /// Bytes of the batches that what is decoded in one go makes, over all lanes.
+    /// Bytes of the batches that what is decoded in one go makes, over all streams: the tail is one of few rows.
     pub fn open_bytes(&self) -> u64 {
-        let of_a_lane = match self.order.largest_window() {
+        let of_each = self.turns.streams().map(|stream| match self.order.largest_window() {
             0 => SEGMENT_BYTES,
-            rows => waiting(rows.saturating_mul(self.row_bytes)),
-        };
-        // The tail is a stream of few rows.
-        let of_each = self.turns.streams().map(|stream| stream.rows().saturating_mul(self.row_bytes));
-        of_each.map(|bytes| waiting(bytes).min(of_a_lane)).fold(0, u64::saturating_add)
+            rows => waiting(stream.rows().min(rows).saturating_mul(self.row_bytes)),
+        });
+        of_each.fold(0, u64::saturating_add)
     }
 
     /// The next segment, or none at the end.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::batch::SharedSlots;
 use crate::column::JaggedRows;
 use crate::error::{Result, locked};
-use crate::jaggedpieces::{self, Stretch};
+use crate::jaggedpieces::{self, Lot};
 use crate::memory::Memory;
 use crate::part::{Part, STRIPS, Strip};
 use crate::segment::{Piece, to_usize};
@@ -208,8 +208,8 @@ pub fn hand_out_jagged(
     });
     let each: Vec<(&SharedSlots, Scattered<'_>)> = each.collect();
     let moves: Vec<&[Move]> = each.iter().map(|(_, of)| of.moves).collect();
-    jaggedpieces::sort(source, is_nested, &moves, |piece, stretches| {
-        for Stretch { share, rows, before } in stretches {
+    jaggedpieces::sort(source, is_nested, &moves, |piece, lots| {
+        for Lot { share, rows, before } in lots {
             let (slots, of) = each[share];
             if let Some(slot) = locked(slots).jagged(index) {
                 slot.keep(piece, rows, of.before + before);

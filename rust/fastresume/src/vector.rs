@@ -62,7 +62,7 @@ pub fn fetch_places<P: Pod>(places: &[P]) {
     fetch_bytes(bytemuck::cast_slice(places), 0, size_of_val(places));
 }
 
-/// Asks for `length` bytes from byte `start` on, which will soon be written, whatever is there.
+/// Asks for `length` bytes from byte `start` on, which will soon be used, whatever is there.
 #[inline(always)]
 pub fn fetch_bytes(bytes: &[u8], start: usize, length: usize) {
     for at in (start..start + length).step_by(LINE_BYTES).chain((start + length).checked_sub(1)) {
