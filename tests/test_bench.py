@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastresume import cli
-from fastresume.bench import child, command
+from fastresume.bench import child, command, turns
 from fastresume.bench.arrow import Cells, cells_of
 from fastresume.bench.checksum import Checksum, difference
 from fastresume.bench.contenders import CONTENDERS, missing, named
@@ -144,6 +144,33 @@ def test_command_measures_those_that_deliver_the_same_and_lists_who_is_not_insta
             assert min(turn["seconds"], turn["cpu_seconds"]) > 0
 
 
+@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_command_measures_resumes_of_those_that_can_unless_nobody_asks(
+    files: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_asked: bool,
+) -> None:
+    def here(contender: Contender, **request: Any) -> Any:
+        return json.loads(json.dumps(child.work({**request, "contender": contender.name})))
+
+    # The test above starts processes.
+    monkeypatch.setattr(turns, "in_process", here)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    told = tmp_path / "out.json"
+    names = "fastresume,fastresume-shuffled,pyarrow,pyarrow-tensors"
+    arguments = ["bench", str(files), "--columns", "id", "--contenders", names, "--json", str(told)]
+    arguments += ["--quick", "--batch-size", "64", *([] if is_asked else ["--no-resume"])]
+    assert cli.main(arguments) == 0
+    assert ("ms to the first batch after a resume" in capsys.readouterr().out) == is_asked
+    contenders = json.loads(told.read_text())["contenders"]
+    places = {name: [list(turn) for turn in one["resumes"]] for name, one in contenders.items()}
+    resumed = [["0", "90"]] if is_asked else []
+    assert places == {name: [] if name == "pyarrow" else resumed for name in names.split(",")}
+
+
 @pytest.mark.processes
 @pytest.mark.slow
 def test_command_is_loud_about_other_rows_and_failures(
@@ -156,9 +183,8 @@ def test_command_is_loud_about_other_rows_and_failures(
     }
     names = ",".join(f"their_readers:{function}" for function in expected)
     arguments = ["bench", str(files), "--columns", "id,small", "--contenders", names, "--quick"]
-    assert cli.main([*arguments, "--no-resume"]) == 1
+    assert cli.main(arguments) == 1
     said = capsys.readouterr().out
-    assert "after a resume" not in said
     for function, problem in expected.items():
         assert f"!!! their_readers:{function}: {problem}\n" in said
     assert "same rows" not in said

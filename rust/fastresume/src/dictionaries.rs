@@ -129,7 +129,7 @@ fn each_text(rows: &JaggedRows, mut take: impl FnMut(&[u8]) -> Result<()>) -> Re
     let values = rows.values.bytes();
     let Some(texts) = &rows.inner else {
         let there = (0..rows.ends.len()).filter(|&row| rows.valid[row] == 1);
-        return there.map(|row| &values[rows.start(row)..rows.ends[row]]).try_for_each(take);
+        return there.map(|row| &values[rows.bytes_of(row)]).try_for_each(take);
     };
     let mut start = 0;
     for length in texts.values.bytes().chunks_exact(size_of::<u64>()) {

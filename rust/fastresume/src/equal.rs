@@ -43,7 +43,7 @@ impl<'a> EqualDecoder<'a> {
     /// Writes decoded row `index` to its place.
     fn put(&self, index: usize, place: &mut [u8]) -> Result<()> {
         let row = self.row + index;
-        let value = &self.decoded.values.bytes()[self.decoded.start(index)..self.decoded.ends[index]];
+        let value = &self.decoded.values.bytes()[self.decoded.bytes_of(index)];
         if self.decoded.valid[index] == 0 {
             self.shape.fill(place, self.nulls.bits(row)?);
             return Ok(());

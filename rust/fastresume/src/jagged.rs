@@ -42,11 +42,11 @@ enum Part {
 }
 
 impl Part {
-    /// The rows, with others, and which of them are its own.
-    fn rows(&self) -> (&JaggedRows, Range<usize>) {
+    /// Its rows, among others where they came scattered.
+    fn rows(&self) -> &JaggedRows {
         match self {
-            Self::Run { rows, .. } => (rows, 0..rows.ends.len()),
-            Self::Sorted { piece, rows, .. } => (&piece.rows, rows.clone()),
+            Self::Run { rows, .. } => rows,
+            Self::Sorted { piece, .. } => &piece.rows,
         }
     }
 
@@ -80,14 +80,14 @@ impl Part {
             let end = rows.end.checked_sub(1).map_or(0, |last| of.ends[last]);
             (end - of.start(rows.start) + rows.len() * size_of::<usize>()) as u64
         };
-        let (of, rows) = self.rows();
-        let bytes = bytes_of(of, rows.clone()) + rows.len() as u64;
+        let whole = |of: &JaggedRows| bytes_of(of, 0..of.ends.len());
         match self {
-            Self::Run { rows: of, .. } => {
-                bytes + of.inner.as_deref().map_or(0, |inner| bytes_of(inner, 0..inner.ends.len()))
+            Self::Run { rows, .. } => {
+                whole(rows) + rows.ends.len() as u64 + rows.inner.as_deref().map_or(0, whole)
             }
-            Self::Sorted { piece, .. } => {
-                waiting(bytes + piece.inner.as_deref().map_or(0, |inner| bytes_of(inner, rows)))
+            Self::Sorted { piece, rows, .. } => {
+                let inner = piece.inner.as_deref().map_or(0, |inner| bytes_of(inner, rows.clone()));
+                waiting(bytes_of(&piece.rows, rows.clone()) + rows.len() as u64 + inner)
             }
         }
     }
@@ -208,7 +208,7 @@ impl JaggedSlot {
         self.valid.resize(if self.is_masked { rows } else { 0 })?;
         let valid = self.valid.bytes_mut();
         for part in &parts {
-            let (of, _) = part.rows();
+            let of = part.rows();
             part.each(moves, |row, place| {
                 starts[place + 1] = of.bytes_of(row).len();
                 if let Some(mark) = valid.get_mut(place) {
@@ -227,7 +227,7 @@ impl JaggedSlot {
         self.values.resize(end)?;
         let output = self.values.bytes_mut();
         for part in &parts {
-            let (of, _) = part.rows();
+            let of = part.rows();
             let from = of.values.bytes();
             if let Part::Run { first, .. } = part {
                 output[starts[*first]..][..from.len()].copy_from_slice(from);

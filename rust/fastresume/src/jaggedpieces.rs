@@ -52,24 +52,26 @@ pub fn sort(
     let most_bytes = 1 << (source.values.len() / PIECES).max(1).ilog2();
     let (mut lots, mut rows, mut bytes) = (Vec::new(), 0, 0);
     for (share, moves) in shares.iter().enumerate() {
-        let (mut before, mut first) = (0, rows);
-        for (number, of) in moves.iter().enumerate() {
-            let more = source.bytes_of(of.from as usize).len();
-            if rows == most_rows || (rows > 0 && bytes + more > most_bytes) {
-                if first < rows {
-                    lots.push(Lot { share, before, rows: first..rows });
+        let mut before = 0;
+        while before < moves.len() {
+            let first = rows;
+            for of in &moves[before..] {
+                let more = source.bytes_of(of.from as usize).len();
+                if rows == most_rows || (rows > 0 && bytes + more > most_bytes) {
+                    break;
                 }
-                let room = if bytes > most_bytes - most_bytes / PIECES { most_bytes } else { bytes };
-                hand_out(
-                    &copied(source, is_nested, shares, &lots, room.max(bytes))?,
-                    std::mem::take(&mut lots),
-                );
-                (before, first, rows, bytes) = (number, 0, 0, 0);
+                (rows, bytes) = (rows + 1, bytes + more);
             }
-            (rows, bytes) = (rows + 1, bytes + more);
-        }
-        if first < rows {
-            lots.push(Lot { share, before, rows: first..rows });
+            if first < rows {
+                lots.push(Lot { share, before, rows: first..rows });
+                before += rows - first;
+            }
+            if before < moves.len() {
+                let is_full = bytes > most_bytes - most_bytes / PIECES;
+                let room = if is_full { bytes.max(most_bytes) } else { bytes };
+                hand_out(&copied(source, is_nested, shares, &lots, room)?, std::mem::take(&mut lots));
+                (rows, bytes) = (0, 0);
+            }
         }
     }
     if rows > 0 {

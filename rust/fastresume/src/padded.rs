@@ -188,7 +188,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
 
     /// What is said of the first row that is too long.
     fn too_long(&self) -> Error {
-        let length = |row: usize| (self.rows.ends[row] - self.rows.start(row)) / self.width;
+        let length = |row: usize| self.rows.bytes_of(row).len() / self.width;
         let size = self.padding.size;
         let row = (0..self.rows.ends.len()).find(|&row| length(row) > size).unwrap_or(0);
         Error::data(format!(
