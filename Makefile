@@ -157,15 +157,15 @@ sanitize: ## Run the core's tests under the address sanitizer, with a nightly to
 	RUSTFLAGS=-Zsanitizer=address cargo +nightly test -p fastresume --lib $(LOCKED) --target-dir target/sanitize \
 	  --target $$(rustc -vV | sed -n 's/^host: //p')
 
-# Of two cores, mypy takes one, and clippy the other.
+# Of two cores, what reads types takes one, and clippy the other.
 .PHONY: lint
 lint: develop ## Check formatting, lints and types; change nothing
 	cargo fmt --all --check
 	cargo fmt --manifest-path benches/floor/Cargo.toml --check
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --strict python/fastresume & cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings && wait $$!
-	$(BIN)/python -m mypy.stubtest fastresume._core --mypy-config-file stubtest.ini
+	{ $(BIN)/mypy --strict python/fastresume && $(BIN)/python -m mypy.stubtest fastresume._core \
+	  --mypy-config-file stubtest.ini; } & cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings && wait $$!
 
 .PHONY: ci
 ci: lint test ## Run all that a change must pass: lint and test
