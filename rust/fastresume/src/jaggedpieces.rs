@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::column::JaggedRows;
 use crate::error::Result;
 use crate::memory::Memory;
-use crate::sorted::PIECES;
+use crate::sorted::{PIECE_BYTES, PIECES};
 use crate::transpose::Move;
 use crate::vector;
 
@@ -49,7 +49,7 @@ pub fn sort(
     let count: usize = shares.iter().map(|moves| moves.len()).sum();
     let most_rows = (count / PIECES).max(1);
     // Few sizes, so that what one piece let go of fits another.
-    let most_bytes = 1 << (source.values.len() / PIECES).max(1).ilog2();
+    let most_bytes = 1 << (source.values.len() / PIECES).clamp(1, PIECE_BYTES).ilog2();
     let (mut lots, mut rows, mut bytes) = (Vec::new(), 0, 0);
     for (share, moves) in shares.iter().enumerate() {
         let mut before = 0;

@@ -11,6 +11,9 @@ use crate::transpose::{Columns, deal};
 /// What is sorted of a whole segment lies in at least so many pieces of memory, which go one by one as batches are ended.
 pub const PIECES: usize = 16;
 
+/// No piece is larger: segments of a window differ in their rows, and what one piece let go of fits another.
+pub const PIECE_BYTES: usize = 512 << 10;
+
 /// So many rows are put together from columns at once: unless they are wide, they stay in the nearest cache.
 const TILE_ROWS: usize = 128;
 
@@ -30,7 +33,7 @@ impl Sorted {
     pub fn new(columns: Columns<'_>, numbers: &[u32], count: usize, tile: &mut Memory) -> Result<Self> {
         let row_bytes = columns.count * columns.width;
         // Pieces are as large however many rows go nowhere: a resume takes what the pass before it let go of.
-        let shift = (numbers.len() / PIECES).max(1).ilog2();
+        let shift = (numbers.len() / PIECES).min(PIECE_BYTES / row_bytes.max(1)).max(1).ilog2();
         let piece_rows = 1 << shift;
         let mut pieces = Vec::with_capacity(count.div_ceil(piece_rows));
         for _ in 0..count.div_ceil(piece_rows) {
@@ -75,6 +78,22 @@ impl Sorted {
 mod tests {
     use super::*;
     use crate::transpose::Move;
+
+    #[test]
+    fn pieces_of_a_large_segment_and_of_a_small_one_are_as_large() {
+        let sizes = [20_000, 1 << 15, 50_000, 1 << 16].map(|rows: u32| {
+            let numbers: Vec<u32> = (0..rows).collect();
+            let values = vec![0_u64; 52 * numbers.len()];
+            let columns =
+                Columns { bytes: bytemuck::cast_slice(&values), width: 8, count: 52, stride: numbers.len() };
+            let sorted = Sorted::new(columns, &numbers, numbers.len(), &mut Memory::default()).unwrap();
+            let sizes: Vec<usize> = sorted.pieces.iter().map(|piece| piece.len()).collect();
+            assert!(sizes.len() >= PIECES && sizes.iter().all(|bytes| *bytes == sizes[0]));
+            sizes[0]
+        });
+        assert_eq!(sizes, [sizes[0]; 4]);
+        assert!(sizes[0] > PIECE_BYTES / 2 && sizes[0] <= PIECE_BYTES);
+    }
 
     #[test]
     fn sorted_rows_lie_one_behind_another_in_pieces() {
