@@ -11,6 +11,15 @@ use crate::transpose::{Columns, Move, scatter, stride};
 /// are ended.
 pub const STRIPS: usize = 8;
 
+/// Unless there are fewer, a strip has so many rows: decoders are asked for each strip anew.
+const STRIP_ROWS: usize = 1024;
+
+/// How many of so many rows lie in one strip. It does not depend on how batches divide them, so that what the strips of one
+/// segment let go of fits those of the next.
+pub fn strip_rows(rows: usize) -> usize {
+    rows.div_ceil(STRIPS).max(STRIP_ROWS)
+}
+
 /// What rows of so many bytes take until their batch is ended: columns lie up to an eighth farther apart than they are long;
 /// and of what is sorted of a whole segment, the last one of sixteen pieces may not be full, and the first one stays until its
 /// last batch is ended.

@@ -8,7 +8,7 @@ use crate::column::JaggedRows;
 use crate::error::{Result, locked};
 use crate::jaggedpieces::{self, Lot};
 use crate::memory::Memory;
-use crate::part::{Part, STRIPS, Strip};
+use crate::part::{Part, STRIPS, Strip, strip_rows};
 use crate::segment::{Piece, to_usize};
 use crate::sieve::Sieve;
 use crate::sorted::Sorted;
@@ -41,6 +41,8 @@ pub struct Parts<'a> {
     pub sieve: Sieve,
     /// Rows that are kept.
     pub rows: usize,
+    /// How many of them lie in one strip.
+    strip_rows: usize,
     /// As in `Shares`.
     pub numbers: &'a [u32],
 }
@@ -64,37 +66,59 @@ impl<'a> Shares<'a> {
         Ok(shares)
     }
 
-    /// The same for scalar fields: consecutive rows of a batch are decoded together.
+    /// The same for scalar fields: consecutive rows of a batch are decoded together, up to the end of their strip.
     pub fn parts(&self) -> Parts<'a> {
         let mut sieve = Sieve::default();
-        let rows = self.spans.iter().map(ExactSizeIterator::len).sum();
+        let rows: usize = self.spans.iter().map(ExactSizeIterator::len).sum();
+        let strip_rows = strip_rows(rows);
         if !self.are_runs() {
             sieve.add(&self.spans);
-            return Parts {
-                shares: self.each.clone(),
-                steps: Vec::new(),
-                sieve,
-                rows,
-                numbers: self.numbers,
-            };
+            let (shares, numbers) = (self.each.clone(), self.numbers);
+            return Parts { shares, steps: Vec::new(), sieve, rows, strip_rows, numbers };
         }
-        let shares: Vec<_> = self.each.iter().zip(&self.spans).collect();
-        let runs = shares.chunk_by(|(before, _), (next, _)| is_followed(before, next));
+        let (shares, spans) = self.cut(strip_rows);
+        let goes_on = |before: &Share<'_>, next: &Share<'_>| {
+            is_followed(before, next) && !next.begins_strip(strip_rows)
+        };
         let mut first = 0;
-        let parts = runs.filter_map(|run| {
-            let spans = &self.spans[first..first + run.len()];
+        let parts = shares.chunk_by(goes_on).filter_map(|run| {
+            let spans = &spans[first..first + run.len()];
             first += run.len();
-            let (&Share { slots, rows: Rows::Run { from, to, .. } }, _) = *run.first()? else { return None };
+            let Share { slots, rows: Rows::Run { from, to, .. } } = *run.first()? else { return None };
             let count = spans.iter().map(ExactSizeIterator::len).sum();
             Some((Share { slots, rows: Rows::Run { from, to, count } }, sieve.add(spans)))
         });
         let (shares, steps) = parts.unzip();
-        Parts { shares, steps, sieve, rows, numbers: self.numbers }
+        Parts { shares, steps, sieve, rows, strip_rows, numbers: self.numbers }
+    }
+
+    /// Runs, and the rows of each, cut where strips of so many rows end.
+    fn cut(&self, strip_rows: usize) -> (Vec<Share<'a>>, Vec<Range<usize>>) {
+        let room = self.each.len() + self.spans.len().min(STRIPS);
+        let (mut shares, mut spans) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        for (share, span) in self.each.iter().zip(&self.spans) {
+            let Rows::Run { mut from, mut to, .. } = share.rows else { continue };
+            let mut start = span.start;
+            while start < span.end {
+                let count = (strip_rows - from % strip_rows).min(span.end - start);
+                shares.push(Share { slots: share.slots, rows: Rows::Run { from, to, count } });
+                spans.push(start..start + count);
+                (start, from, to) = (start + count, from + count, to + count);
+            }
+        }
+        (shares, spans)
     }
 
     /// Whether all rows of a batch come as runs.
     pub fn are_runs(&self) -> bool {
         are_runs(&self.each)
+    }
+}
+
+impl Share<'_> {
+    /// Whether its first row is the first of a strip of so many.
+    fn begins_strip(&self, strip_rows: usize) -> bool {
+        matches!(self.rows, Rows::Run { from, .. } if from % strip_rows == 0)
     }
 }
 
@@ -118,14 +142,14 @@ impl Parts<'_> {
         Cut { shares: 0..self.shares.len(), steps: self.sieve.steps(), rows: 0..self.rows }
     }
 
-    /// All rows, which come as runs, as they are cut into strips, at the bounds of shares.
+    /// All rows, which come as runs, as they are cut into strips.
     pub fn cuts(&self) -> Vec<Cut> {
         let mut cuts: Vec<Cut> = Vec::new();
         for (number, (share, steps)) in self.shares.iter().zip(&self.steps).enumerate() {
             let Rows::Run { from, count, .. } = share.rows else { continue };
             let end = from + count;
             match cuts.last_mut() {
-                Some(last) if last.rows.len() < self.rows.div_ceil(STRIPS) => {
+                Some(last) if !share.begins_strip(self.strip_rows) => {
                     (last.shares.end, last.steps.end, last.rows.end) = (number + 1, steps.end, end);
                 }
                 _ => cuts.push(Cut { shares: number..number + 1, steps: steps.clone(), rows: from..end }),
@@ -216,4 +240,49 @@ pub fn hand_out_jagged(
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of a row group from `first` on, in runs of these lengths, of which batches take one each.
+    fn shares(first: usize, runs: &[usize]) -> Shares<'static> {
+        let (mut spans, mut each, mut from) = (Vec::new(), Vec::new(), 0);
+        for &count in runs {
+            spans.push(first + from..first + from + count);
+            each.push(Share { slots: None, rows: Rows::Run { from, to: 7, count } });
+            from += count;
+        }
+        Shares { spans, each, numbers: &[] }
+    }
+
+    #[test]
+    fn strips_are_as_long_however_batches_divide_their_rows() {
+        for runs in [vec![20_000], vec![4_000; 5], vec![3, 7_000, 12_997], vec![1; 20_000]] {
+            let parts = shares(100, &runs).parts();
+            let cuts = parts.cuts();
+            let lengths: Vec<usize> = cuts.iter().map(|cut| cut.rows.len()).collect();
+            assert_eq!(lengths, [2_500; STRIPS]);
+            let (mut row, mut from) = (0, 0);
+            for cut in cuts {
+                assert_eq!(cut.rows.start, row);
+                row = cut.rows.end;
+                for share in &parts.shares[cut.shares] {
+                    let Rows::Run { from: first, count, .. } = share.rows else { panic!("not a run") };
+                    assert_eq!(first, from);
+                    from += count;
+                }
+                assert_eq!(from, row, "a strip has the rows of its shares");
+            }
+        }
+    }
+
+    #[test]
+    fn few_rows_lie_in_one_strip() {
+        for rows in [1, 500, 1024] {
+            assert_eq!(shares(0, &[rows]).parts().cuts().len(), 1);
+        }
+        assert_eq!(shares(0, &[1025]).parts().cuts().len(), 2);
+    }
 }
