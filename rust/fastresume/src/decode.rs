@@ -23,6 +23,7 @@ use crate::lists::ListDecoder;
 use crate::manifest::Manifest;
 use crate::numbers::Numbers;
 use crate::page::{Buffers, Pages};
+use crate::pageplaces::PagePlaces;
 use crate::partition::Value;
 use crate::presence::{ConstantDecoder, PresenceDecoder};
 use crate::schema::{Column, Dtype, Kind, Stored};
@@ -64,6 +65,7 @@ macro_rules! of_numbers {
 pub struct OpenFile {
     source: Arc<dyn Source>,
     metadata: Arc<ParquetMetaData>,
+    places: Arc<PagePlaces>,
 }
 
 impl OpenFile {
@@ -88,7 +90,7 @@ impl OpenFile {
                  remove it",
             ));
         }
-        Ok(Self { source: Arc::new(source), metadata: footer.metadata })
+        Ok(Self { source: Arc::new(source), metadata: footer.metadata, places: Arc::default() })
     }
 
     /// What its footer says.
@@ -252,7 +254,8 @@ impl OpenFile {
         leaf: &ColumnDescPtr,
         buffers: &'a mut Buffers,
     ) -> Result<Pages<'a>> {
-        Pages::new(Arc::clone(&self.source), self.chunk(row_group, leaf_number, leaf)?, buffers)
+        let chunk = self.chunk(row_group, leaf_number, leaf)?;
+        Pages::new(Arc::clone(&self.source), chunk, Arc::clone(&self.places), buffers)
     }
 
     /// Where a column chunk lies.

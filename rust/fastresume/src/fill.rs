@@ -178,6 +178,7 @@ impl Filler {
         });
         let fields: Vec<Source<'_>> = fields.collect();
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
+        scratch.buffers.begin_part(shares.spans.last().map_or(0, |last| last.end as u64));
         let mut begun = Vec::new();
         let jagged = fields.iter().filter(|source| source.field.kind.is_jagged());
         scratch.decoded.resize(jagged.clone().count(), (0, 0));

@@ -52,6 +52,7 @@ mod hybrid;
 mod codec;
 mod header;
 mod chunk;
+mod pageplaces;
 mod page;
 mod bits;
 mod levelruns;

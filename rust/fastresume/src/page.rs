@@ -12,6 +12,7 @@ use crate::column::{Page, PageValues};
 use crate::error::{Error, Result};
 use crate::header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header};
 use crate::memory::Memory;
+use crate::pageplaces::PagePlaces;
 use crate::source::Source;
 
 /// A page that states more than this, compressed or not, is taken for damaged, unless the footer states as much of
@@ -26,8 +27,10 @@ const VALUE_SLACK_BYTES: u64 = 16;
 const HEADER_BYTES: u64 = 512;
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// While pages are decoded, so many bytes are read at a time; while they are skipped, headers alone.
+/// While pages are decoded, so many bytes are read at a time; while they are skipped, headers alone. Where a part of the
+/// rows is wanted, no less than the second.
 const READ_BYTES: u64 = 1 << 20;
+const LEAST_READ_BYTES: u64 = 32 << 10;
 
 /// Memory that one thread reuses from page to page and column to column.
 #[derive(Default)]
@@ -39,12 +42,19 @@ pub struct Buffers {
     /// The bytes of the dictionary.
     dictionary: Memory,
     codec: Option<(Compression, Codec)>,
+    /// Rows of the row group behind this one are not wanted now; 0 if nobody said so.
+    end_row: u64,
 }
 
 impl Buffers {
     /// The bytes of the dictionary that was opened last.
     pub fn dictionary(&self) -> &[u8] {
         self.dictionary.bytes()
+    }
+
+    /// Begins with a part of a row group, or all of it: up to this row.
+    pub fn begin_part(&mut self, end_row: u64) {
+        self.end_row = end_row;
     }
 }
 
@@ -67,9 +77,23 @@ pub struct Pages<'a> {
     index: Option<Vec<PagePlace>>,
     /// The rows of the next page, if the index led to it.
     indexed_rows: Option<u64>,
+    /// The first row of the next page, as long as headers tell; and where pages of the file lie, and those of this chunk
+    /// that were met.
+    next_row: Option<u64>,
+    places: Arc<PagePlaces>,
+    met: Vec<PagePlace>,
     /// The bytes of the present page: of `buffers.expanded`, or of `buffers.ahead`.
     is_expanded: bool,
     page: Range<usize>,
+}
+
+impl Drop for Pages<'_> {
+    /// Tells those who read another part where its pages lie.
+    fn drop(&mut self) {
+        if !self.met.is_empty() {
+            self.places.note(self.chunk.start, &self.met);
+        }
+    }
 }
 
 /// What a decoder has to know of a data page; its bytes are [`Pages::page`].
@@ -102,7 +126,12 @@ impl<'a> Pages<'a> {
     ///
     /// # Errors
     /// `Data` if the chunk lies outside of the file, or its codec is not known.
-    pub fn new(source: Arc<dyn Source>, chunk: Chunk, buffers: &'a mut Buffers) -> Result<Self> {
+    pub fn new(
+        source: Arc<dyn Source>,
+        chunk: Chunk,
+        places: Arc<PagePlaces>,
+        buffers: &'a mut Buffers,
+    ) -> Result<Self> {
         if chunk.start > chunk.end || chunk.end > source.size() {
             return Err(Error::data(format!(
                 "the column chunk lies at [{}, {}), outside of the file's {} bytes",
@@ -127,21 +156,45 @@ impl<'a> Pages<'a> {
             opened_values: 0,
             index: None,
             indexed_rows: None,
+            next_row: Some(0),
+            places,
+            met: Vec::new(),
             is_expanded: false,
             page: 0..0,
         })
     }
 
+    /// Whether rows are left for others, behind those that are wanted now.
+    fn is_part(&self) -> bool {
+        (1..self.chunk.rows).contains(&self.buffers.end_row)
+    }
+
+    /// How much to read behind what is needed at an offset: about what the wanted rows take, if these are some of many.
+    fn read_ahead(&self, offset: u64) -> u64 {
+        let Some(row) = self.next_row.filter(|_| self.is_part()) else { return READ_BYTES };
+        let wanted = self.buffers.end_row.saturating_sub(row);
+        let share = u128::from(self.chunk.end - offset) * u128::from(wanted)
+            / u128::from(self.chunk.rows.saturating_sub(row).max(1));
+        u64::try_from(share + share / 8).unwrap_or(READ_BYTES).clamp(LEAST_READ_BYTES, READ_BYTES)
+    }
+
     /// Where in `buffers.ahead` the `length` bytes from `offset` are, which lie in the chunk.
     fn bytes(&mut self, offset: u64, length: u64) -> Result<Range<usize>> {
         if offset < self.ahead.start || offset + length > self.ahead.end {
-            let ahead = if self.is_skipping { length } else { length.max(READ_BYTES) };
+            let ahead = if self.is_skipping { length } else { length.max(self.read_ahead(offset)) };
             let wanted = ahead.min(self.chunk.end - offset);
             let size = to_usize(wanted)?;
             grow(&mut self.buffers.ahead, size)?;
+            // What is there already is not read again.
+            let mut held = 0;
+            if self.ahead.contains(&offset) {
+                let start = to_usize(offset - self.ahead.start)?;
+                held = to_usize(self.ahead.end - offset)?;
+                self.buffers.ahead.copy_within(start..start + held, 0);
+            }
             // Nothing is there should the read fail.
             self.ahead = offset..offset;
-            self.source.read_into(offset, &mut self.buffers.ahead[..size])?;
+            self.source.read_into(offset + held as u64, &mut self.buffers.ahead[held..size])?;
             self.ahead = offset..offset + wanted;
         }
         let start = to_usize(offset - self.ahead.start)?;
@@ -240,8 +293,23 @@ impl<'a> Pages<'a> {
         if header.kind == DICTIONARY_PAGE {
             self.has_dictionary = true;
             self.deferred = Some((offset, header.clone()));
+        } else {
+            self.next_row = self.next_row.zip(self.rows_of(&header)).map(|(row, rows)| row + rows);
+            if let Some(first_row) = self.next_row.filter(|_| self.is_part()) {
+                self.met.push(PagePlace { offset: self.offset, first_row });
+            }
         }
         Some((offset, header))
+    }
+
+    /// How many rows a data page has, if its header tells.
+    fn rows_of(&self, header: &Header) -> Option<u64> {
+        let rows = match header.kind {
+            DATA_PAGE_V2 => header.num_rows,
+            _ if self.chunk.is_flat => header.num_values,
+            _ => return None,
+        };
+        Some(u64::from(rows.unsigned_abs()))
     }
 
     /// Passes over whole data pages, from row `row` of the row group on: of at most `rows` rows together;
@@ -253,29 +321,35 @@ impl<'a> Pages<'a> {
         self.is_skipping = true;
         let jumped = self.jump(row as u64, rows as u64)?;
         let mut passed = to_usize(jumped)?;
-        let is_flat = self.chunk.is_flat;
-        while let Some(header) = self.header()? {
-            let count = match header.kind {
-                DICTIONARY_PAGE => None,
-                DATA_PAGE_V2 => Some(header.num_rows),
-                _ if is_flat => Some(header.num_values),
-                _ => break,
-            };
-            let count = count.map(|count| count.unsigned_abs() as usize);
-            if count.is_some_and(|count| passed + count > rows) {
+        while let Some(header) = self.header()?.cloned() {
+            let count = if header.kind == DICTIONARY_PAGE { Some(0) } else { self.rows_of(&header) };
+            let Some(count) = count.map(to_usize).transpose()? else { break };
+            if count > rows - passed {
                 break;
             }
-            let count = count.unwrap_or(0);
             self.pass();
             passed += count;
         }
         Ok(passed)
     }
 
-    /// Goes to the last page by the index that begins within `rows` rows from row `row` on; gives the rows
-    /// passed by that.
+    /// Goes to the last page that begins within `rows` rows from row `row` on, by the index, or else of those that were met
+    /// before; gives the rows passed by that.
     fn jump(&mut self, row: u64, rows: u64) -> Result<u64> {
-        let Some(place) = self.chunk.index.clone() else { return Ok(0) };
+        let (page, rows_of_page) = match self.chunk.index.clone() {
+            Some(place) => {
+                if self.index.is_none() {
+                    self.index = Some(read_index(self.source.as_ref(), place, &self.chunk)?);
+                }
+                let index = self.index.as_deref().unwrap_or_default();
+                let page = index.partition_point(|page| page.first_row <= row + rows);
+                let end = index.get(page).map_or(self.chunk.rows, |next| next.first_row);
+                let last = page.checked_sub(1).map(|last| index[last]);
+                (last, last.map(|last| end - last.first_row))
+            }
+            None => (self.places.last(self.chunk.start, row + rows), None),
+        };
+        let Some(page) = page.filter(|page| page.first_row > row) else { return Ok(0) };
         // A dictionary lies before all data, and in no index.
         if !self.has_dictionary {
             self.header()?;
@@ -283,19 +357,10 @@ impl<'a> Pages<'a> {
                 self.pass();
             }
         }
-        if self.index.is_none() {
-            self.index = Some(read_index(self.source.as_ref(), place, &self.chunk)?);
-        }
-        let index = self.index.as_deref().unwrap_or_default();
-        let page = index.partition_point(|page| page.first_row <= row + rows);
-        let end = index.get(page).map_or(self.chunk.rows, |next| next.first_row);
-        let Some(page) = page.checked_sub(1).map(|last| index[last]).filter(|page| page.first_row > row)
-        else {
-            return Ok(0);
-        };
         self.next = None;
         self.offset = page.offset;
-        self.indexed_rows = Some(end - page.first_row);
+        self.indexed_rows = rows_of_page;
+        self.next_row = Some(page.first_row);
         Ok(page.first_row - row)
     }
 
@@ -315,9 +380,12 @@ impl<'a> Pages<'a> {
 
     /// Opens the next data page, none at the end; `values` takes over the dictionary that it needs.
     pub fn open(&mut self, values: &mut impl PageValues) -> Result<Option<PageStart>> {
-        self.is_skipping = false;
         loop {
-            let Some(header) = self.header()?.cloned() else { return Ok(None) };
+            // Of a part of the rows the dictionary is read by itself, since they may lie far behind it.
+            self.is_skipping = self.is_part() && (self.offset == self.chunk.start || self.deferred.is_some());
+            let header = self.header()?.cloned();
+            self.is_skipping = false;
+            let Some(header) = header else { return Ok(None) };
             if header.kind == DICTIONARY_PAGE {
                 self.pass();
                 continue;
@@ -376,7 +444,10 @@ impl<'a> Pages<'a> {
             Encoding::PLAIN | Encoding::PLAIN_DICTIONARY => {}
             other => return Err(Error::data(format!("a dictionary is encoded as {other}, expected PLAIN"))),
         }
+        let end = offset + u64::from(header.compressed.unsigned_abs());
+        self.is_skipping = self.is_part() || self.offset.saturating_sub(end) > LEAST_READ_BYTES;
         self.expand(offset, header)?;
+        self.is_skipping = false;
         let count = header.num_values.unsigned_abs() as usize;
         let needed = count.saturating_mul(self.chunk.value_bytes.unwrap_or(4));
         if needed > self.buffers.dictionary.len() {
