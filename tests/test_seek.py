@@ -87,6 +87,16 @@ def test_parts_of_a_large_row_group_read_the_file_about_once(path: Path) -> None
         assert 0.99 < read / size < most, f"{arguments}: {read} of {size}"
 
 
+def test_codes_are_made_of_dictionaries_alone(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 2000, 1_000_000).astype(str)
+    pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet", row_group_size=200_000)
+    before = bytes_read()
+    dataset = fr.ParquetDataset(tmp_path, batch_size=BATCH, dictionary=["x"])
+    read = bytes_read() - before
+    assert len(dataset.dictionaries["x"]) == 2000
+    assert read < (tmp_path / "x.parquet").stat().st_size * 0.4
+
+
 @pytest.mark.parametrize("has_index", [False, True], ids=["no index", "index"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy"])

@@ -202,7 +202,7 @@ impl Filler {
                 source.fill_padded(padding, shares, &mut scratch).map_err(in_group)?;
             }
         }
-        let parts = shares.parts();
+        let parts = shares.parts(self.layout.row_bytes());
         if shares.are_runs() {
             for source in fields.iter().filter(|source| source.field.is_flat()) {
                 check(stop)?;

@@ -12,7 +12,7 @@ use crate::column::{Page, PageValues};
 use crate::error::{Error, Result};
 use crate::header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header};
 use crate::memory::Memory;
-use crate::pageplaces::PagePlaces;
+use crate::pageplaces::{MOST_PAGES, PagePlaces};
 use crate::source::Source;
 
 /// A page that states more than this, compressed or not, is taken for damaged, unless the footer states as much of
@@ -91,7 +91,7 @@ impl Drop for Pages<'_> {
     /// Tells those who read another part where its pages lie.
     fn drop(&mut self) {
         if !self.met.is_empty() {
-            self.places.note(self.chunk.start, &self.met);
+            self.places.note(&self.chunk, &self.met);
         }
     }
 }
@@ -295,7 +295,8 @@ impl<'a> Pages<'a> {
             self.deferred = Some((offset, header.clone()));
         } else {
             self.next_row = self.next_row.zip(self.rows_of(&header)).map(|(row, rows)| row + rows);
-            if let Some(first_row) = self.next_row.filter(|_| self.is_part()) {
+            let is_noted = self.is_part() && self.chunk.index.is_none() && self.met.len() < MOST_PAGES;
+            if let Some(first_row) = self.next_row.filter(|_| is_noted) {
                 self.met.push(PagePlace { offset: self.offset, first_row });
             }
         }
@@ -347,7 +348,7 @@ impl<'a> Pages<'a> {
                 let last = page.checked_sub(1).map(|last| index[last]);
                 (last, last.map(|last| end - last.first_row))
             }
-            None => (self.places.last(self.chunk.start, row + rows), None),
+            None => (self.places.last(&self.chunk, row + rows), None),
         };
         let Some(page) = page.filter(|page| page.first_row > row) else { return Ok(0) };
         // A dictionary lies before all data, and in no index.
@@ -445,7 +446,7 @@ impl<'a> Pages<'a> {
             other => return Err(Error::data(format!("a dictionary is encoded as {other}, expected PLAIN"))),
         }
         let end = offset + u64::from(header.compressed.unsigned_abs());
-        self.is_skipping = self.is_part() || self.offset.saturating_sub(end) > LEAST_READ_BYTES;
+        self.is_skipping |= self.is_part() || self.offset.saturating_sub(end) > LEAST_READ_BYTES;
         self.expand(offset, header)?;
         self.is_skipping = false;
         let count = header.num_values.unsigned_abs() as usize;

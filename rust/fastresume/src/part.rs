@@ -11,13 +11,13 @@ use crate::transpose::{Columns, Move, scatter, stride};
 /// are ended.
 pub const STRIPS: usize = 8;
 
-/// Unless there are fewer, a strip has so many rows: decoders are asked for each strip anew.
-const STRIP_ROWS: usize = 1024;
+/// A strip is no smaller, unless there are fewer rows: decoders are asked for each strip anew.
+const LEAST_STRIP_BYTES: usize = 64 << 10;
 
-/// How many of so many rows lie in one strip. It does not depend on how batches divide them, so that what the strips of one
-/// segment let go of fits those of the next.
-pub fn strip_rows(rows: usize) -> usize {
-    rows.div_ceil(STRIPS).max(STRIP_ROWS)
+/// How many of so many rows, of so many bytes each, lie in one strip. It does not depend on how batches divide them, so that
+/// what the strips of one segment let go of fits those of the next.
+pub fn strip_rows(rows: usize, row_bytes: usize) -> usize {
+    rows.div_ceil(STRIPS).max(LEAST_STRIP_BYTES / row_bytes.max(1)).max(1)
 }
 
 /// What rows of so many bytes take until their batch is ended: columns lie up to an eighth farther apart than they are long;

@@ -67,7 +67,7 @@ impl Schedule {
     /// segment leaves room for a strip of the one before, which stays until its last batch is ended, and for batches.
     pub fn open_bytes(&self) -> u64 {
         let of_each = self.turns.streams().map(|stream| match self.order.largest_window() {
-            0 => SEGMENT_BYTES / 2 * 3,
+            0 => stream.rows().saturating_mul(self.row_bytes).min(SEGMENT_BYTES) / 2 * 3,
             rows => waiting(stream.rows().min(rows).saturating_mul(self.row_bytes)),
         });
         of_each.fold(0, u64::saturating_add)

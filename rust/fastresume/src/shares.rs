@@ -66,11 +66,12 @@ impl<'a> Shares<'a> {
         Ok(shares)
     }
 
-    /// The same for scalar fields: consecutive rows of a batch are decoded together, up to the end of their strip.
-    pub fn parts(&self) -> Parts<'a> {
+    /// The same for scalar fields: consecutive rows of a batch are decoded together, up to the end of their strip. A row has
+    /// so many bytes.
+    pub fn parts(&self, row_bytes: usize) -> Parts<'a> {
         let mut sieve = Sieve::default();
         let rows: usize = self.spans.iter().map(ExactSizeIterator::len).sum();
-        let strip_rows = strip_rows(rows);
+        let strip_rows = strip_rows(rows, row_bytes);
         if !self.are_runs() {
             sieve.add(&self.spans);
             let (shares, numbers) = (self.each.clone(), self.numbers);
@@ -94,7 +95,7 @@ impl<'a> Shares<'a> {
 
     /// Runs, and the rows of each, cut where strips of so many rows end.
     fn cut(&self, strip_rows: usize) -> (Vec<Share<'a>>, Vec<Range<usize>>) {
-        let room = self.each.len() + self.spans.len().min(STRIPS);
+        let room = self.each.len() + STRIPS;
         let (mut shares, mut spans) = (Vec::with_capacity(room), Vec::with_capacity(room));
         for (share, span) in self.each.iter().zip(&self.spans) {
             let Rows::Run { mut from, mut to, .. } = share.rows else { continue };
@@ -260,7 +261,7 @@ mod tests {
     #[test]
     fn strips_are_as_long_however_batches_divide_their_rows() {
         for runs in [vec![20_000], vec![4_000; 5], vec![3, 7_000, 12_997], vec![1; 20_000]] {
-            let parts = shares(100, &runs).parts();
+            let parts = shares(100, &runs).parts(200);
             let cuts = parts.cuts();
             let lengths: Vec<usize> = cuts.iter().map(|cut| cut.rows.len()).collect();
             assert_eq!(lengths, [2_500; STRIPS]);
@@ -279,10 +280,11 @@ mod tests {
     }
 
     #[test]
-    fn few_rows_lie_in_one_strip() {
-        for rows in [1, 500, 1024] {
-            assert_eq!(shares(0, &[rows]).parts().cuts().len(), 1);
-        }
-        assert_eq!(shares(0, &[1025]).parts().cuts().len(), 2);
+    fn strips_are_not_small_and_an_eighth_of_wide_rows() {
+        let cuts = |rows: usize, row_bytes| shares(0, &[rows]).parts(row_bytes).cuts().len();
+        assert_eq!([1, 500, 640].map(|rows| cuts(rows, 100)), [1; 3]);
+        assert_eq!(cuts(700, 100), 2);
+        assert_eq!([1000, 8000].map(|rows| cuts(rows, 32 << 10)), [STRIPS; 2]);
+        assert_eq!(cuts(3, 1 << 20), 3);
     }
 }
