@@ -461,6 +461,21 @@ def test_a_process_with_live_threads_ends_by_itself(slow: Path) -> None:
         assert child.stderr() == ""
 
 
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
+def test_a_batch_that_was_let_go_of_gives_its_memory_to_the_next_one(tmp_path: Path, mapped: bool) -> None:
+    """What the batch before was written to is still in the processor's caches."""
+    rows = np.arange(8000)
+    pq.write_table(pa.table({"a": rows, "b": -rows}), tmp_path / "0.parquet")
+    dataset = fr.ParquetDataset(tmp_path, batch_size=1000, stack={"both": ["a", "b"]})
+    batches = iter(dataset.map(lambda batch: batch) if mapped else dataset)
+    begun = next(batches)["both"].data_ptr()
+    assert [next(batches)["both"].data_ptr() for _ in range(7)] == [begun] * 7
+    dataset.reset()
+    held = list(dataset)
+    assert len({batch["both"].data_ptr() for batch in held}) == 8
+    np.testing.assert_array_equal(np.concatenate([batch["both"] for batch in held])[:, 0], rows)
+
+
 def test_tensors_outlive_their_loader_and_dataset(small: Path) -> None:
     loader = fr.Loader(fr.ParquetDataset(small, batch_size=10), threads=2)
     iterator = iter(loader)

@@ -69,7 +69,7 @@ class BatchIterator(Iterator[Batch]):
         self._reader: _core.Reader | Ahead | Beside | Run | None = None
         self._share: Planned  # from when the reader is opened on
         self._make_here: Callable[[_core.Delivered], Batch]  # as well
-        self._handed: Delivered | None = None
+        self._handed: int | None = None  # the number of the batch that was handed over last
         self._made: tuple[Delivered, Batch | Placed] | None = None
         self._trail = [Trail()] if trail is None else trail
         self._is_spoiled = False
@@ -118,7 +118,7 @@ class BatchIterator(Iterator[Batch]):
         shared, before = self._dataset._shared, self._dataset._shared._cursor
         handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned
         try:
-            self._made, self._handed = None, front
+            self._made, self._handed = None, front.number
             self._trail[0] = trail.after(planned, front.number)
             shared.deliver(cursor_after(front, self._end_cursor))
             self._stats._count(front, began, waited)
@@ -236,10 +236,11 @@ class BatchIterator(Iterator[Batch]):
             front: Delivered | None = reader.front()
             if (
                 front is not None
-                and self._handed is front
+                and self._handed == front.number
                 and self._dataset._shared._cursor == cursor_after(front, self._end_cursor)
             ):
                 reader.advance()
+                del front  # where the caller has let go of the batch as well, the next one takes its memory
                 front = reader.front()
         except _core.SourceError:
             self._is_spoiled = True  # readers remember it, but the file may come back
