@@ -56,17 +56,31 @@ mod spreading;
 mod turning;
 mod unpacking;
 
+/// Whether it is one of Intel's newer processors, which differ from others in what is quick: those of AMD, which alone have
+/// the third of these features, and older ones of Intel's, which have not the first two.
+#[inline]
+pub fn is_newer_intel() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let is_known = is_x86_feature_detected!("avx512bf16")
+        && is_x86_feature_detected!("avx512vbmi2")
+        && !is_x86_feature_detected!("sse4a");
+    #[cfg(not(target_arch = "x86_64"))]
+    let is_known = false;
+    is_known
+}
+
 /// Asks for memory that will soon be written.
 #[inline(always)]
 pub fn fetch_places<P: Pod>(places: &[P]) {
-    fetch_bytes(bytemuck::cast_slice(places), 0, size_of_val(places));
+    fetch_bytes::<false>(bytemuck::cast_slice(places), 0, size_of_val(places));
 }
 
-/// Asks for `length` bytes from byte `start` on, which will soon be used, whatever is there.
+/// Asks for `length` bytes from byte `start` on, which will soon be used, whatever is there; for the nearest cache if
+/// `IS_NEAR`.
 #[inline(always)]
-pub fn fetch_bytes(bytes: &[u8], start: usize, length: usize) {
+pub fn fetch_bytes<const IS_NEAR: bool>(bytes: &[u8], start: usize, length: usize) {
     for at in (start..start + length).step_by(LINE_BYTES).chain((start + length).checked_sub(1)) {
-        fetch_line(bytes.as_ptr().wrapping_add(at));
+        fetch_line::<IS_NEAR>(bytes.as_ptr().wrapping_add(at));
     }
 }
 
@@ -74,20 +88,24 @@ pub fn fetch_bytes(bytes: &[u8], start: usize, length: usize) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn fetch_ahead<P>(places: &[P]) {
-    fetch_line(places.as_ptr().cast::<u8>().wrapping_add(BYTES_AHEAD));
+    fetch_line::<false>(places.as_ptr().cast::<u8>().wrapping_add(BYTES_AHEAD));
 }
 
-/// Asks for the line of a place that will be used, which may be any: for the second cache, which waits for more lines at a
-/// time than the first.
+/// Asks for the line of a place that will be used, which may be any: for the nearest cache if `IS_NEAR`, else for the
+/// second one, which waits for more lines at a time.
 #[inline(always)]
-fn fetch_line(place: *const u8) {
+fn fetch_line<const IS_NEAR: bool>(place: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         #[allow(unsafe_code, reason = "the compiler has no safe way to say it")]
         // SAFETY: it reads and writes nothing, and may name any address.
         unsafe {
-            _mm_prefetch::<_MM_HINT_T1>(place.cast());
+            if IS_NEAR {
+                _mm_prefetch::<_MM_HINT_T0>(place.cast());
+            } else {
+                _mm_prefetch::<_MM_HINT_T1>(place.cast());
+            }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

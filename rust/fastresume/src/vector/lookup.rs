@@ -5,6 +5,7 @@ use std::arch::x86_64 as x86;
 
 use bytemuck::Pod;
 
+use super::is_newer_intel;
 use super::unpacking::unpack_plain;
 #[cfg(target_arch = "x86_64")]
 use super::{fetch_ahead, unpacking::Groups};
@@ -39,22 +40,10 @@ pub fn look_up_groups<P: Pod>(
     table: &[P],
     output: &mut [P],
 ) -> Result<usize, u32> {
-    let look_up = if gathers_quickly() { gather_groups } else { load_groups };
+    // Many older processors of Intel leaked data through the instruction that gathers (CVE-2022-40982), and were made slow at
+    // it; AMD's make as many steps of it as there are values, and some more.
+    let look_up = if is_newer_intel() { gather_groups } else { load_groups };
     look_up(bytes, width, table, output)
-}
-
-/// Whether one instruction gathers values sooner than they are loaded one by one. Many older processors of Intel leaked
-/// data through it (CVE-2022-40982) and were made slow at it; those with the first two of these features are none of them.
-/// AMD's, which alone have the third one, make as many steps of it as there are values, and some more.
-#[inline]
-fn gathers_quickly() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    let is_known = is_x86_feature_detected!("avx512bf16")
-        && is_x86_feature_detected!("avx512vbmi2")
-        && !is_x86_feature_detected!("sse4a");
-    #[cfg(not(target_arch = "x86_64"))]
-    let is_known = false;
-    is_known
 }
 
 chosen! {

@@ -163,7 +163,7 @@ fn turn_squares<W: Pod, const N: usize>(
             let at = number * N * size_of::<W>();
             if at.is_multiple_of(LINE_BYTES) {
                 for side in sides {
-                    fetch_line(side.as_ptr().cast::<u8>().wrapping_add(at + COLUMN_BYTES_AHEAD));
+                    fetch_line::<false>(side.as_ptr().cast::<u8>().wrapping_add(at + COLUMN_BYTES_AHEAD));
                 }
             }
             let square = turned(sides.map(|side| side[number]));
