@@ -5,10 +5,13 @@ use std::arch::x86_64 as x86;
 
 use bytemuck::Pod;
 
-use super::{LINE_BYTES, fetch_line};
+use super::{LINE_BYTES, fetch_bytes, fetch_line, is_newer_intel};
 
 /// So far behind what is turned now, columns are asked for: there are more of them than the processor reads ahead by itself.
 const COLUMN_BYTES_AHEAD: usize = 768;
+
+/// So far behind what is written now, rows are asked for, where the processor gains by it.
+const ROW_BYTES_AHEAD: usize = 2048;
 
 chosen! {
     /// Makes rows of columns of numbers of 4 bytes: number `i` of each column, one after another, is row `i`. There are
@@ -158,7 +161,11 @@ fn turn_squares<W: Pod, const N: usize>(
     let squares: Vec<_> = squares.collect();
     let whole_lines = if count >= N { rows.len() / (N * count) } else { 0 };
     let (lines, left) = rows.split_at_mut(whole_lines * N * count);
+    let asks = is_newer_intel();
     for (number, lines) in lines.chunks_exact_mut((N * count).max(1)).enumerate() {
+        if asks {
+            fetch_bytes::<true>(bytemuck::cast_slice(lines), ROW_BYTES_AHEAD, size_of_val(lines));
+        }
         for (first, sides) in &squares {
             let at = number * N * size_of::<W>();
             if at.is_multiple_of(LINE_BYTES) {
