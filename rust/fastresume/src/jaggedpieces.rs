@@ -103,7 +103,7 @@ fn copied(
         for (number, of) in moves.iter().enumerate() {
             if let Some(later) = moves.get(number + ROWS_AHEAD) {
                 let bytes = source.bytes_of(later.from as usize);
-                vector::fetch_bytes::<false>(from, bytes.start, bytes.len().min(FIRST_BYTES));
+                vector::fetch_bytes(from, bytes.start, bytes.len().min(FIRST_BYTES));
             }
             let row = of.from as usize;
             let bytes = &from[source.bytes_of(row)];

@@ -123,7 +123,7 @@ fn scatter_rows<const N: usize>(source: &[u8], row_bytes: usize, moves: &[Move],
     let asks = N >= 32 && vector::is_newer_intel();
     for (number, (row, of)) in source.chunks_exact(row_bytes.max(1)).zip(moves).enumerate() {
         if asks && let Some(later) = moves.get(number + ROWS_AHEAD) {
-            vector::fetch_bytes::<true>(output, later.to as usize * row_bytes, row_bytes);
+            vector::fetch_near(output, later.to as usize * row_bytes, row_bytes);
         }
         copy_row::<N>(row, &mut output[of.to as usize * row_bytes..][..row_bytes]);
     }
@@ -147,7 +147,7 @@ fn deal_rows<const N: usize>(
         let start = (place & ((1 << shift) - 1)) as usize * row_bytes;
         if N >= 32 {
             // Where what comes behind it in its batch goes. The processor does not see by itself how so many places go on.
-            vector::fetch_bytes::<false>(output, start + 2 * row_bytes, row_bytes);
+            vector::fetch_bytes(output, start + 2 * row_bytes, row_bytes);
         }
         copy_row::<N>(row, &mut output[start..][..row_bytes]);
     }

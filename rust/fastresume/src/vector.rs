@@ -56,8 +56,8 @@ mod spreading;
 mod turning;
 mod unpacking;
 
-/// Whether it is one of Intel's newer processors, which differ from others in what is quick: those of AMD, which alone have
-/// the third of these features, and older ones of Intel's, which have not the first two.
+/// Whether it is one of Intel's newer processors, which differ from others in what is quick. Its older ones lack the first
+/// two of these features; AMD's alone have the third.
 #[inline]
 pub fn is_newer_intel() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -72,16 +72,26 @@ pub fn is_newer_intel() -> bool {
 /// Asks for memory that will soon be written.
 #[inline(always)]
 pub fn fetch_places<P: Pod>(places: &[P]) {
-    fetch_bytes::<false>(bytemuck::cast_slice(places), 0, size_of_val(places));
+    fetch_bytes(bytemuck::cast_slice(places), 0, size_of_val(places));
 }
 
-/// Asks for `length` bytes from byte `start` on, which will soon be used, whatever is there; for the nearest cache if
-/// `IS_NEAR`.
+/// Asks for `length` bytes from byte `start` on, which will soon be used, whatever is there.
 #[inline(always)]
-pub fn fetch_bytes<const IS_NEAR: bool>(bytes: &[u8], start: usize, length: usize) {
-    for at in (start..start + length).step_by(LINE_BYTES).chain((start + length).checked_sub(1)) {
-        fetch_line::<IS_NEAR>(bytes.as_ptr().wrapping_add(at));
-    }
+pub fn fetch_bytes(bytes: &[u8], start: usize, length: usize) {
+    lines(bytes, start, length).for_each(fetch_line::<false>);
+}
+
+/// As `fetch_bytes`, for the nearest cache.
+#[inline(always)]
+pub fn fetch_near(bytes: &[u8], start: usize, length: usize) {
+    lines(bytes, start, length).for_each(fetch_line::<true>);
+}
+
+/// A place in each line that `length` bytes from byte `start` on lie in.
+#[inline(always)]
+fn lines(bytes: &[u8], start: usize, length: usize) -> impl Iterator<Item = *const u8> {
+    let places = (start..start + length).step_by(LINE_BYTES).chain((start + length).checked_sub(1));
+    places.map(|at| bytes.as_ptr().wrapping_add(at))
 }
 
 /// Asks for the line that lies so far behind places that are written now, whatever is there.

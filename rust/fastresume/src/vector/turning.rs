@@ -5,7 +5,7 @@ use std::arch::x86_64 as x86;
 
 use bytemuck::Pod;
 
-use super::{LINE_BYTES, fetch_bytes, fetch_line, is_newer_intel};
+use super::{LINE_BYTES, fetch_line, fetch_near, is_newer_intel};
 
 /// So far behind what is turned now, columns are asked for: there are more of them than the processor reads ahead by itself.
 const COLUMN_BYTES_AHEAD: usize = 768;
@@ -164,7 +164,7 @@ fn turn_squares<W: Pod, const N: usize>(
     let asks = is_newer_intel();
     for (number, lines) in lines.chunks_exact_mut((N * count).max(1)).enumerate() {
         if asks {
-            fetch_bytes::<true>(bytemuck::cast_slice(lines), ROW_BYTES_AHEAD, size_of_val(lines));
+            fetch_near(bytemuck::cast_slice(lines), ROW_BYTES_AHEAD, size_of_val(lines));
         }
         for (first, sides) in &squares {
             let at = number * N * size_of::<W>();
