@@ -20,6 +20,7 @@ use crate::schema::Column;
 use crate::segment::{Places, Segment, to_usize};
 use crate::shares::{Cut, Parts, Share, Shares, hand_out, hand_out_jagged};
 use crate::sieve::StepRows;
+use crate::sorted::Sorter;
 use crate::transpose::{Rows, Scattered};
 use crate::window::{Scatter, Stretch};
 
@@ -52,8 +53,10 @@ struct Scratch {
     buffers: Buffers,
     /// Columns, or padded rows, as decoded, and their masks.
     columns: [Memory; 2],
-    /// Some rows of columns, row by row.
-    tile: Memory,
+    /// Lengths of padded rows.
+    lengths: Memory,
+    /// Of each bundle, what sorts its rows.
+    sorters: Vec<Sorter>,
     step: StepRows,
     /// Rows of a jagged field as decoded.
     jagged: JaggedRows,
@@ -66,7 +69,8 @@ impl Scratch {
         Self {
             buffers: Buffers::default(),
             columns: lent(),
-            tile: Memory::lent(),
+            lengths: Memory::lent(),
+            sorters: Vec::new(),
             step: StepRows::default(),
             jagged: JaggedRows::default(),
             decoded: Vec::new(),
@@ -214,10 +218,14 @@ impl Filler {
                 filled.map_err(in_group)?;
             }
         } else {
-            for bundle in self.layout.bundles() {
+            let bundles = self.layout.bundles();
+            let mut sorters = std::mem::take(&mut scratch.sorters);
+            sorters.resize_with(bundles.len(), Sorter::lent);
+            for (bundle, sorter) in bundles.iter().zip(&mut sorters) {
                 let sources: Vec<_> = bundle.iter().map(|&index| &fields[index]).collect();
-                fill_bundle(&sources, &parts, &mut scratch, stop).map_err(in_group)?;
+                fill_bundle(&sources, &parts, &mut scratch, sorter, stop).map_err(in_group)?;
             }
+            scratch.sorters = sorters;
         }
         locked(&self.scratch).push(scratch);
         Ok(())
@@ -325,11 +333,11 @@ impl Source<'_> {
     /// Decodes the only column to rows of one length, and their lengths to the field behind this one.
     fn fill_padded(&self, padding: Padding, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
         let (column, width) = (self.columns[0], self.field.dtype.width());
-        let Scratch { buffers, jagged, columns: [values, valid], tile, .. } = scratch;
+        let Scratch { buffers, jagged, columns: [values, valid], lengths, .. } = scratch;
         let mut decode = || {
             let decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], buffers)?;
             let mut decoder = PadDecoder::new(decoder, padding, width, self.row_bytes, jagged);
-            decoder.fill(shares, (self.index, self.field.is_masked()), [values, tile, valid])
+            decoder.fill(shares, (self.index, self.field.is_masked()), [values, lengths, valid])
         };
         decode().map_err(|error: Error| error.in_column(&column.name))
     }
@@ -358,6 +366,7 @@ fn fill_bundle(
     sources: &[&Source<'_>],
     parts: &Parts<'_>,
     scratch: &mut Scratch,
+    sorter: &mut Sorter,
     stop: &AtomicBool,
 ) -> Result<()> {
     let Some(first) = sources.first() else { return Ok(()) };
@@ -368,7 +377,7 @@ fn fill_bundle(
     let masked = sources.iter().find(|source| source.field.is_masked());
     let fields = [Some((first.index, false)), masked.map(|masked| (masked.index, true))];
     for field in fields.into_iter().flatten() {
-        hand_out(&parts.shares, parts.numbers, field, strip.columns(field.1), &mut scratch.tile)?;
+        hand_out(&parts.shares, parts.numbers, field, strip.columns(field.1), sorter)?;
     }
     scratch.columns = strip.into_memory();
     Ok(())

@@ -10,6 +10,7 @@ use crate::memory::Memory;
 use crate::numbers::{as_numbers, narrowed};
 use crate::padding::{End, Padding};
 use crate::shares::{Share, Shares, hand_out};
+use crate::sorted::Sorter;
 use crate::transpose::{Columns, Rows};
 
 /// Rows are decoded until they are expected to have so many bytes: what is copied to its place is still at hand.
@@ -96,7 +97,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         }
         let given = |field, memory: &Memory, width| {
             let columns = Columns { bytes: memory.bytes(), width, count: 1, stride: rows };
-            hand_out(&shares.each, shares.numbers, field, columns, &mut Memory::lent())
+            hand_out(&shares.each, shares.numbers, field, columns, &mut Sorter::lent())
         };
         given((index, false), values, row_bytes)?;
         given((index + 1, false), lengths, LENGTH_BYTES)?;

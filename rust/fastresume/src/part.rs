@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::memory::Memory;
-use crate::transpose::{Columns, Move, scatter, stride};
+use crate::transpose::{Columns, Move, scatter, scatter_raised, stride};
 
 /// Columns that were decoded side by side for matrices lie in about so many strips of memory, which go one by one as batches
 /// are ended.
@@ -48,6 +48,8 @@ pub enum Part {
         bytes: Range<usize>,
         /// How many rows of the batch came in before.
         before: usize,
+        /// Where they are numbers of 4 bytes in place of 8: of each column, what is to be added to them.
+        floors: Option<Arc<[u64]>>,
     },
     /// Rows of columns, which follow each other in the batch.
     Columns {
@@ -67,8 +69,15 @@ impl Part {
     /// scattered, in the order in which they came in.
     pub fn put(&self, row_bytes: usize, moves: &[Move], output: &mut [u8]) {
         match self {
-            Self::Sorted { memory, bytes, before } => {
-                scatter(&memory.bytes()[bytes.clone()], row_bytes, &moves[*before..], output);
+            Self::Sorted { memory, bytes, before, floors } => {
+                let (rows, moves) = (&memory.bytes()[bytes.clone()], &moves[*before..]);
+                match floors {
+                    None => scatter(rows, row_bytes, moves, output),
+                    Some(floors) => {
+                        let (rows, output) = (bytemuck::cast_slice(rows), bytemuck::cast_slice_mut(output));
+                        scatter_raised(rows, floors, moves, output);
+                    }
+                }
             }
             Self::Columns { strip, is_mask, rows, to } => {
                 let places = to * row_bytes..(to + rows.len()) * row_bytes;

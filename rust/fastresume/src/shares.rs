@@ -7,11 +7,10 @@ use crate::batch::SharedSlots;
 use crate::column::JaggedRows;
 use crate::error::{Result, locked};
 use crate::jaggedpieces::{self, Lot};
-use crate::memory::Memory;
 use crate::part::{Part, STRIPS, Strip, strip_rows};
 use crate::segment::{Piece, to_usize};
 use crate::sieve::Sieve;
-use crate::sorted::Sorted;
+use crate::sorted::Sorter;
 use crate::transpose::{Columns, Move, Rows, Scattered};
 
 /// What of a row group goes where: the same for all fields.
@@ -190,7 +189,7 @@ fn is_followed(share: &Share<'_>, next: &Share<'_>) -> bool {
     is_same && goes_on
 }
 
-/// Hands scattered rows of columns to a field of their batches, or to its mask. `tile` is memory for a few rows.
+/// Hands scattered rows of columns to a field of their batches, or to its mask.
 ///
 /// # Errors
 /// `Argument` if the system does not give so much memory.
@@ -199,19 +198,19 @@ pub fn hand_out(
     numbers: &[u32],
     field: (usize, bool),
     columns: Columns<'_>,
-    tile: &mut Memory,
+    sorter: &mut Sorter,
 ) -> Result<()> {
     let each = shares.iter().filter_map(|share| match share.rows {
         Rows::Each(of) => Some((share.slots, of)),
         Rows::Run { .. } => None,
     });
-    let sorted = Sorted::new(columns, numbers, each.clone().map(|(_, of)| of.moves.len()).sum(), tile)?;
+    let in_order = sorter.sort(columns, numbers, each.clone().map(|(_, of)| of.moves.len()).sum())?;
     let mut first = 0;
     for (slots, of) in each {
         let rows = first..first + of.moves.len();
         first = rows.end;
         if let Some(slots) = slots {
-            locked(slots).keep(field, sorted.parts(rows, of.before));
+            locked(slots).keep(field, in_order.parts(rows, of.before));
         }
     }
     Ok(())

@@ -10,9 +10,12 @@
 use bytemuck::Pod;
 
 pub use self::lookup::{gather, look_up_groups};
+pub use self::moving::{Move, deal, scatter, scatter_raised};
 pub use self::rounds::{FIRST_FACTOR, ROUNDS, SECOND_FACTOR, below, undo_rounds};
 pub use self::spreading::{EXPAND_SPARE, expand, write_bits};
-pub use self::turning::{split_4_bytes, split_8_bytes, split_plain, turn_4_bytes, turn_8_bytes, turn_plain};
+pub use self::turning::{
+    split_4_bytes, split_8_bytes, split_plain, turn_4_bytes, turn_8_bytes, turn_lowered, turn_plain,
+};
 pub use self::unpacking::unpack_groups;
 
 /// Bytes that a cache holds together.
@@ -51,6 +54,7 @@ macro_rules! chosen {
 }
 
 mod lookup;
+mod moving;
 mod rounds;
 mod spreading;
 mod turning;
@@ -78,20 +82,25 @@ pub fn fetch_places<P: Pod>(places: &[P]) {
 /// Asks for `length` bytes from byte `start` on, which will soon be used, whatever is there.
 #[inline(always)]
 pub fn fetch_bytes(bytes: &[u8], start: usize, length: usize) {
-    lines(bytes, start, length).for_each(fetch_line::<false>);
+    fetch_lines::<false>(bytes, start, length);
 }
 
 /// As `fetch_bytes`, for the nearest cache.
 #[inline(always)]
-pub fn fetch_near(bytes: &[u8], start: usize, length: usize) {
-    lines(bytes, start, length).for_each(fetch_line::<true>);
+fn fetch_near(bytes: &[u8], start: usize, length: usize) {
+    fetch_lines::<true>(bytes, start, length);
 }
 
-/// A place in each line that `length` bytes from byte `start` on lie in.
+/// Asks for each line that `length` bytes from byte `start` on lie in.
 #[inline(always)]
-fn lines(bytes: &[u8], start: usize, length: usize) -> impl Iterator<Item = *const u8> {
-    let places = (start..start + length).step_by(LINE_BYTES).chain((start + length).checked_sub(1));
-    places.map(|at| bytes.as_ptr().wrapping_add(at))
+fn fetch_lines<const IS_NEAR: bool>(bytes: &[u8], start: usize, length: usize) {
+    let first = bytes.as_ptr().wrapping_add(start);
+    for at in (0..length).step_by(LINE_BYTES) {
+        fetch_line::<IS_NEAR>(first.wrapping_add(at));
+    }
+    if length > 0 {
+        fetch_line::<IS_NEAR>(first.wrapping_add(length - 1));
+    }
 }
 
 /// Asks for the line that lies so far behind places that are written now, whatever is there.

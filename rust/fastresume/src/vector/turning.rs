@@ -3,6 +3,8 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64 as x86;
 
+use std::cell::Cell;
+
 use bytemuck::Pod;
 
 use super::{LINE_BYTES, fetch_line, fetch_near, is_newer_intel};
@@ -26,7 +28,36 @@ chosen! {
 
 /// As `turn_4_bytes`, of any numbers, for any processor.
 pub fn turn_plain<W: Pod>(columns: &[&[W]], rows: &mut [W]) {
-    turn_squares::<W, 4>(columns, rows, transposed);
+    turn_squares::<W, W, 4>(columns, rows, |_, square| transposed(square), same);
+}
+
+chosen! {
+    /// As `turn_8_bytes`, but makes numbers of 4 bytes: how far each is above the floor of its column; false, and anything,
+    /// if one is too far above it, or below.
+    pub fn turn_lowered(columns: &[&[u64]], floors: &[u64], rows: &mut [u32]) -> bool
+        = turn_lowered_plain, for AVX2 turn_lowered_wide
+}
+
+/// As `turn_lowered`, for any processor.
+fn turn_lowered_plain(columns: &[&[u64]], floors: &[u64], rows: &mut [u32]) -> bool {
+    let all = Cell::new(0);
+    let turned = |first, square: [[u64; 4]; 4]| {
+        transposed(std::array::from_fn(|side| {
+            square[side].map(|number| lowered(number, floors[first + side], &all))
+        }))
+    };
+    let one = |column: usize, number| lowered(number, floors[column], &all);
+    turn_squares::<u64, u32, 4>(columns, rows, turned, one);
+    u32::try_from(all.get()).is_ok()
+}
+
+/// How far a number is above a floor, if that fits; `all` gets the bits of all these.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation, reason = "it is seen in the end whether one did not fit")]
+fn lowered(number: u64, floor: u64, all: &Cell<u64>) -> u32 {
+    let above = number.wrapping_sub(floor);
+    all.set(all.get() | above);
+    above as u32
 }
 
 chosen! {
@@ -42,6 +73,11 @@ chosen! {
 /// As `split_4_bytes`, of any numbers, for any processor.
 pub fn split_plain<W: Pod>(rows: &[W], columns: &mut [&mut [W]]) {
     split_squares::<W, 4>(rows, columns, transposed);
+}
+
+/// What a number becomes in rows where it stays as it is.
+fn same<W>(_: usize, number: W) -> W {
+    number
 }
 
 /// A square with its rows as columns.
@@ -111,16 +147,42 @@ fn transposed_4_of_8_bytes(square: [[u64; 4]; 4]) -> [[u64; 4]; 4] {
 #[inline]
 fn turn_4_bytes_wide(columns: &[&[u32]], rows: &mut [u32]) {
     if columns.len() < 8 {
-        return turn_squares::<u32, 4>(columns, rows, |square| transposed_4_of_4_bytes(square));
+        return turn_squares::<u32, u32, 4>(columns, rows, |_, square| transposed_4_of_4_bytes(square), same);
     }
-    turn_squares::<u32, 8>(columns, rows, |square| transposed_8_of_4_bytes(square));
+    turn_squares::<u32, u32, 8>(columns, rows, |_, square| transposed_8_of_4_bytes(square), same);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
 fn turn_8_bytes_wide(columns: &[&[u64]], rows: &mut [u64]) {
-    turn_squares::<u64, 4>(columns, rows, |square| transposed_4_of_8_bytes(square));
+    turn_squares::<u64, u64, 4>(columns, rows, |_, square| transposed_4_of_8_bytes(square), same);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turn_lowered_wide(columns: &[&[u64]], floors: &[u64], rows: &mut [u32]) -> bool {
+    if columns.len() < 8 {
+        return turn_lowered_plain(columns, floors, rows);
+    }
+    let all = Cell::new(x86::_mm256_setzero_si256());
+    let turned = |first: usize, square: [[u64; 8]; 8]| {
+        transposed_8_of_4_bytes(std::array::from_fn(|side| {
+            let floor = x86::_mm256_set1_epi64x(floors[first + side].cast_signed());
+            let [low, high]: [x86::__m256i; 2] = bytemuck::cast(square[side]);
+            let (low, high) = (x86::_mm256_sub_epi64(low, floor), x86::_mm256_sub_epi64(high, floor));
+            all.set(x86::_mm256_or_si256(all.get(), x86::_mm256_or_si256(low, high)));
+            let (low, high) = (x86::_mm256_castsi256_ps(low), x86::_mm256_castsi256_ps(high));
+            let halves = x86::_mm256_castps_si256(x86::_mm256_shuffle_ps::<0b10_00_10_00>(low, high));
+            bytemuck::cast(x86::_mm256_permute4x64_epi64::<0b11_01_10_00>(halves))
+        }))
+    };
+    let of_rest = Cell::new(0);
+    let one = |column: usize, number| lowered(number, floors[column], &of_rest);
+    turn_squares::<u64, u32, 8>(columns, rows, turned, one);
+    let all: [u64; 4] = bytemuck::cast(all.get());
+    all.into_iter().chain([of_rest.get()]).all(|above| u32::try_from(above).is_ok())
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -146,16 +208,18 @@ fn squares<const N: usize>(count: usize) -> impl Iterator<Item = usize> {
     (0..count / N).map(|square| square * N).chain(last)
 }
 
-/// Goes over the rows a square at a time, through all columns: rows are written one after another.
+/// Goes over the rows a square at a time, through all columns: rows are written one after another. What is made of a square
+/// and of one number is told by the first column.
 #[inline(always)]
-fn turn_squares<W: Pod, const N: usize>(
-    columns: &[&[W]],
+fn turn_squares<S: Pod, W: Pod, const N: usize>(
+    columns: &[&[S]],
     rows: &mut [W],
-    turned: impl Fn([[W; N]; N]) -> [[W; N]; N],
+    turned: impl Fn(usize, [[S; N]; N]) -> [[W; N]; N],
+    one: impl Fn(usize, S) -> W,
 ) {
     let count = columns.len();
     let squares = squares::<N>(count).map(|first| {
-        let sides: [&[[W; N]]; N] = std::array::from_fn(|side| columns[first + side].as_chunks::<N>().0);
+        let sides: [&[[S; N]]; N] = std::array::from_fn(|side| columns[first + side].as_chunks::<N>().0);
         (first, sides)
     });
     let squares: Vec<_> = squares.collect();
@@ -167,21 +231,21 @@ fn turn_squares<W: Pod, const N: usize>(
             fetch_near(bytemuck::cast_slice(lines), ROW_BYTES_AHEAD, size_of_val(lines));
         }
         for (first, sides) in &squares {
-            let at = number * N * size_of::<W>();
+            let at = number * N * size_of::<S>();
             if at.is_multiple_of(LINE_BYTES) {
                 for side in sides {
                     fetch_line::<false>(side.as_ptr().cast::<u8>().wrapping_add(at + COLUMN_BYTES_AHEAD));
                 }
             }
-            let square = turned(sides.map(|side| side[number]));
+            let square = turned(*first, sides.map(|side| side[number]));
             for (line, numbers) in lines.chunks_exact_mut(count).zip(&square) {
                 line[*first..first + N].copy_from_slice(numbers);
             }
         }
     }
     for (line, row) in left.chunks_exact_mut(count.max(1)).zip(N * whole_lines..) {
-        for (place, column) in line.iter_mut().zip(columns) {
-            *place = column[row];
+        for (number, (place, column)) in line.iter_mut().zip(columns).enumerate() {
+            *place = one(number, column[row]);
         }
     }
 }
@@ -241,6 +305,34 @@ mod tests {
                     let mut back = vec![vec![number(7777); rows]; count];
                     split(&found, &mut back.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
                     assert_eq!(back, columns, "{count} columns of {rows} rows");
+                }
+            }
+        }
+        let far = |number: usize| (number as u64 | 1 << 40).wrapping_neg();
+        for count in 1..20 {
+            for rows in [0, 1, 7, 8, 9, 100] {
+                let floors: Vec<u64> = (0..count).map(|column| far(column).wrapping_sub(1 << 20)).collect();
+                let number = |column: usize, row: usize| floors[column].wrapping_add((row as u64) << 25);
+                let mut columns: Vec<Vec<u64>> =
+                    (0..count).map(|column| (0..rows).map(|row| number(column, row)).collect()).collect();
+                for turn in [turn_lowered, turn_lowered_plain] {
+                    let columns: Vec<&[u64]> = columns.iter().map(Vec::as_slice).collect();
+                    let mut found = vec![7777; rows * count];
+                    assert!(turn(&columns, &floors, &mut found));
+                    for (place, value) in found.iter().enumerate() {
+                        assert_eq!(u64::from(*value), (place as u64 / count as u64) << 25);
+                    }
+                }
+                for (column, row) in (0..count).flat_map(|column| (0..rows).map(move |row| (column, row))) {
+                    for above in [1 << 32, u64::MAX] {
+                        columns[column][row] = floors[column].wrapping_add(above);
+                        let columns: Vec<&[u64]> = columns.iter().map(Vec::as_slice).collect();
+                        let mut found = vec![0; rows * count];
+                        for turn in [turn_lowered, turn_lowered_plain] {
+                            assert!(!turn(&columns, &floors, &mut found), "row {row} of column {column}");
+                        }
+                    }
+                    columns[column][row] = floors[column];
                 }
             }
         }
