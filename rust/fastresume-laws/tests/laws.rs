@@ -342,7 +342,7 @@ proptest! {
             let ordinal = selection.ordinals(row..row + 1).start;
             let block = window.blocks.iter().position(|ordinals| ordinals.contains(&ordinal)).unwrap();
             let mut places = Vec::new();
-            window.places(block, ordinal..ordinal + 1, |some| places.extend_from_slice(some));
+            window.places(&window.inverse(), block, ordinal..ordinal + 1, |some| places.extend_from_slice(some));
             prop_assert_eq!(places, [position - window.positions.start]);
             prop_assert_eq!(order.rows_of_ordinals(ordinal..ordinal + 1).next(), Some(row..row + 1));
         }

@@ -11,7 +11,7 @@ use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::intervals::Intervals;
 use crate::manifest::MAX_ROWS;
-use crate::permutation::{Permutation, key};
+use crate::permutation::{Inverse, Permutation, key};
 use crate::selection::Selection;
 
 /// The memory that a window of the default size decodes to.
@@ -336,11 +336,17 @@ impl Window {
         self.blocks[block].start + (laid - self.laid[block])
     }
 
+    /// What tells the positions of ordinals, to be asked for many.
+    #[must_use]
+    pub fn inverse(&self) -> Inverse {
+        Inverse::of(&self.permutation)
+    }
+
     /// The positions of consecutive ordinals of block `block` of the window, counted from its first position, some of
-    /// them at a time.
-    pub fn places(&self, block: usize, ordinals: Range<u64>, each: impl FnMut(&[u64])) {
+    /// them at a time. `inverse` is the window's own.
+    pub fn places(&self, inverse: &Inverse, block: usize, ordinals: Range<u64>, each: impl FnMut(&[u64])) {
         let laid = self.laid[block] + (ordinals.start - self.blocks[block].start);
-        self.permutation.inverses(laid..laid + (ordinals.end - ordinals.start), each);
+        inverse.each(laid..laid + (ordinals.end - ordinals.start), each);
     }
 }
 
@@ -388,7 +394,9 @@ mod tests {
                         let window = order.window_at(position as u64).unwrap();
                         let block = window.blocks.iter().position(|rows| rows.contains(&row)).unwrap();
                         let place = position as u64 - window.positions.start;
-                        window.places(block, row..row + 1, |found| assert_eq!(found, [place]));
+                        window.places(&window.inverse(), block, row..row + 1, |found| {
+                            assert_eq!(found, [place]);
+                        });
                         assert!(window.positions.end - window.positions.start <= window_rows);
                     }
                     rows.sort_unstable();

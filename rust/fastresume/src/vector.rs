@@ -1,8 +1,7 @@
-//! The inner loops of decoding, each compiled twice: for any processor, and for one with AVX2; that of permutations for one
-//! with AVX-512 as well. The choice is made at run time.
+//! The inner loops of decoding, each compiled twice: for any processor, and for one with AVX2. The choice is made at run time.
 //!
 //! This is the one module with unsafe code: the calls of what was compiled for such processors, lookups whose indices are
-//! compared with the length of the table all at once, and asking for memory ahead. What is compiled for any processor is the
+//! compared with the length of the table all at once, or are below it by what they are made of, and asking for memory ahead. What is compiled for any processor is the
 //! same source, but for squares of numbers, values that nulls lie between, marks and integers of a few bits: the compiler
 //! does not turn, spread and unpack these in registers by itself.
 #![allow(clippy::inline_always, reason = "what is not inlined is not compiled for AVX2")]
@@ -11,7 +10,7 @@ use bytemuck::Pod;
 
 pub use self::lookup::{gather, look_up_groups};
 pub use self::moving::{Move, deal, scatter, scatter_raised};
-pub use self::rounds::{FIRST_FACTOR, ROUNDS, SECOND_FACTOR, below, undo_rounds};
+pub use self::rounds::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
 pub use self::spreading::{EXPAND_SPARE, expand, write_bits};
 pub use self::turning::{
     split_4_bytes, split_8_bytes, split_plain, turn_4_bytes, turn_8_bytes, turn_lowered, turn_plain,

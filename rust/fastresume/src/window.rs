@@ -1,10 +1,12 @@
 //! A window of a shuffled order, as one reader takes from it.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use crate::intervals::Intervals;
 use crate::lanes::Stream;
 use crate::order::Window;
+use crate::permutation::Inverse;
 use crate::transpose::Move;
 
 /// Rows of one block of a window.
@@ -28,6 +30,8 @@ impl Stretch {
 #[derive(Debug)]
 pub struct WindowPart {
     window: Window,
+    /// Made when the first row is decoded.
+    inverse: OnceLock<Inverse>,
     /// Places of the window whose rows go to a batch, ascending.
     spans: Vec<Span>,
     /// Mostly, all spans but the first and the last have as many rows. Then place `p` is in span
@@ -118,7 +122,7 @@ impl WindowPart {
         let before_first =
             spans.first().map_or(0, |first| (span_rows - rows_of(first)).wrapping_sub(first.places.start));
         let (part_of_span, after_first) = (u64::MAX / span_rows.max(1), before_first.wrapping_add(1));
-        Self { window, spans, part_of_span, after_first, batches }
+        Self { window, inverse: OnceLock::new(), spans, part_of_span, after_first, batches }
     }
 
     /// The batches that get a row, in order.
@@ -140,8 +144,9 @@ impl WindowPart {
         // Sorted by counting: the rows of a batch begin where those of the one before end.
         // A segment has fewer rows than 2^32: its numbers are in memory.
         let mut ends = vec![0_u32; self.batches.len()];
+        let inverse = self.inverse.get_or_init(|| self.window.inverse());
         for of in stretches {
-            self.window.places(of.block, of.ordinal..of.ordinal + of.count(), |places| {
+            self.window.places(inverse, of.block, of.ordinal..of.ordinal + of.count(), |places| {
                 slots.extend(places.iter().map(|&place| {
                     let slot = self.slot(place);
                     if let Some(count) = ends.get_mut(slot.0 as usize) {
