@@ -138,34 +138,3 @@ def test_a_matrix_has_every_value_whenever_it_is_made_of_its_columns(
         assert np.array_equal(batch["double"].numpy(), whole["double"][rows]), "zeros under nulls"
         assert np.array_equal(batch["byte"].numpy(), whole["byte"][rows])
     assert sorted(np.concatenate(seen)) == list(range(start, end))
-
-
-@pytest.mark.parametrize("stack", [None, {"all": "*"}, {"ends": ["id", "signed"]}], ids=["", "all", "some"])
-@pytest.mark.parametrize("far_row", [None, 0, GROUP_ROWS + 17, ROWS - 1])
-def test_shuffled_numbers_of_eight_bytes_stay_what_they_are_near_each_other_or_far_apart(
-    tmp_path: Path, stack: Any, far_row: int | None
-) -> None:
-    numbers = np.arange(ROWS)
-    columns = {
-        "id": numbers,
-        "signed": (numbers - ROWS // 2) * (2**31 // ROWS),
-        "time": 1_700_000_000_000 + 1000 * numbers,
-        "least": np.iinfo(np.int64).min + numbers,
-        "most": np.iinfo(np.int64).max - numbers,
-        "constant": np.full(ROWS, -7),
-    }
-    if far_row is not None:
-        columns["id"][far_row] = np.iinfo(np.int64).min
-    path = tmp_path / "far.parquet"
-    pq.write_table(pa.table(columns), path, row_group_size=GROUP_ROWS)
-    dataset = fr.ParquetDataset(
-        path, batch_size=BATCH_SIZE, shuffle=True, seed=3, stack=stack, tail="short", lanes=1
-    )
-    seen = 0
-    for batch in dataset:
-        rows = batch.rows()
-        seen += len(rows)
-        for field in dataset.schema.values():
-            values = np.stack([columns[name][rows] for name in field.columns], axis=1)
-            assert np.array_equal(batch[field.name].numpy().reshape(values.shape), values), field.name
-    assert seen == ROWS

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parquet::basic::{Encoding, Repetition, Type as Physical};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnDescPtr;
 
 use crate::chunk::{Chunk, read_index};
@@ -160,6 +161,55 @@ impl OpenFile {
         }
         let texts = Box::new(StringDecoder::new(pages));
         Ok(Box::new(EqualDecoder::new(texts, Rows::Converted(converter), shape, nulls)))
+    }
+
+    /// What all numbers of one column of one row group, and what stands for its nulls, are less than 2^32 above, if footers tell
+    /// it of integers of 64 bits that are delivered as they are. It is checked as they are decoded.
+    #[must_use]
+    pub fn floor(&self, row_group: usize, column: &Column, nulls: Nulls) -> Option<u64> {
+        let Stored::Number(stored) = column.stored else { return None };
+        let is_copied = column.shaping == Shaping::None && column.dtype == Some(stored);
+        let is_flat = column.kind == Kind::Scalar && self.leaf(column).ok()?.max_rep_level() == 0;
+        if !is_copied || !is_flat || !stored.is_integer() || stored.width() != 8 {
+            return None;
+        }
+        let Statistics::Int64(told) = self.metadata.row_group(row_group).column(column.leaf).statistics()?
+        else {
+            return None;
+        };
+        let [least, most] = [told.min_opt()?, told.max_opt()?].map(|bound| bound.cast_unsigned());
+        let has_room = |floor: u64| {
+            let is_above = |number: u64| u32::try_from(number.wrapping_sub(floor)).is_ok();
+            let has_nulls = told.null_count_opt() != Some(0) && nulls != Nulls::Refused;
+            let null = nulls.bits(0).ok().filter(|_| has_nulls);
+            is_above(least) && is_above(most) && null.is_none_or(is_above)
+        };
+        [least, nulls.bits(0).unwrap_or(least)].into_iter().find(|&floor| has_room(floor))
+    }
+
+    /// A decoder of one scalar column of one row group that gives of each number what it is above a floor, in 4 bytes.
+    ///
+    /// # Errors
+    /// As for `scalars`; the decoder's as well if a number is too far above the floor, or below it.
+    pub fn lowered<'a>(
+        &self,
+        row_group: usize,
+        column: &Column,
+        nulls: Nulls,
+        floor: u64,
+        buffers: &'a mut Buffers,
+    ) -> Result<Box<dyn ScalarDecoder + 'a>> {
+        let leaf = self.leaf(column)?;
+        let nulls = match nulls {
+            Nulls::Refused => Nulls::Refused,
+            Nulls::Masked => Nulls::Filled(0_u64.wrapping_sub(floor)),
+            Nulls::Filled(bits) => Nulls::Filled(bits.wrapping_sub(floor)),
+        };
+        let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
+        let pages = FlatPages::new(self.pages(row_group, column.leaf, &leaf, buffers)?, levels, nulls);
+        let delivery = Delivery::lowered(number(column, &leaf)?, floor);
+        let numbers: Numbers<u64, u32> = Numbers::new(delivery);
+        Ok(Box::new(FlatDecoder::new(pages, numbers)))
     }
 
     /// The dictionary of one column of one row group, as plain values, and how many these are; nothing if the footer

@@ -27,6 +27,8 @@ enum How {
     Copied,
     Cast(Loop),
     Hashed(Buckets),
+    /// How far they are above a floor: they are raised again before they are delivered.
+    Lowered(u64),
 }
 
 impl Delivery {
@@ -47,6 +49,12 @@ impl Delivery {
     #[must_use]
     pub fn hashed(stored: Dtype, buckets: Buckets) -> Option<Self> {
         stored.is_integer().then_some(Self { stored, delivered: Dtype::Int64, how: How::Hashed(buckets) })
+    }
+
+    /// Integers of 64 bits, as what they are above a floor, in 32 bits.
+    #[must_use]
+    pub fn lowered(stored: Dtype, floor: u64) -> Self {
+        Self { stored, delivered: Dtype::Uint32, how: How::Lowered(floor) }
     }
 
     /// The type of the numbers in the file.
@@ -80,6 +88,9 @@ impl Delivery {
                 put_in_buckets(self.stored, buckets, numbers, bytemuck::cast_slice_mut(places));
                 true
             }
+            How::Lowered(floor) => {
+                lower(bytemuck::cast_slice(numbers), floor, bytemuck::cast_slice_mut(places))
+            }
         }
     }
 
@@ -105,6 +116,18 @@ impl Delivery {
         let how = if self.stored.is_integer() && self.delivered.is_float() { " exactly" } else { "" };
         format!("{value}, which does not fit {delivered}{how}: cast= can name a type that holds it")
     }
+}
+
+/// Writes how far numbers are above a floor; false if one is too far above it, or below.
+#[allow(clippy::cast_possible_truncation, reason = "it is seen in the end whether one did not fit")]
+fn lower(numbers: &[u64], floor: u64, places: &mut [u32]) -> bool {
+    let mut all = 0;
+    for (place, number) in places.iter_mut().zip(numbers) {
+        let above = number.wrapping_sub(floor);
+        all |= above;
+        *place = above as u32;
+    }
+    u32::try_from(all).is_ok()
 }
 
 /// A type whose numbers a file holds.

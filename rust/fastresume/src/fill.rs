@@ -9,18 +9,17 @@ use crate::column::{JaggedRows, Target};
 use crate::decode::OpenFile;
 use crate::error::{Error, Result, check, locked};
 use crate::jaggedrun::{JaggedRun, expected_bytes};
-use crate::layout::{Field, Layout};
+use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::memory::Memory;
 use crate::padded::PadDecoder;
 use crate::padding::Padding;
 use crate::page::Buffers;
-use crate::part::Strip;
-use crate::schema::Column;
 use crate::segment::{Places, Segment, to_usize};
-use crate::shares::{Cut, Parts, Share, Shares, hand_out, hand_out_jagged};
+use crate::shares::{Parts, Share, Shares, hand_out, hand_out_jagged};
 use crate::sieve::StepRows;
 use crate::sorted::Sorter;
+use crate::strips::{Source, decode_together};
 use crate::transpose::{Rows, Scattered};
 use crate::window::{Scatter, Stretch};
 
@@ -76,18 +75,6 @@ impl Scratch {
             decoded: Vec::new(),
         }
     }
-}
-
-/// A field of one row group, open for reading.
-struct Source<'a> {
-    file: &'a OpenFile,
-    row_group: usize,
-    /// Its columns in the file.
-    columns: Vec<&'a Column>,
-    index: usize,
-    field: &'a Field,
-    /// Mean bytes of a row, if it is jagged or padded, as near as footers tell.
-    row_bytes: usize,
 }
 
 impl Filler {
@@ -351,9 +338,8 @@ fn fill_matrix(
     stop: &AtomicBool,
 ) -> Result<()> {
     let cuts = parts.cuts();
-    let strips = cuts.iter().map(|cut| Strip::new(cut.rows.len(), shape(&[source]), lent()));
-    let mut strips = strips.collect::<Result<Vec<Strip>>>()?;
-    decode_together(&[source], parts, (&cuts, &mut strips), scratch, stop)?;
+    let strips =
+        decode_together(&[source], parts, &cuts, lent, (&mut scratch.buffers, &mut scratch.step), stop)?;
     for (cut, strip) in cuts.iter().zip(strips) {
         parts.hand_out_runs(cut, &Arc::new(strip), (source.index, source.field.is_masked()));
     }
@@ -370,10 +356,17 @@ fn fill_bundle(
     stop: &AtomicBool,
 ) -> Result<()> {
     let Some(first) = sources.first() else { return Ok(()) };
-    let memory = std::mem::replace(&mut scratch.columns, lent());
-    let mut strips = [Strip::new(parts.rows, shape(sources), memory)?];
-    decode_together(sources, parts, (&[parts.whole()], &mut strips), scratch, stop)?;
-    let [strip] = strips;
+    let mut memory = std::mem::replace(&mut scratch.columns, lent());
+    let again = || std::mem::replace(&mut memory, lent());
+    let strips = decode_together(
+        sources,
+        parts,
+        &[parts.whole()],
+        again,
+        (&mut scratch.buffers, &mut scratch.step),
+        stop,
+    )?;
+    let Some(strip) = strips.into_iter().next() else { return Ok(()) };
     let masked = sources.iter().find(|source| source.field.is_masked());
     let fields = [Some((first.index, false)), masked.map(|masked| (masked.index, true))];
     for field in fields.into_iter().flatten() {
@@ -386,43 +379,4 @@ fn fill_bundle(
 /// Memory of no bytes for values, and for masks.
 fn lent() -> [Memory; 2] {
     [Memory::lent(), Memory::lent()]
-}
-
-/// Of fields of one width, the bytes of a number, how many columns they have, and how many masks.
-fn shape(sources: &[&Source<'_>]) -> (usize, usize, usize) {
-    let width = sources.first().map_or(0, |first| first.field.element_bytes());
-    let counts = sources.iter().map(|source| (source.columns.len(), source.field.mask_bytes()));
-    counts.fold((width, 0, 0), |(width, columns, masks), (more, masked)| {
-        (width, columns + more, masks + masked)
-    })
-}
-
-/// Decodes the columns of fields, one after another, to strips of rows.
-fn decode_together(
-    sources: &[&Source<'_>],
-    parts: &Parts<'_>,
-    (cuts, strips): (&[Cut], &mut [Strip]),
-    scratch: &mut Scratch,
-    stop: &AtomicBool,
-) -> Result<()> {
-    let columns = sources.iter().flat_map(|source| {
-        let nulls = source.columns.iter().zip(&source.field.nulls);
-        nulls.map(move |(column, nulls)| (source, column, *nulls))
-    });
-    let (sieve, Scratch { buffers, step, .. }) = (&parts.sieve, scratch);
-    let mut masks = 0..;
-    for (number, (source, column, nulls)) in columns.enumerate() {
-        check(stop)?;
-        let mask = if source.field.is_masked() { masks.next() } else { None };
-        let mut decode = || {
-            let mut decoder = source.file.scalars(source.row_group, column, sieve.nulls(nulls), buffers)?;
-            for (cut, strip) in cuts.iter().zip(&mut *strips) {
-                let (values, valid) = strip.column(number, mask);
-                sieve.read(cut.steps.clone(), decoder.as_mut(), nulls, Target { values, valid }, step)?;
-            }
-            Ok(())
-        };
-        decode().map_err(|error: Error| error.in_column(&column.name))?;
-    }
-    Ok(())
 }

@@ -106,6 +106,7 @@ mod padded;
 mod turns;
 pub mod plan;
 mod schedule;
+mod strips;
 mod fill;
 mod filling;
 pub mod rows;

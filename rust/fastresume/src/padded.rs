@@ -96,7 +96,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
             first += span.len();
         }
         let given = |field, memory: &Memory, width| {
-            let columns = Columns { bytes: memory.bytes(), width, count: 1, stride: rows };
+            let columns = Columns { bytes: memory.bytes(), width, count: 1, stride: rows, floors: None };
             hand_out(&shares.each, shares.numbers, field, columns, &mut Sorter::lent())
         };
         given((index, false), values, row_bytes)?;

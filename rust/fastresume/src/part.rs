@@ -11,6 +11,12 @@ use crate::transpose::{Columns, Move, scatter, scatter_raised, stride};
 /// are ended.
 pub const STRIPS: usize = 8;
 
+/// Rows of fewer numbers of 8 bytes are not lowered: what is done for each row costs as much whatever it takes.
+pub const LEAST_LOWERED: usize = 4;
+
+/// What is left of a number of 8 bytes when it is lowered.
+pub const LOWERED_BYTES: usize = 4;
+
 /// A strip is no smaller, unless there are fewer rows: decoders are asked for each strip anew.
 const LEAST_STRIP_BYTES: usize = 64 << 10;
 
@@ -81,7 +87,7 @@ impl Part {
             }
             Self::Columns { strip, is_mask, rows, to } => {
                 let places = to * row_bytes..(to + rows.len()) * row_bytes;
-                strip.columns(*is_mask).interleave(rows.start, &mut output[places]);
+                strip.columns(*is_mask).interleave_raised(rows.start, &mut output[places]);
             }
         }
     }
@@ -96,22 +102,26 @@ pub struct Strip {
     count: usize,
     valid: Memory,
     masks: usize,
+    /// Where values are numbers of 4 bytes in place of 8: of each column, what is to be added to them.
+    floors: Option<Arc<[u64]>>,
 }
 
 impl Strip {
     /// So many rows of columns of a width, as many as are told behind it, and of masks, in memory for both; what it holds is
-    /// not defined.
+    /// not defined. Where there are floors, it is what numbers are above these.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn new(
         rows: usize,
         (width, count, masks): (usize, usize, usize),
+        floors: Option<Arc<[u64]>>,
         [mut values, mut valid]: [Memory; 2],
     ) -> Result<Self> {
+        let width = if floors.is_some() { LOWERED_BYTES } else { width };
         values.resize(stride(rows, width, count) * width * count)?;
         valid.resize(stride(rows, 1, masks) * masks)?;
-        Ok(Self { rows, width, values, count, valid, masks })
+        Ok(Self { rows, width, values, count, valid, masks, floors })
     }
 
     /// Its memory, to be used again.
@@ -132,6 +142,7 @@ impl Strip {
     pub fn columns(&self, is_mask: bool) -> Columns<'_> {
         let (memory, width, count) =
             if is_mask { (&self.valid, 1, self.masks) } else { (&self.values, self.width, self.count) };
-        Columns { bytes: memory.bytes(), width, count, stride: stride(self.rows, width, count) }
+        let floors = self.floors.as_ref().filter(|_| !is_mask);
+        Columns { bytes: memory.bytes(), width, count, stride: stride(self.rows, width, count), floors }
     }
 }

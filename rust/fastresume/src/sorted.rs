@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::memory::Memory;
-use crate::part::Part;
+use crate::part::{LEAST_LOWERED, LOWERED_BYTES, Part};
 use crate::transpose::{Columns, deal};
 
 /// What is sorted of a whole segment lies in at least so many pieces of memory, which go one by one as batches are ended.
@@ -16,12 +16,6 @@ pub const PIECE_BYTES: usize = 512 << 10;
 
 /// So many rows are put together from columns at once: unless they are wide, they stay in the nearest cache.
 const TILE_ROWS: usize = 128;
-
-/// Rows of fewer numbers of 8 bytes are not lowered: moving them costs as much whatever they take.
-const LEAST_LOWERED: usize = 4;
-
-/// What is left of a number of 8 bytes when it is lowered.
-const LOWERED_BYTES: usize = 4;
 
 /// So many rows tell, before all of them are looked at, whether numbers of 8 bytes lie near each other.
 const SAMPLES: usize = 16;
@@ -56,9 +50,9 @@ impl Sorter {
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn sort(&mut self, columns: Columns<'_>, numbers: &[u32], count: usize) -> Result<Sorted> {
-        if columns.width == 8 && columns.count >= LEAST_LOWERED && !self.is_wide {
+        if columns.width == 2 * LOWERED_BYTES && columns.count >= LEAST_LOWERED && !self.is_wide {
             if let Some(floors) = columns.floors(SAMPLES, numbers.len())
-                && let (in_order, true) = self.deal(columns, numbers, count, Some(floors.into()))?
+                && let (in_order, true) = self.deal(columns, numbers, count, Some(&floors.into()))?
             {
                 return Ok(in_order);
             }
@@ -68,14 +62,16 @@ impl Sorter {
     }
 
     /// The same, of numbers as they are, or of what they are above floors; false, and not all rows, if one is too far above.
+    /// Those of which it is known before are as they are.
     fn deal(
         &mut self,
         columns: Columns<'_>,
         numbers: &[u32],
         count: usize,
-        floors: Option<Arc<[u64]>>,
+        floors: Option<&Arc<[u64]>>,
     ) -> Result<(Sorted, bool)> {
         let row_bytes = columns.count * if floors.is_some() { LOWERED_BYTES } else { columns.width };
+        let floors_of_rows = floors.or(columns.floors).cloned();
         // Pieces are as large however many rows go nowhere: a resume takes what the pass before it let go of.
         let shift = (numbers.len() / PIECES).min(PIECE_BYTES / row_bytes.max(1)).max(1).ilog2();
         let piece_rows = 1 << shift;
@@ -93,7 +89,7 @@ impl Sorter {
                 &columns.bytes[first * row_bytes..]
             } else {
                 self.tile.resize(numbers.len() * row_bytes)?;
-                match &floors {
+                match floors {
                     Some(floors) => fits = columns.interleave_lowered(first, floors, self.tile.bytes_mut()),
                     None => columns.interleave(first, self.tile.bytes_mut()),
                 }
@@ -105,7 +101,7 @@ impl Sorter {
             deal(rows, row_bytes, numbers, &mut outputs, shift);
         }
         let pieces = pieces.into_iter().map(Arc::new).collect();
-        Ok((Sorted { pieces, piece_rows, row_bytes, floors }, fits))
+        Ok((Sorted { pieces, piece_rows, row_bytes, floors: floors_of_rows }, fits))
     }
 }
 
@@ -139,8 +135,13 @@ mod tests {
         let sizes = [20_000, 1 << 15, 50_000, 1 << 16].map(|rows: u32| {
             let numbers: Vec<u32> = (0..rows).collect();
             let values: Vec<u64> = (0..52 * u64::from(rows)).map(|number| number << 32).collect();
-            let columns =
-                Columns { bytes: bytemuck::cast_slice(&values), width: 8, count: 52, stride: numbers.len() };
+            let columns = Columns {
+                bytes: bytemuck::cast_slice(&values),
+                width: 8,
+                count: 52,
+                stride: numbers.len(),
+                floors: None,
+            };
             let sorted = Sorter::lent().sort(columns, &numbers, numbers.len()).unwrap();
             let sizes: Vec<usize> = sorted.pieces.iter().map(|piece| piece.len()).collect();
             assert!(sizes.len() >= PIECES && sizes.iter().all(|bytes| *bytes == sizes[0]));
@@ -153,7 +154,8 @@ mod tests {
     /// Columns of as many numbers, which are sorted by `sorter` and put in order again: the numbers of each row.
     fn put_in_order(sorter: &mut Sorter, values: &[u64], count: usize) -> (Vec<u64>, usize) {
         let rows = values.len() / count;
-        let columns = Columns { bytes: bytemuck::cast_slice(values), width: 8, count, stride: rows };
+        let columns =
+            Columns { bytes: bytemuck::cast_slice(values), width: 8, count, stride: rows, floors: None };
         let moves: Vec<Move> = (0..).take(rows).map(|to| Move { from: to, to }).collect();
         let numbers: Vec<u32> = (0..).take(rows).collect();
         let in_order = sorter.sort(columns, &numbers, rows).unwrap();
@@ -212,7 +214,7 @@ mod tests {
             for count in [1, 3] {
                 let values: Vec<u32> = (0..3 * rows).collect();
                 let (bytes, stride) = (bytemuck::cast_slice(&values), rows as usize);
-                let columns = Columns { bytes, width: 4, count, stride };
+                let columns = Columns { bytes, width: 4, count, stride, floors: None };
                 // A permutation, of which some rows go nowhere.
                 let numbers = (0..rows).map(|row| row * 7 % rows);
                 let numbers: Vec<u32> = numbers.map(|row| if row < kept { row } else { u32::MAX }).collect();

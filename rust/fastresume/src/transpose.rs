@@ -1,5 +1,7 @@
 //! From columns to rows, and back: the inner loops that write what is decoded to where it is delivered.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 
 use crate::vector;
@@ -46,6 +48,8 @@ pub struct Columns<'a> {
     pub count: usize,
     /// From the beginning of one to that of the next, in numbers.
     pub stride: usize,
+    /// Where they are numbers of 4 bytes in place of 8: of each column, what is to be added to them.
+    pub floors: Option<&'a Arc<[u64]>>,
 }
 
 /// From one of so many columns of so many rows to the next, in numbers of a width.
@@ -54,7 +58,14 @@ pub fn stride(rows: usize, width: usize, count: usize) -> usize {
 }
 
 impl Columns<'_> {
-    /// Writes the rows from `first` on to `output`, row by row, until it is full.
+    /// Writes the rows from `first` on to `output`, row by row, until it is full; to each number of them is added what is to be.
+    pub fn interleave_raised(&self, first: usize, output: &mut [u8]) {
+        let Some(floors) = self.floors else { return self.interleave(first, output) };
+        let output: &mut [u64] = bytemuck::cast_slice_mut(output);
+        vector::turn_raised(&self.each(first, output.len() / self.count.max(1)), floors, output);
+    }
+
+    /// Writes the rows from `first` on to `output`, row by row, until it is full, as they are.
     pub fn interleave(&self, first: usize, output: &mut [u8]) {
         if self.count == 1 {
             let start = first * self.width;

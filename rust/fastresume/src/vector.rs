@@ -14,6 +14,7 @@ pub use self::rounds::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
 pub use self::spreading::{EXPAND_SPARE, expand, write_bits};
 pub use self::turning::{
     split_4_bytes, split_8_bytes, split_plain, turn_4_bytes, turn_8_bytes, turn_lowered, turn_plain,
+    turn_raised,
 };
 pub use self::unpacking::unpack_groups;
 

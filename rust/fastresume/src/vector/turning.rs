@@ -32,6 +32,22 @@ pub fn turn_plain<W: Pod>(columns: &[&[W]], rows: &mut [W]) {
 }
 
 chosen! {
+    /// As `turn_4_bytes`, but makes numbers of 8 bytes: the sum of each and the floor of its column.
+    pub fn turn_raised(columns: &[&[u32]], floors: &[u64], rows: &mut [u64]) -> ()
+        = turn_raised_plain, for AVX2 turn_raised_wide
+}
+
+/// As `turn_raised`, for any processor.
+fn turn_raised_plain(columns: &[&[u32]], floors: &[u64], rows: &mut [u64]) {
+    let one = |column: usize, number: u32| floors[column].wrapping_add(number.into());
+    let turned = |first, square: [[u32; 4]; 4]| {
+        let square = transposed(square);
+        square.map(|row| std::array::from_fn(|side| one(first + side, row[side])))
+    };
+    turn_squares::<u32, u64, 4>(columns, rows, turned, one);
+}
+
+chosen! {
     /// As `turn_8_bytes`, but makes numbers of 4 bytes: how far each is above the floor of its column; false, and anything,
     /// if one is too far above it, or below.
     pub fn turn_lowered(columns: &[&[u64]], floors: &[u64], rows: &mut [u32]) -> bool
@@ -157,6 +173,22 @@ fn turn_4_bytes_wide(columns: &[&[u32]], rows: &mut [u32]) {
 #[inline]
 fn turn_8_bytes_wide(columns: &[&[u64]], rows: &mut [u64]) {
     turn_squares::<u64, u64, 4>(columns, rows, |_, square| transposed_4_of_8_bytes(square), same);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turn_raised_wide(columns: &[&[u32]], floors: &[u64], rows: &mut [u64]) {
+    if columns.len() < 8 {
+        return turn_raised_plain(columns, floors, rows);
+    }
+    let one = |column: usize, number: u32| floors[column].wrapping_add(number.into());
+    let turned = |first: usize, square| {
+        let floors: [u64; 8] = std::array::from_fn(|side| floors[first + side]);
+        transposed_8_of_4_bytes(square)
+            .map(|row: [u32; 8]| std::array::from_fn(|side| floors[side].wrapping_add(row[side].into())))
+    };
+    turn_squares::<u32, u64, 8>(columns, rows, turned, one);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -308,6 +340,16 @@ mod tests {
                 }
             }
         }
+        let word = |number: usize| u32::try_from(number).unwrap();
+        check(turn_4_bytes, split_4_bytes, word);
+        check(turn_plain::<u32>, split_plain, word);
+        check(turn_8_bytes, split_8_bytes, |number| number as u64 | 1 << 40);
+        check(turn_plain::<u64>, split_plain, |number| number as u64);
+        check(turn_plain::<u8>, split_plain, |number| u8::try_from(number % 251).unwrap());
+    }
+
+    #[test]
+    fn numbers_are_lowered_and_raised_as_they_are_turned_unless_one_is_too_far_from_its_floor() {
         let far = |number: usize| (number as u64 | 1 << 40).wrapping_neg();
         for count in 1..20 {
             for rows in [0, 1, 7, 8, 9, 100] {
@@ -323,6 +365,16 @@ mod tests {
                         assert_eq!(u64::from(*value), (place as u64 / count as u64) << 25);
                     }
                 }
+                let low: Vec<Vec<u32>> =
+                    vec![(0..rows).map(|row| u32::try_from(row).unwrap() << 25).collect(); count];
+                for turn in [turn_raised, turn_raised_plain] {
+                    let low: Vec<&[u32]> = low.iter().map(Vec::as_slice).collect();
+                    let mut found = vec![7777; rows * count];
+                    turn(&low, &floors, &mut found);
+                    for (place, value) in found.iter().enumerate() {
+                        assert_eq!(*value, number(place % count, place / count));
+                    }
+                }
                 for (column, row) in (0..count).flat_map(|column| (0..rows).map(move |row| (column, row))) {
                     for above in [1 << 32, u64::MAX] {
                         columns[column][row] = floors[column].wrapping_add(above);
@@ -336,11 +388,5 @@ mod tests {
                 }
             }
         }
-        let word = |number: usize| u32::try_from(number).unwrap();
-        check(turn_4_bytes, split_4_bytes, word);
-        check(turn_plain::<u32>, split_plain, word);
-        check(turn_8_bytes, split_8_bytes, |number| number as u64 | 1 << 40);
-        check(turn_plain::<u64>, split_plain, |number| number as u64);
-        check(turn_plain::<u8>, split_plain, |number| u8::try_from(number % 251).unwrap());
     }
 }
