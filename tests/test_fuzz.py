@@ -18,6 +18,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import event, given
@@ -310,6 +313,50 @@ def test_any_damage_to_lists_strings_and_nulls_is_read_or_refused(
         path = dataset.files[0]
         path.write_bytes(damaged(path.read_bytes(), random))
         event(read(path, batch_size, threads, nulls, width))
+
+
+def as_matrix(tensor: torch.Tensor | fr.Jagged) -> torch.Tensor:
+    assert isinstance(tensor, torch.Tensor)
+    return tensor.reshape(len(tensor), -1)
+
+
+def numbers_of(path: Path, **how: Any) -> torch.Tensor | str:
+    """Return columns of integers in the order of the file, `[N, k]`, or why there are none."""
+    try:
+        dataset = fr.ParquetDataset(path, batch_size=7, nulls=3, tail="short", lanes=1, **how)
+        if any(field.dtype != torch.int64 or field.kind != "scalar" for field in dataset.schema.values()):
+            return "other types"
+        batches = list(dataset)
+    except (fr.FastresumeError, ValueError) as error:
+        return caught(type(error).__name__, str(error))
+    rows = np.concatenate([batch.rows() for batch in batches])
+    values = [torch.cat([as_matrix(of) for of in batch.values()], 1) for batch in batches]
+    return torch.cat(values)[torch.from_numpy(np.argsort(rows))]
+
+
+@given(st.randoms(use_true_random=True), st.booleans(), st.booleans(), st.sampled_from(["1.0", "2.0"]))
+def test_damaged_integers_are_the_same_in_a_matrix_and_alone_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, random: Random, dictionary: bool, nulls: bool, version: Any
+) -> None:
+    path = tmp_path_factory.mktemp("integers") / "a.parquet"
+    columns = {}
+    for column in range(6):
+        values = [random.randrange(1 << 31) << random.choice([0, 0, 0, 1]) for _ in range(60)]
+        columns[f"c{column}"] = [None if nulls and random.random() < 0.2 else value for value in values]
+    table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+    how: dict[str, Any] = {"use_dictionary": dictionary, "data_page_version": version}
+    pq.write_table(table, path, row_group_size=25, data_page_size=64, **how)
+    path.write_bytes(damaged(path.read_bytes(), random))
+    alone = numbers_of(path)
+    for stack in ({"all": "*"}, None):
+        for shuffle in (False, True):
+            found = numbers_of(path, stack=stack, shuffle=shuffle)
+            if isinstance(alone, str) or isinstance(found, str):
+                # Of other types than it was written with, no matrix may be made.
+                assert alone == "other types" or (isinstance(found, str) and isinstance(alone, str))
+            else:
+                assert torch.equal(found, alone)
+    event(alone if isinstance(alone, str) else "success")
 
 
 @pytest.mark.parametrize("small", ["numbers", "a list", "a string", "nulls"])

@@ -132,3 +132,25 @@ def test_a_footer_that_tells_too_little_of_a_column_changes_no_number(
         lanes=1,
     )
     expect(dataset, columns, 0)
+
+
+@pytest.mark.parametrize("nulls", ["mask", 5])
+@pytest.mark.parametrize("shuffle", [False, True], ids=["sequential", "shuffled"])
+def test_a_footer_that_tells_of_no_nulls_changes_none(tmp_path: Path, shuffle: bool, nulls: Any) -> None:
+    path = tmp_path / "nulls.parquet"
+    values = 1_700_000_000_000 + np.arange(ROWS)
+    null = np.arange(ROWS) % 7 == 1
+    columns = {f"time_{number}": pa.array(values + number, mask=null) for number in range(5)}
+    pq.write_table(pa.table(columns), path, row_group_size=ROWS)
+    data = path.read_bytes()
+    # Field 3 of the statistics, the number of nulls, as a zigzag varint behind its header.
+    count = 2 * int(null.sum())
+    told = bytes([0x16, count & 0x7F | 0x80, count >> 7])
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    assert data[footer:].count(told) == 5
+    path.write_bytes(data[:footer] + data[footer:].replace(told, bytes([0x16, 0x80, 0x00])))
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    assert [group.column(number).statistics.null_count for number in range(5)] == [0] * 5
+    how: dict[str, Any] = {"stack": {"all": "*"}, "shuffle": shuffle, "tail": "short", "lanes": 1}
+    dataset = fr.ParquetDataset(path, batch_size=BATCH_SIZE, nulls=nulls, **how)
+    expect(dataset, columns, 0 if nulls == "mask" else nulls)

@@ -190,7 +190,7 @@ impl OpenFile {
     /// A decoder of one scalar column of one row group that gives of each number what it is above a floor, in 4 bytes.
     ///
     /// # Errors
-    /// As for `scalars`; the decoder's as well if a number is too far above the floor, or below it.
+    /// As for `scalars`; the decoder's as well if a number, or what stands for a null, is too far above the floor, or below it.
     pub fn lowered<'a>(
         &self,
         row_group: usize,
@@ -200,11 +200,9 @@ impl OpenFile {
         buffers: &'a mut Buffers,
     ) -> Result<Box<dyn ScalarDecoder + 'a>> {
         let leaf = self.leaf(column)?;
-        let nulls = match nulls {
-            Nulls::Refused => Nulls::Refused,
-            Nulls::Masked => Nulls::Filled(0_u64.wrapping_sub(floor)),
-            Nulls::Filled(bits) => Nulls::Filled(bits.wrapping_sub(floor)),
-        };
+        let null = nulls.bits(0).map(|bits| bits.wrapping_sub(floor)).ok();
+        // Footers that tell of no nulls may err.
+        let nulls = null.filter(|&null| u32::try_from(null).is_ok()).map_or(Nulls::Refused, Nulls::Filled);
         let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
         let pages = FlatPages::new(self.pages(row_group, column.leaf, &leaf, buffers)?, levels, nulls);
         let delivery = Delivery::lowered(number(column, &leaf)?, floor);
