@@ -11,10 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+import thrift_writer as tw
+from test_filter import MAX, NULL_COUNT, OLD_MAX, STATISTICS, statistics_of
 
 ROWS, GROUP_ROWS, BATCH_SIZE = 3000, 1100, 256
 FAR = 0x7A11_D00D_BEEF
-"""A number whose bytes stand once in a footer."""
+"""A number that lies far from the others of its column."""
 COLUMNS = ("id", "signed", "time", "least", "most", "constant", "huge", "rare", "low")
 SMALL = ["id", "signed", "constant", "low"]
 """A null that is 0, or some other small number, lies near these as well."""
@@ -113,11 +115,14 @@ def test_a_footer_that_tells_too_little_of_a_column_changes_no_number(
 ) -> None:
     path = tmp_path / "wrong.parquet"
     columns = write(path, False, use_dictionary=dictionary)
-    data = path.read_bytes()
-    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    told, other = FAR.to_bytes(8, "little"), (4000).to_bytes(8, "little")
-    assert told in data[footer:]
-    path.write_bytes(data[:footer] + data[footer:].replace(told, other))
+
+    def tell_less(footer: tw.Struct) -> None:
+        told = tw.chunk(footer, 1, COLUMNS.index("rare"))[STATISTICS].value
+        for bound in (OLD_MAX, MAX):
+            assert told[bound] == tw.binary(FAR.to_bytes(8, "little"))
+            told[bound] = tw.binary((4000).to_bytes(8, "little"))
+
+    tw.edit_footer(path, tell_less)
     metadata = pq.ParquetFile(path).metadata
     rare = [metadata.row_group(group).column(COLUMNS.index("rare")) for group in range(3)]
     assert [column.statistics.max for column in rare] == [2099, 4000, 3999]
@@ -142,13 +147,14 @@ def test_a_footer_that_tells_of_no_nulls_changes_none(tmp_path: Path, shuffle: b
     null = np.arange(ROWS) % 7 == 1
     columns = {f"time_{number}": pa.array(values + number, mask=null) for number in range(5)}
     pq.write_table(pa.table(columns), path, row_group_size=ROWS)
-    data = path.read_bytes()
-    # Field 3 of the statistics, the number of nulls, as a zigzag varint behind its header.
-    count = 2 * int(null.sum())
-    told = bytes([0x16, count & 0x7F | 0x80, count >> 7])
-    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    assert data[footer:].count(told) == 5
-    path.write_bytes(data[:footer] + data[footer:].replace(told, bytes([0x16, 0x80, 0x00])))
+
+    def tell_of_no_nulls(footer: tw.Struct) -> None:
+        for column in range(5):
+            told = statistics_of(footer, column)
+            assert told[NULL_COUNT] == tw.i64(int(null.sum()))
+            told[NULL_COUNT] = tw.i64(0)
+
+    tw.edit_footer(path, tell_of_no_nulls)
     group = pq.ParquetFile(path).metadata.row_group(0)
     assert [group.column(number).statistics.null_count for number in range(5)] == [0] * 5
     how: dict[str, Any] = {"stack": {"all": "*"}, "shuffle": shuffle, "tail": "short", "lanes": 1}

@@ -168,9 +168,10 @@ impl OpenFile {
     #[must_use]
     pub fn floor(&self, row_group: usize, column: &Column, nulls: Nulls) -> Option<u64> {
         let Stored::Number(stored) = column.stored else { return None };
-        let is_copied = column.shaping == Shaping::None && column.dtype == Some(stored);
+        let delivery = delivery(column, stored).ok()?;
+        let is_kept = stored.is_integer() && delivery.is_copied() && delivery.widths() == (8, 8);
         let is_flat = column.kind == Kind::Scalar && self.leaf(column).ok()?.max_rep_level() == 0;
-        if !is_copied || !is_flat || !stored.is_integer() || stored.width() != 8 {
+        if !is_kept || !is_flat {
             return None;
         }
         let Statistics::Int64(told) = self.metadata.row_group(row_group).column(column.leaf).statistics()?

@@ -338,8 +338,8 @@ fn fill_matrix(
     stop: &AtomicBool,
 ) -> Result<()> {
     let cuts = parts.cuts();
-    let strips =
-        decode_together(&[source], parts, &cuts, lent, (&mut scratch.buffers, &mut scratch.step), stop)?;
+    let Scratch { buffers, step, .. } = scratch;
+    let strips = decode_together(&[source], parts, &cuts, lent, (buffers, step), stop)?;
     for (cut, strip) in cuts.iter().zip(strips) {
         parts.hand_out_runs(cut, &Arc::new(strip), (source.index, source.field.is_masked()));
     }
@@ -356,16 +356,9 @@ fn fill_bundle(
     stop: &AtomicBool,
 ) -> Result<()> {
     let Some(first) = sources.first() else { return Ok(()) };
-    let mut memory = std::mem::replace(&mut scratch.columns, lent());
-    let again = || std::mem::replace(&mut memory, lent());
-    let strips = decode_together(
-        sources,
-        parts,
-        &[parts.whole()],
-        again,
-        (&mut scratch.buffers, &mut scratch.step),
-        stop,
-    )?;
+    let Scratch { buffers, columns, step, .. } = scratch;
+    let memory = || std::mem::replace(columns, lent());
+    let strips = decode_together(sources, parts, &[parts.whole()], memory, (buffers, step), stop)?;
     let Some(strip) = strips.into_iter().next() else { return Ok(()) };
     let masked = sources.iter().find(|source| source.field.is_masked());
     let fields = [Some((first.index, false)), masked.map(|masked| (masked.index, true))];

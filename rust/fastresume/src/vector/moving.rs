@@ -70,6 +70,13 @@ fn deal_inline(source: &[u8], row_bytes: usize, places: &[u32], outputs: &mut [&
     by_length!(row_bytes, deal_rows(source, row_bytes, places, outputs, shift));
 }
 
+/// Asks for the place of a later row, one of so many bytes, and for what lies a page behind this one.
+#[inline(always)]
+fn ask_ahead(row: &[u8], later: Move, output: &[u8], place_bytes: usize) {
+    fetch_near(output, later.to as usize * place_bytes, place_bytes);
+    fetch_bytes(row, SOURCE_BYTES_AHEAD, row.len());
+}
+
 #[inline(always)]
 fn scatter_raised_inline(source: &[u32], floors: &[u64], moves: &[Move], output: &mut [u64]) {
     let count = floors.len();
@@ -78,9 +85,8 @@ fn scatter_raised_inline(source: &[u32], floors: &[u64], moves: &[Move], output:
     let last = moves.len().saturating_sub(1);
     for (number, (row, of)) in each.enumerate() {
         if asks {
-            let later = moves[(number + ROWS_AHEAD).min(last)].to as usize * count;
-            fetch_near(bytemuck::cast_slice(output), 8 * later, 8 * count);
-            fetch_bytes(bytemuck::cast_slice(row), SOURCE_BYTES_AHEAD, 4 * count);
+            let later = moves[(number + ROWS_AHEAD).min(last)];
+            ask_ahead(bytemuck::cast_slice(row), later, bytemuck::cast_slice(output), 8 * count);
         }
         let start = of.to as usize * count;
         let places = &mut output[start..start + count];
@@ -115,9 +121,7 @@ fn scatter_rows<const UNIT: usize, const UNITS: usize>(
     let last = moves.len().saturating_sub(1);
     for (number, (row, of)) in source.chunks_exact(row_bytes.max(1)).zip(moves).enumerate() {
         if asks {
-            let later = moves[(number + ROWS_AHEAD).min(last)];
-            fetch_near(output, later.to as usize * row_bytes, row_bytes);
-            fetch_bytes(row, SOURCE_BYTES_AHEAD, row_bytes);
+            ask_ahead(row, moves[(number + ROWS_AHEAD).min(last)], output, row_bytes);
         }
         let start = of.to as usize * row_bytes;
         copy_row::<UNIT, UNITS>(row, &mut output[start..start + row_bytes]);
