@@ -6,6 +6,7 @@ use parquet::basic::Compression;
 
 use crate::error::{Error, Result};
 use crate::hybrid::varint;
+use crate::vector::{decompress_numbers, literal_length};
 
 /// A codec of pages. Holds what is worth reusing from page to page.
 pub enum Codec {
@@ -46,17 +47,9 @@ impl Codec {
         let mut position = 0;
         let expanded = varint(input, &mut position).ok()?;
         let (&tag, rest) = input.get(position..)?.split_first()?;
-        // A literal's length, less one, stands in its tag if it is below 60, else in the bytes behind it.
-        let (length, page) = match (tag & 3, tag >> 2) {
-            (0, length @ ..60) => (u64::from(length), rest),
-            (0, bytes) => {
-                let (length, page) = rest.split_at_checked(usize::from(bytes) - 59)?;
-                (length.iter().rev().fold(0, |length, &byte| length << 8 | u64::from(byte)), page)
-            }
-            _ => return None,
-        };
-        let stated = (page.len() == stated).then_some(stated as u64)?;
-        (expanded == stated && length + 1 == stated).then_some(page)
+        let (length, page) = (tag % 4 == 0).then(|| literal_length(tag, rest))??;
+        let is_whole = page.len() == stated && length == stated && expanded == stated as u64;
+        is_whole.then_some(page)
     }
 
     /// Fills `output` from `input`.
@@ -75,7 +68,7 @@ impl Codec {
                 }
                 if same { stated } else { input.len() }
             }
-            Self::Snappy(decoder) => decoder.decompress(input, output).map_err(failed)?,
+            Self::Snappy(decoder) => snappy(decoder, input, output)?,
             Self::Zstd(decoder) => decoder.decompress_to_buffer(input, output).map_err(failed)?,
             Self::Gzip => read_all(flate2::bufread::MultiGzDecoder::new(input), output)?,
             Self::Brotli => read_all(brotli::Decompressor::new(input, 4096), output)?,
@@ -92,6 +85,16 @@ impl Codec {
 
 fn failed(cause: impl std::fmt::Display) -> Error {
     Error::data(format!("can't decompress: {cause}"))
+}
+
+/// Pages of numbers have a decoder of their own, which leaves all others, and what is damaged, to that of the library.
+fn snappy(decoder: &mut snap::raw::Decoder, input: &[u8], output: &mut [u8]) -> Result<usize> {
+    let mut position = 0;
+    let is_stated = varint(input, &mut position).is_ok_and(|stated| stated == output.len() as u64);
+    if is_stated && decompress_numbers(&input[position..], output) {
+        return Ok(output.len());
+    }
+    decoder.decompress(input, output).map_err(failed)
 }
 
 /// Reads until the output is full; one byte beyond it counts as too much.

@@ -11,6 +11,7 @@ use bytemuck::Pod;
 pub use self::lookup::{gather, look_up_groups};
 pub use self::moving::{Move, deal, scatter, scatter_raised};
 pub use self::rounds::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
+pub use self::snappy::{decompress_numbers, literal_length};
 pub use self::spreading::{EXPAND_SPARE, expand, write_bits};
 pub use self::turning::{
     split_4_bytes, split_8_bytes, split_plain, turn_4_bytes, turn_8_bytes, turn_lowered, turn_plain,
@@ -56,6 +57,7 @@ macro_rules! chosen {
 mod lookup;
 mod moving;
 mod rounds;
+mod snappy;
 mod spreading;
 mod turning;
 mod unpacking;
