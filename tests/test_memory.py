@@ -34,6 +34,12 @@ def numbers() -> dict[str, Any]:
     return wide | {f"c{n}": wide[f"i{n}"].astype(np.int32) for n in range(12)}
 
 
+def large_dictionaries() -> dict[str, Any]:
+    """Of 1 MB each, in a row group that is decoded in three parts."""
+    random = np.random.default_rng(5)
+    return {f"i{n}": random.integers(0, 130_000, 400_000) for n in range(24)}
+
+
 def text() -> dict[str, Any]:
     """A file of 500 KB that expands to 360 MB."""
     random = np.random.default_rng(2)
@@ -91,6 +97,7 @@ def huge_lists() -> dict[str, Any]:
 
 FILES = {
     "numbers": 131_072,
+    "large_dictionaries": 400_000,
     "text": 20_000,
     "lists": 8,
     "many_lists": 16_384,
@@ -175,6 +182,8 @@ SOAK = pytest.mark.skipif(
         ("numbers", {"batch_size": 4096, **STACK}),
         ("numbers", {"batch_size": 4096, **STACK, "shuffle": True}),
         ("numbers", {"batch_size": 4096, **STACK, "shuffle": True, "lanes": 4, "window_rows": 40_000}),
+        ("large_dictionaries", {"batch_size": 4096}),
+        ("large_dictionaries", {"batch_size": 4096, "shuffle": True, "block_rows": 50_000}),
         ("text", {"batch_size": 512}),
         ("text", {"batch_size": 512, "shuffle": True}),
         ("text", {"batch_size": 512, "shuffle": True, "window_rows": 10_000}),

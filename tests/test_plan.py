@@ -60,23 +60,32 @@ def window_bytes(plan: fr.Plan) -> int:
     return plan.window_rows * (plan.row_bytes + 8) + plan.window_rows * plan.row_bytes // 8
 
 
+def dictionary_bytes(dataset: Dataset, plan: fr.Plan) -> int:
+    """Of the dictionaries that parts of a row group share: they have no more than its rows."""
+    files = [pq.read_metadata(file) for file in dataset.files]
+    groups = [file.row_group(group).num_rows for file in files for group in range(file.num_row_groups)]
+    return max(groups) * plan.row_bytes
+
+
 def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Dataset) -> None:
     arguments = {"shuffle": True, "block_rows": 10, "window_rows": 20}
     one = make(small_dataset, 4, **arguments).plan()
+    shared = dictionary_bytes(small_dataset, one)
     batch = 4 * (one.row_bytes + 8)
-    assert one.bytes_per_rank == window_bytes(one) + batch
+    assert one.bytes_per_rank == window_bytes(one) + batch + shared
     arguments |= {"block_rows": 4, "window_rows": 12}
     four = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
-    assert four.bytes_per_rank == 4 * window_bytes(four) + batch
+    assert four.bytes_per_rank == 4 * window_bytes(four) + batch + shared
     time_order = quiet_plan(make(small_dataset, 4, lanes=1, **arguments), workers=3)
-    assert time_order.bytes_per_rank == 3 * window_bytes(four) + batch
+    assert time_order.bytes_per_rank == 3 * (window_bytes(four) + shared) + batch
 
 
 def test_short_lanes_have_the_windows_that_they_share_open_as_well(small_dataset: Dataset) -> None:
     arguments = {"shuffle": True, "block_rows": 10, "window_rows": 20}
     plan = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
     assert (plan.windows, 2 * plan.window_rows > 103 // 4) == (6, True)
-    assert plan.bytes_per_rank == 6 * window_bytes(plan) + 4 * (plan.row_bytes + 8)
+    held = 6 * window_bytes(plan) + 4 * (plan.row_bytes + 8)
+    assert plan.bytes_per_rank == held + dictionary_bytes(small_dataset, plan)
 
 
 def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: Path) -> None:
@@ -159,7 +168,7 @@ def test_large_cells_are_in_what_a_plan_states_wherever_footers_tell_of_them(tmp
     assert stated([None] * 1000 + [large]) > stated([None] * 1000) + 5 * 7 * mib
     assert stated([*small, large], use_dictionary=True) > usual + 5 * 7 * mib
     dense = [bytes(20_000)] * 100  # some longer rows are no large cells, but all batches may be of these
-    assert usual + 5 * 20_000 < stated(small + dense) < usual + 8 * mib
+    assert usual + 5 * 20_000 < stated(small + dense) < usual + 10 * mib
 
 
 def test_cells_of_one_length_may_make_large_pages(tmp_path: Path) -> None:

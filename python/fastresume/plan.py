@@ -24,6 +24,9 @@ SEGMENT_BYTES = 32 << 20
 DIVIDED_BYTES = 64 << 20
 """Of lists and strings that take more than expected, what is decoded in one go ends at so many bytes."""
 
+DICTIONARY_BYTES = 32 << 20
+"""Dictionaries of a row group that is decoded in parts are kept, up to so many bytes."""
+
 LARGE_WINDOW_BYTES = 1 << 30
 """Of more than these in a window, as padding makes of short lists, advice is given."""
 
@@ -72,7 +75,8 @@ class Plan:
         bytes_per_rank: what a rank holds in decoded rows, at most: one window (or one segment of a row group)
             per lane of it, and the batch that is being made. The rows of a window lie in pieces of memory,
             which adds an eighth. Columns that matrices are made of when a batch is ended lie in strips of a
-            segment, which adds a quarter of them at most, and the rows of a batch. A `Loader` adds its
+            segment, which adds a quarter of them at most, and the rows of a batch. Of a row group that is
+            decoded in parts, dictionaries of up to 32 MiB are kept. A `Loader` adds its
             `prefetch_bytes`, and, where it copies batches to a device, three of them there and three here.
         bytes_per_thread: what each thread that decodes adds to that (the caller's own, where there is no
             `Loader`): one matrix that is not made last, or, of a shuffled order, one of any size or single
@@ -163,6 +167,7 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
         each = lanes // world_size if lanes > 1 else processes
         held_bytes = min(most.segment_bytes(dataset.batch_size), dataset.num_rows * row_bytes)
         held_bytes = each * (held_bytes + _strip_bytes(dataset, most))
+    held_bytes += processes * most.dictionary_bytes
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
     advice = _advice(dataset, per_row, lanes, processes, windows, window_rows)
@@ -240,6 +245,11 @@ class _Most:
     def bytes_of(self, rows: int, groups: int = 1) -> int:
         """Of so many rows of so many row groups."""
         return min(rows * self.densest_bytes + groups * self.large_bytes, max(self.total_bytes, 1))
+
+    @property
+    def dictionary_bytes(self) -> int:
+        """Of dictionaries that parts of a row group share: no more than its rows have."""
+        return min(DICTIONARY_BYTES, self.bytes_of(self.group_rows))
 
     def batch_bytes(self, rows: int) -> int:
         """Of a batch, which may be filled up with rows that are there twice."""

@@ -195,6 +195,8 @@ fn stated(manifest: &Manifest, layout: &Layout, order: &Order, way: Way) -> u64 
         large.map(|field| (field.row_bytes() as u64, field.columns.len() as u64)).max().unwrap_or((0, 0));
     let (at_once, columns) = if window_rows > 0 { (widest, 0) } else { largest };
     let thread_bytes = segment_rows * (2 * at_once + 2 * jagged + place_bytes) + columns * GAP_BYTES + pages;
+    // Dictionaries are kept for other parts of a row group.
+    let held_bytes = held_bytes + (32 << 20).min(manifest.largest_group() * row_bytes);
     held_bytes + way.batch_rows * row_bytes + way.prefetch_bytes + way.threads.max(1) as u64 * thread_bytes
 }
 

@@ -15,6 +15,7 @@ use crate::memory::Memory;
 use crate::padded::PadDecoder;
 use crate::padding::Padding;
 use crate::page::Buffers;
+use crate::pagedictionaries::PageDictionaries;
 use crate::segment::{Places, Segment, to_usize};
 use crate::shares::{Parts, Share, Shares, hand_out, hand_out_jagged};
 use crate::sieve::StepRows;
@@ -35,6 +36,7 @@ pub struct Filler {
     manifest: Arc<Manifest>,
     layout: Layout,
     files: Mutex<VecDeque<(usize, Arc<OpenFile>)>>,
+    dictionaries: Arc<PageDictionaries>,
     scratch: Mutex<Vec<Scratch>>,
     scatters: Mutex<Vec<Scatter>>,
 }
@@ -83,6 +85,7 @@ impl Filler {
             manifest,
             layout,
             files: Mutex::default(),
+            dictionaries: Arc::default(),
             scratch: Mutex::default(),
             scatters: Mutex::default(),
         }
@@ -169,7 +172,8 @@ impl Filler {
         });
         let fields: Vec<Source<'_>> = fields.collect();
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
-        scratch.buffers.begin_part(shares.spans.last().map_or(0, |last| last.end as u64));
+        let end_row = shares.spans.last().map_or(u64::MAX, |last| last.end as u64);
+        scratch.buffers.begin_part(group, end_row, &self.dictionaries);
         let mut begun = Vec::new();
         let jagged = fields.iter().filter(|source| source.field.kind.is_jagged());
         scratch.decoded.resize(jagged.clone().count(), (0, 0));

@@ -53,6 +53,7 @@ mod codec;
 mod header;
 mod chunk;
 mod pageplaces;
+mod pagedictionaries;
 mod page;
 mod bits;
 mod levelruns;

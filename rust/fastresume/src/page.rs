@@ -12,6 +12,7 @@ use crate::column::{Page, PageValues};
 use crate::error::{Error, Result};
 use crate::header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header};
 use crate::memory::Memory;
+use crate::pagedictionaries::PageDictionaries;
 use crate::pageplaces::{MOST_PAGES, PagePlaces};
 use crate::source::Source;
 
@@ -40,10 +41,18 @@ pub struct Buffers {
     /// The bytes of the present page, if they were compressed.
     expanded: Vec<u8>,
     /// The bytes of the dictionary.
-    dictionary: Memory,
+    dictionary: Arc<Memory>,
     codec: Option<(Compression, Codec)>,
-    /// Rows of the row group behind this one are not wanted now; 0 if nobody said so.
+    part: Option<GroupPart>,
+}
+
+/// What is wanted now: a part of a row group, or all of it.
+struct GroupPart {
+    /// The row group, counted over all files.
+    group: usize,
+    /// Rows behind this one are not wanted.
     end_row: u64,
+    dictionaries: Arc<PageDictionaries>,
 }
 
 impl Buffers {
@@ -52,9 +61,11 @@ impl Buffers {
         self.dictionary.bytes()
     }
 
-    /// Begins with a part of a row group, or all of it: up to this row.
-    pub fn begin_part(&mut self, end_row: u64) {
-        self.end_row = end_row;
+    /// Begins with a part of a row group, or all of it: up to this row. The group counts over all files; its dictionaries
+    /// are kept for those who read another part.
+    pub fn begin_part(&mut self, group: usize, end_row: u64, dictionaries: &Arc<PageDictionaries>) {
+        dictionaries.begin(group);
+        self.part = Some(GroupPart { group, end_row, dictionaries: Arc::clone(dictionaries) });
     }
 }
 
@@ -164,15 +175,20 @@ impl<'a> Pages<'a> {
         })
     }
 
+    /// Rows of the row group behind this one are not wanted now.
+    fn end_row(&self) -> u64 {
+        self.buffers.part.as_ref().map_or(self.chunk.rows, |part| part.end_row)
+    }
+
     /// Whether rows are left for others, behind those that are wanted now.
     fn is_part(&self) -> bool {
-        (1..self.chunk.rows).contains(&self.buffers.end_row)
+        self.end_row() < self.chunk.rows
     }
 
     /// How much to read behind what is needed at an offset: about what the wanted rows take, if these are some of many.
     fn read_ahead(&self, offset: u64) -> u64 {
         let Some(row) = self.next_row.filter(|_| self.is_part()) else { return READ_BYTES };
-        let wanted = self.buffers.end_row.saturating_sub(row);
+        let wanted = self.end_row().saturating_sub(row);
         let share = u128::from(self.chunk.end - offset) * u128::from(wanted)
             / u128::from(self.chunk.rows.saturating_sub(row).max(1));
         u64::try_from(share + share / 8).unwrap_or(READ_BYTES).clamp(LEAST_READ_BYTES, READ_BYTES)
@@ -445,10 +461,19 @@ impl<'a> Pages<'a> {
             Encoding::PLAIN | Encoding::PLAIN_DICTIONARY => {}
             other => return Err(Error::data(format!("a dictionary is encoded as {other}, expected PLAIN"))),
         }
-        let end = offset + u64::from(header.compressed.unsigned_abs());
-        self.is_skipping |= self.is_part() || self.offset.saturating_sub(end) > LEAST_READ_BYTES;
-        self.expand(offset, header)?;
-        self.is_skipping = false;
+        let compression = self.chunk.compression;
+        let kept = self.buffers.part.as_ref();
+        if let Some(kept) = kept.and_then(|part| part.dictionaries.get(part.group, offset, compression)) {
+            self.buffers.dictionary = kept;
+        } else {
+            let end = offset + u64::from(header.compressed.unsigned_abs());
+            self.is_skipping |= self.is_part() || self.offset.saturating_sub(end) > LEAST_READ_BYTES;
+            self.expand(offset, header)?;
+            self.is_skipping = false;
+            if let Some(part) = self.buffers.part.as_ref().filter(|_| self.is_part()) {
+                part.dictionaries.keep(part.group, offset, compression, &self.buffers.dictionary);
+            }
+        }
         let count = header.num_values.unsigned_abs() as usize;
         let needed = count.saturating_mul(self.chunk.value_bytes.unwrap_or(4));
         if needed > self.buffers.dictionary.len() {
@@ -517,10 +542,11 @@ impl<'a> Pages<'a> {
             Some(codec) if levels == 0 => codec.as_it_is(bytes, stated),
             Some(_) => None,
         };
+        let mut dictionary = Memory::lent();
         if let Some(page) = as_it_is {
             if is_dictionary {
-                self.buffers.dictionary.resize(page.len())?;
-                self.buffers.dictionary.bytes_mut().copy_from_slice(page);
+                dictionary.extend(page)?;
+                self.buffers.dictionary = Arc::new(dictionary);
             } else {
                 self.is_expanded = false;
                 // What is put in front of it is all that codecs add.
@@ -529,8 +555,8 @@ impl<'a> Pages<'a> {
             return Ok(());
         }
         let output = if is_dictionary {
-            self.buffers.dictionary.resize(stated)?;
-            self.buffers.dictionary.bytes_mut()
+            dictionary.resize(stated)?;
+            dictionary.bytes_mut()
         } else {
             self.is_expanded = true;
             self.page = 0..stated;
@@ -544,6 +570,9 @@ impl<'a> Pages<'a> {
             && stated > levels
         {
             codec.decompress(&bytes[levels..], &mut output[levels..])?;
+        }
+        if is_dictionary {
+            self.buffers.dictionary = Arc::new(dictionary);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::lanes::{Reader, Stream};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::order::{Order, Window};
+use crate::pagedictionaries::KEPT_DICTIONARY_BYTES;
 use crate::part::waiting;
 use crate::pass::Pass;
 use crate::segment::{Piece, Places, SEGMENT_BYTES, Segment, part_of};
@@ -64,13 +65,15 @@ impl Schedule {
     }
 
     /// Bytes of the batches that what is decoded in one go makes, over all streams: the tail is one of few rows. A
-    /// segment leaves room for a strip of the one before, which stays until its last batch is ended, and for batches.
+    /// segment leaves room for a strip of the one before, which stays until its last batch is ended, and for batches; and
+    /// there are the dictionaries of a row group that is decoded in parts.
     pub fn open_bytes(&self) -> u64 {
         let of_each = self.turns.streams().map(|stream| match self.order.largest_window() {
             0 => stream.rows().saturating_mul(self.row_bytes).min(SEGMENT_BYTES) / 2 * 3,
             rows => waiting(stream.rows().min(rows).saturating_mul(self.row_bytes)),
         });
-        of_each.fold(0, u64::saturating_add)
+        let group_bytes = self.manifest.largest_group().saturating_mul(self.row_bytes);
+        of_each.fold(group_bytes.min(KEPT_DICTIONARY_BYTES as u64), u64::saturating_add)
     }
 
     /// The next segment, or none at the end.
