@@ -6,8 +6,10 @@
 `criteo` is in the manner of Criteo's logs: 41 columns of fixed width, 217 bytes a row, counts and
 categories of which a few are everywhere, all encoded by dictionaries (the largest has 0.6 MB) and
 compressed with snappy. `criteo_zstd` has the same rows, `criteo_nulls` the same with a tenth of the values
-of every column null. `tokens` is packed text, 2048 numbers a row. `jagged` has lists of 0 to 50 numbers,
-and strings of which some are null. As pyarrow writes by default, every column may have nulls.
+of every column null. `criteo_large` has such rows in row groups of a million, as pyarrow writes by default:
+writers give up the largest dictionaries there. `tokens` is packed text, 2048 numbers a row. `jagged` has
+lists of 0 to 50 numbers, and strings of which some are null. As pyarrow writes by default, every column may
+have nulls.
 Made by name alone, for `padding.py`: `jagged_nulls` has such lists, a tenth of them null, and in half of the
 columns a tenth of the elements as well.
 """
@@ -26,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 FILES = 2
-GROUP_ROWS = 131_072
+GROUP_ROWS, LARGE_GROUP_ROWS = 131_072, 1 << 20
 ROWS = 8 * GROUP_ROWS
 """How many rows `criteo` has if nothing else is asked for: 228 MB as tensors."""
 
@@ -159,6 +161,7 @@ KINDS = {
     "criteo": Kind(criteo, "snappy", 1, GROUP_ROWS),
     "criteo_zstd": Kind(criteo, "zstd", 1, GROUP_ROWS),
     "criteo_nulls": Kind(criteo_with_nulls, "snappy", 1, GROUP_ROWS),
+    "criteo_large": Kind(criteo, "snappy", 1, LARGE_GROUP_ROWS),
     "tokens": Kind(tokens, "zstd", 1 / 40, 2048),
     "jagged": Kind(jagged, "snappy", 1 / 8, 16_384),
 }

@@ -28,7 +28,7 @@ RESUMED = "criteo"
 the fastest: worker processes take ten times as long for the same, and would have most of the time."""
 
 FAST = ("fastresume", "fastresume-shuffled", "fastresume-threads", "polars", "pyarrow", "pyarrow-dataset")
-FLAT = ("criteo_zstd", "criteo_nulls")
+FLAT = ("criteo_zstd", "criteo_nulls", "criteo_large")
 """Here there is something to stack."""
 
 PAGE = """\

@@ -571,6 +571,7 @@ def test_made_data_is_the_same_every_time_and_can_be_measured(
         "criteo": (4000, 41),
         "criteo_zstd": (4000, 41),
         "criteo_nulls": (4000, 41),
+        "criteo_large": (4000, 41),
         "tokens": (100, 1),
         "jagged": (500, 12),
     }
