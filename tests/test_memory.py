@@ -40,6 +40,11 @@ def large_dictionaries() -> dict[str, Any]:
     return {f"i{n}": random.integers(0, 130_000, 400_000) for n in range(24)}
 
 
+def hashed_text() -> dict[str, Any]:
+    """Dictionaries of 60 MB, of which little is delivered."""
+    return {name: [f"{name}{number:>999}" for number in range(60_000)] for name in "ab"}
+
+
 def text() -> dict[str, Any]:
     """A file of 500 KB that expands to 360 MB."""
     random = np.random.default_rng(2)
@@ -98,6 +103,7 @@ def huge_lists() -> dict[str, Any]:
 FILES = {
     "numbers": 131_072,
     "large_dictionaries": 400_000,
+    "hashed_text": 60_000,
     "text": 20_000,
     "lists": 8,
     "many_lists": 16_384,
@@ -124,7 +130,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
     def find(name: str) -> Path:
         path = directory / f"{name}.parquet"
         if not path.exists():
-            pq.write_table(pa.table(globals()[name]()), path, row_group_size=FILES[name])
+            options: dict[str, Any] = {"row_group_size": FILES[name]}
+            if name == "hashed_text":
+                options |= {"compression": "none", "dictionary_pagesize_limit": 100 * MIB}
+            pq.write_table(pa.table(globals()[name]()), path, **options)
         return path
 
     yield find
@@ -184,6 +193,7 @@ SOAK = pytest.mark.skipif(
         ("numbers", {"batch_size": 4096, **STACK, "shuffle": True, "lanes": 4, "window_rows": 40_000}),
         ("large_dictionaries", {"batch_size": 4096}),
         ("large_dictionaries", {"batch_size": 4096, "shuffle": True, "block_rows": 50_000}),
+        ("hashed_text", {"batch_size": 1000, "hash": {"a": 1000, "b": 1000}}),
         ("text", {"batch_size": 512}),
         ("text", {"batch_size": 512, "shuffle": True}),
         ("text", {"batch_size": 512, "shuffle": True, "window_rows": 10_000}),

@@ -61,10 +61,10 @@ def window_bytes(plan: fr.Plan) -> int:
 
 
 def dictionary_bytes(dataset: Dataset, plan: fr.Plan) -> int:
-    """Of the dictionaries that parts of a row group share: they have no more than its rows."""
+    """Of the dictionaries that parts of a row group share: no more are kept than its rows take."""
     files = [pq.read_metadata(file) for file in dataset.files]
     groups = [file.row_group(group).num_rows for file in files for group in range(file.num_row_groups)]
-    return max(groups) * plan.row_bytes
+    return max(groups) * plan.row_bytes // 8 * 9
 
 
 def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Dataset) -> None:

@@ -248,8 +248,9 @@ class _Most:
 
     @property
     def dictionary_bytes(self) -> int:
-        """Of dictionaries that parts of a row group share: no more than its rows have."""
-        return min(DICTIONARY_BYTES, self.bytes_of(self.group_rows))
+        """Of dictionaries that parts of a row group share: no more are kept than its rows take."""
+        # Memory that was used before may have an eighth more than was asked for.
+        return min(DICTIONARY_BYTES, self.bytes_of(self.group_rows)) // 8 * 9
 
     def batch_bytes(self, rows: int) -> int:
         """Of a batch, which may be filled up with rows that are there twice."""

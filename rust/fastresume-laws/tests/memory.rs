@@ -196,7 +196,7 @@ fn stated(manifest: &Manifest, layout: &Layout, order: &Order, way: Way) -> u64 
     let (at_once, columns) = if window_rows > 0 { (widest, 0) } else { largest };
     let thread_bytes = segment_rows * (2 * at_once + 2 * jagged + place_bytes) + columns * GAP_BYTES + pages;
     // Dictionaries are kept for other parts of a row group.
-    let held_bytes = held_bytes + (32 << 20).min(manifest.largest_group() * row_bytes);
+    let held_bytes = held_bytes + (32 << 20).min(manifest.largest_group() * row_bytes) / 8 * 9;
     held_bytes + way.batch_rows * row_bytes + way.prefetch_bytes + way.threads.max(1) as u64 * thread_bytes
 }
 

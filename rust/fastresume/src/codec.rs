@@ -87,11 +87,14 @@ fn failed(cause: impl std::fmt::Display) -> Error {
     Error::data(format!("can't decompress: {cause}"))
 }
 
+/// So many bytes the length of what is decompressed has at most: it is a number of 32 bits.
+const MAX_LENGTH_BYTES: usize = 5;
+
 /// Pages of numbers have a decoder of their own, which leaves all others, and what is damaged, to that of the library.
 fn snappy(decoder: &mut snap::raw::Decoder, input: &[u8], output: &mut [u8]) -> Result<usize> {
     let mut position = 0;
     let is_stated = varint(input, &mut position).is_ok_and(|stated| stated == output.len() as u64);
-    if is_stated && decompress_numbers(&input[position..], output) {
+    if is_stated && position <= MAX_LENGTH_BYTES && decompress_numbers(&input[position..], output) {
         return Ok(output.len());
     }
     decoder.decompress(input, output).map_err(failed)

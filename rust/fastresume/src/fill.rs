@@ -81,11 +81,13 @@ impl Scratch {
 
 impl Filler {
     pub fn new(manifest: Arc<Manifest>, layout: Layout) -> Self {
+        let group_bytes = manifest.largest_group().saturating_mul(layout.row_bytes() as u64);
         Self {
             manifest,
             layout,
             files: Mutex::default(),
-            dictionaries: Arc::default(),
+            // `plan()` states no more than the rows of a row group take, which may be less than their dictionaries do.
+            dictionaries: Arc::new(PageDictionaries::new(usize::try_from(group_bytes).unwrap_or(usize::MAX))),
             scratch: Mutex::default(),
             scatters: Mutex::default(),
         }

@@ -12,7 +12,7 @@ use crate::column::{Page, PageValues};
 use crate::error::{Error, Result};
 use crate::header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header};
 use crate::memory::Memory;
-use crate::pagedictionaries::PageDictionaries;
+use crate::pagedictionaries::{Key, PageDictionaries};
 use crate::pageplaces::{MOST_PAGES, PagePlaces};
 use crate::source::Source;
 
@@ -61,8 +61,8 @@ impl Buffers {
         self.dictionary.bytes()
     }
 
-    /// Begins with a part of a row group, or all of it: up to this row. The group counts over all files; its dictionaries
-    /// are kept for those who read another part.
+    /// Begins with a part of a row group, or all of it: up to this row, or to its end if it has no more rows. The group counts
+    /// over all files; its dictionaries are kept for those who read another part.
     pub fn begin_part(&mut self, group: usize, end_row: u64, dictionaries: &Arc<PageDictionaries>) {
         dictionaries.begin(group);
         self.part = Some(GroupPart { group, end_row, dictionaries: Arc::clone(dictionaries) });
@@ -430,7 +430,7 @@ impl<'a> Pages<'a> {
             }
             let indexed_rows = self.indexed_rows.take();
             let Some((offset, header)) = self.pass() else { return Ok(None) };
-            self.expand(offset, &header)?;
+            self.expand(offset, &header, None)?;
             let is_v2 = header.kind == DATA_PAGE_V2;
             let level_bytes = is_v2.then(|| {
                 let bytes = |count: i32| count.unsigned_abs() as usize;
@@ -461,17 +461,21 @@ impl<'a> Pages<'a> {
             Encoding::PLAIN | Encoding::PLAIN_DICTIONARY => {}
             other => return Err(Error::data(format!("a dictionary is encoded as {other}, expected PLAIN"))),
         }
-        let compression = self.chunk.compression;
+        let key = Key { chunk: self.chunk.start, offset, compression: self.chunk.compression };
+        // One at a time: the last one goes before there is memory for the next.
+        self.buffers.dictionary = Arc::default();
         let kept = self.buffers.part.as_ref();
-        if let Some(kept) = kept.and_then(|part| part.dictionaries.get(part.group, offset, compression)) {
+        if let Some(kept) = kept.and_then(|part| part.dictionaries.get(part.group, &key)) {
             self.buffers.dictionary = kept;
         } else {
             let end = offset + u64::from(header.compressed.unsigned_abs());
             self.is_skipping |= self.is_part() || self.offset.saturating_sub(end) > LEAST_READ_BYTES;
-            self.expand(offset, header)?;
+            let mut dictionary = Memory::lent();
+            self.expand(offset, header, Some(&mut dictionary))?;
             self.is_skipping = false;
+            self.buffers.dictionary = Arc::new(dictionary);
             if let Some(part) = self.buffers.part.as_ref().filter(|_| self.is_part()) {
-                part.dictionaries.keep(part.group, offset, compression, &self.buffers.dictionary);
+                part.dictionaries.keep(part.group, key, &self.buffers.dictionary);
             }
         }
         let count = header.num_values.unsigned_abs() as usize;
@@ -506,9 +510,9 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Makes a page the present one, or the dictionary: checks its checksum, and decompresses it if it is
-    /// compressed.
-    fn expand(&mut self, offset: u64, header: &Header) -> Result<()> {
+    /// Makes a page the present one, or the dictionary whose memory is given: checks its checksum, and decompresses it if it
+    /// is compressed.
+    fn expand(&mut self, offset: u64, header: &Header, dictionary: Option<&mut Memory>) -> Result<()> {
         let place = self.bytes(offset, u64::from(header.compressed.unsigned_abs()))?;
         let bytes = &self.buffers.ahead[place.clone()];
         if let Some(stated) = header.checksum {
@@ -520,7 +524,7 @@ impl<'a> Pages<'a> {
                 )));
             }
         }
-        let (is_v2, is_dictionary) = (header.kind == DATA_PAGE_V2, header.kind == DICTIONARY_PAGE);
+        let is_v2 = header.kind == DATA_PAGE_V2;
         let levels = if is_v2 {
             u64::from(header.definition_bytes.unsigned_abs())
                 + u64::from(header.repetition_bytes.unsigned_abs())
@@ -542,26 +546,24 @@ impl<'a> Pages<'a> {
             Some(codec) if levels == 0 => codec.as_it_is(bytes, stated),
             Some(_) => None,
         };
-        let mut dictionary = Memory::lent();
-        if let Some(page) = as_it_is {
-            if is_dictionary {
-                dictionary.extend(page)?;
-                self.buffers.dictionary = Arc::new(dictionary);
-            } else {
+        let output = match (as_it_is, dictionary) {
+            (Some(page), Some(dictionary)) => return dictionary.extend(page),
+            (Some(page), None) => {
                 self.is_expanded = false;
                 // What is put in front of it is all that codecs add.
                 self.page = place.end - page.len()..place.end;
+                return Ok(());
             }
-            return Ok(());
-        }
-        let output = if is_dictionary {
-            dictionary.resize(stated)?;
-            dictionary.bytes_mut()
-        } else {
-            self.is_expanded = true;
-            self.page = 0..stated;
-            grow(&mut self.buffers.expanded, stated)?;
-            &mut self.buffers.expanded[..stated]
+            (None, Some(dictionary)) => {
+                dictionary.resize(stated)?;
+                dictionary.bytes_mut()
+            }
+            (None, None) => {
+                self.is_expanded = true;
+                self.page = 0..stated;
+                grow(&mut self.buffers.expanded, stated)?;
+                &mut self.buffers.expanded[..stated]
+            }
         };
         // The levels in front of a page of version 2 never are compressed.
         output[..levels].copy_from_slice(&bytes[..levels]);
@@ -570,9 +572,6 @@ impl<'a> Pages<'a> {
             && stated > levels
         {
             codec.decompress(&bytes[levels..], &mut output[levels..])?;
-        }
-        if is_dictionary {
-            self.buffers.dictionary = Arc::new(dictionary);
         }
         Ok(())
     }

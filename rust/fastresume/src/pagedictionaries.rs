@@ -8,45 +8,62 @@ use parquet::basic::Compression;
 use crate::error::locked;
 use crate::memory::Memory;
 
-/// So many bytes of dictionaries are kept: those of the columns that come first.
+/// So many bytes of dictionaries are kept at most: those of the columns that come first.
 pub const KEPT_DICTIONARY_BYTES: usize = 32 << 20;
 
 /// Decompressed dictionaries of one row group, for all threads that decode parts of it.
-#[derive(Debug, Default)]
-pub struct PageDictionaries(Mutex<Kept>);
+#[derive(Debug)]
+pub struct PageDictionaries {
+    most_bytes: usize,
+    kept: Mutex<Kept>,
+}
+
+/// Which dictionary of a row group it is, and what its bytes were made of. Of damaged files, columns may overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// Where the column chunk begins.
+    pub chunk: u64,
+    /// The offset of the dictionary.
+    pub offset: u64,
+    pub compression: Compression,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
     /// The row group, counted over all files.
     group: usize,
     bytes: usize,
-    /// By their offset in the file. Of damaged files, columns of two codecs may share one.
-    by_offset: BTreeMap<u64, (Compression, Arc<Memory>)>,
+    by_offset: BTreeMap<u64, (Key, Arc<Memory>)>,
 }
 
 impl PageDictionaries {
+    /// Keeps no more bytes than these, and than `KEPT_DICTIONARY_BYTES`; memory that was used before may take an eighth more.
+    pub fn new(most_bytes: usize) -> Self {
+        Self { most_bytes: most_bytes.min(KEPT_DICTIONARY_BYTES), kept: Mutex::default() }
+    }
+
     /// Begins with a row group, or goes on with it; dictionaries of another one are forgotten.
     pub fn begin(&self, group: usize) {
-        let mut kept = locked(&self.0);
+        let mut kept = locked(&self.kept);
         if kept.group != group {
             *kept = Kept { group, ..Kept::default() };
         }
     }
 
-    /// The dictionary of the row group that was begun at this offset, if it was kept.
-    pub fn get(&self, group: usize, offset: u64, compression: Compression) -> Option<Arc<Memory>> {
-        let kept = locked(&self.0);
-        let (known, dictionary) = kept.by_offset.get(&offset).filter(|_| kept.group == group)?;
-        (*known == compression).then(|| Arc::clone(dictionary))
+    /// A dictionary of the row group that was begun, if it was kept.
+    pub fn get(&self, group: usize, key: &Key) -> Option<Arc<Memory>> {
+        let kept = locked(&self.kept);
+        let (known, dictionary) = kept.by_offset.get(&key.offset).filter(|_| kept.group == group)?;
+        (known == key).then(|| Arc::clone(dictionary))
     }
 
     /// Keeps a dictionary, if nobody has begun with another row group and there is room for it.
-    pub fn keep(&self, group: usize, offset: u64, compression: Compression, dictionary: &Arc<Memory>) {
-        let mut kept = locked(&self.0);
+    pub fn keep(&self, group: usize, key: Key, dictionary: &Arc<Memory>) {
+        let mut kept = locked(&self.kept);
         let bytes = kept.bytes + dictionary.len();
-        if kept.group == group && bytes <= KEPT_DICTIONARY_BYTES && !kept.by_offset.contains_key(&offset) {
+        if kept.group == group && bytes <= self.most_bytes && !kept.by_offset.contains_key(&key.offset) {
             kept.bytes = bytes;
-            kept.by_offset.insert(offset, (compression, Arc::clone(dictionary)));
+            kept.by_offset.insert(key.offset, (key, Arc::clone(dictionary)));
         }
     }
 }
@@ -56,32 +73,33 @@ mod tests {
     use super::*;
 
     fn dictionary(bytes: usize) -> Arc<Memory> {
-        let mut memory = Memory::default();
-        memory.resize(bytes).unwrap();
-        Arc::new(memory)
+        Arc::new(Memory::from(vec![0_u64; bytes / 8]))
     }
 
     #[test]
     fn dictionaries_are_kept_until_another_row_group_is_begun_and_as_long_as_there_is_room() {
-        let kept = PageDictionaries::default();
-        let length =
-            |group, offset, compression| kept.get(group, offset, compression).map(|found| found.len());
-        kept.begin(3);
-        kept.keep(3, 40, Compression::SNAPPY, &dictionary(7));
-        kept.keep(3, 40, Compression::UNCOMPRESSED, &dictionary(8));
-        assert_eq!(length(3, 40, Compression::SNAPPY), Some(7));
-        assert_eq!(length(3, 40, Compression::UNCOMPRESSED), None, "another codec makes other bytes of it");
-        assert_eq!(length(3, 41, Compression::SNAPPY), None);
-        assert_eq!(length(2, 40, Compression::SNAPPY), None, "another file may have one there");
-        kept.keep(3, 50, Compression::SNAPPY, &dictionary(KEPT_DICTIONARY_BYTES - 6));
-        assert_eq!(length(3, 50, Compression::SNAPPY), None, "a byte too many");
-        kept.keep(3, 60, Compression::SNAPPY, &dictionary(KEPT_DICTIONARY_BYTES - 7));
-        kept.begin(3);
-        assert_eq!(length(3, 60, Compression::SNAPPY), Some(KEPT_DICTIONARY_BYTES - 7));
-        kept.begin(4);
-        kept.keep(3, 40, Compression::SNAPPY, &dictionary(7));
-        assert_eq!((length(3, 40, Compression::SNAPPY), length(4, 40, Compression::SNAPPY)), (None, None));
-        kept.keep(4, 40, Compression::SNAPPY, &dictionary(9));
-        assert_eq!(length(4, 40, Compression::SNAPPY), Some(9));
+        let dictionaries = PageDictionaries::new(1000);
+        let key = |offset| Key { chunk: 4, offset, compression: Compression::SNAPPY };
+        let length = |group, key: Key| dictionaries.get(group, &key).map(|found| found.len());
+        dictionaries.begin(3);
+        dictionaries.keep(3, key(40), &dictionary(80));
+        let other = Key { compression: Compression::UNCOMPRESSED, ..key(40) };
+        dictionaries.keep(3, other, &dictionary(88));
+        assert_eq!(length(3, key(40)), Some(80));
+        assert_eq!(length(3, other), None, "another codec makes other bytes of it");
+        assert_eq!(length(3, Key { chunk: 5, ..key(40) }), None, "another column may have another header");
+        assert_eq!(length(3, key(41)), None);
+        assert_eq!(length(2, key(40)), None, "another file may have one there");
+        dictionaries.keep(3, key(50), &dictionary(928));
+        assert_eq!(length(3, key(50)), None, "too many bytes");
+        dictionaries.keep(3, key(60), &dictionary(920));
+        dictionaries.begin(3);
+        assert_eq!(length(3, key(60)), Some(920));
+        dictionaries.begin(4);
+        dictionaries.keep(3, key(40), &dictionary(80));
+        assert_eq!((length(3, key(40)), length(4, key(40))), (None, None));
+        dictionaries.keep(4, key(40), &dictionary(96));
+        assert_eq!(length(4, key(40)), Some(96));
+        assert_eq!(PageDictionaries::new(usize::MAX).most_bytes, KEPT_DICTIONARY_BYTES);
     }
 }

@@ -32,30 +32,30 @@ fn is_decompressed(elements: &[u8], output: &mut [u8]) -> bool {
 }
 
 #[inline(always)]
-fn decompress(mut elements: &[u8], output: &mut [u8]) -> Option<()> {
-    let mut written = 0;
+fn decompress(elements: &[u8], output: &mut [u8]) -> Option<()> {
+    let (mut read, mut written) = (0, 0);
     let mut alone = ALONE;
     let mut lengths = [0; MEASURED];
-    while let Some(ahead) = elements.first_chunk() {
+    while let Some(ahead) = elements.get(read..).and_then(|rest| rest.first_chunk()) {
         measure(ahead, &mut lengths);
         let mut at = 0;
         while let Some(&length) = lengths.get(at) {
             if let Some(expanded) = pair(ahead, at, length, output, written) {
                 at += usize::from(length);
                 written += expanded;
-            } else {
-                alone = alone.checked_sub(1)?;
-                let (rest, expanded) = element(&elements[at..], output, written)?;
-                at = elements.len() - rest.len();
-                written += expanded;
+                continue;
             }
+            alone = alone.checked_sub(1)?;
+            let (taken, expanded) = element(&elements[read + at..], output, written)?;
+            at += taken;
+            written += expanded;
         }
-        elements = &elements[at..];
+        read += at;
         alone += MEASURED / BYTES_FOR_EACH;
     }
-    while !elements.is_empty() {
-        let (rest, expanded) = element(elements, output, written)?;
-        elements = rest;
+    while read < elements.len() {
+        let (taken, expanded) = element(&elements[read..], output, written)?;
+        read += taken;
         written += expanded;
     }
     (written == output.len()).then_some(())
@@ -65,8 +65,8 @@ fn decompress(mut elements: &[u8], output: &mut [u8]) -> Option<()> {
 #[inline(always)]
 fn measure(input: &[u8; MEASURED + WORD], lengths: &mut [u8; MEASURED]) {
     let all_if = |is_so: bool| u8::from(is_so).wrapping_neg();
-    // Copies of the first two kinds, with one byte and two behind their tag.
-    let is_copy = |tag: u8| all_if(tag % 4 == 1 || tag % 4 == 2);
+    // Copies of the first two kinds, with one byte and two behind their tag, whose last bits are 1 and 2.
+    let is_copy = |tag: u8| all_if(tag.wrapping_add(1) & 2 != 0);
     let behind = |bytes: usize| &input[bytes..][..MEASURED];
     // A literal of one byte to four, whose tags are 0, 4, 8 and 12, has the tag of a copy behind it.
     let [one, two, three, four] = [2, 3, 4, 5].map(behind);
@@ -138,16 +138,17 @@ const COPIES: [Copy; 256] = {
     }
 };
 
-/// Writes one element behind what was written; gives what follows it and how many bytes it wrote, or nothing if it is damaged.
+/// Writes the first element behind what was written; gives how many bytes it has and how many it wrote, or nothing if it is
+/// damaged.
 #[inline(never)]
-fn element<'a>(elements: &'a [u8], output: &mut [u8], written: usize) -> Option<(&'a [u8], usize)> {
+fn element(elements: &[u8], output: &mut [u8], written: usize) -> Option<(usize, usize)> {
     let (&tag, rest) = elements.split_first()?;
     let Copy { length, beside, .. } = COPIES[usize::from(tag)];
     if tag % 4 == 0 {
         let (length, rest) = literal_length(tag, rest)?;
         let (bytes, rest) = rest.split_at_checked(length)?;
         output.get_mut(written..)?.get_mut(..length)?.copy_from_slice(bytes);
-        return Some((rest, length));
+        return Some((elements.len() - rest.len(), length));
     }
     let (distance, rest) = rest.split_at_checked(if tag % 4 == 3 { 4 } else { usize::from(tag % 4) })?;
     let distance = usize::try_from(number(distance)).ok()? | usize::from(beside);
@@ -161,7 +162,7 @@ fn element<'a>(elements: &'a [u8], output: &mut [u8], written: usize) -> Option<
         output.copy_within(copied..copied + step, distance + copied);
         copied += step;
     }
-    Some((rest, length))
+    Some((elements.len() - rest.len(), length))
 }
 
 /// How many bytes a literal has, and what follows its length: this stands in the tag, less one, if it is below 60, else in
