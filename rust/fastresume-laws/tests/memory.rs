@@ -79,6 +79,9 @@ static GO: AtomicBool = AtomicBool::new(false);
 /// What of a row group is decoded in one go, at most, where rows are small.
 const SEGMENT_BYTES: u64 = 32 << 20;
 
+/// Dictionaries of a row group that is decoded in parts are kept, up to so many bytes.
+const DICTIONARY_BYTES: u64 = 32 << 20;
+
 /// Matrices of at most so many bytes are made of columns when their batch is ended.
 const TURNED_LAST_BYTES: u64 = 4 << 20;
 
@@ -196,7 +199,7 @@ fn stated(manifest: &Manifest, layout: &Layout, order: &Order, way: Way) -> u64 
     let (at_once, columns) = if window_rows > 0 { (widest, 0) } else { largest };
     let thread_bytes = segment_rows * (2 * at_once + 2 * jagged + place_bytes) + columns * GAP_BYTES + pages;
     // Dictionaries are kept for other parts of a row group.
-    let held_bytes = held_bytes + (32 << 20).min(manifest.largest_group() * row_bytes) / 8 * 9;
+    let held_bytes = held_bytes + DICTIONARY_BYTES.min(manifest.largest_group() * row_bytes) / 8 * 9;
     held_bytes + way.batch_rows * row_bytes + way.prefetch_bytes + way.threads.max(1) as u64 * thread_bytes
 }
 

@@ -94,7 +94,8 @@ const MAX_LENGTH_BYTES: usize = 5;
 fn snappy(decoder: &mut snap::raw::Decoder, input: &[u8], output: &mut [u8]) -> Result<usize> {
     let mut position = 0;
     let is_stated = varint(input, &mut position).is_ok_and(|stated| stated == output.len() as u64);
-    if is_stated && position <= MAX_LENGTH_BYTES && decompress_numbers(&input[position..], output) {
+    let is_stated = is_stated && position <= MAX_LENGTH_BYTES;
+    if is_stated && decompress_numbers(&input[position..], output).is_some() {
         return Ok(output.len());
     }
     decoder.decompress(input, output).map_err(failed)

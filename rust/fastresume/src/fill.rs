@@ -15,7 +15,7 @@ use crate::memory::Memory;
 use crate::padded::PadDecoder;
 use crate::padding::Padding;
 use crate::page::Buffers;
-use crate::pagedictionaries::PageDictionaries;
+use crate::pagedictionaries::{PageDictionaries, most_kept};
 use crate::segment::{Places, Segment, to_usize};
 use crate::shares::{Parts, Share, Shares, hand_out, hand_out_jagged};
 use crate::sieve::StepRows;
@@ -81,13 +81,12 @@ impl Scratch {
 
 impl Filler {
     pub fn new(manifest: Arc<Manifest>, layout: Layout) -> Self {
-        let group_bytes = manifest.largest_group().saturating_mul(layout.row_bytes() as u64);
+        let most_kept = most_kept(manifest.largest_group(), layout.row_bytes() as u64);
         Self {
             manifest,
             layout,
             files: Mutex::default(),
-            // `plan()` states no more than the rows of a row group take, which may be less than their dictionaries do.
-            dictionaries: Arc::new(PageDictionaries::new(usize::try_from(group_bytes).unwrap_or(usize::MAX))),
+            dictionaries: Arc::new(PageDictionaries::new(most_kept)),
             scratch: Mutex::default(),
             scatters: Mutex::default(),
         }

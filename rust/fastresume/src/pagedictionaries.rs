@@ -9,12 +9,18 @@ use crate::error::locked;
 use crate::memory::Memory;
 
 /// So many bytes of dictionaries are kept at most: those of the columns that come first.
-pub const KEPT_DICTIONARY_BYTES: usize = 32 << 20;
+const MOST_BYTES: u64 = 32 << 20;
+
+/// How many bytes of dictionaries are kept of a dataset whose largest row group has so many rows, of so many bytes each: no
+/// more than these take, though they may take less than their dictionaries do.
+pub fn most_kept(group_rows: u64, row_bytes: u64) -> u64 {
+    group_rows.saturating_mul(row_bytes).min(MOST_BYTES)
+}
 
 /// Decompressed dictionaries of one row group, for all threads that decode parts of it.
 #[derive(Debug)]
 pub struct PageDictionaries {
-    most_bytes: usize,
+    most_bytes: u64,
     kept: Mutex<Kept>,
 }
 
@@ -32,14 +38,14 @@ pub struct Key {
 struct Kept {
     /// The row group, counted over all files.
     group: usize,
-    bytes: usize,
+    bytes: u64,
     by_offset: BTreeMap<u64, (Key, Arc<Memory>)>,
 }
 
 impl PageDictionaries {
-    /// Keeps no more bytes than these, and than `KEPT_DICTIONARY_BYTES`; memory that was used before may take an eighth more.
-    pub fn new(most_bytes: usize) -> Self {
-        Self { most_bytes: most_bytes.min(KEPT_DICTIONARY_BYTES), kept: Mutex::default() }
+    /// Keeps no more bytes than these; memory that was used before may take an eighth more.
+    pub fn new(most_bytes: u64) -> Self {
+        Self { most_bytes, kept: Mutex::default() }
     }
 
     /// Begins with a row group, or goes on with it; dictionaries of another one are forgotten.
@@ -60,7 +66,7 @@ impl PageDictionaries {
     /// Keeps a dictionary, if nobody has begun with another row group and there is room for it.
     pub fn keep(&self, group: usize, key: Key, dictionary: &Arc<Memory>) {
         let mut kept = locked(&self.kept);
-        let bytes = kept.bytes + dictionary.len();
+        let bytes = kept.bytes + dictionary.len() as u64;
         if kept.group == group && bytes <= self.most_bytes && !kept.by_offset.contains_key(&key.offset) {
             kept.bytes = bytes;
             kept.by_offset.insert(key.offset, (key, Arc::clone(dictionary)));
@@ -100,6 +106,6 @@ mod tests {
         assert_eq!((length(3, key(40)), length(4, key(40))), (None, None));
         dictionaries.keep(4, key(40), &dictionary(96));
         assert_eq!(length(4, key(40)), Some(96));
-        assert_eq!(PageDictionaries::new(usize::MAX).most_bytes, KEPT_DICTIONARY_BYTES);
+        assert_eq!([most_kept(100, 7), most_kept(u64::MAX, 2)], [700, MOST_BYTES]);
     }
 }

@@ -9,7 +9,7 @@ use crate::lanes::{Reader, Stream};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::order::{Order, Window};
-use crate::pagedictionaries::KEPT_DICTIONARY_BYTES;
+use crate::pagedictionaries::most_kept;
 use crate::part::waiting;
 use crate::pass::Pass;
 use crate::segment::{Piece, Places, SEGMENT_BYTES, Segment, part_of};
@@ -72,8 +72,7 @@ impl Schedule {
             0 => stream.rows().saturating_mul(self.row_bytes).min(SEGMENT_BYTES) / 2 * 3,
             rows => waiting(stream.rows().min(rows).saturating_mul(self.row_bytes)),
         });
-        let group_bytes = self.manifest.largest_group().saturating_mul(self.row_bytes);
-        of_each.fold(group_bytes.min(KEPT_DICTIONARY_BYTES as u64), u64::saturating_add)
+        of_each.fold(most_kept(self.manifest.largest_group(), self.row_bytes), u64::saturating_add)
     }
 
     /// The next segment, or none at the end.
