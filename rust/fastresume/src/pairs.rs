@@ -17,31 +17,27 @@ type Pair = [Cell<i64>; 2];
 /// How many positions lie before it is noted for every block of so many numbers.
 const BLOCK_NUMBERS: usize = 2048;
 
+/// Numbers are sorted by digits of so many bits: the places that are written to stay in the nearest caches.
+const DIGIT_BITS: u32 = 11;
+
 /// The positions of `[0, total)` that are in none of the pairs.
 ///
 /// # Errors
 /// `Argument` if a pair is negative, or ends before it starts or after the total, or there is no memory.
 pub fn remaining(pairs: &[Pair], total: u64) -> Result<Memory> {
-    let mut scratch = Memory::lent();
-    let consumed = Coalesced::of(pairs, &mut scratch)?;
-    if consumed.end() > total {
-        let reason = format!("an interval ends at {}, beyond the total {total}", consumed.end());
-        return Err(Error::Argument(reason));
-    }
-    // Where one of them ends, one that is left starts: the numbers are the same, but for the outermost.
-    let (first, numbers) = match consumed.numbers.split_first() {
-        Some((first, numbers)) if first.get() == 0 => (0, numbers),
-        _ => (1, consumed.numbers),
-    };
     let mut left = Memory::lent();
-    left.resize(8 * (numbers.len() + 2))?;
+    left.resize(8 * (2 * pairs.len() + 2))?;
     let words: &mut [u64] = bytemuck::cast_slice_mut(left.bytes_mut());
-    words[0] = 0;
-    let last = first + numbers.len();
-    copy(numbers, &mut words[first..last]);
-    words[last] = total;
-    let is_whole = last > 0 && words[last - 1] == total;
-    left.truncate(8 * if is_whole { last - 1 } else { last + 1 });
+    let last = match gaps_of_rising(pairs.as_flattened(), words) {
+        Some(last) => last,
+        None => gaps(pairs, words)?,
+    };
+    let reached = words[last];
+    if reached > total {
+        return Err(Error::Argument(format!("an interval ends at {reached}, beyond the total {total}")));
+    }
+    words[last + 1] = total;
+    left.truncate(8 * if reached == total { last } else { last + 2 });
     Ok(left)
 }
 
@@ -90,7 +86,14 @@ impl<'a> Coalesced<'a> {
         if let Some(before) = counted(numbers) {
             return Ok(Self { numbers, before });
         }
-        let numbers = Cell::from_mut(coalesced(pairs, scratch)?).as_slice_of_cells();
+        scratch.resize(8 * (2 * pairs.len() + 3))?;
+        let words: &mut [u64] = bytemuck::cast_slice_mut(scratch.bytes_mut());
+        // One of the two is the first start, the other one is not needed.
+        words[0] = 0;
+        let last = 1 + gaps(pairs, &mut words[1..])?;
+        let first = if words[1] == 0 { 2 } else { 0 };
+        let numbers: &mut [i64] = bytemuck::cast_slice_mut(&mut words[first..=last]);
+        let numbers = Cell::from_mut(numbers).as_slice_of_cells();
         Ok(Self { numbers, before: counted(numbers).unwrap_or_default() })
     }
 
@@ -127,14 +130,7 @@ fn counted(numbers: &[Cell<i64>]) -> Option<Vec<u64>> {
     let (mut count, mut last) = (0, -1);
     for block in numbers.chunks(BLOCK_NUMBERS) {
         before.push(count);
-        // Signs are gathered without a branch, so that several numbers are looked at at once. Where no number
-        // is negative, those of differences are right.
-        let first = block.first()?.get();
-        let mut signs = first | first.wrapping_sub(1).wrapping_sub(last);
-        for (number, next) in block.iter().zip(&block[1..]) {
-            signs |= next.get() | next.get().wrapping_sub(1).wrapping_sub(number.get());
-        }
-        if signs < 0 {
+        if !rises(block, last) {
             return None;
         }
         count = block.as_chunks().0.iter().map(length).fold(count, u64::wrapping_add);
@@ -144,72 +140,130 @@ fn counted(numbers: &[Cell<i64>]) -> Option<Vec<u64>> {
     Some(before)
 }
 
+/// Whether no number is negative, and each is above the one before it, the first above the given one.
+fn rises(numbers: &[Cell<i64>], last: i64) -> bool {
+    // Signs are gathered without a branch, so that several numbers are looked at at once. Where no number is
+    // negative, those of differences are right.
+    let Some(first) = numbers.first().map(Cell::get) else { return true };
+    let mut signs = first | first.wrapping_sub(1).wrapping_sub(last);
+    for (number, next) in numbers.iter().zip(&numbers[1..]) {
+        signs |= next.get() | next.get().wrapping_sub(1).wrapping_sub(number.get());
+    }
+    signs >= 0
+}
+
 fn length([start, end]: &Pair) -> u64 {
     end.get().wrapping_sub(start.get()).cast_unsigned()
 }
 
-/// The pairs without the empty ones, checked, sorted and joined where they touch.
-fn coalesced<'s>(pairs: &[Pair], scratch: &'s mut Memory) -> Result<&'s mut [i64]> {
-    scratch.resize(2 * size_of_val(pairs))?;
-    let places: &mut [[u64; 2]] = bytemuck::cast_slice_mut(scratch.bytes_mut());
-    let (mut sorted, other) = places.split_at_mut(pairs.len());
-    for (place, pair) in sorted.iter_mut().zip(pairs) {
-        let [start, end] = unsigned(pair.each_ref().map(Cell::get))?;
-        if end < start {
-            return Err(Error::Argument(format!("an interval ends before it starts: [{start}, {end})")));
+/// Writes the bounds of the gaps before and between pairs to `words`, and behind them where the last pair ends, or 0; the
+/// place of that number. Where one of the pairs ends, a gap starts: these are the numbers of the pairs, but for the outermost.
+///
+/// # Errors
+/// `Argument` if a pair is negative or ends before it starts, or there is no memory.
+fn gaps(pairs: &[Pair], words: &mut [u64]) -> Result<usize> {
+    let (mut starts, mut lengths) = (0, 0);
+    for pair in pairs {
+        starts |= pair[0].get();
+        lengths |= length(pair).cast_signed();
+    }
+    if (starts | lengths) < 0 {
+        pairs.iter().try_for_each(|pair| checked(pair.each_ref().map(Cell::get)).map(|_| ()))?;
+    }
+    let mut scratch = Memory::lent();
+    let bits = |numbers: i64| i64::BITS - numbers.leading_zeros();
+    let length_bits = bits(lengths);
+    if bits(starts) + length_bits >= u64::BITS {
+        scratch.resize(size_of_val(pairs))?;
+        let sorted: &mut [[u64; 2]] = bytemuck::cast_slice_mut(scratch.bytes_mut());
+        for (place, pair) in sorted.iter_mut().zip(pairs) {
+            *place = [pair[0].get().cast_unsigned(), length(pair)];
         }
-        *place = [start, end];
+        sorted.sort_unstable_by_key(|[start, _]| *start);
+        return Ok(gaps_of_sorted(sorted.iter().copied(), words));
     }
-    if !sorted.is_sorted_by_key(|&[start, _]| start) {
-        sorted = sorted_by_start(sorted, other);
+    // Start and length of a pair as one number: half as much is moved about. Fresh memory costs as much as a pass, so that they go
+    // to and fro between the words to be written and others, and lie in these at last.
+    scratch.resize(size_of_val(pairs) / 2)?;
+    let sorted: &mut [u64] = bytemuck::cast_slice_mut(scratch.bytes_mut());
+    let passes = bits(starts).div_ceil(DIGIT_BITS);
+    let (mut from, mut to) = (&mut *sorted, &mut words[..pairs.len()]);
+    if !passes.is_multiple_of(2) {
+        std::mem::swap(&mut from, &mut to);
     }
-    let mut count = 0;
-    for index in 0..sorted.len() {
-        let [start, end] = sorted[index];
-        match sorted[..count].last_mut() {
-            _ if start == end => {}
-            Some([_, reached]) if start <= *reached => *reached = end.max(*reached),
-            _ => {
-                sorted[count] = [start, end];
-                count += 1;
-            }
+    for (number, pair) in from.iter_mut().zip(pairs) {
+        *number = pair[0].get().cast_unsigned() << length_bits | length(pair);
+    }
+    for pass in 0..passes {
+        sort_by_digit(from, to, length_bits + pass * DIGIT_BITS);
+        std::mem::swap(&mut from, &mut to);
+    }
+    let pair = |number: &u64| [number >> length_bits, number & ((1 << length_bits) - 1)];
+    Ok(gaps_of_sorted(sorted.iter().map(pair), words))
+}
+
+/// As `gaps`, of numbers that rise; none if they do not.
+fn gaps_of_rising(numbers: &[Cell<i64>], words: &mut [u64]) -> Option<usize> {
+    let start = usize::from(numbers.first().is_none_or(|first| first.get() != 0));
+    words[..start].fill(0);
+    let numbers = &numbers[1 - start..];
+    let mut last = -1;
+    for (block, words) in numbers.chunks(BLOCK_NUMBERS).zip(words[start..].chunks_mut(BLOCK_NUMBERS)) {
+        if !rises(block, last) {
+            return None;
         }
+        last = block.last()?.get();
+        copy(block, words);
     }
-    Ok(bytemuck::cast_slice_mut(&mut sorted[..count]))
+    (start + numbers.len()).checked_sub(1)
+}
+
+/// As `gaps`, of starts and lengths that come sorted by their starts.
+fn gaps_of_sorted(pairs: impl Iterator<Item = [u64; 2]>, words: &mut [u64]) -> usize {
+    let (mut reached, mut place) = (0, 0);
+    for [start, length] in pairs {
+        if length == 0 {
+            continue;
+        }
+        if start > reached {
+            words[place] = reached;
+            words[place + 1] = start;
+            place += 2;
+        }
+        reached = reached.max(start.wrapping_add(length));
+    }
+    words[place] = reached;
+    place
 }
 
 /// The bounds as positions.
-fn unsigned([start, end]: [i64; 2]) -> Result<[u64; 2]> {
+fn checked([start, end]: [i64; 2]) -> Result<Range<u64>> {
     if start < 0 || end < 0 {
         return Err(Error::Argument(format!("an interval is negative: [{start}, {end})")));
     }
-    Ok([start, end].map(i64::cast_unsigned))
+    if end < start {
+        return Err(Error::Argument(format!("an interval ends before it starts: [{start}, {end})")));
+    }
+    Ok(start.cast_unsigned()..end.cast_unsigned())
 }
 
-/// The pairs by their starts: byte by byte, the lowest first, each pass keeping the order of the one before. (For a
-/// million pairs three times as fast as comparing them.)
-fn sorted_by_start<'s>(mut pairs: &'s mut [[u64; 2]], mut other: &'s mut [[u64; 2]]) -> &'s mut [[u64; 2]] {
-    let highest = pairs.iter().map(|&[start, _]| start).max().unwrap_or(0);
-    let bytes = (u64::BITS - highest.leading_zeros()).div_ceil(8);
-    let mut places_of: Vec<[usize; 256]> = (0..bytes).map(|_| [0; 256]).collect();
-    for [start, _] in pairs.iter() {
-        for (places, byte) in places_of.iter_mut().zip(start.to_le_bytes()) {
-            places[usize::from(byte)] += 1;
-        }
+/// Writes numbers by the digit that begins at a bit, those of the same digit in their order. Numbers that are sorted by the lowest
+/// digit first, and by the highest last, are sorted: for a million of them this is several times as fast as comparing.
+fn sort_by_digit(numbers: &[u64], sorted: &mut [u64], first_bit: u32) {
+    let digit = |number: u64| usize::try_from((number >> first_bit) % (1 << DIGIT_BITS)).unwrap_or_default();
+    let mut places = [0; 1 << DIGIT_BITS];
+    for &number in numbers {
+        places[digit(number)] += 1;
     }
-    for (byte, places) in places_of.iter_mut().enumerate() {
-        let mut place = 0;
-        for count in places.iter_mut() {
-            place += std::mem::replace(count, place);
-        }
-        for &pair in pairs.iter() {
-            let place = &mut places[usize::from(pair[0].to_le_bytes()[byte])];
-            other[*place] = pair;
-            *place += 1;
-        }
-        std::mem::swap(&mut pairs, &mut other);
+    let mut place = 0;
+    for count in &mut places {
+        place += std::mem::replace(count, place);
     }
-    pairs
+    for &number in numbers {
+        let place = &mut places[digit(number)];
+        sorted[*place] = number;
+        *place += 1;
+    }
 }
 
 /// The set of all positions that pairs hold.
@@ -217,8 +271,8 @@ fn sorted_by_start<'s>(mut pairs: &'s mut [[u64; 2]], mut other: &'s mut [[u64; 
 /// # Errors
 /// `Argument` if a pair is negative, or ends before it starts.
 pub fn to_set(pairs: &[Range<i64>]) -> Result<Intervals> {
-    let range = |pair: &Range<i64>| unsigned([pair.start, pair.end]).map(|[start, end]| start..end);
-    Intervals::new(pairs.iter().map(range).collect::<Result<_>>()?)
+    let ranges: Result<_> = pairs.iter().map(|pair| checked([pair.start, pair.end])).collect();
+    Intervals::new(ranges?)
 }
 
 #[cfg(test)]
@@ -256,14 +310,20 @@ mod tests {
     fn many_pairs_are_left_and_sliced_as_the_set_of_them_is() {
         let apart: Vec<[i64; 2]> = (0..5000).map(|n| [7 * n + n % 3, 7 * n + 4 + n % 2]).collect();
         let overlapping = apart.iter().map(|&[start, end]| [start, end + start % 11]).collect();
-        let unsorted = (0..5000).map(|n| apart[n * 1777 % 5000]).collect();
-        for pairs in [apart, overlapping, unsorted] {
+        let unsorted: Vec<[i64; 2]> = (0..5000).map(|n| apart[n * 1777 % 5000]).collect();
+        // Almost as many bits as one number has for starts and lengths, and more.
+        let from_0 = unsorted.iter().map(|&[start, end]| [start - start % 2, end]).chain([[0, 1]]).collect();
+        let far = unsorted.iter().map(|&[start, end]| [start << 40, (start << 40) + 5 + end % 2]).collect();
+        let farther = unsorted.iter().map(|&[start, end]| [start << 47, end << 47]).chain([[0, 9]]).collect();
+        for pairs in [apart, overlapping, unsorted, from_0, far, farther] {
             let ranges: Vec<Range<i64>> = pairs.iter().map(|&[start, end]| start..end).collect();
             let set = to_set(&ranges).unwrap();
             let words = |set: &Intervals| -> Vec<u64> {
                 set.ranges().iter().flat_map(|range| [range.start, range.end]).collect()
             };
-            assert_eq!(left(&pairs, 40_000).unwrap(), words(&set.complement(40_000)));
+            for total in [set.end(), set.end() + 17] {
+                assert_eq!(left(&pairs, total).unwrap(), words(&set.complement(total)));
+            }
             for (count, multiple_of) in [(1, 1), (2, 1), (7, 4), (5, 4096), (30, 512)] {
                 let expected = (0..count).map(|index| set.share(index, count, multiple_of).unwrap());
                 let expected: Vec<_> = expected.map(|share| words(&share)).collect();
