@@ -117,10 +117,8 @@ def max_merge(
             raise TypeError(f"states must be integer arrays, found dtype {array.dtype}")
         if array.shape != arrays[0].shape:
             raise ValueError(f"states must have one shape, found {arrays[0].shape} and {array.shape}")
-    greatest = _to_int64(arrays[0]).copy()
-    for array in arrays[1:]:
-        np.maximum(greatest, array if array.dtype == greatest.dtype else _to_int64(array), out=greatest)
-    return greatest
+    greatest = _core.greatest([_to_int64(array).reshape(-1) for array in arrays])
+    return of_words(greatest).reshape(arrays[0].shape)
 
 
 def of_buffer(buffer: _core.Buffer) -> Intervals:

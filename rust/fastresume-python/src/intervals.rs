@@ -6,6 +6,7 @@ use std::ops::Range;
 use fastresume::error::Result;
 use fastresume::intervals::Intervals;
 use fastresume::memory::Memory;
+use fastresume::offsets;
 use fastresume::pairs;
 use fastresume::permutation;
 use fastresume::split::split;
@@ -21,6 +22,7 @@ use crate::gate;
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remaining, module)?)?;
     module.add_function(wrap_pyfunction!(slice_intervals, module)?)?;
+    module.add_function(wrap_pyfunction!(greatest, module)?)?;
     module.add_function(wrap_pyfunction!(intersection, module)?)?;
     module.add_function(wrap_pyfunction!(marked, module)?)?;
     module.add_function(wrap_pyfunction!(split_rows, module)?)?;
@@ -62,6 +64,13 @@ fn slice_intervals(
     multiple_of: u64,
 ) -> PyResult<Buffer> {
     to_buffer(py, pairs::share(numbers(py, &intervals)?.as_chunks().0, index, count, multiple_of))
+}
+
+/// The greatest number at each place of C-contiguous int64 arrays of as many numbers.
+#[pyfunction]
+fn greatest(py: Python<'_>, states: Vec<PyBuffer<i64>>) -> PyResult<Buffer> {
+    let states: Vec<_> = states.iter().map(|state| numbers(py, state)).collect::<PyResult<_>>()?;
+    to_buffer(py, offsets::greatest(&states))
 }
 
 /// The numbers that both arrays hold.

@@ -46,6 +46,7 @@ mod block;
 mod store;
 pub mod memory;
 pub mod pairs;
+pub mod offsets;
 pub mod column;
 mod packed;
 mod hybrid;

@@ -8,6 +8,7 @@
 
 use bytemuck::Pod;
 
+pub use self::greatest::raise;
 pub use self::lookup::{gather, look_up_groups};
 pub use self::moving::{Move, deal, scatter, scatter_raised};
 pub use self::rounds::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
@@ -54,6 +55,7 @@ macro_rules! chosen {
     };
 }
 
+mod greatest;
 mod lookup;
 mod moving;
 mod rounds;
