@@ -3,8 +3,9 @@
 Each operation of `fastresume.intervals` runs in turns with a twin of one loop over lists of tuples or dicts,
 as one would write it by hand. The twins start from what plain Python has (lists, dicts), ours from int64
 arrays, where it takes them; neither pays for the other's form. Results are compared before anything is timed.
-A turn of ours has a few calls. The first one finds the caches as the loop left them, as a program would that
-resumes; the others find them as a loop does after its first hundredth. Both are told.
+A turn of ours has a few calls. The first one finds the caches as the plain loop left them; the next ones find
+there what they need, as the plain loop does for most of its time. Both are told. Memory for the result is
+there from the calls before.
 `make bench-intervals` prints the tables that stand in RESULTS.md.
 """
 

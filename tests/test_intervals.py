@@ -46,6 +46,9 @@ def as_given(drawn: list[oracle.Interval], form: str) -> Any:
         "every other": lambda: np.repeat(array, 2, axis=0)[::2],
         "backwards": lambda: np.ascontiguousarray(array[::-1])[::-1],
         "read only": lambda: np.frombuffer(array.tobytes(), dtype=np.int64).reshape(-1, 2),
+        "not aligned": lambda: np.frombuffer(b"....01234567" + array.tobytes(), np.int64, offset=4)[
+            1:
+        ].reshape(-1, 2),
     }
     return forms[form]()
 
@@ -62,6 +65,7 @@ FORMS = (
     "every other",
     "backwards",
     "read only",
+    "not aligned",
 )
 
 
@@ -249,6 +253,15 @@ def test_arrays_of_other_integers_merge_too(dtype: str) -> None:
     states = [np.array([[1, 7], [3, 0]], dtype), np.array([[2, 1], [3, 100]], dtype).T]
     assert intervals.max_merge(states).tolist() == [[2, 7], [3, 100]]
     assert intervals.max_merge([state.tolist() for state in states]).dtype == np.int64
+
+
+@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 200])
+def test_many_arrays_merge_whatever_their_layout(count: int) -> None:
+    states = np.random.default_rng(17).integers(-(2**62), 2**62, (5, count))
+    unaligned = [np.frombuffer(b"." + state.tobytes(), np.int64, offset=1) for state in states.T]
+    expected = states.max(axis=1).tolist()
+    for given_ in (list(states.T), list(np.ascontiguousarray(states.T)), unaligned):
+        assert intervals.max_merge(given_).tolist() == expected
 
 
 def test_the_merged_value_is_a_new_one() -> None:

@@ -18,6 +18,9 @@ from fastresume.arguments import integer
 Intervals = npt.NDArray[np.int64]
 Key = TypeVar("Key")
 
+MERGED_AT_ONCE = 64
+"""So many states are merged by one call of the core."""
+
 
 def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
     """The rows of `[0, total)` that are in none of the `consumed` intervals.
@@ -117,8 +120,13 @@ def max_merge(
             raise TypeError(f"states must be integer arrays, found dtype {array.dtype}")
         if array.shape != arrays[0].shape:
             raise ValueError(f"states must have one shape, found {arrays[0].shape} and {array.shape}")
-    greatest = _core.greatest([_to_int64(array).reshape(-1) for array in arrays])
-    return of_words(greatest).reshape(arrays[0].shape)
+    greatest = _to_int64(arrays[0]).reshape(-1)
+    for first in range(
+        0, len(arrays), MERGED_AT_ONCE
+    ):  # no more copies than these of arrays of another dtype or layout
+        some = [_to_int64(array).reshape(-1) for array in arrays[first : first + MERGED_AT_ONCE]]
+        greatest = of_words(_core.greatest([greatest, *some]))
+    return greatest.reshape(arrays[0].shape)
 
 
 def of_buffer(buffer: _core.Buffer) -> Intervals:
@@ -183,7 +191,8 @@ def to_array(intervals: npt.ArrayLike) -> Intervals:
 def _to_int64(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     if array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
         raise ValueError(f"a number does not fit int64: {array.max()}")
-    return np.asarray(array, dtype=np.int64, order="C")
+    numbers = np.asarray(array, dtype=np.int64, order="C")
+    return numbers if numbers.flags.aligned else numbers.copy()
 
 
 def _to_count(name: str, value: int) -> int:

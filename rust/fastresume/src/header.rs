@@ -83,7 +83,7 @@ impl Header {
         self.kind == DICTIONARY_PAGE
     }
 
-    pub fn is_v2(&self) -> bool {
+    fn is_v2(&self) -> bool {
         self.kind == DATA_PAGE_V2
     }
 

@@ -103,21 +103,14 @@ impl<'a> Pages<'a> {
         buffers: &'a mut Buffers,
     ) -> Result<Self> {
         let Buffers { ahead, expanded, dictionary, codec, part } = buffers;
-        let known = codec.take().filter(|(compression, _)| *compression == chunk.compression);
-        let known = known.map_or_else(|| Codec::new(chunk.compression), |(_, known)| Ok(known))?;
-        let (_, codec) = codec.insert((chunk.compression, known));
         let part = part.as_ref();
         let end_row = part.map_or(chunk.rows, |part| part.end_row);
-        Ok(Self {
-            walk: PageWalk::new(source, chunk, places, end_row, ahead)?,
-            expanded,
-            dictionary,
-            codec,
-            part,
-            opened_values: 0,
-            is_expanded: false,
-            page: 0..0,
-        })
+        let compression = chunk.compression;
+        let walk = PageWalk::new(source, chunk, places, end_row, ahead)?;
+        let known = codec.take().filter(|(known, _)| *known == compression);
+        let known = known.map_or_else(|| Codec::new(compression), |(_, known)| Ok(known))?;
+        let (_, codec) = codec.insert((compression, known));
+        Ok(Self { walk, expanded, dictionary, codec, part, opened_values: 0, is_expanded: false, page: 0..0 })
     }
 
     /// Passes over whole data pages; see [`PageWalk::pass_rows`].

@@ -129,7 +129,7 @@ impl<'a> PageWalk<'a> {
         self.deferred.take()
     }
 
-    /// Whether bytes lie so far before the present place that what is read for them alone is not read ahead.
+    /// Whether bytes that end there lie so far before the present place that nothing is to be read ahead behind them.
     pub fn is_far_behind(&self, end: u64) -> bool {
         self.offset.saturating_sub(end) > LEAST_READ_BYTES
     }

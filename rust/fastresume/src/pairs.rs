@@ -38,6 +38,12 @@ pub fn remaining(pairs: &[Pair], total: u64) -> Result<Memory> {
     }
     words[last + 1] = total;
     left.truncate(8 * if reached == total { last } else { last + 2 });
+    // Where pairs touch each other, few may be left of many.
+    if left.len() < 8 * pairs.len() {
+        let mut few = Memory::lent();
+        few.extend(left.bytes())?;
+        return Ok(few);
+    }
     Ok(left)
 }
 
@@ -61,7 +67,7 @@ pub fn share(pairs: &[Pair], index: u64, count: u64, multiple_of: u64) -> Result
     let words: &mut [u64] = bytemuck::cast_slice_mut(part.bytes_mut());
     copy(numbers, words);
     if let [first, .., last] = words {
-        (*first, *last) = (start, end + 1);
+        (*first, *last) = (start, end.wrapping_add(1));
     }
     Ok(part)
 }
@@ -88,7 +94,8 @@ impl<'a> Coalesced<'a> {
         }
         scratch.resize(8 * (2 * pairs.len() + 3))?;
         let words: &mut [u64] = bytemuck::cast_slice_mut(scratch.bytes_mut());
-        // One of the two is the first start, the other one is not needed.
+        // If the first position is in a pair, no gap comes before it, and this is its start; if not, the first gap begins with a 0
+        // that is no start.
         words[0] = 0;
         let last = 1 + gaps(pairs, &mut words[1..])?;
         let first = if words[1] == 0 { 2 } else { 0 };
@@ -115,7 +122,7 @@ impl<'a> Coalesced<'a> {
         for pair in self.numbers.get(place..).unwrap_or_default().as_chunks().0 {
             let length = length(pair);
             if counted < length {
-                return (place, pair[0].get().cast_unsigned() + counted);
+                return (place, pair[0].get().cast_unsigned().wrapping_add(counted));
             }
             counted -= length;
             place += 2;
@@ -156,19 +163,24 @@ fn length([start, end]: &Pair) -> u64 {
     end.get().wrapping_sub(start.get()).cast_unsigned()
 }
 
-/// Writes the bounds of the gaps before and between pairs to `words`, and behind them where the last pair ends, or 0; the
-/// place of that number. Where one of the pairs ends, a gap starts: these are the numbers of the pairs, but for the outermost.
+/// Writes the bounds of the gaps before and between pairs to `words`, and behind them the greatest end, or 0; the place of that
+/// number. Where one of the pairs ends, a gap starts: these are the numbers of the pairs, but for the outermost.
 ///
 /// # Errors
 /// `Argument` if a pair is negative or ends before it starts, or there is no memory.
 fn gaps(pairs: &[Pair], words: &mut [u64]) -> Result<usize> {
-    let (mut starts, mut lengths) = (0, 0);
+    let (mut starts, mut ends, mut lengths) = (0, 0, 0);
     for pair in pairs {
         starts |= pair[0].get();
+        ends |= pair[1].get();
         lengths |= length(pair).cast_signed();
     }
-    if (starts | lengths) < 0 {
+    if (starts | ends | lengths) < 0 {
         pairs.iter().try_for_each(|pair| checked(pair.each_ref().map(Cell::get)).map(|_| ()))?;
+    }
+    let plain = |pair: &Pair| [pair[0].get().cast_unsigned(), length(pair)];
+    if pairs.is_sorted_by_key(|[start, _]| start.get()) {
+        return Ok(gaps_of_sorted(pairs.iter().map(plain), words));
     }
     let mut scratch = Memory::lent();
     let bits = |numbers: i64| i64::BITS - numbers.leading_zeros();
@@ -177,13 +189,13 @@ fn gaps(pairs: &[Pair], words: &mut [u64]) -> Result<usize> {
         scratch.resize(size_of_val(pairs))?;
         let sorted: &mut [[u64; 2]] = bytemuck::cast_slice_mut(scratch.bytes_mut());
         for (place, pair) in sorted.iter_mut().zip(pairs) {
-            *place = [pair[0].get().cast_unsigned(), length(pair)];
+            *place = plain(pair);
         }
         sorted.sort_unstable_by_key(|[start, _]| *start);
         return Ok(gaps_of_sorted(sorted.iter().copied(), words));
     }
     // Start and length of a pair as one number: half as much is moved about. Fresh memory costs as much as a pass, so that they go
-    // to and fro between the words to be written and others, and lie in these at last.
+    // to and fro between the words that the gaps will lie in and others; it is the others that they are sorted in at last.
     scratch.resize(size_of_val(pairs) / 2)?;
     let sorted: &mut [u64] = bytemuck::cast_slice_mut(scratch.bytes_mut());
     let passes = bits(starts).div_ceil(DIGIT_BITS);
@@ -202,7 +214,8 @@ fn gaps(pairs: &[Pair], words: &mut [u64]) -> Result<usize> {
     Ok(gaps_of_sorted(sorted.iter().map(pair), words))
 }
 
-/// As `gaps`, of numbers that rise; none if they do not.
+/// As `gaps`, of pairs none of which touches the next: their numbers rise, but for a first pair that is empty at 0. None of
+/// others.
 fn gaps_of_rising(numbers: &[Cell<i64>], words: &mut [u64]) -> Option<usize> {
     let start = usize::from(numbers.first().is_none_or(|first| first.get() != 0));
     words[..start].fill(0);
@@ -302,6 +315,8 @@ mod tests {
             assert_eq!(shares(&pairs, 2, 4), [vec![], vec![0, 3, 5, 9]]);
         }
         assert_eq!(left(&[[7, 7], [20, 20]], 9).unwrap(), [0, 9]);
+        assert_eq!(left(&[[0, 0], [5, 7]], 9).unwrap(), [0, 5, 7, 9]);
+        assert_eq!(left(&[[0, 3], [3, 5], [5, 5], [5, 8]], 9).unwrap(), [8, 9]);
         assert!(left(&[], 0).unwrap().is_empty());
         assert!(shares(&[], 2, 1).concat().is_empty());
     }
@@ -334,7 +349,11 @@ mod tests {
 
     #[test]
     fn what_is_no_interval_is_refused() {
-        for (pair, reason) in [([-1, 3], "negative"), ([3, 1], "ends before it starts")] {
+        // The lengths of some of them are beyond what numbers hold.
+        let far = [[1, i64::MIN], [i64::MAX, i64::MIN], [i64::MIN, i64::MAX]].map(|pair| (pair, "negative"));
+        for (pair, reason) in
+            [([-1, 3], "negative"), ([3, 1], "ends before it starts")].into_iter().chain(far)
+        {
             let pairs = [[0, 1], pair];
             assert!(left(&pairs, 9).unwrap_err().to_string().contains(reason));
             let found = share(&cells(&pairs), 0, 1, 1);
