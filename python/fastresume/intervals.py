@@ -121,9 +121,8 @@ def max_merge(
         if array.shape != arrays[0].shape:
             raise ValueError(f"states must have one shape, found {arrays[0].shape} and {array.shape}")
     greatest = _to_int64(arrays[0]).reshape(-1)
-    for first in range(
-        0, len(arrays), MERGED_AT_ONCE
-    ):  # no more copies than these of arrays of another dtype or layout
+    # Arrays of another dtype or layout are copied: no more than these at a time.
+    for first in range(0, len(arrays), MERGED_AT_ONCE):
         some = [_to_int64(array).reshape(-1) for array in arrays[first : first + MERGED_AT_ONCE]]
         greatest = of_words(_core.greatest([greatest, *some]))
     return greatest.reshape(arrays[0].shape)

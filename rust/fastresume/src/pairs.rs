@@ -326,8 +326,8 @@ mod tests {
         let apart: Vec<[i64; 2]> = (0..5000).map(|n| [7 * n + n % 3, 7 * n + 4 + n % 2]).collect();
         let overlapping = apart.iter().map(|&[start, end]| [start, end + start % 11]).collect();
         let unsorted: Vec<[i64; 2]> = (0..5000).map(|n| apart[n * 1777 % 5000]).collect();
-        // Almost as many bits as one number has for starts and lengths, and more.
         let from_0 = unsorted.iter().map(|&[start, end]| [start - start % 2, end]).chain([[0, 1]]).collect();
+        // Almost as many bits as one number has for starts and lengths, and more.
         let far = unsorted.iter().map(|&[start, end]| [start << 40, (start << 40) + 5 + end % 2]).collect();
         let farther = unsorted.iter().map(|&[start, end]| [start << 47, end << 47]).chain([[0, 9]]).collect();
         for pairs in [apart, overlapping, unsorted, from_0, far, farther] {
