@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -66,3 +68,27 @@ def test_what_was_decoded_ahead_is_in_no_state(write_dataset: Write) -> None:
     assert fields_of(loader.state_dict())["cuts"] == [[1, 1, 5, 1]]
     assert loader.state_dict() == batch.state_dict()
     assert loader.batches_left == 119
+
+
+def switches(of: str) -> int:
+    """Return how often threads of this process with such names have gone to sleep so far."""
+    found = 0
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().startswith(of):
+            lines = dict(line.split(":\t") for line in (task / "status").read_text().splitlines())
+            found += int(lines["voluntary_ctxt_switches"])
+    return found
+
+
+def test_a_batch_that_is_taken_wakes_no_more_threads_than_have_something_to_do(write_dataset: Write) -> None:
+    files = write_dataset(plain_spec(*[[1000] * 4] * 4))
+    threads, batches = 16, 300
+    with fr.Loader(make(files, 10), threads=threads, prefetch_bytes=40_000) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        before = switches("fastresume-")
+        for _ in range(batches):
+            time.sleep(0.001)
+            next(iterator)
+        # To end a batch, or to decode a row group, and to go back to sleep; to wake all would be 16 for each.
+        assert batches / 2 < switches("fastresume-") - before < 4 * batches

@@ -18,6 +18,8 @@ pub struct Filling {
     batches: BTreeMap<u64, Coming>,
     /// Those whose rows are all there, and which nobody began to end.
     complete: BTreeSet<u64>,
+    /// The bytes of all batches.
+    bytes: u128,
 }
 
 struct Coming {
@@ -32,7 +34,7 @@ struct Coming {
 impl Filling {
     /// The bytes of all batches.
     pub fn bytes(&self) -> u64 {
-        self.batches.values().map(|coming| coming.bytes).fold(0, u64::saturating_add)
+        u64::try_from(self.bytes).unwrap_or(u64::MAX)
     }
 
     /// How many batches have all their rows, and the bytes of these.
@@ -58,6 +60,7 @@ impl Filling {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
                     let (slots, shape, bytes) = new(batch)?;
+                    self.bytes += u128::from(bytes);
                     let slots = Arc::new(Mutex::new(slots));
                     entry.insert(Coming { slots, bytes, missing_rows: shape.distinct, is_ready: false })
                 }
@@ -73,7 +76,9 @@ impl Filling {
             if let Some(coming) = self.batches.get_mut(&batch) {
                 coming.missing_rows -= rows;
                 if coming.missing_rows == 0 {
-                    coming.bytes = coming.bytes.max(locked(&coming.slots).bytes());
+                    let bytes = coming.bytes.max(locked(&coming.slots).bytes());
+                    self.bytes += u128::from(bytes - coming.bytes);
+                    coming.bytes = bytes;
                     self.complete.insert(batch);
                 }
             }
@@ -87,6 +92,11 @@ impl Filling {
         Some((batch, Arc::clone(&self.batches.get(&batch)?.slots)))
     }
 
+    /// Whether one of some batches is to be ended.
+    pub fn has_complete(&self, among: RangeInclusive<u64>) -> bool {
+        self.complete.range(among).next().is_some()
+    }
+
     /// Notes that a batch was ended.
     pub fn end(&mut self, batch: u64) {
         if let Some(coming) = self.batches.get_mut(&batch) {
@@ -97,7 +107,8 @@ impl Filling {
     /// Takes a batch out, if it was ended.
     pub fn take_ready(&mut self, batch: u64) -> Option<Slots> {
         self.batches.get(&batch).filter(|coming| coming.is_ready)?;
-        let slots = self.batches.remove(&batch)?.slots;
-        Some(locked(&slots).taken())
+        let coming = self.batches.remove(&batch)?;
+        self.bytes -= u128::from(coming.bytes);
+        Some(locked(&coming.slots).taken())
     }
 }

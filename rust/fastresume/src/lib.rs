@@ -112,6 +112,7 @@ mod schedule;
 mod strips;
 mod fill;
 mod filling;
+mod agenda;
 pub mod rows;
 pub mod activity;
 pub mod pipeline;

@@ -7,29 +7,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::activity::{Activity, Doing};
-use crate::batch::{SharedSlots, Slots};
+use crate::agenda::{Agenda, Decoding, Front, Task};
+use crate::batch::Slots;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result, caught, locked};
-use crate::fill::{Filled, Filler};
-use crate::filling::{BatchSlots, Filling};
+use crate::fill::Filler;
 use crate::lanes::Reader;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
-use crate::memory::{Memory, Pool};
+use crate::memory::Memory;
 use crate::order::Order;
-use crate::part::waiting;
 use crate::pass::Pass;
-use crate::schedule::Schedule;
-use crate::segment::{Places, Segment, to_usize};
-use crate::window::WindowPart;
+use crate::segment::to_usize;
 use crate::written::Written;
-
-/// What a batch takes beside its values.
-const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
-
-/// So many batches behind the front one are brought into their last form ahead of the consumer. More would leave the
-/// processor's caches before they are asked for.
-const ENDED_AHEAD: u64 = 8;
 
 /// A batch, ready for its consumer.
 #[derive(Debug)]
@@ -73,10 +63,7 @@ pub enum Polled {
 struct Work {
     filler: Filler,
     pass: Arc<Pass>,
-    reader: Reader,
-    budget_bytes: u64,
-    /// The memory of batches that the consumer let go of.
-    pool: Pool,
+    rank: u64,
     stop: AtomicBool,
     /// Of the threads, and of the consumer behind them.
     activity: Arc<Activity>,
@@ -86,40 +73,10 @@ struct Work {
 }
 
 struct State {
-    schedule: Schedule,
-    /// A segment that waits for room.
-    waiting: Option<Segment>,
-    /// Later parts of segments that were too large to be decoded at once.
-    divided: Vec<Decoding>,
-    /// The window that was opened last, and the memory of its batches, which all its segments share.
-    window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
-    filling: Filling,
-    /// The next batch to deliver.
-    front: u64,
-    /// The least batch that can't be had, and why.
-    failed: Option<(u64, Error)>,
-}
-
-impl State {
-    /// Notes why a batch and those behind it can't be had.
-    fn fail(&mut self, first: u64, error: Error) {
-        if self.failed.as_ref().is_none_or(|(batch, _)| first < *batch) {
-            self.failed = Some((first, error));
-        }
-    }
-}
-
-/// What a thread does in one go.
-enum Task {
-    Decode(Decoding),
-    /// A batch whose rows are all there is brought into the form that is delivered.
-    End(u64, SharedSlots),
-}
-
-/// A segment to decode, and the memory of its batches.
-struct Decoding {
-    segment: Segment,
-    slots: Arc<BatchSlots>,
+    agenda: Agenda,
+    /// Threads that wait for something to do, and whether one of them was called and is not there yet.
+    idle: usize,
+    is_one_called: bool,
 }
 
 /// Decodes what one reader is to deliver in the rest of a pass.
@@ -151,26 +108,15 @@ impl Pipeline {
         if pass.rank_rows() > u64::from(u32::MAX) {
             return Err(Error::Argument(format!("no memory for batches of {} rows", pass.rank_rows())));
         }
-        let schedule = Schedule::new(Arc::clone(&manifest), &layout, order, Arc::clone(&pass), reader)?;
-        let pool = Pool::new(to_usize(budget_bytes.saturating_add(schedule.open_bytes()))?);
-        let state = State {
-            schedule,
-            waiting: None,
-            divided: Vec::new(),
-            window: None,
-            filling: Filling::default(),
-            front: pass.done() + reader.worker,
-            failed: None,
-        };
+        let agenda =
+            Agenda::new(Arc::clone(&manifest), &layout, order, Arc::clone(&pass), reader, budget_bytes)?;
         let work = Work {
             filler: Filler::new(manifest, layout),
             pass,
-            reader,
-            pool,
-            budget_bytes,
+            rank: reader.rank,
             stop: AtomicBool::new(false),
             activity: Arc::new(Activity::new(threads + 1)),
-            state: Mutex::new(state),
+            state: Mutex::new(State { agenda, idle: 0, is_one_called: false }),
             room: Condvar::new(),
             ready: Condvar::new(),
         };
@@ -208,7 +154,7 @@ impl Pipeline {
             }
             let task = if self.threads > 0 {
                 // The threads may be busy with what comes later.
-                self.work.take_end(&mut state, 0)
+                state.agenda.take_front_end()
             } else {
                 self.work.take(&mut state)
             };
@@ -279,32 +225,38 @@ impl Work {
                 if let Some(task) = self.take(&mut state) {
                     break task;
                 }
+                state.idle += 1;
                 state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+                state.is_one_called = false;
             };
+            self.call_another(&mut state);
             drop(state);
             self.perform(task, thread);
         }
     }
 
-    /// The front batch if it is complete, its error, or the end; none if it is still coming.
-    fn deliver(&self, state: &mut State) -> Option<Result<Polled>> {
-        let batch = state.front;
-        if batch >= self.pass.batches() {
-            return Some(Ok(Polled::End));
-        }
-        if let Some(slots) = state.filling.take_ready(batch) {
-            state.front += self.reader.workers;
-            self.room.notify_all();
-            return Some(self.delivered(batch, slots).map(|delivered| Polled::Batch(Box::new(delivered))));
-        }
-        match &state.failed {
-            Some((first, error)) if *first <= batch => Some(Err(error.clone())),
-            _ => None,
+    /// Wakes a thread if there is something to do for one. It does the same when it has taken its task: to wake all of them
+    /// for one batch costs more than ending it, and the consumer would have to.
+    fn call_another(&self, state: &mut State) {
+        if state.idle > 0 && !state.is_one_called && state.agenda.has_task() {
+            state.is_one_called = true;
+            self.room.notify_one();
         }
     }
 
+    /// The front batch if it is ready, its error, or the end; none if it is still coming.
+    fn deliver(&self, state: &mut State) -> Option<Result<Polled>> {
+        let front = state.agenda.take_front()?;
+        self.call_another(state);
+        Some(front.and_then(|front| match front {
+            Front::Batch(batch, slots) => Ok(Polled::Batch(Box::new(self.delivered(batch, slots)?))),
+            Front::End => Ok(Polled::End),
+        }))
+    }
+
     fn delivered(&self, batch: u64, slots: Slots) -> Result<Delivered> {
-        let shape = self.pass.shape(batch, self.reader.rank);
+        let shape = self.pass.shape(batch, self.rank);
         let (fields, written) = slots.into_parts(self.filler.layout());
         Ok(Delivered {
             rows: to_usize(shape.rows)?,
@@ -317,120 +269,45 @@ impl Work {
         })
     }
 
-    /// What to do next, if there is something: batches of which all is there come first, then the next segment, if
-    /// its batches fit the budget.
-    ///
-    /// What the front batch needs is taken whatever the budget says, so something always moves.
+    /// What to do next, if there is something.
     fn take(&self, state: &mut State) -> Option<Task> {
-        if let Some(end) = self.take_end(state, ENDED_AHEAD) {
-            return Some(end);
+        let task = state.agenda.take(self.filler.layout());
+        if state.agenda.has_failed() {
+            self.ready.notify_one();
         }
-        // What batches before a failed one need is still decoded: these are delivered.
-        let end = state.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
-        let front = state.front;
-        let is_full = state.filling.bytes() >= self.budget_bytes;
-        let may_go = |segment: &Segment| {
-            let first = segment.first_batch();
-            first < end && (!is_full || first <= front)
-        };
-        let divided = state.divided.iter().enumerate().filter(|(_, task)| may_go(&task.segment));
-        if let Some((at, _)) = divided.min_by_key(|(_, task)| task.segment.first_batch()) {
-            return Some(Task::Decode(state.divided.swap_remove(at)));
-        }
-        let segment = state.waiting.take().or_else(|| state.schedule.next_segment())?;
-        if !may_go(&segment) {
-            state.waiting = Some(segment);
-            return None;
-        }
-        match self.slots_for(&segment, state) {
-            Ok(slots) => Some(Task::Decode(Decoding { segment, slots })),
-            Err(error) => {
-                state.fail(segment.first_batch(), error);
-                self.ready.notify_all();
-                None
-            }
-        }
-    }
-
-    /// A batch to end, of the front one and so many behind it.
-    fn take_end(&self, state: &mut State, behind: u64) -> Option<Task> {
-        let last = state.front + behind * self.reader.workers;
-        let (batch, slots) = state.filling.take_complete(state.front..=last)?;
-        Some(Task::End(batch, slots))
-    }
-
-    /// What a batch of so many rows is expected to take beside its rows of one length.
-    fn other_bytes(&self, rows: u64, is_shuffled: bool) -> u64 {
-        let jagged = rows.saturating_mul(self.filler.layout().jagged_row_bytes() as u64);
-        let numbers = rows.saturating_mul(size_of::<u64>() as u64);
-        let bytes = if is_shuffled { waiting(jagged).saturating_add(numbers) } else { jagged };
-        bytes.saturating_add(BATCH_OVERHEAD_BYTES)
-    }
-
-    /// The memory of each batch that a segment goes to, new for batches that are new.
-    fn slots_for(&self, segment: &Segment, state: &mut State) -> Result<Arc<BatchSlots>> {
-        match &segment.places {
-            Places::Pieces(pieces) => {
-                let slots = self.slots_of(pieces.iter().map(|piece| piece.batch), state)?;
-                Ok(Arc::new(slots))
-            }
-            Places::Scattered { part, .. } => {
-                if let Some((open, slots)) = &state.window
-                    && Arc::ptr_eq(open, part)
-                {
-                    return Ok(Arc::clone(slots));
-                }
-                let slots = Arc::new(self.slots_of(part.batches().iter().copied(), state)?);
-                state.window = Some((Arc::clone(part), Arc::clone(&slots)));
-                Ok(slots)
-            }
-        }
-    }
-
-    fn slots_of(&self, batches: impl Iterator<Item = u64>, state: &mut State) -> Result<BatchSlots> {
-        let is_shuffled = state.schedule.is_shuffled();
-        state.filling.slots_of(batches, |batch| {
-            let shape = self.pass.shape(batch, self.reader.rank);
-            let (layout, rows) = (self.filler.layout(), to_usize(shape.rows)?);
-            let scattered = if is_shuffled { Some(to_usize(shape.distinct)?) } else { None };
-            let slots = Slots::new(layout, rows, &self.pool, scattered)?;
-            let bytes = slots.bytes().saturating_add(self.other_bytes(shape.rows, is_shuffled));
-            Ok((slots, shape, bytes))
-        })
+        task
     }
 
     /// Does a task in the thread of this number, and notes what came of it, or why it failed.
     fn perform(&self, task: Task, thread: usize) {
         // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
         match task {
-            Task::Decode(Decoding { segment, slots }) => {
-                let fill = || self.filler.fill(&segment, |batch| slots.get(&batch), &self.stop);
+            Task::Decode(decoding) => {
+                let Decoding { segment, slots } = &decoding;
+                let fill = || self.filler.fill(segment, |batch| slots.get(&batch), &self.stop);
                 let filled = self.activity.during(thread, Doing::Decoding(segment.group), || caught(fill));
-                let mut state = locked(&self.state);
-                match filled {
-                    Ok(Filled { rows, left }) => {
-                        state.filling.count(&rows);
-                        state.divided.extend(left.map(|segment| Decoding { segment, slots }));
-                    }
-                    Err(error) => state.fail(segment.first_batch(), error),
+                // The consumer is told once the front batch is ended, which is what this thread does next.
+                let has_failed = filled.is_err();
+                locked(&self.state).agenda.note_decoded(decoding, filled);
+                if has_failed {
+                    self.ready.notify_one();
                 }
-                drop(state);
-                self.room.notify_all();
             }
             Task::End(batch, slots) => {
-                let shape = self.pass.shape(batch, self.reader.rank);
+                let shape = self.pass.shape(batch, self.rank);
                 let layout = self.filler.layout();
                 let finish =
                     || locked(&slots).finish(layout, to_usize(shape.distinct)?, to_usize(shape.rows)?);
                 let ended = self.activity.during(thread, Doing::Ending(batch), || caught(finish));
                 let mut state = locked(&self.state);
-                match ended {
-                    Ok(()) => state.filling.end(batch),
-                    Err(error) => state.fail(batch, error),
+                state.agenda.note_ended(batch, ended);
+                let is_awaited = state.agenda.is_awaited(batch);
+                drop(state);
+                if is_awaited {
+                    self.ready.notify_one();
                 }
             }
         }
-        self.ready.notify_all();
     }
 }
 
@@ -445,6 +322,6 @@ impl View {
     /// How many batches are ready, and their bytes; none once the pipeline is gone. Not to be called after a fork.
     #[must_use]
     pub fn queued(&self) -> (u64, u64) {
-        self.work.upgrade().map_or((0, 0), |work| locked(&work.state).filling.queued())
+        self.work.upgrade().map_or((0, 0), |work| locked(&work.state).agenda.queued())
     }
 }

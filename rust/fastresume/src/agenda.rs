@@ -1,0 +1,270 @@
+//! What a reader's batches still need, and what of it is to be done next.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use crate::batch::{SharedSlots, Slots};
+use crate::error::{Error, Result};
+use crate::fill::Filled;
+use crate::filling::{BatchSlots, Filling};
+use crate::lanes::Reader;
+use crate::layout::Layout;
+use crate::manifest::Manifest;
+use crate::memory::Pool;
+use crate::order::Order;
+use crate::part::waiting;
+use crate::pass::Pass;
+use crate::schedule::Schedule;
+use crate::segment::{Places, Segment, to_usize};
+use crate::window::WindowPart;
+
+/// What a batch takes beside its values.
+const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
+
+/// So many batches behind the front one are brought into their last form ahead of the consumer. More would leave the
+/// processor's caches before they are asked for.
+const ENDED_AHEAD: u64 = 8;
+
+/// The batches of one reader in what is left of a pass, from what is to be decoded to those that wait for the consumer.
+pub struct Agenda {
+    pass: Arc<Pass>,
+    reader: Reader,
+    budget_bytes: u64,
+    /// The memory of batches that the consumer let go of.
+    pool: Pool,
+    schedule: Schedule,
+    /// A segment that waits for room.
+    waiting: Option<Segment>,
+    /// Later parts of segments that were too large to be decoded at once.
+    divided: Vec<Decoding>,
+    /// The window that was opened last, and the memory of its batches, which all its segments share.
+    window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
+    filling: Filling,
+    /// The next batch to deliver.
+    front: u64,
+    /// The least batch that can't be had, and why.
+    failed: Option<(u64, Error)>,
+}
+
+/// What is done in one go.
+pub enum Task {
+    Decode(Decoding),
+    /// A batch whose rows are all there is brought into the form that is delivered.
+    End(u64, SharedSlots),
+}
+
+/// A segment to decode, and the memory of its batches.
+pub struct Decoding {
+    pub segment: Segment,
+    pub slots: Arc<BatchSlots>,
+}
+
+/// What is to be decoded next.
+enum Next {
+    /// What is left of a segment, as an index.
+    Divided(usize),
+    /// The segment that waits.
+    Segment,
+}
+
+/// What is at the front.
+pub enum Front {
+    /// A batch, ready for its consumer, and its memory.
+    Batch(u64, Slots),
+    /// Nothing more: the pass is over for this reader.
+    End,
+}
+
+impl Agenda {
+    /// What is left of a pass for a reader, whose batches may take so many bytes before they are delivered.
+    ///
+    /// # Errors
+    /// `Argument` if the reader has no share in the pass's cut.
+    pub fn new(
+        manifest: Arc<Manifest>,
+        layout: &Layout,
+        order: Order,
+        pass: Arc<Pass>,
+        reader: Reader,
+        budget_bytes: u64,
+    ) -> Result<Self> {
+        let schedule = Schedule::new(manifest, layout, order, Arc::clone(&pass), reader)?;
+        let pool = Pool::new(to_usize(budget_bytes.saturating_add(schedule.open_bytes()))?);
+        let front = pass.done() + reader.worker;
+        Ok(Self {
+            pass,
+            reader,
+            budget_bytes,
+            pool,
+            schedule,
+            waiting: None,
+            divided: Vec::new(),
+            window: None,
+            filling: Filling::default(),
+            front,
+            failed: None,
+        })
+    }
+
+    /// How many batches have all their rows, and the bytes of these.
+    pub fn queued(&self) -> (u64, u64) {
+        self.filling.queued()
+    }
+
+    /// Takes the front batch if it is ready, its error, or the end; none if it is still coming.
+    pub fn take_front(&mut self) -> Option<Result<Front>> {
+        let batch = self.front;
+        if batch >= self.pass.batches() {
+            return Some(Ok(Front::End));
+        }
+        if let Some(slots) = self.filling.take_ready(batch) {
+            self.front += self.reader.workers;
+            return Some(Ok(Front::Batch(batch, slots)));
+        }
+        match &self.failed {
+            Some((first, error)) if *first <= batch => Some(Err(error.clone())),
+            _ => None,
+        }
+    }
+
+    /// Whether the consumer may be waiting for what became of this batch.
+    pub fn is_awaited(&self, batch: u64) -> bool {
+        batch == self.front || self.failed.is_some()
+    }
+
+    /// What to do next, if there is something: batches of which all is there come first, then the next segment, if
+    /// its batches fit the budget.
+    ///
+    /// What the front batch needs is taken whatever the budget says, so something always moves.
+    pub fn take(&mut self, layout: &Layout) -> Option<Task> {
+        if let Some(end) = self.take_end(ENDED_AHEAD) {
+            return Some(end);
+        }
+        let segment = match self.next()? {
+            Next::Divided(at) => return Some(Task::Decode(self.divided.swap_remove(at))),
+            Next::Segment => self.waiting.take()?,
+        };
+        match self.slots_for(&segment, layout) {
+            Ok(slots) => Some(Task::Decode(Decoding { segment, slots })),
+            Err(error) => {
+                self.fail(segment.first_batch(), error);
+                None
+            }
+        }
+    }
+
+    /// Takes the front batch, if it is to be ended.
+    pub fn take_front_end(&mut self) -> Option<Task> {
+        self.take_end(0)
+    }
+
+    /// Whether `take` would find something to do.
+    pub fn has_task(&mut self) -> bool {
+        let among = self.among(ENDED_AHEAD);
+        self.filling.has_complete(among) || self.next().is_some()
+    }
+
+    /// Notes what became of a segment that was decoded.
+    pub fn note_decoded(&mut self, decoding: Decoding, filled: Result<Filled>) {
+        match filled {
+            Ok(Filled { rows, left }) => {
+                self.filling.count(&rows);
+                let slots = decoding.slots;
+                self.divided.extend(left.map(|segment| Decoding { segment, slots }));
+            }
+            Err(error) => self.fail(decoding.segment.first_batch(), error),
+        }
+    }
+
+    /// Notes what became of a batch that was to be ended.
+    pub fn note_ended(&mut self, batch: u64, ended: Result<()>) {
+        match ended {
+            Ok(()) => self.filling.end(batch),
+            Err(error) => self.fail(batch, error),
+        }
+    }
+
+    /// Whether a batch can't be had.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// Notes why a batch and those behind it can't be had.
+    fn fail(&mut self, first: u64, error: Error) {
+        if self.failed.as_ref().is_none_or(|(batch, _)| first < *batch) {
+            self.failed = Some((first, error));
+        }
+    }
+
+    /// A batch to end, of the front one and so many behind it.
+    fn take_end(&mut self, behind: u64) -> Option<Task> {
+        let (batch, slots) = self.filling.take_complete(self.among(behind))?;
+        Some(Task::End(batch, slots))
+    }
+
+    /// The front batch and so many behind it.
+    fn among(&self, behind: u64) -> RangeInclusive<u64> {
+        self.front..=self.front + behind * self.reader.workers
+    }
+
+    /// What to decode next, if its batches fit the budget.
+    fn next(&mut self) -> Option<Next> {
+        // What batches before a failed one need is still decoded: these are delivered.
+        let end = self.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
+        let front = self.front;
+        let is_full = self.filling.bytes() >= self.budget_bytes;
+        let may_go = |segment: &Segment| {
+            let first = segment.first_batch();
+            first < end && (!is_full || first <= front)
+        };
+        let divided = self.divided.iter().enumerate().filter(|(_, task)| may_go(&task.segment));
+        if let Some((at, _)) = divided.min_by_key(|(_, task)| task.segment.first_batch()) {
+            return Some(Next::Divided(at));
+        }
+        if self.waiting.is_none() {
+            self.waiting = self.schedule.next_segment();
+        }
+        self.waiting.as_ref().filter(|segment| may_go(segment)).map(|_| Next::Segment)
+    }
+
+    /// What a batch of so many rows is expected to take beside its rows of one length.
+    fn other_bytes(layout: &Layout, rows: u64, is_shuffled: bool) -> u64 {
+        let jagged = rows.saturating_mul(layout.jagged_row_bytes() as u64);
+        let numbers = rows.saturating_mul(size_of::<u64>() as u64);
+        let bytes = if is_shuffled { waiting(jagged).saturating_add(numbers) } else { jagged };
+        bytes.saturating_add(BATCH_OVERHEAD_BYTES)
+    }
+
+    /// The memory of each batch that a segment goes to, new for batches that are new.
+    fn slots_for(&mut self, segment: &Segment, layout: &Layout) -> Result<Arc<BatchSlots>> {
+        match &segment.places {
+            Places::Pieces(pieces) => {
+                let slots = self.slots_of(pieces.iter().map(|piece| piece.batch), layout)?;
+                Ok(Arc::new(slots))
+            }
+            Places::Scattered { part, .. } => {
+                if let Some((open, slots)) = &self.window
+                    && Arc::ptr_eq(open, part)
+                {
+                    return Ok(Arc::clone(slots));
+                }
+                let slots = Arc::new(self.slots_of(part.batches().iter().copied(), layout)?);
+                self.window = Some((Arc::clone(part), Arc::clone(&slots)));
+                Ok(slots)
+            }
+        }
+    }
+
+    fn slots_of(&mut self, batches: impl Iterator<Item = u64>, layout: &Layout) -> Result<BatchSlots> {
+        let is_shuffled = self.schedule.is_shuffled();
+        let Self { pass, reader, pool, filling, .. } = self;
+        filling.slots_of(batches, |batch| {
+            let shape = pass.shape(batch, reader.rank);
+            let rows = to_usize(shape.rows)?;
+            let scattered = if is_shuffled { Some(to_usize(shape.distinct)?) } else { None };
+            let slots = Slots::new(layout, rows, pool, scattered)?;
+            let bytes = slots.bytes().saturating_add(Self::other_bytes(layout, shape.rows, is_shuffled));
+            Ok((slots, shape, bytes))
+        })
+    }
+}
