@@ -127,9 +127,11 @@ impl Agenda {
         }
     }
 
-    /// Whether the consumer may be waiting for what became of this batch.
-    pub fn is_awaited(&self, batch: u64) -> bool {
-        batch == self.front || self.failed.is_some()
+    /// Whether there is something for the consumer: the front batch, to be delivered or to be ended first, or its error.
+    pub fn has_front(&self) -> bool {
+        let front = self.front;
+        let has_failed = self.failed.as_ref().is_some_and(|(first, _)| *first <= front);
+        has_failed || self.filling.is_ready(front) || self.filling.has_complete(self.among(0))
     }
 
     /// What to do next, if there is something: batches of which all is there come first, then the next segment, if
@@ -182,11 +184,6 @@ impl Agenda {
             Ok(()) => self.filling.end(batch),
             Err(error) => self.fail(batch, error),
         }
-    }
-
-    /// Whether a batch can't be had.
-    pub fn has_failed(&self) -> bool {
-        self.failed.is_some()
     }
 
     /// Notes why a batch and those behind it can't be had.

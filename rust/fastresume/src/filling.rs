@@ -104,6 +104,11 @@ impl Filling {
         }
     }
 
+    /// Whether a batch was ended.
+    pub fn is_ready(&self, batch: u64) -> bool {
+        self.batches.get(&batch).is_some_and(|coming| coming.is_ready)
+    }
+
     /// Takes a batch out, if it was ended.
     pub fn take_ready(&mut self, batch: u64) -> Option<Slots> {
         self.batches.get(&batch).filter(|coming| coming.is_ready)?;

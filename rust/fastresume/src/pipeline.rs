@@ -272,7 +272,7 @@ impl Work {
     /// What to do next, if there is something.
     fn take(&self, state: &mut State) -> Option<Task> {
         let task = state.agenda.take(self.filler.layout());
-        if state.agenda.has_failed() {
+        if task.is_none() && state.agenda.has_front() {
             self.ready.notify_one();
         }
         task
@@ -286,10 +286,12 @@ impl Work {
                 let Decoding { segment, slots } = &decoding;
                 let fill = || self.filler.fill(segment, |batch| slots.get(&batch), &self.stop);
                 let filled = self.activity.during(thread, Doing::Decoding(segment.group), || caught(fill));
-                // The consumer is told once the front batch is ended, which is what this thread does next.
-                let has_failed = filled.is_err();
-                locked(&self.state).agenda.note_decoded(decoding, filled);
-                if has_failed {
+                let mut state = locked(&self.state);
+                state.agenda.note_decoded(decoding, filled);
+                // The consumer may end the front batch, and this thread one behind it.
+                let is_awaited = state.agenda.has_front();
+                drop(state);
+                if is_awaited {
                     self.ready.notify_one();
                 }
             }
@@ -301,7 +303,7 @@ impl Work {
                 let ended = self.activity.during(thread, Doing::Ending(batch), || caught(finish));
                 let mut state = locked(&self.state);
                 state.agenda.note_ended(batch, ended);
-                let is_awaited = state.agenda.is_awaited(batch);
+                let is_awaited = state.agenda.has_front();
                 drop(state);
                 if is_awaited {
                     self.ready.notify_one();
