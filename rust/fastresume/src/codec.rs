@@ -44,12 +44,9 @@ impl Codec {
     /// Source: <https://github.com/google/snappy/blob/main/format_description.txt>
     pub fn as_it_is<'a>(&self, input: &'a [u8], stated: usize) -> Option<&'a [u8]> {
         let Self::Snappy(_) = self else { return None };
-        let mut position = 0;
-        let expanded = varint(input, &mut position).ok()?;
-        let (&tag, rest) = input.get(position..)?.split_first()?;
+        let (&tag, rest) = elements(input, stated)?.split_first()?;
         let (length, page) = (tag % 4 == 0).then(|| literal_length(tag, rest))??;
-        let is_whole = page.len() == stated && length == stated && expanded == stated as u64;
-        is_whole.then_some(page)
+        (page.len() == stated && length == stated).then_some(page)
     }
 
     /// Fills `output` from `input`.
@@ -92,13 +89,17 @@ const MAX_LENGTH_BYTES: usize = 5;
 
 /// Pages of numbers have a decoder of their own, which leaves all others, and what is damaged, to that of the library.
 fn snappy(decoder: &mut snap::raw::Decoder, input: &[u8], output: &mut [u8]) -> Result<usize> {
-    let mut position = 0;
-    let is_stated = varint(input, &mut position).is_ok_and(|stated| stated == output.len() as u64);
-    let is_stated = is_stated && position <= MAX_LENGTH_BYTES;
-    if is_stated && decompress_numbers(&input[position..], output).is_some() {
-        return Ok(output.len());
+    match elements(input, output.len()).and_then(|elements| decompress_numbers(elements, output)) {
+        Some(()) => Ok(output.len()),
+        None => decoder.decompress(input, output).map_err(failed),
     }
-    decoder.decompress(input, output).map_err(failed)
+}
+
+/// What Snappy's input has behind its length, if it makes as many bytes as are stated.
+fn elements(input: &[u8], stated: usize) -> Option<&[u8]> {
+    let mut position = 0;
+    let expanded = varint(input, &mut position).ok()?;
+    (expanded == stated as u64 && position <= MAX_LENGTH_BYTES).then(|| &input[position..])
 }
 
 /// Reads until the output is full; one byte beyond it counts as too much.

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use crate::bloom::BloomFilter;
-use crate::decode::OpenFile;
 use crate::error::{Error, Result, check};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
+use crate::opened::OpenFile;
 use crate::pageindex::PageIndex;
 use crate::schema::{Column, Kind, Stored};
 use crate::statistics::{Bound, Facts, has_order, nulls};

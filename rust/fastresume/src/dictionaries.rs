@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 
 use crate::column::{JaggedRows, NULL_ROW, Nulls};
-use crate::decode::OpenFile;
 use crate::error::{Error, Result, check, locked};
 use crate::manifest::Manifest;
+use crate::opened::OpenFile;
 use crate::page::Buffers;
 use crate::schema::{Column, Dtype, Kind};
 use crate::shaping::Shaping;

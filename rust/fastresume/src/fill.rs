@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use crate::batch::SharedSlots;
 use crate::column::{JaggedRows, Target};
-use crate::decode::OpenFile;
 use crate::error::{Error, Result, check, locked};
 use crate::jaggedrun::{JaggedRun, expected_bytes};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::memory::Memory;
+use crate::opened::OpenFile;
 use crate::padded::PadDecoder;
 use crate::padding::Padding;
 use crate::page::Buffers;

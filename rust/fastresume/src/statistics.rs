@@ -7,10 +7,10 @@ use parquet::basic::ColumnOrder;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 
-use crate::decode::OpenFile;
 use crate::error::{Result, check};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
+use crate::opened::OpenFile;
 use crate::partition::Value;
 use crate::schema::{Column, Dtype, Kind, Stored};
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::column::{Nulls, Target};
-use crate::decode::OpenFile;
 use crate::error::{Error, Result, check};
 use crate::layout::Field;
 use crate::memory::Memory;
+use crate::opened::OpenFile;
 use crate::page::Buffers;
 use crate::part::{LEAST_LOWERED, LOWERED_BYTES, Strip};
 use crate::schema::Column;
