@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
-from jobs import FEW, assert_same_batch, fields_of, make
+from jobs import FEW, assert_same_batch, fields_of, make, make_reader, rows_of
 from strategies import TAILS, Dataset, DatasetSpec, dataset_specs, orders, plain_spec, topologies, written
 
 Write = Callable[[DatasetSpec], Dataset]
@@ -74,9 +76,11 @@ def switches(of: str) -> int:
     """Return how often threads of this process with such names have gone to sleep so far."""
     found = 0
     for task in Path("/proc/self/task").iterdir():
-        if (task / "comm").read_text().startswith(of):
-            lines = dict(line.split(":\t") for line in (task / "status").read_text().splitlines())
-            found += int(lines["voluntary_ctxt_switches"])
+        # Other threads may end in the meantime.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if (task / "comm").read_text().startswith(of):
+                lines = dict(line.split(":\t") for line in (task / "status").read_text().splitlines())
+                found += int(lines["voluntary_ctxt_switches"])
     return found
 
 
@@ -92,3 +96,44 @@ def test_a_batch_that_is_taken_wakes_no_more_threads_than_have_something_to_do(w
             next(iterator)
         # To end a batch, or to decode a row group, and to go back to sleep; to wake all would be 16 for each.
         assert batches / 2 < switches("fastresume-") - before < 4 * batches
+
+
+def test_where_a_batch_takes_many_row_groups_the_threads_share_them(write_dataset: Write) -> None:
+    files = write_dataset(plain_spec(*[[500] * 80] * 4))
+    batches, groups_in_batch = 30, 8
+    with fr.Loader(make(files, 500 * groups_in_batch), threads=8, prefetch_bytes=100_000) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        before = switches("fastresume-")
+        for _ in range(batches):
+            time.sleep(0.005)
+            next(iterator)
+        # Who takes a row group calls the next thread; if only the consumer called one, that would do all of it alone.
+        assert switches("fastresume-") - before > 3 * batches / 2
+
+
+@pytest.mark.law(6)
+@pytest.mark.law(11)
+@pytest.mark.parametrize("threads", [None, 1, 2, 4])
+@pytest.mark.parametrize("damaged", [0, 3, 5, 10])
+def test_damage_ends_a_shuffled_pass_before_the_first_batch_that_needs_what_is_damaged(
+    write_dataset: Write, damaged: int, threads: int | None
+) -> None:
+    files = write_dataset(plain_spec([40] * 12, checksum=True))
+    order = {"shuffle": True, "seed": 5, "block_rows": 40, "window_rows": 160}
+    expected = rows_of(iter(make(files, 1, **order)))
+    needing = next(number for number, [row] in enumerate(expected) if row // 40 == damaged)
+    [path] = files.directory.iterdir()
+    chunk = pq.ParquetFile(path).metadata.row_group(damaged).column(0)
+    data = bytearray(path.read_bytes())
+    data[chunk.dictionary_page_offset or chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(data)
+    iterator = iter(make_reader(make(files, 1, **order), threads))
+    found: list[fr.Batch] = []
+    with pytest.raises(fr.DataError, match=f"row group {damaged}") as first:
+        found.extend(iterator)
+    assert rows_of(found) == expected[:needing]
+    for _ in range(5):
+        with pytest.raises(fr.DataError) as again:
+            next(iterator)
+        assert str(again.value) == str(first.value)

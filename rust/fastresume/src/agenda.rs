@@ -149,7 +149,7 @@ impl Agenda {
         match self.slots_for(&segment, layout) {
             Ok(slots) => Some(Task::Decode(Decoding { segment, slots })),
             Err(error) => {
-                self.fail(segment.first_batch(), error);
+                self.note_failed(segment.first_batch(), error);
                 None
             }
         }
@@ -160,34 +160,26 @@ impl Agenda {
         self.take_end(0)
     }
 
-    /// Whether `take` would find something to do.
+    /// Whether there seems to be something to do.
     pub fn has_task(&mut self) -> bool {
         let among = self.among(ENDED_AHEAD);
         self.filling.has_complete(among) || self.next().is_some()
     }
 
-    /// Notes what became of a segment that was decoded.
-    pub fn note_decoded(&mut self, decoding: Decoding, filled: Result<Filled>) {
-        match filled {
-            Ok(Filled { rows, left }) => {
-                self.filling.count(&rows);
-                let slots = decoding.slots;
-                self.divided.extend(left.map(|segment| Decoding { segment, slots }));
-            }
-            Err(error) => self.fail(decoding.segment.first_batch(), error),
-        }
+    /// Notes that a segment with these slots was decoded.
+    pub fn note_decoded(&mut self, slots: &Arc<BatchSlots>, filled: Filled) {
+        let Filled { rows, left } = filled;
+        self.filling.count(&rows);
+        self.divided.extend(left.map(|segment| Decoding { segment, slots: Arc::clone(slots) }));
     }
 
-    /// Notes what became of a batch that was to be ended.
-    pub fn note_ended(&mut self, batch: u64, ended: Result<()>) {
-        match ended {
-            Ok(()) => self.filling.end(batch),
-            Err(error) => self.fail(batch, error),
-        }
+    /// Notes that a batch was ended.
+    pub fn note_ended(&mut self, batch: u64) {
+        self.filling.end(batch);
     }
 
     /// Notes why a batch and those behind it can't be had.
-    fn fail(&mut self, first: u64, error: Error) {
+    pub fn note_failed(&mut self, first: u64, error: Error) {
         if self.failed.as_ref().is_none_or(|(batch, _)| first < *batch) {
             self.failed = Some((first, error));
         }

@@ -79,6 +79,16 @@ struct State {
     is_one_called: bool,
 }
 
+impl State {
+    /// Whether a thread is to be woken: one, which does the same when it has taken its task. To wake all of them for one batch
+    /// costs more than ending it, and the consumer would have to.
+    fn calls_one(&mut self) -> bool {
+        let calls_one = self.idle > 0 && !self.is_one_called && self.agenda.has_task();
+        self.is_one_called |= calls_one;
+        calls_one
+    }
+}
+
 /// Decodes what one reader is to deliver in the rest of a pass.
 ///
 /// With no threads, polling decodes in the caller's thread. With some, they start at the first poll
@@ -149,8 +159,16 @@ impl Pipeline {
         self.start()?;
         let mut state = locked(&self.work.state);
         loop {
-            if let Some(polled) = self.work.deliver(&mut state) {
-                return polled;
+            if let Some(front) = state.agenda.take_front() {
+                let calls_one = state.calls_one();
+                drop(state);
+                if calls_one {
+                    self.work.room.notify_one();
+                }
+                return match front? {
+                    Front::Batch(batch, slots) => self.work.delivered(batch, slots),
+                    Front::End => Ok(Polled::End),
+                };
             }
             let task = if self.threads > 0 {
                 // The threads may be busy with what comes later.
@@ -161,7 +179,7 @@ impl Pipeline {
             let Some(task) = task else { break };
             drop(state);
             let is_end = matches!(task, Task::End(..));
-            self.work.perform(task, self.threads);
+            self.work.perform(&task, self.threads);
             if !is_end {
                 return Ok(Polled::Pending);
             }
@@ -230,35 +248,19 @@ impl Work {
                 state.idle -= 1;
                 state.is_one_called = false;
             };
-            self.call_another(&mut state);
+            let calls_one = state.calls_one();
             drop(state);
-            self.perform(task, thread);
+            if calls_one {
+                self.room.notify_one();
+            }
+            self.perform(&task, thread);
         }
     }
 
-    /// Wakes a thread if there is something to do for one. It does the same when it has taken its task: to wake all of them
-    /// for one batch costs more than ending it, and the consumer would have to.
-    fn call_another(&self, state: &mut State) {
-        if state.idle > 0 && !state.is_one_called && state.agenda.has_task() {
-            state.is_one_called = true;
-            self.room.notify_one();
-        }
-    }
-
-    /// The front batch if it is ready, its error, or the end; none if it is still coming.
-    fn deliver(&self, state: &mut State) -> Option<Result<Polled>> {
-        let front = state.agenda.take_front()?;
-        self.call_another(state);
-        Some(front.and_then(|front| match front {
-            Front::Batch(batch, slots) => Ok(Polled::Batch(Box::new(self.delivered(batch, slots)?))),
-            Front::End => Ok(Polled::End),
-        }))
-    }
-
-    fn delivered(&self, batch: u64, slots: Slots) -> Result<Delivered> {
+    fn delivered(&self, batch: u64, slots: Slots) -> Result<Polled> {
         let shape = self.pass.shape(batch, self.rank);
         let (fields, written) = slots.into_parts(self.filler.layout());
-        Ok(Delivered {
+        Ok(Polled::Batch(Box::new(Delivered {
             rows: to_usize(shape.rows)?,
             valid_rows: to_usize(shape.valid)?,
             fields,
@@ -266,50 +268,57 @@ impl Work {
             cursor: self.pass.cursor_after(batch + 1),
             pass: Arc::clone(&self.pass),
             batch,
-        })
+        })))
     }
 
     /// What to do next, if there is something.
     fn take(&self, state: &mut State) -> Option<Task> {
         let task = state.agenda.take(self.filler.layout());
+        // There may be no memory for the front batch.
         if task.is_none() && state.agenda.has_front() {
             self.ready.notify_one();
         }
         task
     }
 
-    /// Does a task in the thread of this number, and notes what came of it, or why it failed.
-    fn perform(&self, task: Task, thread: usize) {
+    /// Does a task in the thread of this number, notes what came of it, or why it failed, and tells the consumer.
+    fn perform(&self, task: &Task, thread: usize) {
         // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
-        match task {
-            Task::Decode(decoding) => {
-                let Decoding { segment, slots } = &decoding;
+        let has_front = match task {
+            Task::Decode(Decoding { segment, slots }) => {
                 let fill = || self.filler.fill(segment, |batch| slots.get(&batch), &self.stop);
                 let filled = self.activity.during(thread, Doing::Decoding(segment.group), || caught(fill));
-                let mut state = locked(&self.state);
-                state.agenda.note_decoded(decoding, filled);
-                // The consumer may end the front batch, and this thread one behind it.
-                let is_awaited = state.agenda.has_front();
-                drop(state);
-                if is_awaited {
-                    self.ready.notify_one();
-                }
+                let filled = filled.map_err(|error| {
+                    let first = caught(|| Ok(segment.first_needing_batch()));
+                    (first.unwrap_or_else(|_| segment.first_batch()), error)
+                });
+                self.note(|agenda| match filled {
+                    Ok(filled) => agenda.note_decoded(slots, filled),
+                    Err((first, error)) => agenda.note_failed(first, error),
+                })
             }
             Task::End(batch, slots) => {
-                let shape = self.pass.shape(batch, self.rank);
+                let shape = self.pass.shape(*batch, self.rank);
                 let layout = self.filler.layout();
                 let finish =
-                    || locked(&slots).finish(layout, to_usize(shape.distinct)?, to_usize(shape.rows)?);
-                let ended = self.activity.during(thread, Doing::Ending(batch), || caught(finish));
-                let mut state = locked(&self.state);
-                state.agenda.note_ended(batch, ended);
-                let is_awaited = state.agenda.has_front();
-                drop(state);
-                if is_awaited {
-                    self.ready.notify_one();
-                }
+                    || locked(slots).finish(layout, to_usize(shape.distinct)?, to_usize(shape.rows)?);
+                let ended = self.activity.during(thread, Doing::Ending(*batch), || caught(finish));
+                self.note(|agenda| match ended {
+                    Ok(()) => agenda.note_ended(*batch),
+                    Err(error) => agenda.note_failed(*batch, error),
+                })
             }
+        };
+        if has_front {
+            self.ready.notify_one();
         }
+    }
+
+    /// Notes what came of a task, and tells whether there is something for the consumer then.
+    fn note(&self, came: impl FnOnce(&mut Agenda)) -> bool {
+        let mut state = locked(&self.state);
+        came(&mut state.agenda);
+        state.agenda.has_front()
     }
 }
 

@@ -51,6 +51,15 @@ impl Segment {
             Places::Scattered { part, .. } => part.batches().first().copied().unwrap_or(0),
         }
     }
+
+    /// The first batch that does need it. Where rows go here and there, this looks at each of them.
+    pub fn first_needing_batch(&self) -> u64 {
+        match &self.places {
+            Places::Scattered { part, stretches } => part.first_batch_of(stretches),
+            Places::Pieces(_) => None,
+        }
+        .unwrap_or_else(|| self.first_batch())
+    }
 }
 
 /// The part of a row group (by row numbers) that holds `row` and is decoded in one go.

@@ -137,6 +137,13 @@ impl WindowPart {
         blocks
     }
 
+    /// The first batch that gets a row of stretches.
+    pub fn first_batch_of(&self, stretches: &[Stretch]) -> Option<u64> {
+        let mut scatter = Scatter::default();
+        self.scatter(stretches, &mut scatter);
+        scatter.batches.first().map(|(batch, _)| *batch)
+    }
+
     /// Notes where the rows of stretches go, in place of what was noted before.
     pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) {
         let Scatter { batches, moves, numbers, slots } = scatter;
