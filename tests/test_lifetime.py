@@ -25,6 +25,7 @@ import pytest
 
 import fastresume as fr
 from child import MIB, Child, children, forget_peak, open_files, peak, resident, say, threads
+from watching import in_time
 
 pytestmark = [pytest.mark.law(11), pytest.mark.processes]
 
@@ -86,16 +87,6 @@ def source_of(dataset: fr.ParquetDataset, threads: int, mapped: bool = False) ->
 
 
 HOW = pytest.mark.parametrize(("threads", "mapped"), [(0, False), (2, False), (0, True), (2, True)])
-
-
-def in_time(condition: Callable[[], bool], seconds: float = 5) -> bool:
-    """Return whether something becomes true in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 # ----------------------------------------------------------------------------------------------------- Ctrl-C

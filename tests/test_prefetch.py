@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from jobs import FEW, assert_same_batch, fields_of, make, make_reader, rows_of
 from strategies import TAILS, Dataset, DatasetSpec, dataset_specs, orders, plain_spec, topologies, written
+from watching import bytes_read, in_time, switches
 
 Write = Callable[[DatasetSpec], Dataset]
 
@@ -72,18 +75,6 @@ def test_what_was_decoded_ahead_is_in_no_state(write_dataset: Write) -> None:
     assert loader.batches_left == 119
 
 
-def switches(of: str) -> int:
-    """Return how often threads of this process with such names have gone to sleep so far."""
-    found = 0
-    for task in Path("/proc/self/task").iterdir():
-        # Other threads may end in the meantime.
-        with suppress(FileNotFoundError, ProcessLookupError):
-            if (task / "comm").read_text().startswith(of):
-                lines = dict(line.split(":\t") for line in (task / "status").read_text().splitlines())
-                found += int(lines["voluntary_ctxt_switches"])
-    return found
-
-
 def test_a_batch_that_is_taken_wakes_no_more_threads_than_have_something_to_do(write_dataset: Write) -> None:
     files = write_dataset(plain_spec(*[[1000] * 4] * 4))
     threads, batches = 16, 300
@@ -108,8 +99,28 @@ def test_where_a_batch_takes_many_row_groups_the_threads_share_them(write_datase
         for _ in range(batches):
             time.sleep(0.005)
             next(iterator)
-        # Who takes a row group calls the next thread; if only the consumer called one, that would do all of it alone.
+        # Who takes a row group calls the next thread; if only the consumer did, that one would do all.
         assert switches("fastresume-") - before > 3 * batches / 2
+
+
+def test_a_window_is_decoded_while_the_one_before_it_is_consumed(tmp_path: Path) -> None:
+    """With room for one window, there is room for as much of the next one as was taken of the present one.
+
+    Of each row its number is kept as well, so that it takes 16 bytes.
+    """
+    rows, groups = 10_000, 16
+    table = pa.table({"x": np.random.default_rng(0).random(2 * groups * rows)})
+    path = tmp_path / "x.parquet"
+    pq.write_table(table, path, row_group_size=rows, use_dictionary=False, compression="none")
+    window = {"shuffle": True, "block_rows": rows, "window_rows": groups * rows}
+    dataset = fr.ParquetDataset(path, batch_size=rows // 10, **window)  # type: ignore[arg-type]
+    before = bytes_read()
+    with fr.Loader(dataset, threads=2, prefetch_bytes=20 * groups * rows) as loader:
+        iterator = iter(loader)
+        for _ in itertools.islice(iterator, groups * 10 * 3 // 4):
+            pass
+        assert in_time(lambda: bytes_read() - before > path.stat().st_size * (1 + 0.5) / 2)
+        assert bytes_read() - before < path.stat().st_size
 
 
 @pytest.mark.law(6)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import fastresume as fr
 from fastresume.stats import Stats
 from jobs import make
 from strategies import Dataset
+from watching import in_time
 
 HOW: list[dict[str, Any]] = [
     {"threads": 0},
@@ -29,13 +29,6 @@ def busy(batch: fr.Batch) -> fr.Batch:
     while time.perf_counter() < end:
         pass
     return batch
-
-
-def in_time(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 20
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.005)
-    return condition()
 
 
 @pytest.mark.processes

@@ -40,6 +40,8 @@ pub struct Agenda {
     /// The window that was opened last, and the memory of its batches, which all its segments share.
     window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
     filling: Filling,
+    /// What is being decoded takes so many bytes, which its batches do not take yet.
+    decoding_bytes: u64,
     /// The next batch to deliver.
     front: u64,
     /// The least batch that can't be had, and why.
@@ -57,6 +59,8 @@ pub enum Task {
 pub struct Decoding {
     pub segment: Segment,
     pub slots: Arc<BatchSlots>,
+    /// What its rows take, if their batches do not take it from the beginning.
+    bytes: u64,
 }
 
 /// What is to be decoded next.
@@ -89,6 +93,7 @@ impl Agenda {
         budget_bytes: u64,
     ) -> Result<Self> {
         let schedule = Schedule::new(manifest, layout, order, Arc::clone(&pass), reader)?;
+        let is_scattered = schedule.is_shuffled();
         let pool = Pool::new(to_usize(budget_bytes.saturating_add(schedule.open_bytes()))?);
         let front = pass.done() + reader.worker;
         Ok(Self {
@@ -100,7 +105,8 @@ impl Agenda {
             waiting: None,
             divided: Vec::new(),
             window: None,
-            filling: Filling::default(),
+            filling: Filling::new(is_scattered),
+            decoding_bytes: 0,
             front,
             failed: None,
         })
@@ -147,7 +153,12 @@ impl Agenda {
             Next::Segment => self.waiting.take()?,
         };
         match self.slots_for(&segment, layout) {
-            Ok(slots) => Some(Task::Decode(Decoding { segment, slots })),
+            Ok(slots) => {
+                let row_bytes = layout.row_bytes().saturating_add(layout.jagged_row_bytes()) as u64;
+                let bytes = waiting(segment.scattered_rows().saturating_mul(row_bytes));
+                self.decoding_bytes = self.decoding_bytes.saturating_add(bytes);
+                Some(Task::Decode(Decoding { segment, slots, bytes }))
+            }
             Err(error) => {
                 self.note_failed(segment.first_batch(), error);
                 None
@@ -166,11 +177,18 @@ impl Agenda {
         self.filling.has_complete(among) || self.next().is_some()
     }
 
-    /// Notes that a segment with these slots was decoded.
-    pub fn note_decoded(&mut self, slots: &Arc<BatchSlots>, filled: Filled) {
-        let Filled { rows, left } = filled;
-        self.filling.count(&rows);
-        self.divided.extend(left.map(|segment| Decoding { segment, slots: Arc::clone(slots) }));
+    /// Notes what became of a segment that was decoded: if it failed, for which batch.
+    pub fn note_decoded(&mut self, decoding: &Decoding, filled: std::result::Result<Filled, (u64, Error)>) {
+        self.decoding_bytes = self.decoding_bytes.saturating_sub(decoding.bytes);
+        match filled {
+            Ok(Filled { rows, left }) => {
+                self.filling.count(&rows);
+                let slots = &decoding.slots;
+                let left = left.map(|segment| Decoding { segment, slots: Arc::clone(slots), bytes: 0 });
+                self.divided.extend(left);
+            }
+            Err((first, error)) => self.note_failed(first, error),
+        }
     }
 
     /// Notes that a batch was ended.
@@ -201,7 +219,7 @@ impl Agenda {
         // What batches before a failed one need is still decoded: these are delivered.
         let end = self.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
         let front = self.front;
-        let is_full = self.filling.bytes() >= self.budget_bytes;
+        let is_full = self.filling.bytes().saturating_add(self.decoding_bytes) >= self.budget_bytes;
         let may_go = |segment: &Segment| {
             let first = segment.first_batch();
             first < end && (!is_full || first <= front)

@@ -13,25 +13,34 @@ use crate::tail::Shape;
 pub type BatchSlots = BTreeMap<u64, SharedSlots>;
 
 /// The batches, by their numbers.
-#[derive(Default)]
 pub struct Filling {
     batches: BTreeMap<u64, Coming>,
     /// Those whose rows are all there, and which nobody began to end.
     complete: BTreeSet<u64>,
     /// The bytes of all batches.
     bytes: u128,
+    /// Whether a batch takes memory as its rows come in, and not all of it from the beginning.
+    is_scattered: bool,
 }
 
 struct Coming {
     slots: SharedSlots,
     /// Its bytes as far as they are known, at least those that are expected.
     bytes: u64,
+    /// How many of these it takes now.
+    taken: u64,
+    rows: u64,
     missing_rows: u64,
     /// Whether it was brought into the form that is delivered.
     is_ready: bool,
 }
 
 impl Filling {
+    /// Batches that take their memory as rows come in, or from the beginning.
+    pub fn new(is_scattered: bool) -> Self {
+        Self { batches: BTreeMap::new(), complete: BTreeSet::new(), bytes: 0, is_scattered }
+    }
+
     /// The bytes of all batches.
     pub fn bytes(&self) -> u64 {
         u64::try_from(self.bytes).unwrap_or(u64::MAX)
@@ -60,9 +69,11 @@ impl Filling {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
                     let (slots, shape, bytes) = new(batch)?;
-                    self.bytes += u128::from(bytes);
+                    let taken = if self.is_scattered { 0 } else { bytes };
+                    self.bytes += u128::from(taken);
                     let slots = Arc::new(Mutex::new(slots));
-                    entry.insert(Coming { slots, bytes, missing_rows: shape.distinct, is_ready: false })
+                    let rows = shape.distinct;
+                    entry.insert(Coming { slots, bytes, taken, rows, missing_rows: rows, is_ready: false })
                 }
             };
             found.insert(batch, Arc::clone(&coming.slots));
@@ -76,11 +87,16 @@ impl Filling {
             if let Some(coming) = self.batches.get_mut(&batch) {
                 coming.missing_rows -= rows;
                 if coming.missing_rows == 0 {
-                    let bytes = coming.bytes.max(locked(&coming.slots).bytes());
-                    self.bytes += u128::from(bytes - coming.bytes);
-                    coming.bytes = bytes;
+                    coming.bytes = coming.bytes.max(locked(&coming.slots).bytes());
                     self.complete.insert(batch);
                 }
+                let there = coming.rows - coming.missing_rows;
+                let taken = match coming.rows {
+                    rows if self.is_scattered && rows > there => part_of(coming.bytes, there, rows),
+                    _ => coming.bytes,
+                };
+                self.bytes = self.bytes + u128::from(taken) - u128::from(coming.taken);
+                coming.taken = taken;
             }
         }
     }
@@ -113,7 +129,13 @@ impl Filling {
     pub fn take_ready(&mut self, batch: u64) -> Option<Slots> {
         self.batches.get(&batch).filter(|coming| coming.is_ready)?;
         let coming = self.batches.remove(&batch)?;
-        self.bytes -= u128::from(coming.bytes);
+        self.bytes -= u128::from(coming.taken);
         Some(locked(&coming.slots).taken())
     }
+}
+
+/// What so many rows take of the bytes that all rows take.
+fn part_of(bytes: u64, rows: u64, all: u64) -> u64 {
+    let part = u128::from(bytes) * u128::from(rows) / u128::from(all.max(1));
+    u64::try_from(part).unwrap_or(bytes)
 }

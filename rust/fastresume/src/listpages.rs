@@ -40,6 +40,8 @@ pub struct ListPages<'a> {
     row: usize,
     /// Whether the next page may go on with a row, and with an inner list.
     goes_on: [bool; 2],
+    /// Whether pages were passed over, so that what the next page goes on with is not wanted.
+    has_passed: bool,
 }
 
 /// What the pairs of levels of a page say.
@@ -111,6 +113,7 @@ impl<'a> ListPages<'a> {
             at: 0,
             row: 0,
             goes_on: [true; 2],
+            has_passed: false,
         }
     }
 
@@ -186,21 +189,24 @@ impl<'a> ListPages<'a> {
     /// # Errors
     /// As for `next`.
     pub fn skip(&mut self, values: &mut impl PageValues, rows: usize) -> Result<()> {
-        if rows == 0 {
-            return Ok(());
-        }
-        let mut left = rows;
-        if self.at == self.in_page {
-            let passed = self.pages.pass_rows(self.row, rows)?;
-            self.row += passed;
-            left -= passed;
-            if passed > 0 {
-                self.goes_on = [true; 2];
-            }
-        }
-        let mut walk = Walk::new(left);
+        let mut walk = Walk::new(rows);
+        self.pass_pages(&mut walk)?;
         while let Some(stretch) = self.next(values, &mut walk)? {
             values.skip(self.pages.page().bytes, self.bits.values.part(stretch.levels).ones())?;
+            self.pass_pages(&mut walk)?;
+        }
+        Ok(())
+    }
+
+    /// Passes over whole pages of a walk's rows, if the present page is at its end.
+    fn pass_pages(&mut self, walk: &mut Walk) -> Result<()> {
+        if self.at == self.in_page && walk.left > 0 {
+            let passed = self.pages.pass_rows(self.row, walk.left)?;
+            if passed > 0 {
+                self.row += passed;
+                (self.goes_on, self.has_passed) = ([true; 2], true);
+                *walk = Walk::new(walk.left - passed);
+            }
         }
         Ok(())
     }
@@ -243,7 +249,8 @@ impl<'a> ListPages<'a> {
         self.levels.at_least(element, elements);
         self.levels.at_least(empty, valid);
         let rows = starts.all().ones();
-        if page.rows.is_some() && starts.words().first().is_some_and(|word| word & 1 == 0) {
+        let begins_row = starts.words().first().is_none_or(|word| word & 1 == 1);
+        if page.rows.is_some() && !begins_row {
             return Err(Error::data("a page begins within a row"));
         }
         page.check_rows(rows)?;
@@ -254,7 +261,11 @@ impl<'a> ListPages<'a> {
             self.bits.check(&mut self.goes_on)?;
         }
         values.open(page.encoding, bytes, start, found)?;
-        (self.in_page, self.at) = (count, 0);
+        let has_passed = std::mem::take(&mut self.has_passed);
+        let first = if has_passed { self.bits.starts.all().nth_one(0).unwrap_or(count) } else { 0 };
+        values.skip(bytes, self.bits.values.part(0..first).ones())?;
+        self.pages.note_rows(self.row..self.row + rows);
+        (self.in_page, self.at) = (count, first);
         Ok(())
     }
 }

@@ -118,6 +118,11 @@ impl<'a> Pages<'a> {
         self.walk.pass_rows(row, rows)
     }
 
+    /// Notes which rows begin in the present page; see [`PageWalk::note_rows`].
+    pub fn note_rows(&mut self, rows: Range<usize>) {
+        self.walk.note_rows(rows);
+    }
+
     /// Opens the dictionary alone, if the chunk begins with one, and gives how many values it has.
     ///
     /// # Errors

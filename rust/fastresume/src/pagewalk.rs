@@ -41,7 +41,12 @@ pub struct PageWalk<'a> {
     ahead: Range<u64>,
     /// Whether no more is read than what is asked for.
     pub is_skipping: bool,
+    /// Whether rows in front of those that are wanted were passed over.
+    has_skipped: bool,
     next: Option<Header>,
+    /// Where the next page's header begins, and that of the page that was passed by last.
+    next_start: u64,
+    start: u64,
     /// A dictionary that was passed by, until a page needs it.
     deferred: Option<PassedPage>,
     has_dictionary: bool,
@@ -52,6 +57,8 @@ pub struct PageWalk<'a> {
     /// The first row of the next page, as long as headers tell; and where pages of the file lie, and those of this chunk
     /// that were met.
     next_row: Option<u64>,
+    /// The same as far as pages told that were opened: the row may have begun before.
+    next_row_found: Option<u64>,
     places: Arc<PagePlaces>,
     met: Vec<PagePlace>,
 }
@@ -85,6 +92,7 @@ impl<'a> PageWalk<'a> {
                 source.size()
             )));
         }
+        let chunk_start = chunk.start;
         Ok(Self {
             source,
             end_row,
@@ -93,12 +101,16 @@ impl<'a> PageWalk<'a> {
             ahead: chunk.start..chunk.start,
             chunk,
             is_skipping: false,
+            has_skipped: false,
             next: None,
+            next_start: chunk_start,
+            start: chunk_start,
             deferred: None,
             has_dictionary: false,
             index: None,
             indexed_rows: None,
             next_row: Some(0),
+            next_row_found: None,
             places,
             met: Vec::new(),
         })
@@ -141,7 +153,8 @@ impl<'a> PageWalk<'a> {
 
     /// How much to read behind what is needed at an offset: about what the wanted rows take, if these are some of many.
     fn read_ahead(&self, offset: u64) -> u64 {
-        let Some(row) = self.next_row.filter(|_| self.is_part()) else { return READ_BYTES };
+        let row = self.next_row.or(self.next_row_found).filter(|_| self.is_part());
+        let Some(row) = row else { return READ_BYTES };
         let wanted = self.end_row.saturating_sub(row);
         let share = u128::from(self.chunk.end - offset) * u128::from(wanted)
             / u128::from(self.chunk.rows.saturating_sub(row).max(1));
@@ -179,6 +192,7 @@ impl<'a> PageWalk<'a> {
                 return Ok(None);
             }
             let (header, length) = self.parse_header(left)?;
+            self.next_start = self.offset;
             self.offset += length;
             if header.has_values() {
                 self.next = Some(header);
@@ -215,12 +229,14 @@ impl<'a> PageWalk<'a> {
     /// Moves past the page whose header was read.
     pub fn pass(&mut self) -> Option<PassedPage> {
         let header = self.next.take()?;
+        self.start = self.next_start;
         let page = PassedPage { offset: self.offset, header, indexed_rows: self.indexed_rows.take() };
         self.offset += page.header.compressed_bytes();
         if page.header.is_dictionary() {
             self.has_dictionary = true;
             self.deferred = Some(page.clone());
         } else {
+            self.next_row_found = self.next_row.or(self.next_row_found);
             self.next_row = self.next_row.zip(self.rows_of(&page.header)).map(|(row, rows)| row + rows);
             let is_noted = self.is_part() && self.chunk.index.is_none() && self.met.len() < MOST_PAGES;
             if let Some(first_row) = self.next_row.filter(|_| is_noted) {
@@ -228,6 +244,16 @@ impl<'a> PageWalk<'a> {
             }
         }
         Some(page)
+    }
+
+    /// Notes which rows begin in the page that was passed by last. Where no header tells, as those of old lists do not, all
+    /// pages up to here had to be decompressed for that; so it is told at once, for others may be on their way through them.
+    pub fn note_rows(&mut self, rows: Range<usize>) {
+        self.next_row_found = Some(rows.end as u64);
+        let is_told = self.chunk.index.is_some() || self.next_row.is_some();
+        if !rows.is_empty() && !is_told && (self.is_part() || self.has_skipped) {
+            self.places.note(&self.chunk, &[PagePlace { offset: self.start, first_row: rows.start as u64 }]);
+        }
     }
 
     /// How many rows a data page has, if its header tells.
@@ -241,7 +267,7 @@ impl<'a> PageWalk<'a> {
     /// By the index of the pages if there is one, else by their headers; where these do not tell rows, as
     /// those of old lists do not, nothing is passed.
     pub fn pass_rows(&mut self, row: usize, rows: usize) -> Result<usize> {
-        self.is_skipping = true;
+        (self.is_skipping, self.has_skipped) = (true, true);
         let jumped = self.jump(row as u64, rows as u64)?;
         let mut passed = to_usize(jumped)?;
         while let Some(header) = self.header()?.cloned() {

@@ -285,17 +285,15 @@ impl Work {
     fn perform(&self, task: &Task, thread: usize) {
         // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
         let has_front = match task {
-            Task::Decode(Decoding { segment, slots }) => {
+            Task::Decode(decoding) => {
+                let Decoding { segment, slots, .. } = decoding;
                 let fill = || self.filler.fill(segment, |batch| slots.get(&batch), &self.stop);
                 let filled = self.activity.during(thread, Doing::Decoding(segment.group), || caught(fill));
                 let filled = filled.map_err(|error| {
                     let first = caught(|| Ok(segment.first_needing_batch()));
                     (first.unwrap_or_else(|_| segment.first_batch()), error)
                 });
-                self.note(|agenda| match filled {
-                    Ok(filled) => agenda.note_decoded(slots, filled),
-                    Err((first, error)) => agenda.note_failed(first, error),
-                })
+                self.note(|agenda| agenda.note_decoded(decoding, filled))
             }
             Task::End(batch, slots) => {
                 let shape = self.pass.shape(*batch, self.rank);

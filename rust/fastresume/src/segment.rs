@@ -44,6 +44,14 @@ pub enum Places {
 }
 
 impl Segment {
+    /// How many rows are scattered; none if they are not.
+    pub fn scattered_rows(&self) -> u64 {
+        match &self.places {
+            Places::Pieces(_) => 0,
+            Places::Scattered { stretches, .. } => stretches.iter().map(Stretch::count).sum(),
+        }
+    }
+
     /// The first batch that may need it.
     pub fn first_batch(&self) -> u64 {
         match &self.places {

@@ -21,7 +21,8 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    fn count(&self) -> u64 {
+    /// How many rows it has.
+    pub fn count(&self) -> u64 {
         self.rows.end - self.rows.start
     }
 }
