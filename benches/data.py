@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,18 +169,32 @@ JAGGED_NULLS = Kind(jagged_with_nulls, "snappy", 1 / 8, 16_384)
 MADE = {**KINDS, "jagged_nulls": JAGGED_NULLS}
 
 
-def main() -> None:
+def positive(text: str) -> int:
+    """Return a number of rows, as an argument names it."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(KINDS)} (default: all)")
     parser.add_argument(
-        "--rows", type=int, default=ROWS, help="of criteo; the others keep step (%(default)s)"
+        "--rows", type=positive, default=ROWS, help="of criteo; the others keep step (%(default)s)"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(MADE):
         parser.error(f"no data set is called {', '.join(sorted(unknown))}; there are {', '.join(MADE)}")
-    for name in options.names or KINDS:
-        write(name, options.directory / name, options.rows)
+    paths = {name: options.directory / name for name in options.names or KINDS}
+    if taken := [path for path in paths.values() if path.exists()]:
+        parser.error(f"expected directories that do not exist yet, found {', '.join(map(str, taken))}")
+    for name, path in paths.items():
+        write(name, path, options.rows)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("program", type=Path, help="built from floor/")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(data.KINDS)} (default: all)")
     parser.add_argument(
-        "--rows", type=int, default=data.ROWS, help="of criteo; the others keep step (%(default)s)"
+        "--rows", type=data.positive, default=data.ROWS, help="of criteo; the others keep step (%(default)s)"
     )
     parser.add_argument("--rounds", type=int, default=7, help="(%(default)s)")
     parser.add_argument(

@@ -244,7 +244,9 @@ def in_words(seconds: Sequence[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5, help="of each way (%(default)s)")
-    parser.add_argument("--rows", type=int, default=data.ROWS, help="of criteo, an eighth of them here")
+    parser.add_argument(
+        "--rows", type=data.positive, default=data.ROWS, help="of criteo, an eighth of them here"
+    )
     parser.add_argument("--results", default=str(Path(__file__).with_name("RESULTS.md")), help="- for none")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()) / "fastresume-bench")
     options = parser.parse_args()

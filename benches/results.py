@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(data.KINDS)} (default: all)")
     parser.add_argument(
-        "--rows", type=int, default=data.ROWS, help="of criteo; the others keep step (%(default)s)"
+        "--rows", type=data.positive, default=data.ROWS, help="of criteo; the others keep step (%(default)s)"
     )
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--threads", type=int, default=machine.cores(), help="(%(default)s)")
@@ -125,6 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = 1
             continue
         print("\n".join(reports[name].lines()), end="\n\n", flush=True)
+        if reports[name].is_interrupted:
+            return command.INTERRUPTED
         status = max(status, bool(reports[name].faults))
     if options.results != "-":
         head = PAGE.format(rounds=options.rounds, **machine.facts())

@@ -88,6 +88,7 @@ BENCH_ORDER = [
     "figures",
     "report",
     "plot",
+    "outputs",
     "progress",
     "command",
     "__init__",

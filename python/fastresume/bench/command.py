@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
 import sys
 from pathlib import Path
 
 from fastresume._core import FastresumeError
 from fastresume.bench import machine
 from fastresume.bench.contenders import CONTENDERS, missing, named, rival_of
-from fastresume.bench.plot import draw
+from fastresume.bench.outputs import Outputs, require
 from fastresume.bench.progress import Progress
 from fastresume.bench.report import Report
 from fastresume.bench.survey import survey, warm
 from fastresume.bench.task import Task
 from fastresume.bench.turns import ContenderError, Turns
 
-FINE, NOT_FINE, UNUSABLE = 0, 1, 2
+FINE, NOT_FINE, UNUSABLE, NOT_WRITTEN = 0, 1, 2, 3
+INTERRUPTED = 130
+"""As shells say it of what SIGINT ended: 128 and the number of the signal."""
+
 PLACES, QUICK_PLACES = (0, 50, 90, 99), (0, 90)
 
 
@@ -55,33 +56,40 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """The exit status: 0 if all delivered the same rows, 1 if not, 2 if nothing can be measured."""
+    """The exit status: 0 if all delivered the same rows, 1 if not, 2 if nothing can be measured.
+
+    It is 3 if a file could not be written in the end, and 130 after an interruption, whatever the rows.
+    """
+    outputs = Outputs(given.json, given.plot)
     try:
+        outputs.check()
         report = measure(given)
+    except KeyboardInterrupt:
+        sys.stderr.write("fastresume bench: interrupted before a round was whole\n")
+        return INTERRUPTED
     except (FastresumeError, ContenderError, OSError, ValueError) as cause:
         sys.stderr.write(f"fastresume bench: {cause}\n")
         return UNUSABLE
     sys.stdout.write("\n".join(report.lines()) + "\n")
-    if given.json is not None:
-        given.json.write_text(json.dumps(report.to_json(), indent=1) + "\n")
-    if given.plot is not None:
-        draw(report, given.plot)
+    problems = outputs.write(report)
+    for problem in problems:
+        sys.stderr.write(f"fastresume bench: {problem}\n")
+    if report.is_interrupted:
+        return INTERRUPTED
+    if problems:
+        return NOT_WRITTEN
     return NOT_FINE if report.faults else FINE
 
 
 def measure(given: argparse.Namespace) -> Report:
-    """Read the files by all contenders.
+    """Read the files by all contenders; an interruption leaves the rounds that are whole, if there are any.
 
     Raises:
         FastresumeError, OSError, ValueError: if that can't be.
         ContenderError: if even the plainest reader fails.
+        KeyboardInterrupt: if no round was whole by then.
     """
-    _require("pyarrow", "to check what is delivered")
-    if given.plot is not None:
-        _require("matplotlib", "for --plot")
-    for path in (given.json, given.plot):
-        if path is not None and not path.parent.is_dir():
-            raise ValueError(f"{path}: there is no directory {path.parent}")
+    require("pyarrow", "to check what is delivered")
     names = given.contenders or [name for name, one in CONTENDERS.items() if one.is_default]
     if repeated := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"the contender {min(repeated)!r} is named more than once")
@@ -98,15 +106,12 @@ def measure(given: argparse.Namespace) -> Report:
     turns = Turns(task, rounds, 0.0 if given.quick else 1.0, places)
     progress = Progress(turns.count_steps(names))
     try:
-        expected, all_measured = turns.take(names, progress)
+        taken = turns.take(names, progress)
     finally:
         progress.close()
-    return Report(found, task, expected, all_measured, given.against or rival_of(present), rounds, places)
-
-
-def _require(package: str, purpose: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise ValueError(f"{package} is needed {purpose}: pip install {package}")
+    rival = given.against or rival_of(present)
+    expected, measured, is_interrupted = taken.expected, taken.measured, taken.is_interrupted
+    return Report(found, task, expected, measured, rival, rounds, places, is_interrupted)
 
 
 def _list(text: str) -> list[str]:
@@ -114,7 +119,10 @@ def _list(text: str) -> list[str]:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, found {number}")
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
     return number

@@ -12,6 +12,12 @@ from fastresume.bench.report import Report
 OURS, THEIRS = "#1f6f8b", "#b0b7bd"
 
 
+def suffixes() -> list[str]:
+    """How names of pictures may end."""
+    canvas = importlib.import_module("matplotlib.backend_bases").FigureCanvasBase
+    return sorted(f".{form}" for form in canvas.get_supported_filetypes())
+
+
 def draw(report: Report, path: Path) -> None:
     """Write bars of CPU efficiency, and lines of the time to the first batch after a resume."""
     module = importlib.import_module("matplotlib")

@@ -30,7 +30,8 @@ class Report:
         expected: the checksum of the rows that are right.
         measured: by whom.
         rival: whom all are compared with.
-        rounds, places: how it was measured.
+        rounds, places: how it was to be measured.
+        is_interrupted: whether fewer rounds were measured.
     """
 
     survey: Survey
@@ -40,6 +41,7 @@ class Report:
     rival: str | None
     rounds: int
     places: Sequence[int]
+    is_interrupted: bool = False
 
     @property
     def faults(self) -> list[Measured]:
@@ -64,7 +66,14 @@ class Report:
         lines = [*self._head(), "", *self.pass_table()]
         if self.places and any(one.resumes for one in self.measured):
             lines += ["", *self.resume_table()]
-        return [*lines, "", *self._verdict()]
+        lines += ["", *self._verdict()]
+        if self.is_interrupted:
+            passes, resumes = self._whole_rounds()
+            of_resumes = f" and {resumes} of resumes" if self.places else ""
+            lines.append(
+                f"interrupted: of {plural(self.rounds, 'round')}, {passes} of passes{of_resumes} are whole"
+            )
+        return lines
 
     def pass_table(self) -> list[str]:
         """A line for each contender's passes."""
@@ -130,6 +139,7 @@ class Report:
             "batch_size": self.task.batch_size,
             "threads": self.task.threads,
             "rounds": self.rounds,
+            "is_interrupted": self.is_interrupted,
             "places": list(self.places),
             "rival": self.rival,
             "same_rows": not any("OTHER ROWS" in (one.problem or "") for one in self.measured),
@@ -149,7 +159,14 @@ class Report:
         lines += [f"data: {counts}; {sizes}"]
         lines += [f"left out: {name}: {reason}" for name, reason in survey.left_out.items()]
         batches = f"batches of {self.task.batch_size}, up to {plural(self.task.threads, 'thread')}"
-        return [*lines, f"measured: {batches}; medians and ranges of {plural(self.rounds, 'round')}"]
+        rounds = self._whole_rounds()[0] if self.is_interrupted else self.rounds
+        return [*lines, f"measured: {batches}; medians and ranges of {plural(rounds, 'round')}"]
+
+    def _whole_rounds(self) -> tuple[int, int]:
+        """How many there are of passes, and of resumes."""
+        fit = [one for one in self.measured if one.is_fit]
+        passes, resumes = ([len(one.passes) for one in fit], [len(one.resumes) for one in fit])
+        return max(passes, default=0), max(resumes, default=0)
 
     def _verdict(self) -> list[str]:
         absent = [f"{one.contender.name}: {one.problem}" for one in self.measured if one.is_missing]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
 
     Raises:
         FastresumeError: if a file can't be read.
-        ValueError: if there are no rows, or no such columns.
+        ValueError: if there are no rows, no such columns, or a file lacks one of them.
     """
     files = tuple(_core.Manifest.open(path_list(paths)).files)
     parquet = importlib.import_module("pyarrow.parquet")
@@ -54,9 +54,15 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
     if num_rows == 0:
         raise ValueError(f"{files[0]}: the files have no rows")
     filled = next(path for path, footer in zip(files, footers, strict=True) if footer.num_rows)
+    names_in = {
+        path: footer.schema.to_arrow_schema().names for path, footer in zip(files, footers, strict=True)
+    }
+    there = list(dict.fromkeys(name for names in names_in.values() for name in names))
+    wanted = there if patterns is None else _matching(there, patterns)
+    _refuse_lacking(wanted, names_in)
     fields = {field.name: field for field in parquet.read_schema(filled)}
     left_out = {}
-    for name in list(fields) if patterns is None else _matching(fields, patterns):
+    for name in wanted:
         if not _is_comparable(fields[name].type):
             left_out[name] = f"{name}: contenders deliver {fields[name].type} in forms that can't be compared"
             continue
@@ -66,7 +72,6 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
             left_out[name] = str(cause)
     if patterns is not None and left_out:
         raise ValueError(next(iter(left_out.values())))
-    wanted = list(fields) if patterns is None else _matching(fields, patterns)
     names = [name for name in wanted if name not in left_out]
     if not names:
         raise ValueError(f"{filled}: no column can be delivered; {next(iter(left_out.values()))}")
@@ -101,6 +106,18 @@ def _matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
         if pattern not in there and not fnmatch.filter(there, pattern):
             raise ValueError(f"no column matches {pattern!r}; there are {', '.join(there)}")
     return [name for name in there if any(name == p or fnmatch.fnmatchcase(name, p) for p in patterns)]
+
+
+def _refuse_lacking(wanted: Iterable[str], names_in: Mapping[str, Iterable[str]]) -> None:
+    """Refuse columns that are in some files alone; also a file without rows must have them."""
+    sets = {path: frozenset(names) for path, names in names_in.items()}
+    for name in wanted:
+        if lacking := next((path for path, names in sets.items() if name not in names), None):
+            having = next(path for path, names in sets.items() if name in names)
+            raise ValueError(
+                f"{lacking}: it lacks the column {name!r}, which {having} has; "
+                "name columns that all files have with --columns"
+            )
 
 
 def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:

@@ -51,6 +51,21 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """What came of the turns.
+
+    Args:
+        expected: the checksum of the rows that are right.
+        measured: what was found about each contender.
+        is_interrupted: whether rounds are missing; those that are there are whole.
+    """
+
+    expected: Answer
+    measured: list[Measured]
+    is_interrupted: bool
+
+
+@dataclass(frozen=True)
 class Turns:
     """What is measured, and how often.
 
@@ -66,18 +81,29 @@ class Turns:
     seconds: float
     places: Sequence[int]
 
-    def take(self, names: Sequence[str], step: Step) -> tuple[Answer, list[Measured]]:
-        """Check and measure all of them, after the rows that are right; `step` is told of each step first."""
+    def take(self, names: Sequence[str], step: Step) -> Taken:
+        """Check and measure all of them, after the rows that are right; `step` is told of each step first.
+
+        Raises:
+            KeyboardInterrupt: if no round was whole by then.
+        """
         found = [Measured(named(name)) for name in names]
         for one in found:
             if absent := missing(one.contender):
                 one.problem, one.is_missing = f"not installed: {', '.join(absent)}", True
         expected = self._check(found, step)
-        for one in self._in_turns(found, "a pass of", step):
-            self._attempt(one, one.passes, what="pass", seconds=self.seconds)
-        if self.places:
-            self._resume([one for one in found if one.contender.resumes], step)
-        return expected, found
+        resuming = [one for one in found if one.contender.resumes]
+        try:
+            for one in self._in_turns(found, "a pass of", step):
+                self._attempt(one, one.passes, what="pass", seconds=self.seconds)
+            if self.places:
+                self._resume(resuming, step)
+        except KeyboardInterrupt:
+            _keep_whole_rounds([one.resumes for one in resuming if one.is_fit])
+            if not _keep_whole_rounds([one.passes for one in found if one.is_fit]):
+                raise
+            return Taken(expected, found, is_interrupted=True)
+        return Taken(expected, found, is_interrupted=False)
 
     def count_steps(self, names: Sequence[str]) -> int:
         """About how many steps all of it takes, for a progress bar."""
@@ -129,6 +155,14 @@ class Turns:
             answers.append(in_process(one.contender, task=self.task.to_json(), **request))
         except ContenderError as cause:
             one.problem = f"failed: {cause}"
+
+
+def _keep_whole_rounds(found: Sequence[list[Any]]) -> int:
+    """Drop what was found in a round in which not all had their turn; how many rounds are left."""
+    whole = min(map(len, found), default=0)
+    for answers in found:
+        del answers[whole:]
+    return whole
 
 
 def in_process(contender: Contender, **request: object) -> Answer:

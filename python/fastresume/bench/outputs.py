@@ -1,0 +1,108 @@
+"""The files that are asked for: all measurements as JSON, and the picture."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastresume.bench.plot import draw, suffixes
+from fastresume.bench.report import Report
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where to write what was measured.
+
+    Args:
+        json: every measurement, if that is asked for.
+        plot: the picture, if that is asked for.
+    """
+
+    json: Path | None
+    plot: Path | None
+
+    def check(self) -> None:
+        """See, before anything is measured, that the files can be written.
+
+        Raises:
+            ValueError: if one can't; says which option names it.
+        """
+        if self.json is not None:
+            _check_place("--json", self.json)
+        if self.plot is not None:
+            require("matplotlib", "for --plot")
+            _check_place("--plot", self.plot)
+            if self.plot.suffix.lower() not in suffixes():
+                found = repr(self.plot.suffix) if self.plot.suffix else "none"
+                raise ValueError(
+                    f"--plot {self.plot}: expected one of {', '.join(suffixes())}, found {found}"
+                )
+
+    def write(self, report: Report) -> list[str]:
+        """Write all of them, each whatever becomes of the other; what went wrong, a line for each file."""
+        problems = []
+        if self.json is not None:
+            problems += _attempt("--json", self.json, lambda path: _write_json(report, path))
+        if self.plot is not None:
+            problems += _attempt("--plot", self.plot, lambda path: draw(report, path))
+        return problems
+
+
+def require(package: str, purpose: str) -> None:
+    """See that a package is installed.
+
+    Raises:
+        ValueError: if it is not; says what to install.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise ValueError(f"{package} is needed {purpose}: pip install {package}")
+
+
+def _check_place(option: str, path: Path) -> None:
+    try:
+        reason = _refusal(path)
+    except OSError as cause:
+        reason = f"this file can't be made: {_reason(cause)}"
+    if reason is not None:
+        raise ValueError(f"{option} {path}: {reason}")
+
+
+def _refusal(path: Path) -> str | None:
+    """Why the file can't be written, if that is so; it stays as it is.
+
+    Raises:
+        OSError: if it is not there and can't be made.
+    """
+    if path.is_dir():
+        return "expected a file, found a directory"
+    if not path.parent.is_dir():
+        return f"there is no directory {path.parent}"
+    if path.exists():
+        return None if os.access(path, os.W_OK) else "this file can't be written"
+    # Permissions alone don't tell: the file system may be read only.
+    place = path.resolve()  # a link may lead to a file that is yet to come
+    place.touch(exist_ok=False)
+    place.unlink()
+    return None
+
+
+def _write_json(report: Report, path: Path) -> None:
+    path.write_text(json.dumps(report.to_json(), indent=1) + "\n")
+
+
+def _attempt(option: str, path: Path, write: Callable[[Path], None]) -> list[str]:
+    try:
+        write(path)
+    except Exception as cause:  # noqa: BLE001  (matplotlib's are of any class; the measurements must not be lost)
+        return [f"{option} {path}: this file could not be written: {_reason(cause)}"]
+    return []
+
+
+def _reason(cause: Exception) -> str:
+    """One line."""
+    told = (cause.strerror if isinstance(cause, OSError) else None) or str(cause).strip()
+    return told.partition("\n")[0] or type(cause).__name__
