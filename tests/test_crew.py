@@ -626,3 +626,21 @@ def test_mistakes_are_errors_that_say_what_to_write(data: Dataset) -> None:
     twice: Any = fr.Loader(dataset)
     with pytest.raises(TypeError, match="iterate over it as it is, without another DataLoader around it"):
         next(iter(DataLoader(twice, batch_size=None)))
+
+
+def test_a_worker_is_told_once_where_the_pass_starts(data: Dataset) -> None:
+    dataset = make(data, lanes=3, groups=3)
+    with in_workers(dataset, 3) as loader:
+        next(iter(loader))
+        assert loader._crew is not None
+        tasks = list(loader._crew._tasks)
+    assert [task.start is not None for task in tasks] == [True] * 3 + [False] * (len(tasks) - 3)
+    offsets = {f"{data.directory}:{start}": start for start in range(0, 100, 2)}
+    state = fr.Cursor.from_offsets(offsets, dataset)
+    dataset.load_state_dict(state)
+    expected = rows_of(list(dataset))
+    with in_workers(dataset, 3) as loader:
+        for taken in (2, 0, 5):  # what begins amid a serving, and anew
+            loader.load_state_dict(state)
+            found = rows_of(list(islice(loader, taken)))
+            assert found + rows_of(list(loader)) == expected

@@ -5,6 +5,7 @@ With FASTRESUME_PROFILE=soak every start method is tried with more workers.
 
 from __future__ import annotations
 
+import copy
 import logging
 import multiprocessing
 import os
@@ -353,6 +354,25 @@ def test_a_state_too_long_to_share_is_refused_by_workers_and_loads_in_process(
     with pytest.raises(fr.StateError, match="does not reach DataLoader workers"):
         list(loader_of(dataset, 1))
     assert np.concatenate(rows_of(list(dataset))).tolist() == [*range(1, 200, 2), *range(200, 210)]
+
+
+def test_intervals_of_a_state_are_written_for_workers_once_in_a_pass(data: Dataset) -> None:
+    dataset, other = make(data), make(data)
+    shared = dataset._shared
+    for step in (2, 6):
+        offsets = {f"{data.directory}:{start}": start for start in range(0, 100, step)}
+        other.load_state_dict(fr.Cursor.from_offsets(offsets, other))
+        dataset.load_state_dict(other.state_dict())
+        written = shared._laid
+        batches = iter(dataset)
+        for batch in islice(batches, 5):
+            assert shared._laid is written
+            assert shared.read().cursor == shared.cursor
+            assert batch.state_dict() == dataset.state_dict()
+    rest = rows_of(list(copy.deepcopy(dataset)))
+    assert np.concatenate(rows_of(list(loader_of(dataset, 1)))).tolist() == np.concatenate(rest).tolist()
+    assert shared.read().cursor == shared.cursor
+    assert shared.cursor.epoch == 1
 
 
 def test_no_child_and_no_shared_memory_is_left(data: Dataset) -> None:

@@ -67,7 +67,7 @@ class Crew:
         self._page_lock = page_lock
         self._process = os.getpid()
         self._put_up(Board(workers))
-        self._tasks = _Tasks()
+        self._tasks = _Tasks(workers)
         self._loader: DataLoader[bytes] | None = None
         self._held: list[Iterator[bytes]] = []
         """Torch's iterator, if there is one; what ends the crew holds it, too."""
@@ -290,9 +290,13 @@ class CrewActivity:
 
 
 class _Tasks(Sampler[Task]):
-    """The tasks of the present serving, in the order in which torch deals them to the workers."""
+    """The tasks of the present serving, in the order in which torch deals them to the workers.
 
-    def __init__(self) -> None:
+    The first one of each worker tells it where the pass starts: that may be a long text.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
         self.serving = 0
         self._start = ""
         self._numbers = range(0)
@@ -304,8 +308,8 @@ class _Tasks(Sampler[Task]):
 
     def __iter__(self) -> Iterator[Task]:
         serving, start = self.serving, self._start
-        for number in self._numbers:
-            yield Task(serving, start, number)
+        for place, number in enumerate(self._numbers):
+            yield Task(serving, start if place < self._workers else None, number)
 
 
 def _as_it_is(data: Any) -> Any:

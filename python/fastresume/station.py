@@ -46,10 +46,13 @@ _watched: set[int] = set()
 
 
 class Task(NamedTuple):
-    """A batch to make: the number-th of the cut that the pass has from a cursor on, given as its text."""
+    """A batch to make: the number-th of the cut that the pass has from a cursor on.
+
+    `start` is the cursor's text; None for that of the task that the worker had before.
+    """
 
     serving: int
-    start: str
+    start: str | None
     number: int
 
 
@@ -102,6 +105,7 @@ class Station(Dataset[bytes]):
         self._board = board
         self._sender: parcel.Sender | None = None
         self._reader: _core.Reader | None = None
+        self._start = ""
         self._next: tuple[str, int] | None = None
 
     def __getitem__(self, task: Task) -> bytes:
@@ -134,9 +138,11 @@ class Station(Dataset[bytes]):
     def _make(self, task: Task, worker: int) -> Batch:
         self._board.note(worker, READING, task.number, task.serving)
         dataset = self._dataset
+        if task.start is not None:
+            self._start = task.start
         reader = self._reader
-        if reader is None or self._next != (task.start, task.number):
-            reader = self._open(task)
+        if reader is None or self._next != (self._start, task.number):
+            reader = self._open(task.number)
         delivered = reader.front()
         if delivered is None:
             raise _core.FastresumeError(f"the pass has no batch {task.number}")
@@ -145,16 +151,16 @@ class Station(Dataset[bytes]):
             _seed(batch_seed(self._share.seed, delivered.epoch, delivered.step, self._share.rank))
         batch = make_batch(dataset, self._share, self._end_cursor, delivered)
         reader.advance()
-        self._next = task.start, task.number + self._workers
+        self._next = self._start, task.number + self._workers
         return batch
 
-    def _open(self, task: Task) -> _core.Reader:
+    def _open(self, number: int) -> _core.Reader:
         """Opens a reader for this batch and every one that this worker has after it."""
         dataset, world = self._dataset, self._dataset.world
         self._next = self._reader = None
-        start = _core.Cursor.parse(task.start)
+        start = _core.Cursor.parse(self._start)
         self._end_cursor = dataset._bounds(start)[1]
-        cursor = dataset._pass(start, self._workers).cursor_after(task.number)
+        cursor = dataset._pass(start, self._workers).cursor_after(number)
         planned = dataset._pass(cursor, self._workers)
         self._share = dataset._share(planned, cursor)
         place = (world.rank, world.world_size, 0, self._workers)

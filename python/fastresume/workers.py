@@ -95,6 +95,7 @@ class SharedCursor:
         storage = torch.UntypedStorage._new_shared(CAPACITY_BYTES)  # type: ignore[no-untyped-call]  # not typed yet
         self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
         self._bytes = self._memory.numpy().data
+        self._laid: tuple[_core.Cursor, int] | None = None  # whose intervals lie in it, and where they end
         self._loads = loads
         self._version = 0
         self._seen: dict[int, tuple[int, int]] = {}
@@ -215,12 +216,29 @@ class SharedCursor:
     def _write(self, cursor: _core.Cursor) -> None:
         self._version += 1
         self._seen = {}
-        text = cursor.to_json().encode("ascii")
-        if _TEXT_START + len(text) <= CAPACITY_BYTES:
-            self._bytes[_TEXT_START : _TEXT_START + len(text)] = text
-        self._bytes[: _HEADER.size] = _HEADER.pack(self._loads, self._version, len(text))
+        before, after = (part.encode("ascii") for part in cursor.json_around_consumed())
+        length = self._lay_consumed(cursor, len(before)) + len(after)
+        if _TEXT_START + length <= CAPACITY_BYTES:
+            self._bytes[_TEXT_START : _TEXT_START + len(before)] = before
+            self._bytes[_TEXT_START + length - len(after) : _TEXT_START + length] = after
+        self._bytes[: _HEADER.size] = _HEADER.pack(self._loads, self._version, length)
         # Last, and next to the return: what a signal handler interrupts before this was not delivered.
         self._cursor = cursor
+
+    def _lay_consumed(self, cursor: _core.Cursor, start: int) -> int:
+        """Sees to it that the cursor's intervals lie in their place, if there is room; gives where they end.
+
+        There may be millions, and they are the same for all batches of a pass.
+        """
+        if self._laid is not None and cursor.shares_consumed(self._laid[0]):
+            return self._laid[1]
+        self._laid = None  # should a signal handler interrupt this
+        text = cursor.json_of_consumed().encode("ascii")
+        end = start + len(text)
+        if _TEXT_START + end <= CAPACITY_BYTES:
+            self._bytes[_TEXT_START + start : _TEXT_START + end] = text
+        self._laid = cursor, end
+        return end
 
     def __reduce__(self) -> tuple[Any, ...]:
         if multiprocessing.context.get_spawning_popen() is None:

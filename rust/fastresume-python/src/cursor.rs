@@ -88,6 +88,18 @@ impl Cursor {
         self.inner.to_json()
     }
 
+    fn json_of_consumed(&self) -> String {
+        self.inner.json_of_consumed()
+    }
+
+    fn json_around_consumed(&self) -> (String, String) {
+        self.inner.json_around_consumed()
+    }
+
+    fn shares_consumed(&self, other: &Self) -> bool {
+        self.inner.shares_consumed(&other.inner)
+    }
+
     #[getter]
     fn epoch(&self) -> u64 {
         self.inner.epoch()
@@ -113,8 +125,8 @@ impl Cursor {
         &self.inner.identity().fingerprint
     }
 
-    fn consumed_rows(&self, py: Python<'_>) -> PyResult<u64> {
-        gate::run(py, || Ok(self.inner.identity().num_rows - self.inner.remaining()?.count()))
+    fn consumed_rows(&self) -> u64 {
+        self.inner.consumed_rows()
     }
 
     fn remaining(&self, py: Python<'_>) -> PyResult<Buffer> {

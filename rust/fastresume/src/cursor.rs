@@ -1,6 +1,6 @@
 //! The resume state: a small value that rides on every batch.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -47,11 +47,37 @@ pub struct Cursor {
     identity: Arc<Identity>,
     first_epoch: u64,
     epoch: u64,
-    /// Positions of this pass that no cut explains.
-    consumed: Arc<Intervals>,
+    /// Positions of this pass that no cut explains: the same memory in all cursors of a pass.
+    consumed: Arc<Consumed>,
     /// The cuts of this pass with the batches done in each; the last one may go on.
     cuts: Vec<(Cut, u64)>,
 }
+
+/// Positions that no cut explains. There may be millions of intervals: what is done for each batch looks at none.
+#[derive(Debug, Default)]
+struct Consumed {
+    intervals: Intervals,
+    /// The checksum of the text up to their end, once somebody asked.
+    check: OnceLock<u32>,
+}
+
+impl PartialEq for Consumed {
+    fn eq(&self, other: &Self) -> bool {
+        self.intervals == other.intervals
+    }
+}
+
+/// With this, an `Arc` compares its address first.
+impl Eq for Consumed {}
+
+impl From<Intervals> for Consumed {
+    fn from(intervals: Intervals) -> Self {
+        Self { intervals, check: OnceLock::new() }
+    }
+}
+
+/// How the text begins, but for its checksum.
+const TEXT_START: &str = "{\"consumed\":";
 
 /// The JSON text; fields in the order of their names, which makes it canonical.
 #[derive(Serialize, Deserialize)]
@@ -83,8 +109,16 @@ impl Text {
     }
 }
 
-fn checksum(unchecked: &str) -> String {
-    format!("{:08x}", crc32fast::hash(unchecked.as_bytes()))
+/// The checksum of a text, of which a part with the checksum `start` came before.
+fn checksum(start: u32, text: &str) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(start);
+    hasher.update(text.as_bytes());
+    hasher.finalize()
+}
+
+/// A checksum, as a text states it.
+fn stated(check: u32) -> String {
+    format!("{check:08x}")
 }
 
 fn damaged(what: impl std::fmt::Display) -> Error {
@@ -119,7 +153,7 @@ impl Cursor {
             )));
         }
         let done = consumed.count() == identity.num_rows && identity.num_rows > 0;
-        let cursor = Self { epoch, consumed: Arc::new(consumed), ..Self::start(identity) };
+        let cursor = Self { epoch, consumed: Arc::new(consumed.into()), ..Self::start(identity) };
         Ok(if done { cursor.next_pass() } else { cursor })
     }
 
@@ -140,10 +174,10 @@ impl Cursor {
             None => return Err(damaged("it has no key 'fastresume'")),
         }
         let mut text: Text = serde_json::from_value(value).map_err(damaged)?;
-        let stated = text.check.take().ok_or_else(|| damaged("it has no checksum"))?;
-        let found = checksum(&text.write());
-        if stated != found {
-            return Err(damaged(format!("its checksum is {found}, it states {stated}")));
+        let given = text.check.take().ok_or_else(|| damaged("it has no checksum"))?;
+        let found = stated(checksum(0, &text.write()));
+        if given != found {
+            return Err(damaged(format!("its checksum is {found}, it states {given}")));
         }
         Self::from_text(text)
     }
@@ -187,7 +221,7 @@ impl Cursor {
             identity: Arc::new(identity),
             first_epoch: text.first_epoch,
             epoch: text.epoch,
-            consumed: Arc::new(consumed),
+            consumed: Arc::new(consumed.into()),
             cuts: Vec::with_capacity(text.cuts.len()),
         };
         for (lanes, groups, rows, done) in text.cuts {
@@ -206,10 +240,26 @@ impl Cursor {
     /// The canonical JSON text: sorted keys, no spaces, ASCII, with its checksum.
     #[must_use]
     pub fn to_json(&self) -> String {
+        let (before, after) = self.json_around_consumed();
+        [before, self.json_of_consumed(), after].concat()
+    }
+
+    /// The intervals in the text: nearly all of it where there are many.
+    #[must_use]
+    pub fn json_of_consumed(&self) -> String {
+        let ranges = self.consumed.intervals.ranges().iter();
+        let pairs: Vec<_> = ranges.map(|range| (range.start, range.end)).collect();
+        // As in `Text::write`.
+        serde_json::to_string(&pairs).unwrap_or_default()
+    }
+
+    /// The text before these, which is always of one length, and after them; whatever their number, it takes as long.
+    #[must_use]
+    pub fn json_around_consumed(&self) -> (String, String) {
         let Identity { fingerprint, num_rows, selection, order } = self.identity.as_ref();
         let text = Text {
             check: None,
-            consumed: self.consumed.ranges().iter().map(|range| (range.start, range.end)).collect(),
+            consumed: Vec::new(),
             cuts: self
                 .cuts
                 .iter()
@@ -222,9 +272,19 @@ impl Cursor {
             order: serde_json::to_value(order).unwrap_or_default(),
             selection: selection.clone(),
         };
-        let unchecked = text.write();
+        let text = text.write();
+        let after = text.get(TEXT_START.len() + "[]".len()..).unwrap_or_default().to_owned();
+        let start =
+            *self.consumed.check.get_or_init(|| checksum(checksum(0, TEXT_START), &self.json_of_consumed()));
         // The checksum's name comes first.
-        format!("{{\"check\":\"{}\",{}", checksum(&unchecked), unchecked.trim_start_matches('{'))
+        let check = stated(checksum(start, &after));
+        (format!("{{\"check\":\"{check}\",{}", TEXT_START.trim_start_matches('{')), after)
+    }
+
+    /// Whether the intervals are those of another cursor, in the same memory: false tells nothing.
+    #[must_use]
+    pub fn shares_consumed(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.consumed, &other.consumed)
     }
 
     /// The dataset and order that the cursor belongs to.
@@ -276,12 +336,19 @@ impl Cursor {
         }
     }
 
+    /// How many positions of this pass were delivered.
+    #[must_use]
+    pub fn consumed_rows(&self) -> u64 {
+        let of_cuts = self.cuts.iter().map(|(cut, done)| done * cut.global_batch_rows());
+        self.consumed.intervals.count() + of_cuts.sum::<u64>()
+    }
+
     /// The positions of this pass that were not delivered yet.
     ///
     /// # Errors
     /// `State` if a cut has more batches done than it holds, or all of them with nothing left over.
     pub fn remaining(&self) -> Result<Intervals> {
-        let mut remaining = self.consumed.complement(self.identity.num_rows);
+        let mut remaining = self.consumed.intervals.complement(self.identity.num_rows);
         for &(cut, done) in &self.cuts {
             let division = Division::new(cut, remaining);
             if done == division.batches() && division.rest() == 0 {
@@ -414,6 +481,25 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_the_same_however_its_intervals_are_told() {
+        let consumed = Intervals::new(vec![0..7, 9..10, 40..41]).unwrap();
+        let first = Cursor::from_consumed(start(100).identity().clone(), 3, consumed).unwrap();
+        let later = first.with_cut(Cut::new(2, 1, 5).unwrap(), 4);
+        let parsed = Cursor::parse(&first.to_json()).unwrap();
+        assert!(later.shares_consumed(&first) && !parsed.shares_consumed(&first));
+        for cursor in [first, later, start(100)] {
+            let text = cursor.to_json();
+            let value: Text = serde_json::from_str(&text).unwrap();
+            assert_eq!(value.write(), text);
+            assert_eq!(Cursor::parse(&text).unwrap(), cursor);
+            let (before, after) = cursor.json_around_consumed();
+            assert_eq!(before.len(), r#"{"check":"01234567","consumed":"#.len());
+            assert_eq!(text, before + &cursor.json_of_consumed() + &after);
+            assert_eq!(cursor.consumed_rows(), 100 - cursor.remaining().unwrap().count());
+        }
+    }
+
+    #[test]
     fn every_single_character_of_damage_is_noticed() {
         let text = after(3).to_json();
         for index in 0..text.len() {
@@ -433,7 +519,7 @@ mod tests {
             cursor.cuts[0].1 = done;
             assert!(matches!(Cursor::parse(&cursor.to_json()), Err(Error::State(_))));
         }
-        let everything = Cursor { consumed: Arc::new(Intervals::full(100)), ..start(100) };
+        let everything = Cursor { consumed: Arc::new(Intervals::full(100).into()), ..start(100) };
         assert!(matches!(Cursor::parse(&everything.to_json()), Err(Error::State(_))));
     }
 }

@@ -216,6 +216,18 @@ mod tests {
     }
 
     #[test]
+    fn all_cursors_of_a_pass_share_what_was_consumed_before() {
+        let consumed = Intervals::new(vec![0..1, 2..3]).unwrap();
+        let identity = pass(103, Tail::Short, 2).before.identity().clone();
+        let start = Cursor::from_consumed(identity, 0, consumed).unwrap();
+        let cut = Cut::new(2, 1, 5).unwrap();
+        let pass = Pass::new(&start, cut, Tail::Short, 2).unwrap();
+        assert!((0..3).all(|done| pass.cursor_after(done).shares_consumed(&start)));
+        let resumed = Pass::new(&pass.cursor_after(2), cut, Tail::Short, 2).unwrap();
+        assert!(resumed.cursor_after(3).shares_consumed(&start));
+    }
+
+    #[test]
     fn the_rest_is_dropped_shared_or_filled_up() {
         assert_eq!(pass(103, Tail::Drop, 2).dropped().ranges(), std::slice::from_ref(&(100..103)));
         let short = pass(103, Tail::Short, 2);
