@@ -95,7 +95,8 @@ class SharedCursor:
         storage = torch.UntypedStorage._new_shared(CAPACITY_BYTES)  # type: ignore[no-untyped-call]  # not typed yet
         self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
         self._bytes = self._memory.numpy().data
-        self._laid: tuple[_core.Cursor, int] | None = None  # whose intervals lie in it, and where they end
+        # Whose intervals lie in it, and from where to where.
+        self._laid: tuple[_core.Cursor, int, int] | None = None
         self._loads = loads
         self._version = 0
         self._seen: dict[int, tuple[int, int]] = {}
@@ -230,14 +231,16 @@ class SharedCursor:
 
         There may be millions, and they are the same for all batches of a pass.
         """
-        if self._laid is not None and cursor.shares_consumed(self._laid[0]):
-            return self._laid[1]
+        if self._laid is not None:
+            laid, first, end = self._laid
+            if first == start and cursor.shares_consumed(laid):
+                return end
         self._laid = None  # should a signal handler interrupt this
         text = cursor.json_of_consumed().encode("ascii")
         end = start + len(text)
         if _TEXT_START + end <= CAPACITY_BYTES:
             self._bytes[_TEXT_START + start : _TEXT_START + end] = text
-        self._laid = cursor, end
+        self._laid = cursor, start, end
         return end
 
     def __reduce__(self) -> tuple[Any, ...]:
