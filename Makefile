@@ -148,7 +148,7 @@ soak-checkpoint: develop ## Strike every call of a save to the file system, on e
 	FASTRESUME_PROFILE=soak $(BIN)/python -m pytest --timeout 0 -s tests/test_checkpoint_faults.py $(ARGS)
 
 .PHONY: fuzz
-fuzz: develop ## Read damaged files for half an hour, MINUTES='5' for less: an error each, no abort, no wrong row
+fuzz: develop ## Read damaged files for half an hour, MINUTES='5' for less: rows or an error of each, no abort, no hang, bounded memory
 	FASTRESUME_PROFILE=soak FASTRESUME_FUZZ_MINUTES=$(or $(MINUTES),30) \
 	  $(BIN)/python -m pytest --timeout 0 -o faulthandler_timeout=0 -s tests/test_fuzz.py -k minute $(ARGS)
 

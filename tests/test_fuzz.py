@@ -449,9 +449,12 @@ def fuzz(directory: str, first_seed: int, seconds: float) -> dict[str, int]:
 @pytest.mark.skipif(not SOAKS, reason="takes minutes; FASTRESUME_PROFILE=soak runs it")
 @pytest.mark.parametrize("minute", range(int(os.environ.get("FASTRESUME_FUZZ_MINUTES", "5"))))
 def test_a_minute_of_damage(minute: int) -> None:
+    """Other files each time it runs, unless FASTRESUME_FUZZ_SEED names the seed that one before has told."""
+    first = int(os.environ.get("FASTRESUME_FUZZ_SEED", time.time_ns() // 1_000_000_000 * 1_000_000))
+    print(f"FASTRESUME_FUZZ_SEED={first}", flush=True)
     directory = tempfile.mkdtemp(prefix="fastresume-fuzz-")  # it stays if it holds what killed the process
     with Child(address_space=8 << 30) as child:
-        child.start(fuzz, directory, minute * 1_000_000, 60)
+        child.start(fuzz, directory, first + minute * 1_000_000, 60)
         while "said" in (message := child.message(seconds=30)):
             pass
         assert "returned" in message, f"{directory}: {message}"
