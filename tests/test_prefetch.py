@@ -75,32 +75,31 @@ def test_what_was_decoded_ahead_is_in_no_state(write_dataset: Write) -> None:
     assert loader.batches_left == 119
 
 
+def sleeps_of_threads(loader: fr.Loader, batches: int, seconds: float) -> int:
+    """Return how often threads go to sleep while batches are taken, one in so many seconds."""
+    iterator = iter(loader)
+    next(iterator)
+    before = switches("fastresume-")
+    for _ in range(batches):
+        time.sleep(seconds)
+        next(iterator)
+    return switches("fastresume-") - before
+
+
 def test_a_batch_that_is_taken_wakes_no_more_threads_than_have_something_to_do(write_dataset: Write) -> None:
     files = write_dataset(plain_spec(*[[1000] * 4] * 4))
-    threads, batches = 16, 300
-    with fr.Loader(make(files, 10), threads=threads, prefetch_bytes=40_000) as loader:
-        iterator = iter(loader)
-        next(iterator)
-        before = switches("fastresume-")
-        for _ in range(batches):
-            time.sleep(0.001)
-            next(iterator)
+    batches = 300
+    with fr.Loader(make(files, 10), threads=16, prefetch_bytes=40_000) as loader:
         # To end a batch, or to decode a row group, and to go back to sleep; to wake all would be 16 for each.
-        assert batches / 2 < switches("fastresume-") - before < 4 * batches
+        assert batches / 2 < sleeps_of_threads(loader, batches, 0.001) < 4 * batches
 
 
 def test_where_a_batch_takes_many_row_groups_the_threads_share_them(write_dataset: Write) -> None:
     files = write_dataset(plain_spec(*[[500] * 80] * 4))
     batches, groups_in_batch = 30, 8
     with fr.Loader(make(files, 500 * groups_in_batch), threads=8, prefetch_bytes=100_000) as loader:
-        iterator = iter(loader)
-        next(iterator)
-        before = switches("fastresume-")
-        for _ in range(batches):
-            time.sleep(0.005)
-            next(iterator)
         # Who takes a row group calls the next thread; if only the consumer did, that one would do all.
-        assert switches("fastresume-") - before > 3 * batches / 2
+        assert sleeps_of_threads(loader, batches, 0.005) > 3 * batches / 2
 
 
 def test_a_window_is_decoded_while_the_one_before_it_is_consumed(tmp_path: Path) -> None:
@@ -137,7 +136,8 @@ def test_damage_ends_a_shuffled_pass_before_the_first_batch_that_needs_what_is_d
     [path] = files.directory.iterdir()
     chunk = pq.ParquetFile(path).metadata.row_group(damaged).column(0)
     data = bytearray(path.read_bytes())
-    data[chunk.dictionary_page_offset or chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 1
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    data[start + chunk.total_compressed_size - 1] ^= 1
     path.write_bytes(data)
     iterator = iter(make_reader(make(files, 1, **order), threads))
     found: list[fr.Batch] = []

@@ -127,17 +127,18 @@ impl Agenda {
             self.front += self.reader.workers;
             return Some(Ok(Front::Batch(batch, slots)));
         }
-        match &self.failed {
-            Some((first, error)) if *first <= batch => Some(Err(error.clone())),
-            _ => None,
-        }
+        self.failure().map(|error| Err(error.clone()))
     }
 
     /// Whether there is something for the consumer: the front batch, to be delivered or to be ended first, or its error.
     pub fn has_front(&self) -> bool {
-        let front = self.front;
-        let has_failed = self.failed.as_ref().is_some_and(|(first, _)| *first <= front);
-        has_failed || self.filling.is_ready(front) || self.filling.has_complete(self.among(0))
+        let is_there = self.filling.is_ready(self.front) || self.filling.has_complete(self.among(0));
+        is_there || self.failure().is_some()
+    }
+
+    /// Why the front batch can't be had.
+    fn failure(&self) -> Option<&Error> {
+        self.failed.as_ref().filter(|(first, _)| *first <= self.front).map(|(_, error)| error)
     }
 
     /// What to do next, if there is something: batches of which all is there come first, then the next segment, if

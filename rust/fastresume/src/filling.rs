@@ -35,6 +35,15 @@ struct Coming {
     is_ready: bool,
 }
 
+impl Coming {
+    /// What the rows that came in take of its bytes.
+    fn bytes_there(&self) -> u64 {
+        let there = self.rows - self.missing_rows;
+        let bytes = u128::from(self.bytes) * u128::from(there) / u128::from(self.rows.max(1));
+        u64::try_from(bytes).unwrap_or(self.bytes)
+    }
+}
+
 impl Filling {
     /// Batches that take their memory as rows come in, or from the beginning.
     pub fn new(is_scattered: bool) -> Self {
@@ -90,11 +99,7 @@ impl Filling {
                     coming.bytes = coming.bytes.max(locked(&coming.slots).bytes());
                     self.complete.insert(batch);
                 }
-                let there = coming.rows - coming.missing_rows;
-                let taken = match coming.rows {
-                    rows if self.is_scattered && rows > there => part_of(coming.bytes, there, rows),
-                    _ => coming.bytes,
-                };
+                let taken = if self.is_scattered { coming.bytes_there() } else { coming.bytes };
                 self.bytes = self.bytes + u128::from(taken) - u128::from(coming.taken);
                 coming.taken = taken;
             }
@@ -127,15 +132,8 @@ impl Filling {
 
     /// Takes a batch out, if it was ended.
     pub fn take_ready(&mut self, batch: u64) -> Option<Slots> {
-        self.batches.get(&batch).filter(|coming| coming.is_ready)?;
-        let coming = self.batches.remove(&batch)?;
+        let coming = self.is_ready(batch).then(|| self.batches.remove(&batch))??;
         self.bytes -= u128::from(coming.taken);
         Some(locked(&coming.slots).taken())
     }
-}
-
-/// What so many rows take of the bytes that all rows take.
-fn part_of(bytes: u64, rows: u64, all: u64) -> u64 {
-    let part = u128::from(bytes) * u128::from(rows) / u128::from(all.max(1));
-    u64::try_from(part).unwrap_or(bytes)
 }

@@ -44,9 +44,8 @@ pub struct PageWalk<'a> {
     /// Whether rows in front of those that are wanted were passed over.
     has_skipped: bool,
     next: Option<Header>,
-    /// Where the next page's header begins, and that of the page that was passed by last.
-    next_start: u64,
-    start: u64,
+    /// Where the header begins that was read last.
+    header_start: u64,
     /// A dictionary that was passed by, until a page needs it.
     deferred: Option<PassedPage>,
     has_dictionary: bool,
@@ -57,8 +56,8 @@ pub struct PageWalk<'a> {
     /// The first row of the next page, as long as headers tell; and where pages of the file lie, and those of this chunk
     /// that were met.
     next_row: Option<u64>,
-    /// The same as far as pages told that were opened: the row may have begun before.
-    next_row_found: Option<u64>,
+    /// The same where they do not, as far as it was found: there may be more rows in between.
+    row_found: u64,
     places: Arc<PagePlaces>,
     met: Vec<PagePlace>,
 }
@@ -92,25 +91,23 @@ impl<'a> PageWalk<'a> {
                 source.size()
             )));
         }
-        let chunk_start = chunk.start;
         Ok(Self {
             source,
             end_row,
             offset: chunk.start,
             memory,
             ahead: chunk.start..chunk.start,
+            header_start: chunk.start,
             chunk,
             is_skipping: false,
             has_skipped: false,
             next: None,
-            next_start: chunk_start,
-            start: chunk_start,
             deferred: None,
             has_dictionary: false,
             index: None,
             indexed_rows: None,
             next_row: Some(0),
-            next_row_found: None,
+            row_found: 0,
             places,
             met: Vec::new(),
         })
@@ -153,8 +150,10 @@ impl<'a> PageWalk<'a> {
 
     /// How much to read behind what is needed at an offset: about what the wanted rows take, if these are some of many.
     fn read_ahead(&self, offset: u64) -> u64 {
-        let row = self.next_row.or(self.next_row_found).filter(|_| self.is_part());
-        let Some(row) = row else { return READ_BYTES };
+        if !self.is_part() {
+            return READ_BYTES;
+        }
+        let row = self.next_row.unwrap_or(self.row_found);
         let wanted = self.end_row.saturating_sub(row);
         let share = u128::from(self.chunk.end - offset) * u128::from(wanted)
             / u128::from(self.chunk.rows.saturating_sub(row).max(1));
@@ -192,7 +191,7 @@ impl<'a> PageWalk<'a> {
                 return Ok(None);
             }
             let (header, length) = self.parse_header(left)?;
-            self.next_start = self.offset;
+            self.header_start = self.offset;
             self.offset += length;
             if header.has_values() {
                 self.next = Some(header);
@@ -229,14 +228,13 @@ impl<'a> PageWalk<'a> {
     /// Moves past the page whose header was read.
     pub fn pass(&mut self) -> Option<PassedPage> {
         let header = self.next.take()?;
-        self.start = self.next_start;
         let page = PassedPage { offset: self.offset, header, indexed_rows: self.indexed_rows.take() };
         self.offset += page.header.compressed_bytes();
         if page.header.is_dictionary() {
             self.has_dictionary = true;
             self.deferred = Some(page.clone());
         } else {
-            self.next_row_found = self.next_row.or(self.next_row_found);
+            self.row_found = self.next_row.unwrap_or(self.row_found);
             self.next_row = self.next_row.zip(self.rows_of(&page.header)).map(|(row, rows)| row + rows);
             let is_noted = self.is_part() && self.chunk.index.is_none() && self.met.len() < MOST_PAGES;
             if let Some(first_row) = self.next_row.filter(|_| is_noted) {
@@ -246,13 +244,14 @@ impl<'a> PageWalk<'a> {
         Some(page)
     }
 
-    /// Notes which rows begin in the page that was passed by last. Where no header tells, as those of old lists do not, all
+    /// Notes which rows begin in the page that was passed by last, before another header is read. Where no header tells, as those of old lists do not, all
     /// pages up to here had to be decompressed for that; so it is told at once, for others may be on their way through them.
     pub fn note_rows(&mut self, rows: Range<usize>) {
-        self.next_row_found = Some(rows.end as u64);
+        self.row_found = rows.end as u64;
         let is_told = self.chunk.index.is_some() || self.next_row.is_some();
         if !rows.is_empty() && !is_told && (self.is_part() || self.has_skipped) {
-            self.places.note(&self.chunk, &[PagePlace { offset: self.start, first_row: rows.start as u64 }]);
+            self.places
+                .note(&self.chunk, &[PagePlace { offset: self.header_start, first_row: rows.start as u64 }]);
         }
     }
 

@@ -2,7 +2,7 @@
 //! order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -79,16 +79,6 @@ struct State {
     is_one_called: bool,
 }
 
-impl State {
-    /// Whether a thread is to be woken: one, which does the same when it has taken its task. To wake all of them for one batch
-    /// costs more than ending it, and the consumer would have to.
-    fn calls_one(&mut self) -> bool {
-        let calls_one = self.idle > 0 && !self.is_one_called && self.agenda.has_task();
-        self.is_one_called |= calls_one;
-        calls_one
-    }
-}
-
 /// Decodes what one reader is to deliver in the rest of a pass.
 ///
 /// With no threads, polling decodes in the caller's thread. With some, they start at the first poll
@@ -160,11 +150,7 @@ impl Pipeline {
         let mut state = locked(&self.work.state);
         loop {
             if let Some(front) = state.agenda.take_front() {
-                let calls_one = state.calls_one();
-                drop(state);
-                if calls_one {
-                    self.work.room.notify_one();
-                }
+                self.work.call_one(state);
                 return match front? {
                     Front::Batch(batch, slots) => self.work.delivered(batch, slots),
                     Front::End => Ok(Polled::End),
@@ -248,12 +234,19 @@ impl Work {
                 state.idle -= 1;
                 state.is_one_called = false;
             };
-            let calls_one = state.calls_one();
-            drop(state);
-            if calls_one {
-                self.room.notify_one();
-            }
+            self.call_one(state);
             self.perform(&task, thread);
+        }
+    }
+
+    /// Lets go of the state, and wakes a thread if there is something to do for one, which does the same when it has taken its
+    /// task. To wake all of them for one batch costs more than ending it, and the consumer would have to.
+    fn call_one(&self, mut state: MutexGuard<'_, State>) {
+        let calls_one = state.idle > 0 && !state.is_one_called && state.agenda.has_task();
+        state.is_one_called |= calls_one;
+        drop(state);
+        if calls_one {
+            self.room.notify_one();
         }
     }
 
