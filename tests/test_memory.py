@@ -100,6 +100,11 @@ def huge_lists() -> dict[str, Any]:
     return {"l": pa.LargeListArray.from_arrays(offsets, np.arange(sum(lengths), dtype=np.int64) % 99_991)}
 
 
+def wide() -> dict[str, Any]:
+    """Whose footer is large beside its rows."""
+    return {f"x{column}": np.arange(3000) + column for column in range(500)}
+
+
 FILES = {
     "numbers": 131_072,
     "large_dictionaries": 400_000,
@@ -112,6 +117,7 @@ FILES = {
     "huge_cells": 2,
     "huge_cells_and_nulls": 10,
     "huge_lists": 2,
+    "wide": 20,
 }
 """What is read, with the rows of a row group."""
 
@@ -207,6 +213,8 @@ SOAK = pytest.mark.skipif(
         ("few_cells", {"batch_size": 50, "nulls": "mask", "shuffle": True, "window_rows": 100}),
         ("few_cells", {"batch_size": 4, "nulls": "mask", "lanes": 2}),
         ("few_cells", {"batch_size": 100, "hash": {"b": 10}, "nulls": "mask"}),
+        ("wide", {"batch_size": 512, "columns": ["x1", "x2"]}),
+        ("wide", {"batch_size": 512, "columns": ["x1", "x2"], "shuffle": True}),
         pytest.param("huge_cells", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
         pytest.param("huge_cells_and_nulls", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
         pytest.param("huge_cells_and_nulls", {"batch_size": 2, "nulls": "mask"}, marks=SOAK),

@@ -67,10 +67,17 @@ def dictionary_bytes(dataset: Dataset, plan: fr.Plan) -> int:
     return max(groups) * plan.row_bytes // 8 * 9
 
 
+def of_footers(dataset: fr.ParquetDataset) -> tuple[int, int]:
+    """What is kept of footers, and what a thread has beside that while it opens a file."""
+    *_, kept, opening = dataset._layout.footprint(dataset._manifest)
+    return kept, opening
+
+
 def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Dataset) -> None:
     arguments = {"shuffle": True, "block_rows": 10, "window_rows": 20}
-    one = make(small_dataset, 4, **arguments).plan()
-    shared = dictionary_bytes(small_dataset, one)
+    made = make(small_dataset, 4, **arguments)
+    one = made.plan()
+    shared = dictionary_bytes(small_dataset, one) + of_footers(made)[0]
     batch = 4 * (one.row_bytes + 8)
     assert one.bytes_per_rank == window_bytes(one) + batch + shared
     arguments |= {"block_rows": 4, "window_rows": 12}
@@ -82,10 +89,11 @@ def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Da
 
 def test_short_lanes_have_the_windows_that_they_share_open_as_well(small_dataset: Dataset) -> None:
     arguments = {"shuffle": True, "block_rows": 10, "window_rows": 20}
-    plan = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
+    made = make(small_dataset, 4, lanes=4, **arguments)
+    plan = quiet_plan(made)
     assert (plan.windows, 2 * plan.window_rows > 103 // 4) == (6, True)
     held = 6 * window_bytes(plan) + 4 * (plan.row_bytes + 8)
-    assert plan.bytes_per_rank == held + dictionary_bytes(small_dataset, plan)
+    assert plan.bytes_per_rank == held + dictionary_bytes(small_dataset, plan) + of_footers(made)[0]
 
 
 def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: Path) -> None:
@@ -94,9 +102,8 @@ def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: P
     fixed = 3 * (1 << 20) + 2 * 20 * 8 + (4 << 20)  # pages, and a dictionary as it is delivered
 
     def of_thread(batch_size: int = 5, **arguments: object) -> int:
-        return quiet_plan(
-            fr.ParquetDataset(tmp_path, batch_size=batch_size, tail="pad", **arguments)
-        ).bytes_per_thread  # type: ignore[arg-type]
+        made = fr.ParquetDataset(tmp_path, batch_size=batch_size, tail="pad", **arguments)  # type: ignore[arg-type]
+        return quiet_plan(made).bytes_per_thread - of_footers(made)[1]
 
     assert of_thread() == fixed, "numbers are decoded where they stay"
     gaps, matrix, many = 2 * 2 * 576, {"m": ["a", "b"]}, (4 << 20) // 16 + 1
@@ -111,10 +118,12 @@ def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: P
 
     (tmp_path / "flat.parquet").unlink()
     pq.write_table(pa.table({"t": ["x" * 100] * 50}), tmp_path / "text.parquet", use_dictionary=False)
-    plan = quiet_plan(fr.ParquetDataset(tmp_path, batch_size=5))
+    made = fr.ParquetDataset(tmp_path, batch_size=5)
+    plan = quiet_plan(made)
     assert plan.row_bytes >= 108
     pages = 3 * (1 << 20) + 2 * 50 * plan.row_bytes + (4 << 20)
-    assert plan.bytes_per_thread == 50 * 2 * plan.row_bytes + 5 * plan.row_bytes + pages
+    decoded = 50 * 2 * plan.row_bytes + 5 * plan.row_bytes
+    assert plan.bytes_per_thread == decoded + pages + of_footers(made)[1]
     assert repr(plan).count("per decoding thread") == 1
 
 

@@ -76,13 +76,14 @@ class Plan:
             per lane of it, and the batch that is being made. The rows of a window lie in pieces of memory,
             which adds an eighth. Columns that matrices are made of when a batch is ended lie in strips of a
             segment, which adds a quarter of them at most, and the rows of a batch. Of a row group that is
-            decoded in parts, dictionaries of up to 32 MiB are kept. A `Loader` adds its
+            decoded in parts, dictionaries of up to 32 MiB are kept; and of footers, what they tell of the
+            columns that are read: of 8 files, and of others up to 16 MiB. A `Loader` adds its
             `prefetch_bytes`, and, where it copies batches to a device, three of them there and three here.
         bytes_per_thread: what each thread that decodes adds to that (the caller's own, where there is no
             `Loader`): one matrix that is not made last, or, of a shuffled order, one of any size or single
             columns that are put together (128 bytes of each row at most, and their masks), or the lists and
-            strings of a segment, before they are in batches; what of these a batch takes apart; and a page
-            and a dictionary, stored and decompressed.
+            strings of a segment, before they are in batches; what of these a batch takes apart; a page
+            and a dictionary, stored and decompressed; and a footer, as a file that is opened holds it.
             Where the pages of a row group have more bytes than writers give to pages, its cells are large,
             and any batch is taken to have all of them.
         rows_decoded: rows that all ranks decode together.
@@ -167,7 +168,7 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
         each = lanes // world_size if lanes > 1 else processes
         held_bytes = min(most.segment_bytes(dataset.batch_size), dataset.num_rows * row_bytes)
         held_bytes = each * (held_bytes + _strip_bytes(dataset, most))
-    held_bytes += processes * most.dictionary_bytes
+    held_bytes += processes * (most.dictionary_bytes + most.footer_bytes)
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
     advice = _advice(dataset, per_row, lanes, processes, windows, window_rows)
@@ -220,6 +221,8 @@ class _Most:
         densest_bytes: of a row without large cells, in the row groups where rows are longest.
         large_bytes: what large cells add: any few rows of a row group may have all of them.
         large_page_bytes: what the large pages of a column have beyond those that writers make.
+        footer_bytes: what is kept of footers.
+        opening_bytes: what a thread has beside that while it opens a file.
         group_rows: rows of the largest row group.
     """
 
@@ -228,14 +231,16 @@ class _Most:
     densest_bytes: int
     large_bytes: int
     large_page_bytes: int
+    footer_bytes: int
+    opening_bytes: int
     group_rows: int
 
     @classmethod
     def of(cls, dataset: ParquetDataset) -> _Most:
         row_bytes = dataset._layout.row_bytes
-        densest, large, large_page = dataset._layout.footprint(dataset._manifest)
+        footprint = dataset._layout.footprint(dataset._manifest)
         group_rows = int(np.diff(of_words(dataset._manifest.group_starts)).max(initial=0))
-        return cls(dataset.num_rows * row_bytes, row_bytes, densest, large, large_page, group_rows)
+        return cls(dataset.num_rows * row_bytes, row_bytes, *footprint, group_rows)
 
     @property
     def segment_rows(self) -> int:
@@ -324,7 +329,7 @@ def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> in
     decoded += 2 * GAP_BYTES * max((one.columns for one in at_once if one.columns > 1), default=0)
     # A page, as it is stored and decompressed, and a dictionary, as it is stored and delivered.
     page = PAGE_BYTES + min(PAGE_VALUES, most.group_rows) * max(8, jagged) + most.large_page_bytes
-    return decoded + 2 * page + PAGE_BYTES + READ_AHEAD_BYTES
+    return decoded + 2 * page + PAGE_BYTES + READ_AHEAD_BYTES + most.opening_bytes
 
 
 def _advice(

@@ -213,10 +213,11 @@ impl Layout {
         self.inner.widest_bundle()
     }
 
-    /// Bytes of a row in the row groups where rows are longest, and what large cells and large pages add to that.
-    fn footprint(&self, manifest: &Manifest) -> (u64, u64, u64) {
-        let Footprint { densest_row_bytes, large_bytes, large_page_bytes } =
-            Footprint::new(&manifest.inner, &self.inner);
-        (densest_row_bytes, large_bytes, large_page_bytes)
+    /// Bytes of a row in the row groups where rows are longest; what large cells and large pages add to that; what is
+    /// kept of footers, and what a thread has while it opens a file.
+    fn footprint(&self, manifest: &Manifest) -> (u64, u64, u64, u64, u64) {
+        let most = Footprint::new(&manifest.inner, &self.inner);
+        let of_rows = (most.densest_row_bytes, most.large_bytes, most.large_page_bytes);
+        (of_rows.0, of_rows.1, of_rows.2, most.footer_bytes, most.opening_bytes)
     }
 }

@@ -20,7 +20,7 @@ use crate::schema::Column;
 use crate::summary::{Status, Summary};
 
 /// Another number for another format of the entries: an older or newer file is not read.
-const MAGIC: &[u8] = b"fastresume manifest cache 4\n";
+const MAGIC: &[u8] = b"fastresume manifest cache 5\n";
 
 const CHECK_BYTES: usize = blake3::OUT_LEN;
 
@@ -58,6 +58,7 @@ struct Entry<'a> {
     version: &'a str,
     size: u64,
     footer_hash: [u8; HASH_BYTES],
+    footer_bytes: u64,
     schema: usize,
     group_rows: Vec<u64>,
     data_bytes: u64,
@@ -107,6 +108,7 @@ impl<'a> Known<'a> {
         (entry.size == status.size && entry.version == status.version).then(|| Summary {
             size: entry.size,
             footer_hash: entry.footer_hash,
+            footer_bytes: entry.footer_bytes,
             columns: Arc::clone(&self.schemas[entry.schema]),
             group_rows: entry.group_rows.clone(),
             data_bytes: entry.data_bytes,
@@ -161,6 +163,7 @@ impl Cache {
             version: &status.version,
             size: summary.size,
             footer_hash: summary.footer_hash,
+            footer_bytes: summary.footer_bytes,
             schema,
             group_rows: summary.group_rows.clone(),
             data_bytes: summary.data_bytes,

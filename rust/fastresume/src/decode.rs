@@ -78,7 +78,7 @@ impl OpenFile {
         let leaf = self.leaf(column)?;
         if leaf.max_rep_level() > 0 && column.kind == Kind::Mask {
             let repetition = u8::try_from(leaf.max_rep_level()).unwrap_or(u8::MAX);
-            let there = column.level.min(self.outermost_level(&leaf));
+            let there = column.level.min(self.leaves().leaf(column.leaf)?.outermost_level);
             let levels = RowLevels { repetition, largest: level_of(&leaf), there };
             let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
             return Ok(Box::new(ListPresenceDecoder::new(pages, levels)));
@@ -133,9 +133,7 @@ impl OpenFile {
         if !is_kept || !is_flat {
             return None;
         }
-        let Statistics::Int64(told) =
-            self.metadata().row_group(row_group).column(column.leaf).statistics()?
-        else {
+        let Statistics::Int64(told) = self.leaves().chunk(row_group, column.leaf).ok()?.statistics()? else {
             return None;
         };
         let [least, most] = [told.min_opt()?, told.max_opt()?].map(|bound| bound.cast_unsigned());
@@ -186,7 +184,7 @@ impl OpenFile {
             return Ok(None);
         }
         let leaf = self.leaf(column)?;
-        let encodings = self.metadata().row_group(row_group).column(column.leaf).page_encoding_stats_mask();
+        let encodings = self.leaves().chunk(row_group, column.leaf)?.page_encoding_stats_mask();
         let is_told = encodings.is_some_and(|encodings| {
             encodings.is_only(Encoding::PLAIN_DICTIONARY) || encodings.is_only(Encoding::RLE_DICTIONARY)
         });

@@ -48,12 +48,12 @@ pub fn read(
         }
         let place = manifest.place_of(group);
         let path = &manifest.files()[place.file].path;
+        let columns = layout.columns(manifest.schema_of(place.file));
         let file = match open.take().filter(|(file, _)| *file == place.file) {
             Some(known) => known,
-            None => (place.file, OpenFile::open(manifest, place.file)?),
+            None => (place.file, OpenFile::open(manifest, place.file, columns)?),
         };
         let mut of_columns = Vec::with_capacity(sought.len());
-        let columns = layout.columns(manifest.schema_of(place.file));
         for (index, column) in columns.iter().enumerate() {
             let values = sought.get(index).map_or(&[][..], Vec::as_slice);
             let details = details(&file.1, place.index, column, values);
@@ -72,7 +72,7 @@ fn details(file: &OpenFile, group: usize, column: &Column, sought: &[Bound]) -> 
     if matches!(column.stored, Stored::Nothing | Stored::Path) {
         return Ok(Details::default());
     }
-    let chunk = file.metadata().row_group(group).column(column.leaf);
+    let chunk = file.leaves().chunk(group, column.leaf)?;
     let pages = pages(file, group, column, chunk)?;
     let absent = if sought.len() > MAX_SOUGHT { Vec::new() } else { absent(file, column, chunk, sought)? };
     Ok(Details { pages, absent })
@@ -97,12 +97,12 @@ fn pages(
     if starts.first().is_some_and(|&first| first != 0) {
         return Err(Error::data(format!("the page index begins at row {}, expected 0", starts[0])));
     }
-    let rows = file.metadata().row_group(group).num_rows().unsigned_abs();
-    let has_order = has_order(file.metadata(), column);
+    let (leaf, rows) = (file.leaves().leaf(column.leaf)?, file.leaves().rows(group));
+    let has_order = has_order(leaf, column);
     let each = starts.iter().enumerate().map(|(page, &first)| {
         let end = starts.get(page + 1).copied().unwrap_or(rows);
         let stated = if index.is_null(page) { Some(end - first) } else { index.nulls(page) };
-        let nulls = nulls(file.metadata(), column, stated);
+        let nulls = nulls(leaf, column, stated);
         let (low, high) = index.bounds(page);
         let is_told = has_order && !index.is_null(page);
         let bounds = is_told.then(|| Bound::of_plain(low, column).zip(Bound::of_plain(high, column)));

@@ -78,7 +78,7 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
     threads::each(parts.len(), 1, threads, stop, |number| {
         let (file, groups) = &parts[number];
         let column = &texts[manifest.schema_of(*file)];
-        let open = OpenFile::open(manifest, *file)?;
+        let open = OpenFile::open(manifest, *file, [column])?;
         let mut buffers = Buffers::default();
         for group in groups.clone() {
             check(stop)?;
@@ -112,7 +112,7 @@ fn add_values(
         return (0..count).try_for_each(|_| found.add(plain(bytes, &mut position)?));
     }
     let mut decoder = file.jagged(group, column, Nulls::Masked, buffers)?;
-    let rows = usize::try_from(file.metadata().row_group(group).num_rows()).unwrap_or(0);
+    let rows = usize::try_from(file.leaves().rows(group)).unwrap_or(0);
     let mut own = Distinct::new(MAX_DICTIONARY_BYTES);
     let mut some = JaggedRows::default();
     for first in (0..rows).step_by(SCANNED_ROWS) {

@@ -3,7 +3,7 @@
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Column, Kind};
+use crate::schema::{Column, Dtype, Kind};
 
 /// Where the values of a row end.
 const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
@@ -23,33 +23,27 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The extent of a jagged column in the row groups of a file; none of another column.
+    /// The extent of a jagged column in a row group.
     #[must_use]
-    pub fn of_column(column: &Column, groups: &[RowGroupMetaData]) -> Option<Self> {
-        let width = column.dtype.filter(|_| column.kind.is_jagged())?.width() as u64;
-        let of_group = |group: &RowGroupMetaData| {
-            let chunk = group.column(column.leaf);
-            let rows = to_count(group.num_rows());
-            // Counts nulls and empty lists, too.
-            let count = to_count(chunk.num_values());
-            let values = match column.kind {
-                Kind::List | Kind::Lists => count.saturating_mul(width),
-                _ => to_count(chunk.unencoded_byte_array_data_bytes().unwrap_or(chunk.uncompressed_size())),
-            };
-            // Of lists of lists, no more than there are values.
-            let inner = if column.kind.is_nested() || column.lists > 1 {
-                count.saturating_mul(OFFSET_BYTES)
-            } else {
-                0
-            };
-            let bytes = values.saturating_add(inner).saturating_add(rows.saturating_mul(OFFSET_BYTES));
-            let large = match large_page_bytes(chunk) {
-                0 => 0,
-                stored => stored.max(values.saturating_sub(paged_bytes(chunk))),
-            };
-            Self { bytes, densest: bytes.saturating_sub(large).div_ceil(rows.max(1)), large }
+    pub fn of_column(column: &Column, group: &RowGroupMetaData) -> Self {
+        let width = column.dtype.map_or(1, Dtype::width) as u64;
+        let chunk = group.column(column.leaf);
+        let rows = to_count(group.num_rows());
+        // Counts nulls and empty lists, too.
+        let count = to_count(chunk.num_values());
+        let values = match column.kind {
+            Kind::List | Kind::Lists => count.saturating_mul(width),
+            _ => to_count(chunk.unencoded_byte_array_data_bytes().unwrap_or(chunk.uncompressed_size())),
         };
-        Some(groups.iter().map(of_group).fold(Self::default(), Self::and))
+        // Of lists of lists, no more than there are values.
+        let inner =
+            if column.kind.is_nested() || column.lists > 1 { count.saturating_mul(OFFSET_BYTES) } else { 0 };
+        let bytes = values.saturating_add(inner).saturating_add(rows.saturating_mul(OFFSET_BYTES));
+        let large = match large_page_bytes(chunk) {
+            0 => 0,
+            stored => stored.max(values.saturating_sub(paged_bytes(chunk))),
+        };
+        Self { bytes, densest: bytes.saturating_sub(large).div_ceil(rows.max(1)), large }
     }
 
     /// The same of elements of `width` bytes in place of those of `before`.
@@ -124,7 +118,11 @@ mod tests {
         let schema = Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(MESSAGE).unwrap())));
         let groups: Vec<_> = groups.iter().map(|&(rows, edits)| group(&schema, rows, edits)).collect();
         let columns = schema::columns(&schema, &ArrowFields::default());
-        columns.iter().map(|column| Extent::of_column(column, &groups)).collect()
+        let extent = |column: &Column| {
+            let extents = groups.iter().map(|group| Extent::of_column(column, group));
+            extents.reduce(Extent::and).filter(|_| column.kind.is_jagged())
+        };
+        columns.iter().map(extent).collect()
     }
 
     fn pages(of: ColumnChunkMetaDataBuilder, count: i32) -> ColumnChunkMetaDataBuilder {

@@ -11,7 +11,7 @@ use crate::jaggedrun::{JaggedRun, expected_bytes};
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::memory::Memory;
-use crate::opened::OpenFile;
+use crate::opened::{OPEN_FILES, OpenFile};
 use crate::padded::PadDecoder;
 use crate::padding::Padding;
 use crate::page::Buffers;
@@ -23,9 +23,6 @@ use crate::sorted::Sorter;
 use crate::strips::{Source, decode_together};
 use crate::transpose::{Rows, Scattered};
 use crate::window::{Scatter, Stretch};
-
-/// Files that stay open between segments.
-const OPEN_FILES: usize = 8;
 
 /// Jagged rows of a segment are decoded until they have so many bytes: dictionaries let few bytes in a file
 /// state many.
@@ -227,7 +224,8 @@ impl Filler {
         if let Some((_, file)) = locked(&self.files).iter().find(|(open, _)| *open == index) {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(OpenFile::open(&self.manifest, index)?);
+        let columns = self.layout.columns(self.manifest.schema_of(index));
+        let file = Arc::new(OpenFile::open(&self.manifest, index, columns)?);
         let mut files = locked(&self.files);
         files.push_front((index, Arc::clone(&file)));
         files.truncate(OPEN_FILES);

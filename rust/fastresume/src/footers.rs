@@ -1,58 +1,54 @@
-//! Footers that were parsed, kept for whoever reads them next.
+//! What footers tell of the leaves that are read, kept for whoever asks next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use parquet::file::metadata::ParquetMetaData;
+use crate::error::{Result, locked};
+use crate::footer::{FooterBytes, HASH_BYTES};
+use crate::leaves::Leaves;
 
-use crate::error::{Error, Result, locked};
-use crate::footer::{Footer, FooterBytes, HASH_BYTES};
-use crate::source::Source;
+/// What is kept takes no more memory than this: some hundred files' leaves, of whatever number there are.
+pub const MAX_BYTES: usize = 16 << 20;
 
-/// What is kept takes no more memory than this: the footers of some hundred files, of whatever number there are.
-const MAX_BYTES: usize = 16 << 20;
-
-/// Parsed footers by the hash of their bytes, which tells that they are still the same.
+/// Leaves by the hash of a footer's bytes, which tells that they are still the same, and by their numbers.
 ///
 /// The first ones stay: who goes over all files again and again would find none of those that came last.
 #[derive(Debug, Default)]
 pub struct Footers(Mutex<Kept>);
 
+type Key = ([u8; HASH_BYTES], Vec<usize>);
+
 #[derive(Debug, Default)]
 struct Kept {
-    by_hash: HashMap<[u8; HASH_BYTES], Arc<ParquetMetaData>>,
+    by_key: HashMap<Key, Arc<Leaves>>,
     bytes: usize,
 }
 
 impl Footers {
-    /// The footer of a file, which is parsed if it is not kept.
+    /// The leaves of a file by their numbers, which ascend; its footer is parsed if they are not kept.
     ///
     /// # Errors
-    /// `Data` if the file is no Parquet, or its footer is damaged; `Source` if it can't be read.
-    pub fn read(&self, source: &dyn Source) -> Result<Footer> {
-        let read = || {
-            let bytes = FooterBytes::read(source)?;
-            if let Some(metadata) = self.get(&bytes.hash) {
-                return Ok(Footer { metadata, hash: bytes.hash });
-            }
-            let footer = bytes.parse()?;
-            self.keep(footer.hash, &footer.metadata);
-            Ok(footer)
-        };
-        read().map_err(|error: Error| error.in_file(source.path()))
+    /// As for `FooterBytes::parse` and `Leaves::of`.
+    pub fn leaves(&self, footer: FooterBytes, numbers: Vec<usize>) -> Result<Arc<Leaves>> {
+        let key = (footer.hash, numbers);
+        if let Some(leaves) = self.get(&key) {
+            return Ok(leaves);
+        }
+        let leaves = Arc::new(Leaves::of(&footer.parse()?, &key.1)?);
+        self.keep(key, &leaves);
+        Ok(leaves)
     }
 
-    /// The footer whose bytes have this hash, if it is kept.
-    fn get(&self, hash: &[u8; HASH_BYTES]) -> Option<Arc<ParquetMetaData>> {
-        locked(&self.0).by_hash.get(hash).cloned()
+    fn get(&self, key: &Key) -> Option<Arc<Leaves>> {
+        locked(&self.0).by_key.get(key).cloned()
     }
 
-    /// Keeps a footer, if there is room.
-    fn keep(&self, hash: [u8; HASH_BYTES], metadata: &Arc<ParquetMetaData>) {
-        let bytes = metadata.memory_size();
+    /// Keeps leaves, if there is room.
+    fn keep(&self, key: Key, leaves: &Arc<Leaves>) {
+        let bytes = leaves.bytes();
         let mut kept = locked(&self.0);
         if kept.bytes.saturating_add(bytes) <= MAX_BYTES
-            && kept.by_hash.insert(hash, Arc::clone(metadata)).is_none()
+            && kept.by_key.insert(key, Arc::clone(leaves)).is_none()
         {
             kept.bytes += bytes;
         }
@@ -61,34 +57,30 @@ impl Footers {
 
 #[cfg(test)]
 mod tests {
-    use parquet::file::metadata::FileMetaData;
-    use parquet::schema::types::{SchemaDescriptor, Type};
-
     use super::*;
 
-    /// A footer that takes at least so many bytes.
-    fn footer(bytes: usize) -> Arc<ParquetMetaData> {
-        let root = Type::group_type_builder("root").build().unwrap();
-        let schema = Arc::new(SchemaDescriptor::new(Arc::new(root)));
-        let writer = Some("w".repeat(bytes));
-        Arc::new(ParquetMetaData::new(FileMetaData::new(1, 0, writer, None, schema, None), Vec::new()))
+    /// Leaves that take at least so many bytes.
+    fn leaves(bytes: usize) -> Arc<Leaves> {
+        Arc::new(Leaves::of_no_columns(vec![1; bytes / size_of::<u64>()]))
     }
 
     #[test]
-    fn footers_are_kept_until_there_is_no_more_room() {
+    fn leaves_are_kept_until_there_is_no_more_room() {
         let footers = Footers::default();
-        let (small, large) = (footer(10), footer(MAX_BYTES / 3));
-        footers.keep([0; HASH_BYTES], &small);
+        let key = |hash: u8| ([hash; HASH_BYTES], vec![1, 2]);
+        let (small, large) = (leaves(80), leaves(MAX_BYTES / 3));
+        footers.keep(key(0), &small);
         for hash in 1..5 {
-            footers.keep([hash; HASH_BYTES], &large);
+            footers.keep(key(hash), &large);
             // Twice the same takes no room.
-            footers.keep([hash; HASH_BYTES], &large);
+            footers.keep(key(hash), &large);
         }
-        let is_kept = |hash: u8| footers.get(&[hash; HASH_BYTES]).is_some();
+        let is_kept = |hash: u8| footers.get(&key(hash)).is_some();
         assert_eq!([0, 1, 2, 3, 4].map(is_kept), [true, true, true, false, false]);
-        assert!(Arc::ptr_eq(&footers.get(&[0; HASH_BYTES]).unwrap(), &small));
-        footers.keep([9; HASH_BYTES], &small);
+        assert!(Arc::ptr_eq(&footers.get(&key(0)).unwrap(), &small));
+        footers.keep(key(9), &small);
         assert!(is_kept(9), "a small one still has room");
         assert!(!is_kept(10));
+        assert!(footers.get(&([0; HASH_BYTES], vec![1])).is_none(), "other leaves of the same file");
     }
 }

@@ -4,8 +4,11 @@ use std::collections::HashSet;
 
 use crate::agreement::places;
 use crate::extent::Extent;
+use crate::footers;
 use crate::layout::Layout;
+use crate::leaves::{CHUNK_BYTES, LEAF_BYTES};
 use crate::manifest::Manifest;
+use crate::opened::OPEN_FILES;
 use crate::types::Dtype;
 
 /// A sum of more is no use to anybody, and could not be added to.
@@ -20,6 +23,10 @@ pub struct Footprint {
     pub large_bytes: u64,
     /// What the pages of one column may have, decompressed, beyond those that writers make where cells are small.
     pub large_page_bytes: u64,
+    /// What is kept of footers, at most.
+    pub footer_bytes: u64,
+    /// What a thread has beside that while it opens a file, at most.
+    pub opening_bytes: u64,
 }
 
 impl Footprint {
@@ -48,6 +55,23 @@ impl Footprint {
             most.densest_row_bytes = most.densest_row_bytes.saturating_add(row_bytes).min(MAX_BYTES);
             most.large_bytes = most.large_bytes.saturating_add(extent.large).min(MAX_BYTES);
         }
+        let (mut file_bytes, mut opening_bytes) = (0, 0);
+        for (schema, (columns, _)) in manifest.schemas().enumerate() {
+            let size = manifest.footer_size(schema);
+            let leaves: HashSet<usize> = layout.columns(schema).iter().map(|column| column.leaf).collect();
+            let kept = size.row_groups.saturating_mul((leaves.len() * CHUNK_BYTES + size_of::<u64>()) as u64);
+            file_bytes = file_bytes.max(kept.saturating_add((leaves.len() * LEAF_BYTES) as u64));
+            // The footer as it was read, what of it is parsed, its texts, and one row group, parsed.
+            let parsed = (columns.len() * (LEAF_BYTES + 2 * CHUNK_BYTES)) as u64;
+            opening_bytes = opening_bytes.max(size.bytes.saturating_mul(3).saturating_add(parsed));
+        }
+        // A file that two threads open at once is there twice for a moment.
+        most.opening_bytes = opening_bytes.saturating_add(file_bytes).min(MAX_BYTES);
+        let files = manifest.files().len();
+        let open = file_bytes.saturating_mul(files.min(OPEN_FILES) as u64);
+        // Those of dictionaries that are gathered first are asked for by themselves.
+        let known = file_bytes.saturating_mul(2 * files as u64).min(footers::MAX_BYTES as u64);
+        most.footer_bytes = open.saturating_add(known).min(MAX_BYTES);
         let read: HashSet<&str> =
             layout.fields().iter().flat_map(|field| field.columns.iter().map(String::as_str)).collect();
         for (schema, (columns, _)) in manifest.schemas().enumerate() {

@@ -18,6 +18,7 @@ mod floats;
 pub mod hash;
 mod shape;
 mod footer;
+mod leaves;
 mod footers;
 pub mod types;
 mod arrowschema;

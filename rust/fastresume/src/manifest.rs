@@ -61,7 +61,7 @@ pub struct Manifest {
     /// What all row groups decompress to, as their footers say.
     data_bytes: u64,
     fingerprint: String,
-    /// Footers that were parsed: a filter and the first pass ask for them again.
+    /// What footers told of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
     footers: Arc<Footers>,
 }
@@ -78,13 +78,31 @@ struct Schema {
     extents: Vec<(usize, Extent)>,
     /// Of each column that has large pages, what they have beyond those that writers make.
     large_pages: BTreeMap<usize, u64>,
+    /// The footer with most bytes, and most row groups.
+    footer: FooterSize,
+}
+
+/// How large footers are, at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FooterSize {
+    /// The bytes of one.
+    pub bytes: u64,
+    /// The row groups of one.
+    pub row_groups: u64,
 }
 
 impl Schema {
     fn new(first: &Summary, first_file: usize) -> Self {
         let extents = first.extents.iter().map(|&(column, _)| (column, Extent::default())).collect();
         let columns = first.columns.to_vec();
-        Self { columns, first_file, rows: 0, extents, large_pages: BTreeMap::new() }
+        Self {
+            columns,
+            first_file,
+            rows: 0,
+            extents,
+            large_pages: BTreeMap::new(),
+            footer: FooterSize::default(),
+        }
     }
 
     fn add(&mut self, summary: &Summary) {
@@ -96,6 +114,9 @@ impl Schema {
             let bytes = self.large_pages.entry(column).or_default();
             *bytes = more.max(*bytes);
         }
+        let FooterSize { bytes, row_groups } = &mut self.footer;
+        *bytes = summary.footer_bytes.max(*bytes);
+        *row_groups = (summary.group_rows.len() as u64).max(*row_groups);
     }
 }
 
@@ -117,9 +138,8 @@ impl Manifest {
     /// not there, unreadable, not Parquet, damaged, or the same file twice; `Interrupted` if stopped.
     pub fn open(named: &[PathBuf], stop: &AtomicBool) -> Result<Self> {
         let listed = listing::list(named, stop)?;
-        let footers = Footers::default();
-        let found = find_all(&listed, &Known::default(), &footers, stop)?;
-        Self::build(&listed, &found, footers)
+        let found = find_all(&listed, &Known::default(), stop)?;
+        Self::build(&listed, &found)
     }
 
     /// The same manifest, without reading the footers of files that the cache knows as they are; what it
@@ -131,9 +151,8 @@ impl Manifest {
         let listed = listing::list(named, stop)?;
         let bytes = cache.read();
         let known = Known::parse(&bytes);
-        let footers = Footers::default();
-        let found = find_all(&listed, &known, &footers, stop)?;
-        let manifest = Self::build(&listed, &found, footers)?;
+        let found = find_all(&listed, &known, stop)?;
+        let manifest = Self::build(&listed, &found)?;
         let is_kept = |found: &Found| {
             found.was_known || found.status.as_ref().is_some_and(|status| cache.has_settled(status))
         };
@@ -152,7 +171,7 @@ impl Manifest {
         Ok((manifest, written))
     }
 
-    fn build(listed: &[Listed], found: &[Found], footers: Footers) -> Result<Self> {
+    fn build(listed: &[Listed], found: &[Found]) -> Result<Self> {
         let node = |found: &Found| found.status.as_ref().map(|status| status.node);
         listing::check_distinct(listed, found.iter().map(node))?;
         let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
@@ -193,7 +212,7 @@ impl Manifest {
             fingerprint.update(&summary.footer_hash);
         }
         let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
-        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint, footers: Arc::new(footers) })
+        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint, footers: Arc::default() })
     }
 
     /// The number of rows.
@@ -208,7 +227,7 @@ impl Manifest {
         &self.files
     }
 
-    /// Footers of files that were read.
+    /// What footers told.
     #[must_use]
     pub(crate) fn footers(&self) -> &Footers {
         &self.footers
@@ -273,6 +292,12 @@ impl Manifest {
     #[must_use]
     pub fn large_page_bytes(&self, schema: usize, column: usize) -> u64 {
         self.schemas[schema].large_pages.get(&column).copied().unwrap_or(0)
+    }
+
+    /// How large the footers of files of a schema are, at most.
+    #[must_use]
+    pub fn footer_size(&self, schema: usize) -> FooterSize {
+        self.schemas[schema].footer
     }
 
     /// The rows of the largest row group.
@@ -375,12 +400,7 @@ impl Schemas {
     }
 }
 
-fn find_all(
-    listed: &[Listed],
-    known: &Known<'_>,
-    footers: &Footers,
-    stop: &AtomicBool,
-) -> Result<Vec<Found>> {
+fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<Found>> {
     let schemas = Schemas::default();
     known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
     let find = |path: &Path| {
@@ -390,7 +410,7 @@ fn find_all(
         if let Some(summary) = summary {
             return Ok(Found { status, summary, was_known: true });
         }
-        let read = Summary::read(path, footers)?;
+        let read = Summary::read(path)?;
         let summary = Summary { columns: schemas.shared(read.columns), ..read };
         Ok(Found { status, summary, was_known: false })
     };

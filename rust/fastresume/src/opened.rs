@@ -1,55 +1,55 @@
 //! The files of a dataset, opened for decoding.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use parquet::basic::{Repetition, Type as Physical};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::basic::Type as Physical;
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::schema::types::ColumnDescPtr;
 
 use crate::chunk::{Chunk, read_index};
 use crate::error::{Error, Result};
+use crate::footer::FooterBytes;
+use crate::leaves::Leaves;
 use crate::manifest::Manifest;
 use crate::page::{Buffers, Pages};
 use crate::pageplaces::PagePlaces;
-use crate::schema::Column;
+use crate::schema::{Column, Stored};
 use crate::source::{LocalFile, Source};
+
+/// A reader keeps so many files open.
+pub const OPEN_FILES: usize = 8;
 
 /// A file of the dataset, opened for decoding.
 pub struct OpenFile {
     source: Arc<dyn Source>,
-    metadata: Arc<ParquetMetaData>,
+    leaves: Arc<Leaves>,
     places: Arc<PagePlaces>,
 }
 
 impl OpenFile {
-    /// Opens a file of the manifest and checks that it is still the one that it was.
+    /// Opens a file of the manifest to read columns, and checks that it is still the one that it was.
     ///
     /// # Errors
     /// `Source` if it can't be opened; `Data` if it is damaged or was changed.
-    pub fn open(manifest: &Manifest, file: usize) -> Result<Self> {
-        let file = &manifest.files()[file];
-        let source = LocalFile::open(&file.path)?;
-        let changed = |what: &str| {
-            Error::data(format!("the file was changed since the dataset was opened: {what}"))
-                .in_file(&file.path)
-        };
-        if source.size() != file.size {
-            return Err(changed(&format!("it had {} bytes, it has {}", file.size, source.size())));
-        }
-        let footer = manifest.footers().read(&source)?;
-        if footer.hash != file.footer_hash {
-            return Err(changed(
-                "its footer differs, though its size does not; if manifest_cache= was given, that file is stale: \
-                 remove it",
-            ));
-        }
-        Ok(Self { source: Arc::new(source), metadata: footer.metadata, places: Arc::default() })
+    pub fn open<'a>(
+        manifest: &Manifest,
+        file: usize,
+        columns: impl IntoIterator<Item = &'a Column>,
+    ) -> Result<Self> {
+        let (source, footer) = read_footer(manifest, file)?;
+        let columns =
+            columns.into_iter().filter(|column| !matches!(column.stored, Stored::Nothing | Stored::Path));
+        let numbers: BTreeSet<usize> = columns.map(|column| column.leaf).collect();
+        let leaves = manifest.footers().leaves(footer, numbers.into_iter().collect());
+        let leaves = leaves.map_err(|error: Error| error.in_file(&manifest.files()[file].path))?;
+        Ok(Self { source: Arc::new(source), leaves, places: Arc::default() })
     }
 
-    /// What its footer says.
+    /// What the footer tells of the leaves that are read.
     #[must_use]
-    pub fn metadata(&self) -> &ParquetMetaData {
-        &self.metadata
+    pub fn leaves(&self) -> &Leaves {
+        &self.leaves
     }
 
     /// The leaf of the file's schema that a column is read from.
@@ -57,8 +57,7 @@ impl OpenFile {
     /// # Errors
     /// `Data` if the file has no such leaf.
     pub fn leaf(&self, column: &Column) -> Result<ColumnDescPtr> {
-        let leaves = self.metadata.file_metadata().schema_descr().columns();
-        leaves.get(column.leaf).cloned().ok_or_else(|| undeliverable(column))
+        Ok(Arc::clone(&self.leaves.leaf(column.leaf)?.described))
     }
 
     /// The pages of a column chunk.
@@ -78,17 +77,16 @@ impl OpenFile {
 
     /// Where a column chunk lies.
     fn chunk(&self, row_group: usize, leaf_number: usize, leaf: &ColumnDescPtr) -> Result<Chunk> {
-        let group = self.metadata.row_group(row_group);
-        let chunk = group.column(leaf_number);
+        let chunk = self.leaves.chunk(row_group, leaf_number)?;
+        let rows = self.leaves.rows(row_group);
         let is_flat = leaf.max_rep_level() == 0;
-        if is_flat && chunk.num_values() != group.num_rows() {
+        if is_flat && u64::try_from(chunk.num_values()) != Ok(rows) {
             return Err(Error::data(format!(
-                "the column chunk claims {} values, its row group {} rows",
-                chunk.num_values(),
-                group.num_rows()
+                "the column chunk claims {} values, its row group {rows} rows",
+                chunk.num_values()
             )));
         }
-        place(chunk, leaf, group.num_rows(), is_flat)
+        place(chunk, leaf, rows, is_flat)
     }
 
     /// The first row of each data page of a column chunk, as its index names them; none if it has none.
@@ -107,25 +105,29 @@ impl OpenFile {
     pub fn source(&self) -> &dyn Source {
         self.source.as_ref()
     }
+}
 
-    /// The definition level at which the outermost list that a leaf is in is there.
-    pub fn outermost_level(&self, leaf: &ColumnDescPtr) -> u8 {
-        let mut node = self.metadata.file_metadata().schema_descr().root_schema();
-        let mut level = 0_u8;
-        for part in leaf.path().parts() {
-            let Some(next) = node.get_fields().iter().find(|field| field.name() == part) else { break };
-            match next.get_basic_info().repetition() {
-                Repetition::REPEATED => break,
-                Repetition::OPTIONAL => level = level.saturating_add(1),
-                Repetition::REQUIRED => {}
-            }
-            node = next;
-            if node.is_primitive() {
-                break;
-            }
-        }
-        level
+/// The footer of a file of the manifest, which is still the one that it was.
+///
+/// # Errors
+/// `Source` if the file can't be opened; `Data` if it is damaged or was changed.
+pub fn read_footer(manifest: &Manifest, file: usize) -> Result<(LocalFile, FooterBytes)> {
+    let file = &manifest.files()[file];
+    let source = LocalFile::open(&file.path)?;
+    let changed = |what: &str| {
+        Error::data(format!("the file was changed since the dataset was opened: {what}")).in_file(&file.path)
+    };
+    if source.size() != file.size {
+        return Err(changed(&format!("it had {} bytes, it has {}", file.size, source.size())));
     }
+    let footer = FooterBytes::read(&source).map_err(|error| error.in_file(&file.path))?;
+    if footer.hash != file.footer_hash {
+        return Err(changed(
+            "its footer differs, though its size does not; if manifest_cache= was given, that file is stale: \
+             remove it",
+        ));
+    }
+    Ok((source, footer))
 }
 
 /// Says that a column's type can't be delivered.
@@ -145,7 +147,7 @@ pub fn value_bytes(leaf: &ColumnDescPtr) -> Option<usize> {
     }
 }
 
-fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: i64, is_flat: bool) -> Result<Chunk> {
+fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: u64, is_flat: bool) -> Result<Chunk> {
     let data = chunk.data_page_offset();
     let start = chunk.dictionary_page_offset().filter(|&offset| offset > 0 && offset < data).unwrap_or(data);
     let end = start.checked_add(chunk.compressed_size());
@@ -166,7 +168,7 @@ fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: i64, is_flat: 
         start,
         end,
         index,
-        rows: rows.unsigned_abs(),
+        rows,
         values: chunk.num_values().unsigned_abs(),
         uncompressed_bytes: u64::try_from(chunk.uncompressed_size()).unwrap_or(0),
         compression: chunk.compression(),

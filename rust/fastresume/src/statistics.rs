@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use parquet::basic::ColumnOrder;
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy};
 use parquet::file::statistics::Statistics;
 
 use crate::error::{Result, check};
 use crate::layout::Layout;
+use crate::leaves::Leaf;
 use crate::manifest::Manifest;
-use crate::opened::OpenFile;
+use crate::opened::read_footer;
 use crate::partition::Value;
 use crate::schema::{Column, Dtype, Kind, Stored};
 
@@ -57,20 +58,37 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
         let groups = group..ends.next().unwrap_or(group);
         group = groups.end;
         let columns = layout.columns(manifest.schema_of(index));
-        let constant = |column: &Column| facts_of_path(&file.path, column, u64::MAX).is_some();
-        let open = if columns.iter().all(constant) { None } else { Some(OpenFile::open(manifest, index)?) };
-        for group in groups {
-            let rows = manifest.group_rows(group);
-            for (column, found) in columns.iter().zip(&mut found) {
-                let of_path = facts_of_path(&file.path, column, rows.end - rows.start);
-                found.push(of_path.unwrap_or_else(|| {
-                    let place = manifest.place_of(group).index;
-                    open.as_ref().map_or_else(Facts::default, |open| facts(open.metadata(), place, column))
-                }));
-            }
+        for (column, found) in columns.iter().zip(&mut found) {
+            let rows = groups.clone().map(|group| manifest.group_rows(group));
+            let of_path = rows.map_while(|rows| facts_of_path(&file.path, column, rows.end - rows.start));
+            found.extend(of_path);
+        }
+        let told: Vec<_> =
+            columns.iter().zip(&mut found).filter(|(_, found)| found.len() < groups.end).collect();
+        if !told.is_empty() {
+            add_told(manifest, index, told).map_err(|error| error.in_file(&file.path))?;
         }
     }
     Ok(found)
+}
+
+/// Adds what a file's footer tells of columns.
+fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Vec<Facts>)>) -> Result<()> {
+    let (_, footer) = read_footer(manifest, file)?;
+    let footer = footer.parse()?;
+    let numbers: Vec<usize> = columns.iter().map(|(column, _)| column.leaf).collect();
+    let leaves = numbers.iter().map(|&number| Leaf::of(footer.file(), number)).collect::<Result<Vec<_>>>()?;
+    let options = ParquetMetaDataOptions::new()
+        .with_column_stats_policy(ParquetStatisticsPolicy::skip_except(&numbers))
+        .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)
+        .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll);
+    for group in footer.row_groups(options) {
+        let group = group?;
+        for ((column, found), leaf) in columns.iter_mut().zip(&leaves) {
+            found.push(facts(group.column(column.leaf), leaf, column));
+        }
+    }
+    Ok(())
 }
 
 /// The facts of so many rows of a column that is one value in all of a file, or null.
@@ -94,35 +112,30 @@ pub fn of_path(path: &Path, column: &Column) -> Option<Bound> {
     })
 }
 
-fn facts(file: &ParquetMetaData, group: usize, column: &Column) -> Facts {
-    let group: &RowGroupMetaData = file.row_group(group);
-    let chunk = group.column(column.leaf);
+fn facts(chunk: &ColumnChunkMetaData, leaf: &Leaf, column: &Column) -> Facts {
     let told = chunk.statistics();
-    let nulls = nulls(file, column, told.and_then(Statistics::null_count_opt));
+    let nulls = nulls(leaf, column, told.and_then(Statistics::null_count_opt));
     // In the fields of old writers, text and unsigned numbers may be ordered otherwise.
-    let told = told.filter(|told| !told.is_min_max_deprecated() && has_order(file, column));
+    let told = told.filter(|told| !told.is_min_max_deprecated() && has_order(leaf, column));
     Facts::new(told.and_then(|told| bounds(told, column)), nulls)
 }
 
 /// How many rows of a column are null, where so many values of its leaf are stated to be.
-#[must_use]
-pub fn nulls(file: &ParquetMetaData, column: &Column, stated: Option<u64>) -> Option<u64> {
-    let leaf = file.file_metadata().schema_descr().column(column.leaf);
+pub(crate) fn nulls(leaf: &Leaf, column: &Column, stated: Option<u64>) -> Option<u64> {
     if column.level == 0 {
         return Some(0);
     }
     // Of a leaf in lists, elements are counted; of a struct, members may be null where it is there.
-    let is_of_rows = leaf.max_rep_level() == 0;
-    stated.filter(|&nulls| is_of_rows && (nulls == 0 || i16::from(column.level) == leaf.max_def_level()))
+    let is_of_rows = leaf.described.max_rep_level() == 0;
+    let is_of_column = i16::from(column.level) == leaf.described.max_def_level();
+    stated.filter(|&nulls| is_of_rows && (nulls == 0 || is_of_column))
 }
 
 /// Whether the values of a column are compared as their type says: without that, nobody knows what bounds
 /// are. The total order of floats differs from theirs in zeros and NaN alone, of which bounds say nothing.
-#[must_use]
-pub fn has_order(file: &ParquetMetaData, column: &Column) -> bool {
-    let orders = file.file_metadata().column_orders();
+pub(crate) fn has_order(leaf: &Leaf, column: &Column) -> bool {
     let is_float = matches!(column.stored, Stored::Number(Dtype::Float32 | Dtype::Float64));
-    match orders.and_then(|orders| orders.get(column.leaf)) {
+    match leaf.order {
         Some(ColumnOrder::TYPE_DEFINED_ORDER(_)) => true,
         Some(ColumnOrder::IEEE_754_TOTAL_ORDER) => is_float,
         _ => false,

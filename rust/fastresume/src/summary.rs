@@ -5,13 +5,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use parquet::file::metadata::{FileMetaData, RowGroupMetaData};
+use parquet::file::metadata::{FileMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy};
 
 use crate::arrowschema::{self, ArrowFields};
 use crate::error::Result;
 use crate::extent::{self, Extent, to_count};
-use crate::footer::HASH_BYTES;
-use crate::footers::Footers;
+use crate::footer::{FooterBytes, HASH_BYTES};
 use crate::schema::{self, Column};
 use crate::source::{LocalFile, Source};
 
@@ -22,6 +21,8 @@ pub struct Summary {
     pub size: u64,
     /// The hash of the footer's bytes.
     pub footer_hash: [u8; HASH_BYTES],
+    /// The footer's bytes.
+    pub footer_bytes: u64,
     pub columns: Arc<[Column]>,
     /// The rows of each row group.
     pub group_rows: Vec<u64>,
@@ -37,27 +38,45 @@ impl Summary {
     /// Reads a file's footer.
     ///
     /// # Errors
-    /// As for `Footers::read`.
-    pub fn read(path: &Path, footers: &Footers) -> Result<Self> {
-        let source = LocalFile::open(path)?;
-        let footer = footers.read(&source)?;
-        let groups = footer.metadata.row_groups();
-        let bytes = groups.iter().map(|group| to_count(group.total_byte_size()));
-        let of_file = footer.metadata.file_metadata();
-        let arrow = arrow_fields(of_file).map_err(|error| error.in_file(path))?;
-        let columns = schema::columns(of_file.schema_descr(), &arrow);
+    /// As for `FooterBytes::read` and `FooterBytes::parse`.
+    pub fn read(path: &Path) -> Result<Self> {
+        let read = || Self::of_file(&LocalFile::open(path)?);
+        read().map_err(|error| error.in_file(path))
+    }
+
+    fn of_file(source: &dyn Source) -> Result<Self> {
+        let bytes = FooterBytes::read(source)?;
+        let (footer_hash, footer_bytes) = (bytes.hash, bytes.count() as u64);
+        let footer = bytes.parse()?;
+        let columns = schema::columns(footer.file().schema_descr(), &arrow_fields(footer.file())?);
         let numbered = columns.iter().enumerate();
-        let extents =
-            numbered.filter_map(|(number, column)| Some((number, Extent::of_column(column, groups)?)));
+        let jagged = numbered.filter(|(_, column)| column.dtype.is_some() && column.kind.is_jagged());
+        let mut extents: Vec<_> = jagged.map(|(number, _)| (number, Extent::default())).collect();
+        let mut large_pages = vec![0; columns.len()];
+        let mut data_bytes = 0_u64;
+        let options = ParquetMetaDataOptions::new()
+            .with_encoding_stats_as_mask(false)
+            .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
+        for group in footer.row_groups(options) {
+            let group = group?;
+            data_bytes = data_bytes.saturating_add(to_count(group.total_byte_size()));
+            for (number, extent) in &mut extents {
+                *extent = extent.and(Extent::of_column(&columns[*number], &group));
+            }
+            for (column, bytes) in columns.iter().zip(&mut large_pages) {
+                *bytes = extent::large_page_bytes(group.column(column.leaf)).max(*bytes);
+            }
+        }
+        let large_pages = large_pages.into_iter().enumerate().filter(|&(_, bytes)| bytes > 0).collect();
         Ok(Self {
             size: source.size(),
-            footer_hash: footer.hash,
-            extents: extents.collect(),
-            large_pages: large_pages(&columns, groups),
+            footer_hash,
+            footer_bytes,
             columns: columns.into(),
-            // Not negative: the footer was checked.
-            group_rows: groups.iter().map(|group| group.num_rows().unsigned_abs()).collect(),
-            data_bytes: bytes.fold(0, u64::saturating_add),
+            group_rows: footer.group_rows().collect(),
+            data_bytes,
+            extents,
+            large_pages,
         })
     }
 }
@@ -67,15 +86,6 @@ fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
     let pairs = file.key_value_metadata().map_or(&[][..], Vec::as_slice);
     let text = pairs.iter().find(|pair| pair.key == arrowschema::KEY).and_then(|pair| pair.value.as_deref());
     text.map_or_else(|| Ok(ArrowFields::default()), ArrowFields::parse)
-}
-
-/// Of each column with large pages its number, and what they have at most beyond those that writers make.
-fn large_pages(columns: &[Column], groups: &[RowGroupMetaData]) -> Vec<(usize, u64)> {
-    let of_column = |(number, column): (usize, &Column)| {
-        let bytes = groups.iter().map(|group| extent::large_page_bytes(group.column(column.leaf))).max();
-        Some((number, bytes.filter(|&bytes| bytes > 0)?))
-    };
-    columns.iter().enumerate().filter_map(of_column).collect()
 }
 
 /// What the system says of a regular file without opening it.
