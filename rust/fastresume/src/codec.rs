@@ -5,7 +5,9 @@ use std::io::Read;
 use parquet::basic::Compression;
 
 use crate::error::{Error, Result};
+use crate::gzip::Gzip;
 use crate::hybrid::varint;
+use crate::unbrotli::Brotli;
 use crate::vector::{decompress_numbers, literal_length};
 
 /// A codec of pages. Holds what is worth reusing from page to page.
@@ -13,8 +15,8 @@ pub enum Codec {
     None,
     Snappy(snap::raw::Decoder),
     Zstd(Box<zstd::bulk::Decompressor<'static>>),
-    Gzip,
-    Brotli,
+    Gzip(Gzip),
+    Brotli(Brotli),
     Lz4Raw,
     Lz4,
 }
@@ -30,8 +32,8 @@ impl Codec {
             Compression::UNCOMPRESSED => Self::None,
             Compression::SNAPPY => Self::Snappy(snap::raw::Decoder::new()),
             Compression::ZSTD(_) => Self::Zstd(Box::new(zstd::bulk::Decompressor::new().map_err(failed)?)),
-            Compression::GZIP(_) => Self::Gzip,
-            Compression::BROTLI(_) => Self::Brotli,
+            Compression::GZIP(_) => Self::Gzip(Gzip::new()),
+            Compression::BROTLI(_) => Self::Brotli(Brotli::new()),
             Compression::LZ4_RAW => Self::Lz4Raw,
             Compression::LZ4 => Self::Lz4,
             Compression::LZO => return Err(Error::data("the codec LZO is not supported")),
@@ -67,8 +69,8 @@ impl Codec {
             }
             Self::Snappy(decoder) => snappy(decoder, input, output)?,
             Self::Zstd(decoder) => decoder.decompress_to_buffer(input, output).map_err(failed)?,
-            Self::Gzip => read_all(flate2::bufread::MultiGzDecoder::new(input), output)?,
-            Self::Brotli => read_all(brotli::Decompressor::new(input, 4096), output)?,
+            Self::Gzip(decoder) => decoder.decompress(input, output)?,
+            Self::Brotli(decoder) => decoder.decompress(input, output)?,
             Self::Lz4Raw => lz4_flex::block::decompress_into(input, output).map_err(failed)?,
             Self::Lz4 => lz4(input, output)?,
         };
@@ -116,6 +118,9 @@ fn read_all(mut reader: impl Read, output: &mut [u8]) -> Result<usize> {
 
 /// The deprecated LZ4 codec, which writers took to mean three things: Hadoop's framing (blocks behind
 /// two big-endian lengths), LZ4's own frames, or a bare block.
+///
+/// The decoder of frames is a new one for each page, with memory of its own: it reads from what it owns, and can't begin
+/// again. Nobody writes frames any more.
 ///
 /// Source: <https://github.com/apache/parquet-format/blob/master/Compression.md>
 fn lz4(input: &[u8], output: &mut [u8]) -> Result<usize> {
@@ -205,9 +210,11 @@ mod tests {
         std::io::Write::write_all(&mut encoder, &vec![7; 1 << 20]).unwrap();
         let bomb = encoder.finish().unwrap();
         let mut output = vec![0; 1000];
-        assert!(Codec::Gzip.decompress(&bomb, &mut output).is_err());
+        let mut codec = Codec::new(Compression::GZIP(parquet::basic::GzipLevel::default())).unwrap();
+        let error = codec.decompress(&bomb, &mut output).unwrap_err().to_string();
+        assert!(error.contains("1001") && error.contains("1000"), "{error}");
         let mut output = vec![0; 1 << 20];
-        Codec::Gzip.decompress(&bomb, &mut output).unwrap();
+        codec.decompress(&bomb, &mut output).unwrap();
         assert!(output.iter().all(|&byte| byte == 7));
     }
 

@@ -51,6 +51,8 @@ pub mod offsets;
 pub mod column;
 mod packed;
 mod hybrid;
+mod gzip;
+mod unbrotli;
 mod codec;
 mod chunk;
 mod header;
