@@ -1,0 +1,146 @@
+//! No codec asks for memory page by page: a pass over many pages asks as often as one over few, of the same rows.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::alloc::{GlobalAlloc, Layout as Piece, System};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fastresume::agreement::Request;
+use fastresume::cursor::{Cursor, Identity};
+use fastresume::lanes::{Cut, Reader};
+use fastresume::layout::Layout;
+use fastresume::manifest::Manifest;
+use fastresume::order::{Order, OrderChoice};
+use fastresume::pass::Pass;
+use fastresume::pipeline::{Pipeline, Polled};
+use fastresume::selection::Selection;
+use fastresume::shapes::Shapes;
+use fastresume::tail::Tail;
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
+use parquet::column::writer::get_typed_column_writer_mut;
+use parquet::data_type::Int64Type;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+/// Counts how often memory was asked for.
+struct Counting;
+
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+static GO: AtomicBool = AtomicBool::new(false);
+
+#[allow(unsafe_code, reason = "the trait is unsafe; every call goes to the system's allocator as it came")]
+// SAFETY: nothing but a count is added to what the system's allocator does.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, piece: Piece) -> *mut u8 {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc(piece) }
+    }
+
+    unsafe fn alloc_zeroed(&self, piece: Piece) -> *mut u8 {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(piece) }
+    }
+
+    unsafe fn dealloc(&self, address: *mut u8, piece: Piece) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(address, piece) }
+    }
+
+    unsafe fn realloc(&self, address: *mut u8, piece: Piece, size: usize) -> *mut u8 {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(address, piece, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const ROWS: i64 = 60_000;
+const COLUMNS: i64 = 3;
+
+/// Writes numbers of all kinds in pages of so many rows.
+fn write(path: &Path, compression: Compression, page_rows: usize) {
+    let columns: Vec<String> = (0..COLUMNS).map(|number| format!("required int64 c{number};")).collect();
+    let schema = Arc::new(parse_message_type(&format!("message m {{ {} }}", columns.join(" "))).unwrap());
+    let properties = WriterProperties::builder().set_compression(compression).set_dictionary_enabled(false);
+    let properties = properties.set_data_page_row_count_limit(page_rows).set_write_batch_size(page_rows);
+    let file = File::create(path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, properties.build().into()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for number in 1..=COLUMNS {
+        let values: Vec<i64> = (0..ROWS).map(|row| row * row * number % 9973).collect();
+        let mut column = group.next_column().unwrap().unwrap();
+        let of_type = get_typed_column_writer_mut::<Int64Type>(column.untyped());
+        of_type.write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+}
+
+/// How often a pass asks for memory.
+fn asked(path: &Path) -> usize {
+    let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
+    let layout = Layout::resolve(&manifest, &Request::default(), &[], &[], &Shapes::default()).unwrap();
+    let kind = OrderChoice::Sequential;
+    let kind = kind.resolve(manifest.num_rows(), manifest.row_bytes(), manifest.largest_group()).unwrap();
+    let identity = Identity {
+        fingerprint: manifest.fingerprint().to_owned(),
+        num_rows: manifest.num_rows(),
+        selection: None,
+        order: kind.clone(),
+    };
+    let order = Order::new(&kind, 0, Selection::everything(manifest.group_starts())).unwrap();
+    let cut = Cut::new(1, 1, 4096).unwrap();
+    let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
+    let place = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };
+    let before = ASKED.load(Ordering::Relaxed);
+    let mut pipeline = Pipeline::new(manifest, layout, order, pass, place, 0, 0).unwrap();
+    let mut delivered = 0;
+    loop {
+        match pipeline.poll(Duration::from_millis(10)).unwrap() {
+            Polled::Batch(batch) => delivered += batch.rows,
+            Polled::Pending => {}
+            Polled::End => break,
+        }
+    }
+    assert_eq!(i64::try_from(delivered), Ok(ROWS));
+    ASKED.load(Ordering::Relaxed) - before
+}
+
+// One test alone: the count is of the whole process.
+#[test]
+fn no_codec_asks_for_memory_page_by_page() {
+    let (few, many) = (6000, 600);
+    let more_pages = usize::try_from(ROWS * COLUMNS).unwrap() / many / 10 * 9;
+    for compression in [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::ZSTD(ZstdLevel::default()),
+        Compression::GZIP(GzipLevel::default()),
+        Compression::BROTLI(BrotliLevel::default()),
+        Compression::LZ4_RAW,
+        Compression::LZ4,
+    ] {
+        let name = format!("allocations-{}.parquet", std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let [few, many] = [few, many].map(|page_rows| {
+            write(&path, compression, page_rows);
+            // What is there once for the process is there after the first pass.
+            asked(&path);
+            asked(&path)
+        });
+        assert!(
+            many < few + more_pages / 10,
+            "{compression}: {few} times, and {many} of {more_pages} pages more"
+        );
+        std::fs::remove_file(&path).unwrap();
+    }
+}
