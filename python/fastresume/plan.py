@@ -47,7 +47,11 @@ TURNED_LAST_BYTES, STRIPS = 4 << 20, 8
 strips."""
 
 READ_AHEAD_BYTES = 4 << 20
-"""Read ahead of a page, and what else a thread has that does not depend on the data."""
+"""Read ahead of a page, and what else a thread has that does not depend on the data: what codecs keep, among
+them a window of Brotli for a page that is not large."""
+
+BROTLI_WINDOW_BYTES = 16 << 20
+"""Brotli expands a page to a window of its own first: of less than twice its bytes, and so many at most."""
 
 WARN_ABOVE = 1.5
 """More rows decoded per row delivered than this are worth a warning."""
@@ -83,7 +87,8 @@ class Plan:
             `Loader`): one matrix that is not made last, or, of a shuffled order, one of any size or single
             columns that are put together (128 bytes of each row at most, and their masks), or the lists and
             strings of a segment, before they are in batches; what of these a batch takes apart; a page
-            and a dictionary, stored and decompressed; and a footer, as a file that is opened holds it.
+            and a dictionary, stored and decompressed, and of a large page what Brotli would have of it
+            besides (16 MiB at most); and a footer, as a file that is opened holds it.
             Where the pages of a row group have more bytes than writers give to pages, its cells are large,
             and any batch is taken to have all of them.
         rows_decoded: rows that all ranks decode together.
@@ -328,8 +333,11 @@ def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> in
     decoded += dataset.batch_size * (densest + bundle.whole_bytes) + most.large_bytes
     decoded += 2 * GAP_BYTES * max((one.columns for one in at_once if one.columns > 1), default=0)
     # A page, as it is stored and decompressed, and a dictionary, as it is stored and delivered.
-    page = PAGE_BYTES + min(PAGE_VALUES, most.group_rows) * max(8, jagged) + most.large_page_bytes
-    return decoded + 2 * page + PAGE_BYTES + READ_AHEAD_BYTES + most.opening_bytes
+    beyond = min(PAGE_VALUES, most.group_rows) * max(8, jagged) + most.large_page_bytes
+    pages = 2 * (PAGE_BYTES + beyond) + PAGE_BYTES
+    # Footers tell the codecs, and manifests don't keep them: it may be Brotli.
+    pages += min(2 * beyond, BROTLI_WINDOW_BYTES)
+    return decoded + pages + READ_AHEAD_BYTES + most.opening_bytes
 
 
 def _advice(

@@ -21,7 +21,7 @@ use fastresume::pipeline::{Pipeline, Polled};
 use fastresume::selection::Selection;
 use fastresume::shapes::Shapes;
 use fastresume::tail::Tail;
-use parquet::basic::Compression;
+use parquet::basic::{BrotliLevel, Compression};
 use parquet::column::writer::get_typed_column_writer_mut;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -192,7 +192,9 @@ fn stated(manifest: &Manifest, layout: &Layout, order: &Order, way: Way) -> u64 
         let gaps = 8 * (2 * columns as u64 * GAP_BYTES).min(strip_rows * width / 8);
         (way.lanes * (segment + (strip_rows + way.batch_rows) * width + gaps), 0)
     };
-    let pages = 2 * ((1 << 20) + manifest.largest_group().min(1024) * jagged.max(8)) + (4 << 20);
+    let beyond = manifest.largest_group().min(1024) * jagged.max(8);
+    // Of Brotli, a window as well.
+    let pages = 2 * ((1 << 20) + beyond) + (2 * beyond).min(16 << 20) + (4 << 20);
     let large = matrices().filter(|matrix| !is_last(matrix));
     let largest =
         large.map(|field| (field.row_bytes() as u64, field.columns.len() as u64)).max().unwrap_or((0, 0));
@@ -213,10 +215,20 @@ fn write_groups(
     path: &Path,
     schema: &str,
     groups: u64,
+    write: impl FnMut(u64, &mut SerializedRowGroupWriter<'_, File>),
+) {
+    write_compressed(path, schema, Compression::SNAPPY, groups, write);
+}
+
+fn write_compressed(
+    path: &Path,
+    schema: &str,
+    compression: Compression,
+    groups: u64,
     mut write: impl FnMut(u64, &mut SerializedRowGroupWriter<'_, File>),
 ) {
     let schema = Arc::new(parse_message_type(schema).unwrap());
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
+    let properties = WriterProperties::builder().set_compression(compression);
     let properties = properties.set_write_batch_size(1024).build();
     let mut writer =
         SerializedFileWriter::new(File::create(path).unwrap(), schema, properties.into()).unwrap();
@@ -367,6 +379,20 @@ fn cells_of_twenty_megabytes_take_what_is_stated() {
             let filled =
                 |row| vec![u8::try_from(4 * number + row).unwrap(); usize::try_from(cell).unwrap()].into();
             write_column::<ByteArrayType>(group, &(0..4).map(filled).collect::<Vec<ByteArray>>(), None);
+        });
+    });
+}
+
+#[test]
+fn windows_of_brotli_are_in_what_is_stated() {
+    let cell = 9_u64 << 20;
+    check("brotli", &of_large_rows(), |path| {
+        let schema = "message m { required binary b; required int32 i; }";
+        write_compressed(path, schema, Compression::BROTLI(BrotliLevel::default()), 8, |number, group| {
+            let filled =
+                |row| vec![u8::try_from(4 * number + row).unwrap(); usize::try_from(cell).unwrap()].into();
+            write_column::<ByteArrayType>(group, &(0..4).map(filled).collect::<Vec<ByteArray>>(), None);
+            write_column::<Int32Type>(group, &[1, 2, 3, 4], None);
         });
     });
 }
