@@ -86,7 +86,7 @@ fn cases() -> impl Strategy<Value = Case> {
                     Physical::BYTE_ARRAY => {
                         &[Encoding::PLAIN, Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY]
                     }
-                    _ => &[Encoding::PLAIN, Encoding::BYTE_STREAM_SPLIT],
+                    _ => &[Encoding::PLAIN, Encoding::BYTE_STREAM_SPLIT, Encoding::ALP],
                 };
                 let start = usize::from(read.0) % rows;
                 let end = start + 1 + usize::from(read.1) % (rows - start);

@@ -226,6 +226,7 @@ fn encoding(code: i32) -> Result<Encoding> {
         7 => Encoding::DELTA_BYTE_ARRAY,
         8 => Encoding::RLE_DICTIONARY,
         9 => Encoding::BYTE_STREAM_SPLIT,
+        10 => Encoding::ALP,
         _ => return Err(Error::data(format!("the encoding {code} is not known"))),
     })
 }

@@ -66,6 +66,7 @@ mod levelruns;
 mod levels;
 mod deltas;
 mod texts;
+mod foreign;
 mod values;
 mod numbers;
 mod sieve;

@@ -7,7 +7,8 @@ use parquet::basic::Encoding;
 
 use crate::column::{Page, PageValues, check_dictionary, check_values};
 use crate::deltas::deltas;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::foreign;
 use crate::hybrid::{Hybrid, Stretch, ends, not_in_dictionary};
 use crate::texts::of_one_length;
 
@@ -218,7 +219,9 @@ impl<P: Word> PageValues for Values<P> {
                 Form::Decoded(0)
             }
             _ => {
-                return Err(Error::data(format!("the encoding {encoding} is not one for the column's type")));
+                let values = bytes.get(start..).unwrap_or_default();
+                foreign::decode(encoding, self.is_integer, values, count, &mut self.decoded)?;
+                Form::Decoded(0)
             }
         };
         Ok(())
