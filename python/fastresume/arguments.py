@@ -137,6 +137,17 @@ def at_least(least: int, name: str, value: object) -> int:
     return number
 
 
+def truth(name: str, value: object) -> bool:
+    """The bool.
+
+    Raises:
+        TypeError: if it is none.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, found {value!r}")
+    return value
+
+
 def one_of(name: str, value: Choice, choices: tuple[Choice, ...], *others: str) -> Choice:
     """The value, which is one of the choices; `others` are what else it might have been, in words.
 

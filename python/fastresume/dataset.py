@@ -33,6 +33,7 @@ from fastresume.arguments import (
     path_list,
     rename_list,
     stack_list,
+    truth,
 )
 from fastresume.batch import Batch, Schema
 from fastresume.callers import check_caller, check_counter
@@ -161,6 +162,10 @@ class ParquetDataset(IterableDataset[Batch]):
             so and nothing else changes: of a thousand ranks, those with a read-only disk go on. Keep it
             where `paths` do not find it. It holds paths, sizes, times, names of columns and numbers of
             rows, and no data.
+        verify_checksums: compare the checksum (CRC-32) of each page that is read with the one in its header,
+            where its writer put one. False spares that, and delivers a damaged page whose values still decode
+            as it is, with wrong values that nothing tells; what can't be decoded is a DataError still. No
+            state and no fingerprint knows of it: a job may resume with the other choice.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass.
         rank, world_size: which of how many ranks this is; together or not at all.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
@@ -218,6 +223,7 @@ class ParquetDataset(IterableDataset[Batch]):
         dictionary: str | Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
         manifest_cache: Path | None = None,
+        verify_checksums: bool = True,
         on_iter: Literal["continue", "restart"] = "continue",
         rank: int | None = None,
         world_size: int | None = None,
@@ -256,7 +262,8 @@ class ParquetDataset(IterableDataset[Batch]):
         self._coded = names("dictionary", dictionary) or []
         self._gathered: list[tuple[str, bytes]] = []
         self._renamed = rename_list(rename)
-        manifest = select(_open_manifest(self.paths, manifest_cache), rows, skip)
+        opened = _open_manifest(self.paths, manifest_cache, truth("verify_checksums", verify_checksums))
+        manifest = select(opened, rows, skip)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
         if filter is not None:
             manifest = select_filtered(manifest, filter, cache, self._optional, self._partitions)
@@ -592,8 +599,9 @@ def dataset_behind(loader: object) -> ParquetDataset | None:
     return found if isinstance(found, ParquetDataset) else None
 
 
-def _open_manifest(paths: list[str], cache: Path | None) -> _core.Manifest:
-    manifest = _core.Manifest.open(paths, None if cache is None else one_path("manifest_cache", cache))
+def _open_manifest(paths: list[str], cache: Path | None, verify_checksums: bool) -> _core.Manifest:
+    path = None if cache is None else one_path("manifest_cache", cache)
+    manifest = _core.Manifest.open(paths, path, verify_checksums)
     if manifest.not_cached is not None:
         warnings.warn(manifest.not_cached, stacklevel=3)
     return manifest
@@ -603,12 +611,10 @@ def _order_choice(
     shuffle: bool, seed: int | None, block_rows: int | None, window_rows: int | None
 ) -> OrderChoice:
     """What is named of the order; None of a sequential one."""
-    if not isinstance(shuffle, bool):
-        raise TypeError(f"shuffle must be True or False, found {shuffle!r}")
     named_seed = None if seed is None else at_least(0, "seed", seed)
     block = None if block_rows is None else at_least(1, "block_rows", block_rows)
     window = None if window_rows is None else at_least(1, "window_rows", window_rows)
-    if shuffle:
+    if truth("shuffle", shuffle):
         return named_seed, block, window
     if block is not None or window is not None:
         raise ValueError(

@@ -36,6 +36,7 @@ def ask_arrow(
     file_groups = of_words(manifest.file_groups)
     kept: list[Intervals] = [np.empty((0, 2), np.int64)]
     progress = Progress(manifest.num_rows)
+    format_ = _format(manifest.verifies_checksums)
     added = Added(manifest, optional, partitions)
     for number, (path, first, end) in enumerate(
         zip(manifest.files, file_groups[:-1], file_groups[1:], strict=True)
@@ -43,7 +44,7 @@ def ask_arrow(
         if not _overlap(selected, starts[first], starts[end]):
             continue
         try:
-            kept += _ask_arrow_of(path, wanted, selected, starts[first : end + 1], added, number)
+            kept += _ask_arrow_of(path, format_, wanted, selected, starts[first : end + 1], added, number)
         except (ValueError, TypeError, NotImplementedError, OSError) as cause:
             raise _core.DataError(f"pyarrow can't apply the filter to the file '{path}': {cause}") from cause
         progress.add(int(starts[end] - starts[first]))
@@ -91,8 +92,16 @@ def _field_of(path: str, name: str) -> Any:
     return schema.field(name) if name in schema.names else None
 
 
+def _format(verifies_checksums: bool) -> Any:
+    """How pyarrow reads files: it does not compare checksums by itself."""
+    arrow = importlib.import_module("pyarrow.dataset")
+    options = arrow.ParquetFragmentScanOptions(page_checksum_verification=verifies_checksums)
+    return arrow.ParquetFileFormat(default_fragment_scan_options=options)
+
+
 def _ask_arrow_of(
     path: str,
+    format_: Any,
     wanted: Any,
     selected: Intervals,
     starts: npt.NDArray[np.int64],
@@ -101,7 +110,6 @@ def _ask_arrow_of(
 ) -> Iterator[Intervals]:
     """The rows of one file, whose row groups begin at these rows."""
     local = importlib.import_module("pyarrow.fs").LocalFileSystem()
-    format_ = importlib.import_module("pyarrow.dataset").ParquetFileFormat()
     fragment = format_.make_fragment(path, local, partition_expression=added.of_path(number))
     if [group.num_rows for group in fragment.row_groups] != np.diff(starts).tolist():
         raise ValueError("the file was changed since the dataset was opened")

@@ -98,16 +98,27 @@ impl Manifest {
 #[pymethods]
 impl Manifest {
     #[staticmethod]
-    #[pyo3(signature = (paths, cache=None))]
-    fn open(py: Python<'_>, paths: Vec<PathBuf>, cache: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (paths, cache=None, verify_checksums=true))]
+    fn open(
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        cache: Option<PathBuf>,
+        verify_checksums: bool,
+    ) -> PyResult<Self> {
         let cache = cache.map(|path| Cache { path, now: now() });
         gate::run_stoppable(py, |stop| {
             let (inner, cached) = match cache {
                 Some(cache) => CoreManifest::open_cached(&paths, &cache, stop)?,
                 None => (CoreManifest::open(&paths, stop)?, Ok(())),
             };
-            Ok(Self::of(inner, cached))
+            Ok(Self::of(inner.verifying_checksums(verify_checksums), cached))
         })
+    }
+
+    /// Whether the checksums of pages that have one are compared.
+    #[getter]
+    fn verifies_checksums(&self) -> bool {
+        self.inner.verifies_checksums()
     }
 
     /// Why the cache could not be written, if so.

@@ -61,6 +61,8 @@ pub struct Manifest {
     /// What all row groups decompress to, as their footers say.
     data_bytes: u64,
     fingerprint: String,
+    /// Whether the checksums of pages that have one are compared: it changes no row, so no fingerprint tells it.
+    verifies_checksums: bool,
     /// What footers told of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
     footers: Arc<Footers>,
@@ -212,7 +214,20 @@ impl Manifest {
             fingerprint.update(&summary.footer_hash);
         }
         let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
-        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint, footers: Arc::default() })
+        let footers = Arc::default();
+        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint, verifies_checksums: true, footers })
+    }
+
+    /// The same files, of whose pages the checksums are compared, or are not; they are if nothing else is said.
+    #[must_use]
+    pub fn verifying_checksums(self, verifies_checksums: bool) -> Self {
+        Self { verifies_checksums, ..self }
+    }
+
+    /// Whether the checksums of pages that have one are compared.
+    #[must_use]
+    pub fn verifies_checksums(&self) -> bool {
+        self.verifies_checksums
     }
 
     /// The number of rows.

@@ -25,6 +25,7 @@ pub struct OpenFile {
     source: Arc<dyn Source>,
     leaves: Arc<Leaves>,
     places: Arc<PagePlaces>,
+    verifies_checksums: bool,
 }
 
 impl OpenFile {
@@ -43,7 +44,12 @@ impl OpenFile {
         let numbers: BTreeSet<usize> = columns.map(|column| column.leaf).collect();
         let leaves = manifest.footers().leaves(footer, numbers.into_iter().collect());
         let leaves = leaves.map_err(|error: Error| error.in_file(&manifest.files()[file].path))?;
-        Ok(Self { source: Arc::new(source), leaves, places: Arc::default() })
+        Ok(Self {
+            source: Arc::new(source),
+            leaves,
+            places: Arc::default(),
+            verifies_checksums: manifest.verifies_checksums(),
+        })
     }
 
     /// What the footer tells of the leaves that are read.
@@ -72,7 +78,8 @@ impl OpenFile {
         buffers: &'a mut Buffers,
     ) -> Result<Pages<'a>> {
         let chunk = self.chunk(row_group, leaf_number, leaf)?;
-        Pages::new(Arc::clone(&self.source), chunk, Arc::clone(&self.places), buffers)
+        let (source, places) = (Arc::clone(&self.source), Arc::clone(&self.places));
+        Pages::new(source, chunk, places, self.verifies_checksums, buffers)
     }
 
     /// Where a column chunk lies.

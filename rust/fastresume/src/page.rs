@@ -59,6 +59,7 @@ pub struct Pages<'a> {
     dictionary: &'a mut Arc<Memory>,
     codec: &'a mut Codec,
     part: Option<&'a GroupPart>,
+    verifies_checksums: bool,
     /// Values of the data pages that were opened.
     opened_values: u64,
     /// The bytes of the present page: of what was expanded, or of what was read ahead.
@@ -92,7 +93,7 @@ impl PageStart {
 }
 
 impl<'a> Pages<'a> {
-    /// The pages of a chunk.
+    /// The pages of a chunk, of which checksums are compared if that is asked for.
     ///
     /// # Errors
     /// `Data` if the chunk lies outside of the file, or its codec is not known.
@@ -100,6 +101,7 @@ impl<'a> Pages<'a> {
         source: Arc<dyn Source>,
         chunk: Chunk,
         places: Arc<PagePlaces>,
+        verifies_checksums: bool,
         buffers: &'a mut Buffers,
     ) -> Result<Self> {
         let Buffers { ahead, expanded, dictionary, codec, part } = buffers;
@@ -110,7 +112,17 @@ impl<'a> Pages<'a> {
         let known = codec.take().filter(|(known, _)| *known == compression);
         let known = known.map_or_else(|| Codec::new(compression), |(_, known)| Ok(known))?;
         let (_, codec) = codec.insert((compression, known));
-        Ok(Self { walk, expanded, dictionary, codec, part, opened_values: 0, is_expanded: false, page: 0..0 })
+        Ok(Self {
+            walk,
+            expanded,
+            dictionary,
+            codec,
+            part,
+            verifies_checksums,
+            opened_values: 0,
+            is_expanded: false,
+            page: 0..0,
+        })
     }
 
     /// Passes over whole data pages; see [`PageWalk::pass_rows`].
@@ -245,13 +257,13 @@ impl<'a> Pages<'a> {
         Page { bytes: held.get(self.page.clone()).unwrap_or_default(), dictionary: self.dictionary.bytes() }
     }
 
-    /// Makes a page the present one, or the dictionary whose memory is given: checks its checksum, and decompresses it if it
-    /// is compressed.
+    /// Makes a page the present one, or the dictionary whose memory is given: compares its checksum if that is asked for, and
+    /// decompresses it if it is compressed.
     fn expand(&mut self, page: &PassedPage, dictionary: Option<&mut Memory>) -> Result<()> {
         let header = &page.header;
         let place = self.walk.bytes(page.offset, header.compressed_bytes())?;
         let bytes = &self.walk.memory()[place.clone()];
-        if let Some(stated) = header.checksum {
+        if let Some(stated) = header.checksum.filter(|_| self.verifies_checksums) {
             let found = crc32fast::hash(bytes);
             if found != stated.cast_unsigned() {
                 return Err(Error::data(format!(
