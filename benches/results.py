@@ -17,7 +17,7 @@ from pathlib import Path
 
 import data
 import page
-from fastresume._core import IS_OPTIMIZED, FastresumeError
+from fastresume._core import IS_OPTIMIZED, FastresumeError, cores
 from fastresume.bench import command, machine
 from fastresume.bench.report import Report
 from fastresume.bench.turns import ContenderError
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--rows", type=data.positive, default=data.ROWS, help="of criteo; the others keep step (%(default)s)"
     )
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
-    parser.add_argument("--threads", type=int, default=machine.cores(), help="(%(default)s)")
+    parser.add_argument("--threads", type=int, default=cores(), help="(%(default)s)")
     parser.add_argument("--contenders", help="as `fastresume bench` takes them")
     parser.add_argument(
         "--directory", type=Path, default=HERE.parent / "target" / "bench", help="of the data"

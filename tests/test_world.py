@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch.distributed
@@ -11,6 +15,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import fastresume as fr
+from fastresume import _core
 from strategies import Dataset
 
 Launch = Callable[[int, int], None]
@@ -219,3 +224,97 @@ def test_what_is_no_rank_of_a_world_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         fr.World(rank, world_size)
+
+
+# ------------------------------------------------------------------------------------ how many threads it has
+
+ASK = """
+import os, sys
+ranks, cores, group = sys.argv[1:]
+if group:
+    with open(group + "/cgroup.procs", "w") as procs:
+        procs.write(str(os.getpid()))
+if cores:
+    os.sched_setaffinity(0, map(int, cores.split(",")))
+os.environ["LOCAL_WORLD_SIZE"] = ranks
+import fastresume as fr
+loader = fr.Loader(fr.ParquetDataset(DIRECTORY, batch_size=5, rank=0, world_size=1))
+print(loader.threads, f"threads={loader.threads}" in repr(loader))
+"""
+
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+several_cores = pytest.mark.skipif(len(CORES) < 2, reason="there is one core, or nothing says which")
+
+
+def threads_of(
+    small_dataset: Dataset, ranks: str = "1", cores: str = "", group: Path | None = None
+) -> tuple[int, bool]:
+    """How many threads a loader has in a process so placed, and whether it says so."""
+    program = ASK.replace("DIRECTORY", repr(str(small_dataset.directory)))
+    command = [sys.executable, "-c", program, ranks, cores, "" if group is None else str(group)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    number, is_told = ended.stdout.split()
+    return int(number), is_told == "True"
+
+
+@pytest.fixture
+def quota() -> Iterator[Callable[[float], Path]]:
+    """A function that makes a control group which has so many cores: what a container is to the system."""
+    made: list[Path] = []
+
+    def make(cores: float) -> Path:
+        root = Path("/sys/fs/cgroup")
+        is_second = (root / "cgroup.controllers").exists()
+        group = root / ("" if is_second else "cpu") / f"fastresume-test-{os.getpid()}-{len(made)}"
+        try:
+            group.mkdir()
+            made.append(group)
+            if is_second:
+                (group / "cpu.max").write_text(f"{int(cores * 100_000)} 100000")
+            else:
+                (group / "cpu.cfs_period_us").write_text("100000")
+                (group / "cpu.cfs_quota_us").write_text(f"{int(cores * 100_000)}")
+        except OSError as cause:
+            pytest.skip(f"no control group can be made here: {cause}")
+        return group
+
+    yield make
+    for group in made:
+        group.rmdir()
+
+
+@several_cores
+def test_a_loader_has_the_threads_of_the_cores_that_its_affinity_names(small_dataset: Dataset) -> None:
+    assert threads_of(small_dataset) == (min(len(CORES), 32), True)
+    assert threads_of(small_dataset, cores=f"{CORES[-1]}") == (1, True)
+    assert threads_of(small_dataset, cores=f"{CORES[0]},{CORES[-1]}") == (2, True)
+
+
+@several_cores
+def test_a_loader_has_the_threads_that_the_quota_of_its_container_gives(
+    small_dataset: Dataset, quota: Callable[[float], Path]
+) -> None:
+    assert threads_of(small_dataset, group=quota(1)) == (1, True)
+    assert threads_of(small_dataset, group=quota(1.9)) == (1, True)
+    assert threads_of(small_dataset, group=quota(0.1)) == (1, True), "it takes one to read"
+    assert threads_of(small_dataset, group=quota(2), cores=f"{CORES[0]},{CORES[1]}") == (2, True)
+
+
+@several_cores
+@pytest.mark.parametrize(("ranks", "threads"), [("1", 2), ("2", 1), ("5", 1), ("0", 2), ("two", 2), ("", 2)])
+def test_cores_are_shared_with_the_other_ranks_of_the_node(
+    small_dataset: Dataset, ranks: str, threads: int
+) -> None:
+    cores = f"{CORES[0]},{CORES[1]}"
+    assert threads_of(small_dataset, ranks, cores) == (threads, True)
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, 1), (9, 9), (32, 32), (33, 32), (256, 32)])
+def test_on_large_machines_more_than_32_threads_are_for_those_who_name_them(
+    small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch, cores: int, threads: int
+) -> None:
+    """No machine of so many cores is at hand: what they are counted by has tests of its own, above."""
+    monkeypatch.setattr(_core, "cores", lambda: cores)
+    dataset = fr.ParquetDataset(small_dataset.directory, batch_size=5)
+    assert fr.Loader(dataset).threads == threads
+    assert fr.Loader(dataset, threads=cores).threads == cores

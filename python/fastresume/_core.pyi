@@ -26,6 +26,7 @@ __all__ = [
     "TensorMaker",
     "Written",
     "__version__",
+    "cores",
     "greatest",
     "intersection",
     "keys",
@@ -38,6 +39,8 @@ __all__ = [
 
 __version__: str
 IS_OPTIMIZED: bool
+
+def cores() -> int: ...
 
 class FastresumeError(RuntimeError): ...
 class StateError(FastresumeError, ValueError): ...
@@ -73,9 +76,7 @@ class TensorMaker:
 @final
 class Manifest:
     @staticmethod
-    def open(
-        paths: Sequence[str], cache: str | None = None, verify_checksums: bool = True
-    ) -> Manifest: ...
+    def open(paths: Sequence[str], cache: str | None = None, verify_checksums: bool = True) -> Manifest: ...
     @staticmethod
     def from_bytes(data: bytes) -> Manifest: ...
     @property

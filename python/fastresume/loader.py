@@ -49,8 +49,10 @@ class Loader:
             docs/TORCH.md. None and "cpu" leave them where they are.
         static: on a device, whether every batch comes in the same tensors, as CUDA graphs need it: `next()`
             overwrites those of the batch before.
-        threads: how many threads decode; by default the cores this process may use, shared with the other
-            ranks of the node (`LOCAL_WORLD_SIZE`), at most 8. With 0, `next()` decodes by itself.
+        threads: how many threads decode; by default the cores that this process may use, by its affinity and
+            its container's quota, shared with the other ranks of the node (`LOCAL_WORLD_SIZE`), at most 32.
+            Its `repr` says how many. With 0, `next()` decodes by itself. Each adds memory (see
+            `plan().bytes_per_thread`) while it decodes: how many do at once, `prefetch_bytes` bounds.
         num_workers: how many torch worker processes read and transform instead. The batches are those of
             torch's DataLoader with as many workers, and those of no workers where `groups` is named.
         prefetch_bytes: decoding ahead stops when batches of so many bytes are in memory (256 MiB by default).

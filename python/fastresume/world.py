@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import torch.distributed
 
+from fastresume import _core
 from fastresume.arguments import at_least, integer
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-MAX_THREADS = 8
+MAX_THREADS = 32
+"""More are for those who name them: nodes have hundreds of cores, and jobs that share them with others."""
 
 
 def has_process_group() -> bool:
@@ -106,10 +108,13 @@ class World:
 
 
 def default_threads() -> int:
-    """The cores that this process may use, shared with the other ranks of the node, at most 8."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The cores that this process may use, shared with the other ranks of the node, at most 32.
+
+    Its affinity says which, and the quota of its container (its control groups) how many.
+    """
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, min(MAX_THREADS, cores // (int(ranks) if ranks.isdecimal() and int(ranks) > 0 else 1)))
+    share = _core.cores() // (int(ranks) if ranks.isdecimal() and int(ranks) > 0 else 1)
+    return max(1, min(MAX_THREADS, share))
 
 
 def _from_environment(name: str) -> int | None:

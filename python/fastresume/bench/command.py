@@ -6,8 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fastresume._core import FastresumeError
-from fastresume.bench import machine
+from fastresume._core import FastresumeError, cores
 from fastresume.bench.contenders import CONTENDERS, missing, named, rival_of
 from fastresume.bench.outputs import Outputs, require
 from fastresume.bench.progress import Progress
@@ -47,7 +46,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--against", metavar="NAME", help="whom to compare with (default: polars, or pyarrow)"
     )
     command.add_argument(
-        "--threads", metavar="N", type=_positive, default=machine.cores(), help="(default: %(default)s)"
+        "--threads", metavar="N", type=_positive, default=cores(), help="(default: %(default)s)"
     )
     command.add_argument("--quick", action="store_true", help="one round, and fewer resumes")
     command.add_argument("--no-resume", action="store_true", help="measure no resumes")

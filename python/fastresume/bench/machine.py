@@ -8,16 +8,9 @@ import platform
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fastresume._core import IS_OPTIMIZED, __version__
+from fastresume._core import IS_OPTIMIZED, __version__, cores
 
 PACKAGES = ("torch", "numpy", "pyarrow", "polars", "duckdb", "datasets", "torchdata")
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def facts() -> dict[str, str]:

@@ -2,6 +2,7 @@
 //! gate, maps errors, wraps results; nothing is decided here.
 #![allow(clippy::needless_pass_by_value, reason = "arguments from Python are extracted into values")]
 
+use fastresume::threads;
 use pyo3::prelude::*;
 
 mod activity;
@@ -18,10 +19,17 @@ mod pass;
 mod reader;
 mod tensor;
 
+/// How many threads this process can run at once, by its affinity and its control groups.
+#[pyfunction]
+fn cores() -> usize {
+    threads::cores()
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("IS_OPTIMIZED", !cfg!(debug_assertions))?;
+    module.add_function(wrap_pyfunction!(cores, module)?)?;
     error::add_to(module)?;
     intervals::add_to(module)?;
     module.add_class::<activity::Activity>()?;

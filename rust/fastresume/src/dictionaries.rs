@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::thread::available_parallelism;
 
 use crate::column::{JaggedRows, NULL_ROW, Nulls};
 use crate::error::{Error, Result, check, locked};
@@ -74,8 +73,7 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
         start = end;
     }
     let found = Mutex::new(Distinct::new(MAX_DICTIONARY_BYTES));
-    let threads = available_parallelism().map_or(1, usize::from);
-    threads::each(parts.len(), 1, threads, stop, |number| {
+    threads::each(parts.len(), 1, threads::cores(), stop, |number| {
         let (file, groups) = &parts[number];
         let column = &texts[manifest.schema_of(*file)];
         let open = OpenFile::open(manifest, *file, [column])?;

@@ -10,7 +10,7 @@
 //! ```
 
 pub mod error;
-mod threads;
+pub mod threads;
 pub mod intervals;
 mod thrift;
 pub mod source;

@@ -2,8 +2,16 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::available_parallelism;
 
 use crate::error::{Result, check, locked};
+
+/// How many threads this process can run at once: by its affinity, and by the quotas of the control groups that it is in,
+/// rounded down, at least 1. Both may change while it runs.
+#[must_use]
+pub fn cores() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
 
 /// What `work` gives for each number below `count`, in their order; at most so many threads, the caller's among them,
 /// take so many numbers at a time.
