@@ -36,7 +36,7 @@ PAGE = """\
 
 Written by `make bench`; `fastresume bench --help` says how it is measured, and measures the same on your
 own files. Every contender delivered the same rows (a checksum of every value is compared), in processes of
-its own, in turns with the others. Medians of {rounds} rounds, with their range. Compare ratios within one
+its own, in turns with the others. Medians of {rounds} rounds, with their ranges. Compare ratios within one
 table, not figures of different days or machines; where ranges are wide, the machine had other work to do as
 well.
 
@@ -102,8 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--rows", type=data.positive, default=data.ROWS, help="of criteo; the others keep step (%(default)s)"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
-    parser.add_argument("--threads", type=int, default=cores(), help="(%(default)s)")
+    parser.add_argument("--rounds", type=command.positive, default=3, help="(%(default)s)")
+    parser.add_argument("--threads", type=command.positive, default=cores(), help="(%(default)s)")
     parser.add_argument("--contenders", help="as `fastresume bench` takes them")
     parser.add_argument(
         "--directory", type=Path, default=HERE.parent / "target" / "bench", help="of the data"

@@ -530,13 +530,35 @@ def test_report_compares_within_each_round(report: Report) -> None:
         "4.00 (2.00-8.00)",
         "2.00 (1.00-4.00)",
     ]
-    assert [cell.strip() for cell in said[2]][5:] == ["3", "1"]
+    assert [cell.strip() for cell in said[2]][1] == "0.00 (0.00-0.00)"
+    assert [cell.strip() for cell in said[2]][5:] == ["3 (3-3)", "1 (1-1)"]
     theirs = measured("torchdata", (), (0.020, 0.033, 0.060))
     said = replace(report, measured=[*report.measured, theirs]).resume_table()
     assert "at 90 %, over fastresume" in said[0]
     assert "22.0 (20.0-24.0)" in said[2]
     assert "3.0 (2.0-5.0)" in said[3], "the median and the range of each round's ratio"
-    json.dumps(report.to_json())
+    assert said[-1] == (
+        "no resumes of polars: they have no state to go on from; "
+        "what reading up to a place takes them, their rows/s tell"
+    )
+    alone = replace(report, measured=[theirs])
+    assert len(alone.resume_table()) == 3, "of all there are resumes"
+
+
+def test_report_has_every_figure_with_its_range(report: Report) -> None:
+    report.measured[0].passes[1]["peak_bytes"] = 5 << 20
+    figures = report.to_json()["contenders"]["fastresume"]["figures"]
+    rows = ROWS / 1e6
+    assert figures["millions_of_rows_per_second"] == {
+        "median": rows / 0.5,
+        "least": rows / 1.0,
+        "greatest": rows / 0.25,
+    }
+    assert figures["peak_mebibytes"] == {"median": 3.0, "least": 3.0, "greatest": 5.0}
+    assert "| 3 (3-5) |" in " ".join(report.pass_table()[2].split())
+    report.measured[1].problem = "failed: it ended"
+    contenders = json.loads(json.dumps(report.to_json()))["contenders"]
+    assert (contenders["fastresume"]["figures"], contenders["polars"]["figures"]) == (figures, None)
 
 
 def test_report_leaves_out_the_figures_of_who_delivered_other_rows(report: Report) -> None:

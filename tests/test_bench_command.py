@@ -20,6 +20,7 @@ from fastresume import cli
 from fastresume.bench import child, command, outputs, turns
 from fastresume.bench.outputs import Outputs
 from fastresume.bench.reading import Contender
+from fastresume.bench.report import Report
 from fastresume.bench.survey import survey
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -86,6 +87,22 @@ def test_numbers_that_are_none_are_told_with_what_is_expected(
         cli.main(["bench", "files", f"{option}={found}"])
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.endswith(f"argument {option}: expected a whole number of at least 1, found {found!r}")
+
+
+@pytest.mark.parametrize("option", ["--columns", "--contenders"])
+@pytest.mark.parametrize("found", [",", "", " , ,"])
+def test_lists_of_names_without_one_are_told_with_what_is_expected(
+    capsys: pytest.CaptureFixture[str], option: str, found: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "files", f"{option}={found}"])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith(f"argument {option}: expected names, with commas between them, found {found!r}")
+
+
+def test_no_columns_are_no_survey(files: Path) -> None:
+    with pytest.raises(ValueError, match=r"0\.parquet: no column is named; there are a, b$"):
+        survey([str(files)], [])
 
 
 @pytest.mark.parametrize(
@@ -223,6 +240,29 @@ def test_an_interruption_before_a_round_was_whole_has_nothing_to_show(
     assert not (tmp_path / "out.json").exists()
 
 
+@pytest.mark.parametrize("place", ["the tables", "the file"])
+@pytest.mark.parametrize("is_second", [False, True])
+def test_an_interruption_of_what_is_written_in_the_end_is_a_quiet_end(
+    files: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    quick: Callable[[int], None],
+    place: str,
+    is_second: bool,
+) -> None:
+    def interrupt(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    if is_second:
+        quick(CHECKS + 4)
+    monkeypatch.setattr(Report, "lines" if place == "the tables" else "to_json", interrupt)
+    assert bench(files, "--json", tmp_path / "out.json") == command.INTERRUPTED
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert ("million rows/s" in said.out) == (place == "the file")
+
+
 def test_nothing_is_said_of_interruptions_where_none_was(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], quick: Callable[[int], None]
 ) -> None:
@@ -298,6 +338,19 @@ def test_a_column_that_a_file_lacks_is_refused_with_both_files(
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parent.parent / "benches")
+
+
+@pytest.mark.parametrize("option", ["--rounds", "--threads"])
+@pytest.mark.parametrize("found", ["-5", "0", "many"])
+def test_the_page_of_results_refuses_numbers_that_are_none_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], programs: None, option: str, found: str
+) -> None:
+    arguments = ["tokens", "--directory", str(tmp_path / "new"), f"{option}={found}"]
+    with pytest.raises(SystemExit, match="2"):
+        importlib.import_module("results").main(arguments)
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith(f"argument {option}: expected a whole number of at least 1, found {found!r}")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("found", ["-5", "0", "many"])

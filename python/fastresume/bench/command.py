@@ -32,9 +32,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="names or patterns, with commas (default: all that can be read)",
     )
     command.add_argument(
-        "--batch-size", metavar="N", type=_positive, default=4096, help="(default: %(default)s)"
+        "--batch-size", metavar="N", type=positive, default=4096, help="(default: %(default)s)"
     )
-    command.add_argument("--rounds", metavar="N", type=_positive, help="turns of each contender (default: 5)")
+    command.add_argument("--rounds", metavar="N", type=positive, help="turns of each contender (default: 5)")
     command.add_argument(
         "--contenders",
         metavar="NAMES",
@@ -46,7 +46,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--against", metavar="NAME", help="whom to compare with (default: polars, or pyarrow)"
     )
     command.add_argument(
-        "--threads", metavar="N", type=_positive, default=cores(), help="(default: %(default)s)"
+        "--threads", metavar="N", type=positive, default=cores(), help="(default: %(default)s)"
     )
     command.add_argument("--quick", action="store_true", help="one round, and fewer resumes")
     command.add_argument("--no-resume", action="store_true", help="measure no resumes")
@@ -59,7 +59,14 @@ def run(given: argparse.Namespace) -> int:
 
     It is 3 if a file could not be written in the end, and 130 after an interruption, whatever the rows.
     """
-    outputs = Outputs(given.json, given.plot)
+    try:
+        return _run(given, Outputs(given.json, given.plot))
+    except KeyboardInterrupt:
+        # Who interrupts again, while all that was measured is written, wants no more of it.
+        return INTERRUPTED
+
+
+def _run(given: argparse.Namespace, outputs: Outputs) -> int:
     try:
         outputs.check()
         report = measure(given)
@@ -114,10 +121,18 @@ def measure(given: argparse.Namespace) -> Report:
 
 
 def _list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError(f"expected names, with commas between them, found {text!r}")
+    return names
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """The number that an argument names.
+
+    Raises:
+        ArgumentTypeError: if it is none.
+    """
     try:
         number = int(text)
     except ValueError:

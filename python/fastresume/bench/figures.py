@@ -44,9 +44,9 @@ class Figures:
     row_bytes: float
 
     @property
-    def rows_per_second(self) -> Figure:
+    def millions_of_rows_per_second(self) -> Figure:
         """Of the wall clock."""
-        return self._of(lambda turn: turn["rows"] / turn["seconds"])
+        return self._of(lambda turn: turn["rows"] / turn["seconds"] / 1e6)
 
     @property
     def gigabytes_per_second(self) -> Figure:
@@ -67,6 +67,20 @@ class Figures:
     def peak_mebibytes_above_imports(self) -> Figure:
         """The same, without what it had when all was imported."""
         return self._of(lambda turn: turn["peak_bytes_above_imports"] / 2**20)
+
+    def to_json(self) -> dict[str, dict[str, float]]:
+        """The median and the range of each, by what it is."""
+        found = {
+            "millions_of_rows_per_second": self.millions_of_rows_per_second,
+            "gigabytes_per_second": self.gigabytes_per_second,
+            "gigabytes_per_cpu_second": self.gigabytes_per_cpu_second,
+            "peak_mebibytes": self.peak_mebibytes,
+            "peak_mebibytes_above_imports": self.peak_mebibytes_above_imports,
+        }
+        return {
+            name: {"median": one.median, "least": min(one.values), "greatest": max(one.values)}
+            for name, one in found.items()
+        }
 
     def _of(self, value: Callable[[Answer], float]) -> Figure:
         return Figure(tuple(value(turn) for turn in self.measured.passes))

@@ -86,17 +86,17 @@ class Report:
             cost = one.gigabytes_per_cpu_second
             cells = [
                 one.measured.contender.title,
-                f"{one.rows_per_second.median / 1e6:.2f}",
+                one.millions_of_rows_per_second.spell(),
                 one.gigabytes_per_second.spell(),
                 cost.spell(),
             ]
             cells += [cost.over(against.gigabytes_per_cpu_second).spell()] if against else []
             peaks = (one.peak_mebibytes, one.peak_mebibytes_above_imports)
-            rows.append([*cells, *(f"{peak.median:.0f}" for peak in peaks)])
+            rows.append([*cells, *(peak.spell(".0f") for peak in peaks)])
         return table([*heads, "peak MiB", "less imports"], rows)
 
     def resume_table(self) -> list[str]:
-        """A line for each contender's resumes."""
+        """A line for each contender's resumes, and one that says of whom there are none."""
         resumed = [one for one in self.measured if one.resumes and one.is_fit]
         own = next((one for one in resumed if one.contender.name.startswith(OWN)), None)
         late = max((place for place in self.places if place <= LATE), default=0)
@@ -111,16 +111,23 @@ class Report:
                 at = self.places.index(late)
                 cells.append(figures[at].over(places_of(own, self.places)[at]).spell(".1f"))
             rows.append(cells)
-        return table(heads, rows)
+        lines = table(heads, rows)
+        stateless = [one.contender.name for one in self.measured if one.is_fit and not one.contender.resumes]
+        if stateless:
+            told = f"no resumes of {', '.join(stateless)}: they have no state to go on from"
+            lines += ["", f"{told}; what reading up to a place takes them, their rows/s tell"]
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         """All of it, for programs."""
+        figures = self.figures
         contenders = {
             one.contender.name: {
                 "title": one.contender.title,
                 "problem": one.problem,
                 "is_missing": one.is_missing,
                 "checksum": one.checksum,
+                "figures": figures[one.contender.name].to_json() if one.contender.name in figures else None,
                 "passes": one.passes,
                 "resumes": one.resumes,
             }

@@ -59,6 +59,8 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
     }
     there = list(dict.fromkeys(name for names in names_in.values() for name in names))
     wanted = there if patterns is None else _matching(there, patterns)
+    if not wanted:
+        raise ValueError(f"{filled}: no column is named; there are {', '.join(there)}")
     _refuse_lacking(wanted, names_in)
     fields = {field.name: field for field in parquet.read_schema(filled)}
     left_out = {}
