@@ -39,6 +39,10 @@ impl Levels {
             found.add_run(0..if same >= level { self.count } else { 0 });
             return;
         }
+        if usize::from(level) >> self.planes.len() > 0 {
+            // No level has more bits than there are planes.
+            return found.clear(self.count);
+        }
         // Almost all lists and nulls need two bits or one.
         match (self.planes.as_slice(), level) {
             ([only], 1) => return found.combine(only, only, |word, _| word),
@@ -59,8 +63,7 @@ impl Levels {
                     equal &= !word;
                 }
             }
-            // No level has more bits than there are planes.
-            larger | if usize::from(level) >> self.planes.len() == 0 { equal } else { 0 }
+            larger | equal
         });
     }
 
@@ -230,6 +233,25 @@ mod tests {
         let runs = [(1, 9, false), (1, 16, true), (2, 20, false), (1, 16, true), (1, 300, true)];
         let (high, expected) = hybrid(&runs, 1);
         assert!(read(&high, expected.len(), 1).is_err());
+    }
+
+    #[test]
+    fn no_level_is_as_high_as_one_that_has_more_bits_than_the_largest() {
+        for largest in [1, 3, 7, 31] {
+            let (bytes, expected) =
+                hybrid(&[(largest, 8, false), (largest, 64, true)], largest.count_ones() as usize);
+            let levels = read(&bytes, expected.len(), largest).unwrap();
+            for least in [largest + 1, largest + 2, 2 * largest + 2, 255] {
+                let mut found = Bits::default();
+                levels.at_least(least, &mut found);
+                let expected = (expected.len(), 0);
+                assert_eq!(
+                    (found.len(), found.all().ones()),
+                    expected,
+                    "{least} among levels up to {largest}"
+                );
+            }
+        }
     }
 
     #[test]
