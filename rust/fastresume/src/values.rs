@@ -53,8 +53,8 @@ enum Form {
     Bits(usize),
     /// Indices to the dictionary.
     Dictionary(Hybrid),
-    /// Truth values in runs.
-    Runs(Hybrid),
+    /// Truth values in runs, which end before byte `.1`.
+    Runs(Hybrid, usize),
     /// Byte k of all values together: where they begin, how many there are, how many were read.
     Split(usize, usize, usize),
     /// Decoded all at once: how many were read.
@@ -89,7 +89,9 @@ impl<P: Word> Values<P> {
                 }
             }
             Form::Dictionary(hybrid) => look_up(hybrid, bytes, entries(dictionary, self.dictionary), output)?,
-            Form::Runs(hybrid) => look_up(hybrid, bytes, bytemuck::cast_slice(&[0_u8, 1]), output)?,
+            Form::Runs(hybrid, end) => {
+                look_up(hybrid, &bytes[..*end], bytemuck::cast_slice(&[0_u8, 1]), output)?;
+            }
             Form::Split(start, stride, read) => {
                 let width = size_of::<P>();
                 let places: &mut [u8] = bytemuck::cast_slice_mut(output);
@@ -148,9 +150,9 @@ impl<P: Word> Values<P> {
                 let dictionary = entries(dictionary, self.dictionary);
                 pick_up(hybrid, bytes, dictionary, (places, count), &mut self.indices, output)?;
             }
-            Form::Runs(hybrid) => {
+            Form::Runs(hybrid, end) => {
                 let dictionary = [P::lowest(0), P::lowest(1)];
-                pick_up(hybrid, bytes, &dictionary, (places, count), &mut self.indices, output)?;
+                pick_up(hybrid, &bytes[..*end], &dictionary, (places, count), &mut self.indices, output)?;
             }
             Form::Split(start, stride, read) => {
                 for (output, &place) in picked {
@@ -198,7 +200,8 @@ impl<P: Word> PageValues for Values<P> {
             }
             Encoding::RLE if is_truth => {
                 enough(4)?;
-                Form::Runs(Hybrid::new(start + 4, 1)?)
+                let (first, end) = (start + 4, runs_end(bytes, start)?);
+                Form::Runs(Hybrid::new(first, 1)?, end)
             }
             Encoding::BYTE_STREAM_SPLIT if !is_truth => {
                 enough(count.saturating_mul(width))?;
@@ -231,10 +234,28 @@ impl<P: Word> PageValues for Values<P> {
         match &mut self.form {
             Form::Plain(start) => *start += count * size_of::<P>(),
             Form::Bits(read) | Form::Split(_, _, read) | Form::Decoded(read) => *read += count,
-            Form::Dictionary(hybrid) | Form::Runs(hybrid) => hybrid.skip(bytes, count)?,
+            Form::Dictionary(hybrid) => hybrid.skip(bytes, count)?,
+            Form::Runs(hybrid, end) => hybrid.skip(&bytes[..*end], count)?,
         }
         Ok(())
     }
+}
+
+/// The byte behind runs that have their length in front of them, at byte `start`.
+///
+/// # Errors
+/// `Data` if the page ends before them.
+fn runs_end(bytes: &[u8], start: usize) -> Result<usize> {
+    let rest = bytes.get(start..).unwrap_or_default();
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(ends)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > rest.len() {
+        return Err(Error::data(format!(
+            "a page's runs of truth values claim {length} bytes, the page has {} left",
+            rest.len()
+        )));
+    }
+    Ok(start + 4 + length)
 }
 
 /// The values of a dictionary that has so many.
@@ -283,4 +304,26 @@ fn pick_up<P: Copy>(
         *output = *value.ok_or_else(|| not_in_dictionary(index, dictionary.len()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_truth_values_end_where_their_length_says() {
+        // A group of eight ones, behind which the page has another one that is not among its runs.
+        let page = |length| [length, 0, 0, 0, 3, 0xff, 3, 0xff];
+        let read = |bytes: &[u8], count| {
+            let mut values = Values::<u8>::new(false);
+            values.open(Encoding::RLE, bytes, 0, count)?;
+            let mut found = vec![0; count];
+            values.read(Page { bytes, dictionary: &[] }, &mut found).map(|()| found)
+        };
+        assert_eq!(read(&page(2), 8).unwrap(), [1; 8]);
+        assert_eq!(read(&page(4), 16).unwrap(), [1; 16]);
+        assert_eq!(read(&page(2), 9).unwrap_err().to_string(), "a page ends before its values do");
+        let error = read(&page(5), 8).unwrap_err().to_string();
+        assert_eq!(error, "a page's runs of truth values claim 5 bytes, the page has 4 left");
+    }
 }
