@@ -269,7 +269,10 @@ impl<'a> PageWalk<'a> {
         (self.is_skipping, self.has_skipped) = (true, true);
         let jumped = self.jump(row as u64, rows as u64)?;
         let mut passed = to_usize(jumped)?;
-        while let Some(header) = self.header()?.cloned() {
+        // What lies behind the last row that is passed is not looked at: who reads the same rows does not, either.
+        while passed < rows
+            && let Some(header) = self.header()?.cloned()
+        {
             let count = if header.is_dictionary() { Some(0) } else { self.rows_of(&header) };
             let Some(count) = count.map(to_usize).transpose()? else { break };
             if count > rows - passed {
@@ -333,4 +336,55 @@ pub fn grow(buffer: &mut Vec<u8>, size: usize) -> Result<()> {
 /// `Data` if there can't be so many bytes.
 pub fn to_usize(count: u64) -> Result<usize> {
     usize::try_from(count).map_err(|_| Error::data(format!("{count} bytes do not fit the address space")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use parquet::basic::Compression;
+
+    use super::*;
+
+    struct Bytes(Vec<u8>);
+
+    impl Source for Bytes {
+        fn size(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+            let start = usize::try_from(offset).unwrap();
+            buffer.copy_from_slice(&self.0[start..start + buffer.len()]);
+            Ok(())
+        }
+
+        fn path(&self) -> &Path {
+            Path::new("bytes")
+        }
+    }
+
+    #[test]
+    fn rows_are_passed_without_a_look_at_what_lies_behind_them() {
+        // A data page of 8 bytes, with two plain values.
+        let page = [0x15, 0, 0x15, 16, 0x15, 16, 0x2c, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0];
+        let page = [&page[..], &[7; 8]].concat();
+        let bytes = [&page[..], &page, &[0xff; 3]].concat();
+        let chunk = Chunk {
+            start: 0,
+            end: bytes.len() as u64,
+            index: None,
+            rows: 4,
+            values: 4,
+            uncompressed_bytes: 16,
+            compression: Compression::UNCOMPRESSED,
+            value_bytes: Some(4),
+            is_flat: true,
+        };
+        let mut memory = Vec::new();
+        let mut walk = PageWalk::new(Arc::new(Bytes(bytes)), chunk, Arc::default(), 4, &mut memory).unwrap();
+        assert_eq!(walk.pass_rows(0, 3).unwrap(), 2);
+        assert_eq!(walk.pass_rows(2, 2).unwrap(), 2);
+        assert!(walk.header().is_err(), "what lies behind the pages is no header");
+    }
 }
