@@ -48,6 +48,7 @@ impl Header {
             uncompressed: -1,
             compressed: -1,
             num_values: -1,
+            encoding: -1,
             is_compressed: true,
             ..Self::default()
         };
@@ -174,6 +175,7 @@ impl Header {
     }
 
     fn read_data_page(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+        (self.definition_encoding, self.repetition_encoding) = (-1, -1);
         walk.fields(|walk, number, wire| {
             match (number, wire) {
                 (1, Wire::I32) => self.num_values = walk.integer32()?,
@@ -198,6 +200,8 @@ impl Header {
     }
 
     fn read_data_page_v2(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+        (self.num_nulls, self.num_rows) = (-1, -1);
+        (self.definition_bytes, self.repetition_bytes) = (-1, -1);
         walk.fields(|walk, number, wire| {
             match (number, wire) {
                 (1, Wire::I32) => self.num_values = walk.integer32()?,
@@ -229,4 +233,52 @@ fn encoding(code: i32) -> Result<Encoding> {
         10 => Encoding::ALP,
         _ => return Err(Error::data(format!("the encoding {code} is not known"))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_that_leaves_out_what_every_page_has_is_refused() {
+        let chunk = Chunk {
+            start: 0,
+            end: 1000,
+            index: None,
+            rows: 4,
+            values: 4,
+            uncompressed_bytes: 1000,
+            compression: parquet::basic::Compression::UNCOMPRESSED,
+            value_bytes: Some(4),
+            is_flat: true,
+        };
+        let is_taken = |page: &[u8]| {
+            let (header, _) = Header::parse(page).unwrap();
+            header.check(&chunk).is_ok() && header.encoding().is_ok() && header.level_encodings().is_ok()
+        };
+        // Each field is a byte for its number and type, and one for its value. A data page has three fields before its own: 4
+        // values, plain, levels in runs.
+        let of_page = |left_out: usize| {
+            let fields = (0..4).filter(|&field| field != left_out).flat_map(|field| {
+                let step: u8 = if field == left_out + 1 { 2 } else { 1 };
+                [step << 4 | 5, [8, 0, 6, 6][field]]
+            });
+            [&[0x15, 0, 0x15, 16, 0x15, 16, 0x2c][..], &fields.collect::<Vec<u8>>(), &[0, 0]].concat()
+        };
+        // Of version 2: 4 values, no nulls, 4 rows, plain, no levels.
+        let of_page_v2 = |left_out: usize| {
+            let fields = (0..6).filter(|&field| field != left_out).flat_map(|field| {
+                let step: u8 = if field == left_out + 1 { 2 } else { 1 };
+                [step << 4 | 5, [8, 0, 8, 0, 0, 0][field]]
+            });
+            [&[0x15, 6, 0x15, 16, 0x15, 16, 0x5c][..], &fields.collect::<Vec<u8>>(), &[0, 0]].concat()
+        };
+        assert!(is_taken(&of_page(9)) && is_taken(&of_page_v2(9)));
+        for left_out in 0..4 {
+            assert!(!is_taken(&of_page(left_out)), "field {} is left out", left_out + 1);
+        }
+        for left_out in 0..6 {
+            assert!(!is_taken(&of_page_v2(left_out)), "field {} of version 2 is left out", left_out + 1);
+        }
+    }
 }
