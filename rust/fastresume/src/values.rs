@@ -7,7 +7,7 @@ use parquet::basic::Encoding;
 
 use crate::column::{Page, PageValues, check_dictionary, check_values};
 use crate::deltas::deltas;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::foreign;
 use crate::hybrid::{Hybrid, Stretch, ends, not_in_dictionary};
 use crate::texts::of_one_length;
