@@ -117,6 +117,8 @@ mod schedule;
 mod strips;
 mod fill;
 mod filling;
+#[cfg(test)]
+mod made;
 mod agenda;
 pub mod rows;
 pub mod activity;

@@ -327,3 +327,6 @@ impl View {
         self.work.upgrade().map_or((0, 0), |work| locked(&work.state).agenda.queued())
     }
 }
+
+#[cfg(test)]
+mod tests;
