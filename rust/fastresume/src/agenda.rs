@@ -276,3 +276,6 @@ impl Agenda {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
