@@ -152,6 +152,27 @@ fuzz: develop ## Read damaged files for half an hour, MINUTES='5' for less: rows
 	FASTRESUME_PROFILE=soak FASTRESUME_FUZZ_MINUTES=$(or $(MINUTES),30) \
 	  $(BIN)/python -m pytest --timeout 0 -o faulthandler_timeout=0 -s tests/test_fuzz.py -k minute $(ARGS)
 
+# The largest piece of memory is that of a page which states as much as is believed. What is found goes to target, so that
+# the corpus in the tree stays small.
+FUZZ_LIMITS := -max_len=8192 -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=600
+
+.PHONY: fuzz-decoders
+fuzz-decoders: ## Fuzz each decoder for half an hour in all, MINUTES='5' for less, TARGETS='levels' for one; nightly, cargo-fuzz
+	cargo run --release --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --example seeds target/fuzz/corpus
+	for target in $(or $(TARGETS),$$(cargo +nightly fuzz list)); do \
+	  seconds=$$((60 * $(or $(MINUTES),30) / $(if $(TARGETS),$(words $(TARGETS)),$$(cargo +nightly fuzz list | wc -l)))); \
+	  cargo +nightly fuzz run --target-dir target/fuzz $$target target/fuzz/corpus/$$target fuzz/corpus/$$target -- \
+	    $(FUZZ_LIMITS) -max_total_time=$$seconds -print_final_stats=1; \
+	done
+
+.PHONY: fuzz-keep
+fuzz-keep: ## Take into the corpus, fuzz/corpus, what `make fuzz-decoders` found that leads somewhere new
+	for target in $$(cargo +nightly fuzz list); do \
+	  mkdir -p target/fuzz/corpus/$$target; \
+	  cargo +nightly fuzz run --target-dir target/fuzz $$target fuzz/corpus/$$target target/fuzz/corpus/$$target -- \
+	    $(FUZZ_LIMITS) -set_cover_merge=1 -use_counters=0; \
+	done
+
 .PHONY: sanitize
 sanitize: ## Run the core's tests under the address sanitizer, with a nightly toolchain
 	RUSTFLAGS=-Zsanitizer=address cargo +nightly test -p fastresume --lib $(LOCKED) --target-dir target/sanitize \
@@ -162,6 +183,7 @@ sanitize: ## Run the core's tests under the address sanitizer, with a nightly to
 lint: develop ## Check formatting, lints and types; change nothing
 	cargo fmt --all --check
 	cargo fmt --manifest-path benches/floor/Cargo.toml --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	{ $(BIN)/mypy --strict python/fastresume && $(BIN)/python -m mypy.stubtest fastresume._core \
@@ -176,6 +198,7 @@ ci: lint test ## Run all that a change must pass: lint and test
 format: $(VENV)/.tools ## Format the sources and apply the safe fixes
 	cargo fmt --all
 	cargo fmt --manifest-path benches/floor/Cargo.toml
+	cargo fmt --manifest-path fuzz/Cargo.toml
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 

@@ -123,3 +123,5 @@ mod agenda;
 pub mod rows;
 pub mod activity;
 pub mod pipeline;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;

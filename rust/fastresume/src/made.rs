@@ -51,7 +51,8 @@ impl Made {
             group.close().unwrap();
         }
         writer.close().unwrap();
-        let manifest = Arc::new(Manifest::open(&[path.clone()], &AtomicBool::new(false)).unwrap());
+        let manifest =
+            Arc::new(Manifest::open(std::slice::from_ref(&path), &AtomicBool::new(false)).unwrap());
         let layout = Layout::resolve(&manifest, &Request::default(), &[], &[], &Shapes::default()).unwrap();
         Self { path, manifest, layout }
     }

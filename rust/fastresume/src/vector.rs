@@ -10,6 +10,8 @@ use bytemuck::Pod;
 
 pub use self::greatest::raise;
 pub use self::lookup::{gather, look_up_groups};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use self::lookup::{gather_groups, load_groups};
 pub use self::moving::{Move, deal, scatter, scatter_raised};
 pub use self::rounds::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
 pub use self::snappy::{decompress_numbers, literal_length};

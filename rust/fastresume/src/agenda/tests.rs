@@ -293,7 +293,7 @@ fn whatever_threads_do_when_all_is_taken_once_and_batches_come_in_order_within_t
     for seed in 0..300 {
         let mut dice = Dice(seed);
         let groups: Vec<usize> =
-            (0..1 + dice.below(6)).map(|_| usize::try_from(dice.below(60)).unwrap()).collect();
+            (0..=dice.below(6)).map(|_| usize::try_from(dice.below(60)).unwrap()).collect();
         let made = Made::new(&[&groups[..], &[40]].concat());
         let lanes = 1 + dice.below(3);
         let cut = Cut::new(lanes, 1, 1 + dice.below(6)).unwrap();

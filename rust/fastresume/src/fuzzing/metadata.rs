@@ -1,0 +1,125 @@
+//! Page headers, page indexes, bloom filters and footers.
+
+use parquet::basic::Compression;
+use parquet::file::metadata::{ParquetMetaDataOptions, ParquetMetaDataReader};
+
+use super::{Choices, InMemory};
+use crate::arrowschema::ArrowFields;
+use crate::bloom::BloomFilter;
+use crate::chunk::{Chunk, read_index};
+use crate::error::{Error, Result, caught};
+use crate::footer::FooterBytes;
+use crate::header::Header;
+use crate::pageindex::PageIndex;
+use crate::schema::columns;
+
+/// A chunk of so many bytes and rows.
+fn chunk(bytes: u64, rows: u64, value_bytes: Option<usize>, is_flat: bool) -> Chunk {
+    let compression = Compression::UNCOMPRESSED;
+    let (values, uncompressed_bytes) = (rows, bytes);
+    Chunk {
+        start: 0,
+        end: bytes,
+        index: None,
+        rows,
+        values,
+        uncompressed_bytes,
+        compression,
+        value_bytes,
+        is_flat,
+    }
+}
+
+/// A page header: it is the same without what follows it, and none without its last byte.
+pub fn headers(bytes: &[u8]) {
+    let Ok((header, length)) = Header::parse(bytes) else { return };
+    let told = format!("{header:?}");
+    let again = Header::parse(&bytes[..length]).map(|(header, length)| (format!("{header:?}"), length));
+    assert_eq!(again.ok(), Some((told, length)));
+    assert!(Header::parse(&bytes[..length - 1]).is_err(), "a header without its end is one");
+    for (value_bytes, is_flat) in [(None, true), (None, false), (Some(0), true), (Some(8), false)] {
+        if header.check(&chunk(1 << 20, 1 << 20, value_bytes, is_flat)).is_err() {
+            continue;
+        }
+        assert!(header.compressed_bytes().max(header.uncompressed_bytes()) <= 256 << 20);
+        assert!(header.stated_rows().is_none_or(|rows| rows <= header.values() as u64));
+        assert!(!is_flat || header.stated_rows().is_none_or(|rows| rows == header.values() as u64));
+        _ = (header.encoding(), header.level_encodings(), header.level_bytes(), header.is_compressed());
+        _ = (header.has_values(), header.is_dictionary());
+    }
+}
+
+/// The bounds of pages, the places of pages, or a bloom filter.
+pub fn page_indexes(bytes: &[u8]) {
+    let mut choices = Choices::new(bytes);
+    let (kind, pages, rows) = (choices.byte(), usize::from(choices.byte()), choices.number() as u64);
+    let source = InMemory(choices.rest.to_vec());
+    let place = 0..choices.rest.len() as u64;
+    match kind % 3 {
+        0 => {
+            let Ok(index) = PageIndex::read(&source, place, pages) else { return };
+            for page in 0..pages {
+                let (low, high) = index.bounds(page);
+                assert!(low.len() + high.len() <= 2 * bytes.len());
+                _ = (index.is_null(page), index.nulls(page));
+            }
+        }
+        1 => {
+            let chunk = chunk(1 << 16, rows, Some(4), true);
+            let Ok(places) = read_index(&source, place, &chunk) else { return };
+            assert!(places.iter().all(|page| page.offset < chunk.end && page.first_row <= rows));
+            assert!(
+                places.is_sorted_by(|one, next| one.offset < next.offset && one.first_row <= next.first_row)
+            );
+        }
+        _ => {
+            let Ok(Some(filter)) = BloomFilter::open(&source, pages as u64) else { return };
+            for value in 0..8_u64 {
+                assert!(filter.excludes(&value.to_le_bytes()).is_ok(), "a block lies outside of the filter");
+            }
+        }
+    }
+}
+
+/// A footer, behind which stand its length and the magic bytes; its row groups, and the columns that it tells of.
+pub fn footers(bytes: &[u8]) {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes();
+    let file = [b"PAR1", bytes, &length, b"PAR1"].concat();
+    let Ok(footer) = FooterBytes::read(&InMemory(file)).and_then(FooterBytes::parse) else { return };
+    let file = footer.file();
+    assert_eq!(footer.group_rows().sum::<u64>(), file.num_rows().unsigned_abs());
+    // One at a time, row groups are those of the whole.
+    let each: Result<Vec<_>> = footer.row_groups(ParquetMetaDataOptions::new()).collect();
+    let whole = caught(|| ParquetMetaDataReader::decode_metadata(bytes).map_err(Error::data));
+    match (whole, &each) {
+        (Ok(whole), Ok(each)) => {
+            assert_eq!(whole.num_row_groups(), each.len());
+            for (whole, one) in whole.row_groups().iter().zip(each) {
+                assert_eq!((whole.num_rows(), whole.columns()), (one.num_rows(), one.columns()));
+            }
+        }
+        // A list of no row groups may state any type of its elements.
+        (Err(_), Ok(each)) => assert!(each.is_empty()),
+        (whole, _) => assert!(whole.is_err(), "row groups are not read one at a time"),
+    }
+    let pairs = file.key_value_metadata().into_iter().flatten();
+    let told = pairs.filter_map(|pair| ArrowFields::parse(pair.value.as_deref()?).ok());
+    let leaves = file.schema_descr().num_columns();
+    for fields in told.chain([ArrowFields::default()]) {
+        for column in columns(file.schema_descr(), &fields) {
+            assert!(column.leaf < leaves.max(1), "column {} is no leaf", column.name);
+        }
+    }
+}
+
+/// Pages one by one: header, and what is behind it.
+pub fn pages_of(mut pages: &[u8]) -> Vec<(Header, &[u8], &[u8])> {
+    let mut found = Vec::new();
+    while let Ok((header, length)) = Header::parse(pages) {
+        let end = length + usize::try_from(header.compressed_bytes()).unwrap_or(0);
+        let Some(body) = pages.get(length..end) else { break };
+        found.push((header, &pages[..length], body));
+        pages = &pages[end..];
+    }
+    found
+}

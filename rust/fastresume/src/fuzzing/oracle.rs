@@ -1,0 +1,135 @@
+//! The column reader of the `parquet` crate, which says what the same bytes mean. It may panic where bytes are damaged.
+
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use parquet::basic::{Encoding, Repetition, Type as Physical};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::reader::ColumnReaderImpl;
+use parquet::data_type::DataType;
+use parquet::errors::Result;
+use parquet::file::reader::ChunkReader;
+use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, ColumnPath, Type};
+
+use super::hybrids::have_padding;
+use crate::error::{Error, caught};
+
+/// A page of one encoding, and the dictionary before it, if there is one, with how many values it has.
+pub struct OnePage<'b> {
+    pub encoding: Encoding,
+    pub bytes: &'b [u8],
+    pub count: usize,
+    pub dictionary: Option<(&'b [u8], usize)>,
+}
+
+impl OnePage<'_> {
+    /// Whether the page holds runs among which the oracle may find padding.
+    fn is_padded(&self) -> bool {
+        match self.encoding {
+            Encoding::RLE => have_padding(self.bytes.get(4..).unwrap_or_default(), 1),
+            Encoding::RLE_DICTIONARY => self
+                .bytes
+                .split_first()
+                .is_some_and(|(width, indices)| have_padding(indices, usize::from(*width))),
+            _ => false,
+        }
+    }
+}
+
+/// The values that the page holds, if the oracle finds as many as it should have.
+pub fn values<T: DataType>(page: &OnePage<'_>, length: i32) -> Option<Vec<T::T>> {
+    if page.is_padded() {
+        return None;
+    }
+    caught(|| {
+        let column =
+            column(T::get_physical_type(), length, false).ok_or_else(|| Error::data("no such column"))?;
+        let read = rows::<T>(column, reader(pages(page)), page.count);
+        Ok(read.filter(|(_, values)| values.len() == page.count))
+    })
+    .ok()?
+    .map(|(_, values)| values)
+}
+
+/// The definition levels and the values of so many rows, as far as they go.
+pub fn rows<T: DataType>(
+    column: ColumnDescPtr,
+    pages: Box<dyn PageReader>,
+    rows: usize,
+) -> Option<(Vec<i16>, Vec<T::T>)> {
+    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    let mut reader = ColumnReaderImpl::<T>::new(column, pages);
+    // It stops where it takes a page for padded, and what it would go on with is none of its values.
+    let (read, ..) = reader.read_records(rows, Some(&mut levels), None, &mut values).ok()?;
+    (read == rows).then_some((levels, values))
+}
+
+/// A column of values of this type and length, which may be null.
+pub fn column(physical: Physical, length: i32, is_optional: bool) -> Option<ColumnDescPtr> {
+    let repetition = if is_optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+    let kind = Type::primitive_type_builder("x", physical).with_repetition(repetition).with_length(length);
+    let path = ColumnPath::new(vec!["x".to_owned()]);
+    Some(Arc::new(ColumnDescriptor::new(Arc::new(kind.build().ok()?), i16::from(is_optional), 0, path)))
+}
+
+/// The values of pages, as `rows` takes them.
+pub fn reader(pages: Vec<Page>) -> Box<dyn PageReader> {
+    Box::new(InMemory(pages.into_iter()))
+}
+
+/// Bytes as a reader takes them.
+pub fn source(bytes: &[u8]) -> impl ChunkReader + use<> {
+    let page = Page::DictionaryPage {
+        buf: bytes.to_vec().into(),
+        num_values: 0,
+        encoding: Encoding::PLAIN,
+        is_sorted: false,
+    };
+    // Its type has no name here.
+    page.buffer().clone()
+}
+
+fn pages(page: &OnePage<'_>) -> Vec<Page> {
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let dictionary = page.dictionary.map(|(bytes, values)| Page::DictionaryPage {
+        buf: bytes.to_vec().into(),
+        num_values: count(values),
+        encoding: Encoding::PLAIN,
+        is_sorted: false,
+    });
+    let data = Page::DataPage {
+        buf: page.bytes.to_vec().into(),
+        num_values: count(page.count),
+        encoding: page.encoding,
+        def_level_encoding: Encoding::RLE,
+        rep_level_encoding: Encoding::RLE,
+        statistics: None,
+    };
+    dictionary.into_iter().chain([data]).collect()
+}
+
+/// Pages as a reader hands them out.
+struct InMemory(IntoIter<Page>);
+
+impl Iterator for InMemory {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(Ok)
+    }
+}
+
+impl PageReader for InMemory {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        Ok(self.0.next())
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        Ok(None)
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.0.next();
+        Ok(())
+    }
+}
