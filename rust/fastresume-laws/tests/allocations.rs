@@ -91,13 +91,9 @@ fn asked(path: &Path) -> usize {
     let layout = Layout::resolve(&manifest, &Request::default(), &[], &[], &Shapes::default()).unwrap();
     let kind = OrderChoice::Sequential;
     let kind = kind.resolve(manifest.num_rows(), manifest.row_bytes(), manifest.largest_group()).unwrap();
-    let identity = Identity {
-        fingerprint: manifest.fingerprint().to_owned(),
-        num_rows: manifest.num_rows(),
-        selection: None,
-        order: kind.clone(),
-    };
-    let order = Order::new(&kind, 0, Selection::everything(manifest.group_starts())).unwrap();
+    let selection = Selection::everything(manifest.group_starts());
+    let identity = Identity::of(&manifest, &selection, kind.clone());
+    let order = Order::new(&kind, 0, selection).unwrap();
     let cut = Cut::new(1, 1, 4096).unwrap();
     let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
     let place = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };

@@ -121,13 +121,9 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
         window_rows: Some(rows),
     });
     let kind = choice.resolve(manifest.num_rows(), manifest.row_bytes(), manifest.largest_group()).unwrap();
-    let identity = Identity {
-        fingerprint: manifest.fingerprint().to_owned(),
-        num_rows: manifest.num_rows(),
-        selection: None,
-        order: kind.clone(),
-    };
-    let order = Order::new(&kind, 0, Selection::everything(manifest.group_starts())).unwrap();
+    let selection = Selection::everything(manifest.group_starts());
+    let identity = Identity::of(&manifest, &selection, kind.clone());
+    let order = Order::new(&kind, 0, selection).unwrap();
     let stated = stated(&manifest, &layout, &order, way);
     let cut = Cut::new(way.lanes, 1, way.batch_rows / way.lanes).unwrap();
     let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());

@@ -22,12 +22,7 @@ pub struct Cursor {
 }
 
 fn identity(manifest: &Manifest, order: OrderKind) -> Identity {
-    Identity {
-        fingerprint: manifest.inner.fingerprint().to_owned(),
-        num_rows: manifest.selection.count(),
-        selection: manifest.selection.hash().map(str::to_owned),
-        order,
-    }
+    Identity::of(&manifest.inner, &manifest.selection, order)
 }
 
 impl From<CoreCursor> for Cursor {

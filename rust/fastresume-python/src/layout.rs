@@ -216,8 +216,8 @@ impl Layout {
     /// Bytes of a row in the row groups where rows are longest; what large cells and large pages add to that; what is
     /// kept of footers, and what a thread has while it opens a file.
     fn footprint(&self, manifest: &Manifest) -> (u64, u64, u64, u64, u64) {
-        let most = Footprint::new(&manifest.inner, &self.inner);
-        let of_rows = (most.densest_row_bytes, most.large_bytes, most.large_page_bytes);
-        (of_rows.0, of_rows.1, of_rows.2, most.footer_bytes, most.opening_bytes)
+        let Footprint { densest_row_bytes, large_bytes, large_page_bytes, footer_bytes, opening_bytes } =
+            Footprint::new(&manifest.inner, &self.inner);
+        (densest_row_bytes, large_bytes, large_page_bytes, footer_bytes, opening_bytes)
     }
 }

@@ -69,8 +69,8 @@ impl Codec {
             }
             Self::Snappy(decoder) => snappy(decoder, input, output)?,
             Self::Zstd(decoder) => decoder.decompress_to_buffer(input, output).map_err(failed)?,
-            Self::Gzip(decoder) => decoder.decompress(input, output)?,
-            Self::Brotli(decoder) => decoder.decompress(input, output)?,
+            Self::Gzip(decoder) => decoder.decompress(input, output).map_err(failed)?,
+            Self::Brotli(decoder) => decoder.decompress(input, output).map_err(failed)?,
             Self::Lz4Raw => lz4_flex::block::decompress_into(input, output).map_err(failed)?,
             Self::Lz4 => lz4(input, output)?,
         };

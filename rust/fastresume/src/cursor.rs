@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::intervals::Intervals;
 use crate::lanes::{Cut, Division};
-use crate::manifest::MAX_ROWS;
+use crate::manifest::{MAX_ROWS, Manifest};
 use crate::order::{OrderChoice, OrderKind};
+use crate::selection::Selection;
 
 /// The number of the cursor's format. Every number ever released is read for ever.
 pub const FORMAT: u64 = 1;
@@ -27,6 +28,17 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// The rows of a manifest that are selected, in this order.
+    #[must_use]
+    pub fn of(manifest: &Manifest, selection: &Selection, order: OrderKind) -> Self {
+        Self {
+            fingerprint: manifest.fingerprint().to_owned(),
+            num_rows: selection.count(),
+            selection: selection.hash().map(str::to_owned),
+            order,
+        }
+    }
+
     fn name(&self) -> String {
         format!("{} with {} rows", self.fingerprint, self.num_rows)
     }

@@ -180,7 +180,7 @@ impl OpenFile {
         column: &Column,
         buffers: &'a mut Buffers,
     ) -> Result<Option<(&'a [u8], usize)>> {
-        if matches!(column.stored, Stored::Nothing | Stored::Path) {
+        if column.stored.is_constant() {
             return Ok(None);
         }
         let leaf = self.leaf(column)?;

@@ -10,7 +10,7 @@ use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::opened::OpenFile;
 use crate::pageindex::PageIndex;
-use crate::schema::{Column, Kind, Stored};
+use crate::schema::{Column, Kind};
 use crate::statistics::{Bound, Facts, has_order, nulls};
 
 /// Of more values than these nothing is looked up: some of so many are likely to be there.
@@ -69,7 +69,7 @@ pub fn read(
 }
 
 fn details(file: &OpenFile, group: usize, column: &Column, sought: &[Bound]) -> Result<Details> {
-    if matches!(column.stored, Stored::Nothing | Stored::Path) {
+    if column.stored.is_constant() {
         return Ok(Details::default());
     }
     let chunk = file.leaves().chunk(group, column.leaf)?;

@@ -3,6 +3,7 @@
 //! What it decodes of texts, bytes and truth values has one. Of numbers it knows ALP besides.
 
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 use bytemuck::Pod;
 use parquet::basic::{Encoding, Repetition, Type as Physical};
@@ -29,7 +30,7 @@ pub fn decode<P: Pod>(
     output: &mut Vec<P>,
 ) -> Result<()> {
     output.clear();
-    let page = One { page: Some(page(encoding, bytes, count)?) };
+    let page = ChunkPages(vec![page(encoding, bytes, count)?].into_iter());
     caught(|| match (size_of::<P>(), is_integer) {
         (4, true) => read::<Int32Type, P>(Physical::INT32, page, count, output),
         (4, false) => read::<FloatType, P>(Physical::FLOAT, page, count, output),
@@ -50,7 +51,12 @@ fn page(encoding: Encoding, bytes: &[u8], count: usize) -> Result<Page> {
     })
 }
 
-fn read<T: DataType, P: Pod>(physical: Physical, page: One, count: usize, output: &mut Vec<P>) -> Result<()>
+fn read<T: DataType, P: Pod>(
+    physical: Physical,
+    page: ChunkPages,
+    count: usize,
+    output: &mut Vec<P>,
+) -> Result<()>
 where
     T::T: Pod,
 {
@@ -76,22 +82,20 @@ where
     Ok(())
 }
 
-/// A column chunk of one page.
-struct One {
-    page: Option<Page>,
-}
+/// The pages of a column chunk, as the crate's readers take them.
+pub struct ChunkPages(pub IntoIter<Page>);
 
-impl Iterator for One {
+impl Iterator for ChunkPages {
     type Item = ParquetResult<Page>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.page.take().map(Ok)
+        self.0.next().map(Ok)
     }
 }
 
-impl PageReader for One {
+impl PageReader for ChunkPages {
     fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
-        Ok(self.page.take())
+        Ok(self.0.next())
     }
 
     fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
@@ -99,7 +103,7 @@ impl PageReader for One {
     }
 
     fn skip_next_page(&mut self) -> ParquetResult<()> {
-        self.page = None;
+        self.0.next();
         Ok(())
     }
 }

@@ -32,7 +32,7 @@ impl Gzip {
     pub fn decompress(&mut self, mut input: &[u8], output: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         loop {
-            let body = behind_header(input).ok_or_else(|| damaged("a header of gzip is damaged"))?;
+            let body = behind_header(input).ok_or_else(|| Error::data("a header of gzip is damaged"))?;
             let room = &mut output[filled..];
             let (read, written) = self.inflate(body, room)?;
             if written > room.len() {
@@ -47,11 +47,14 @@ impl Gzip {
             let member = &room[..written];
             let found = crc32fast::hash(member);
             if found != checksum {
-                return Err(damaged(format!("the checksum is {found:08x}, gzip states {checksum:08x}")));
+                return Err(Error::data(format!("the checksum is {found:08x}, gzip states {checksum:08x}")));
             }
             // It is stated modulo 2^32.
             if member.len() as u64 & u64::from(u32::MAX) != u64::from(length) {
-                return Err(damaged(format!("a member has {} bytes, gzip states {length}", member.len())));
+                return Err(Error::data(format!(
+                    "a member has {} bytes, gzip states {length}",
+                    member.len()
+                )));
             }
             filled += written;
             if rest.is_empty() {
@@ -64,7 +67,7 @@ impl Gzip {
     /// Expands what is between header and trailer; gives the bytes that it takes, and those that it makes, of which one may
     /// be beyond the room.
     fn inflate(&mut self, body: &[u8], room: &mut [u8]) -> Result<(usize, usize)> {
-        let failed = |cause: DecompressError| damaged(cause);
+        let failed = |cause: DecompressError| Error::data(cause);
         self.inflater.reset(false);
         // All of it is there, and all that it may make has room: no window of what was made is kept.
         let mut status = self.inflater.decompress(body, room, FlushDecompress::Finish).map_err(failed)?;
@@ -116,12 +119,8 @@ fn behind_header(input: &[u8]) -> Option<&[u8]> {
     Some(rest)
 }
 
-fn damaged(cause: impl std::fmt::Display) -> Error {
-    Error::data(format!("can't decompress: {cause}"))
-}
-
 fn ends_too_soon() -> Error {
-    damaged("gzip ends too soon")
+    Error::data("gzip ends too soon")
 }
 
 #[cfg(test)]

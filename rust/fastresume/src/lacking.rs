@@ -20,7 +20,7 @@ pub fn check(layout: &Layout, manifest: &Manifest, selection: &Selection) -> Res
     let suspects = |schema: usize| {
         let columns = layout.columns(schema).iter().zip(&is_refused);
         let refused = columns.filter(|(_, is_refused)| **is_refused).map(|(column, _)| column);
-        refused.filter(|column| matches!(column.stored, Stored::Nothing | Stored::Path)).collect()
+        refused.filter(|column| column.stored.is_constant()).collect()
     };
     let suspects: Vec<Vec<&Column>> = (0..manifest.schemas().count()).map(suspects).collect();
     for (index, file) in manifest.files().iter().enumerate() {

@@ -67,13 +67,9 @@ impl Made {
         let Self { manifest, .. } = self;
         let kind = choice.resolve(manifest.num_rows(), manifest.row_bytes(), manifest.largest_group());
         let kind = kind.unwrap();
-        let identity = Identity {
-            fingerprint: manifest.fingerprint().to_owned(),
-            num_rows: manifest.num_rows(),
-            selection: None,
-            order: kind.clone(),
-        };
-        let order = Order::new(&kind, 0, Selection::everything(manifest.group_starts())).unwrap();
+        let selection = Selection::everything(manifest.group_starts());
+        let identity = Identity::of(manifest, &selection, kind.clone());
+        let order = Order::new(&kind, 0, selection).unwrap();
         (order, Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap()))
     }
 }

@@ -14,7 +14,7 @@ use crate::leaves::Leaves;
 use crate::manifest::Manifest;
 use crate::page::{Buffers, Pages};
 use crate::pageplaces::PagePlaces;
-use crate::schema::{Column, Stored};
+use crate::schema::Column;
 use crate::source::{LocalFile, Source};
 
 /// A reader keeps so many files open.
@@ -39,8 +39,7 @@ impl OpenFile {
         columns: impl IntoIterator<Item = &'a Column>,
     ) -> Result<Self> {
         let (source, footer) = read_footer(manifest, file)?;
-        let columns =
-            columns.into_iter().filter(|column| !matches!(column.stored, Stored::Nothing | Stored::Path));
+        let columns = columns.into_iter().filter(|column| !column.stored.is_constant());
         let numbers: BTreeSet<usize> = columns.map(|column| column.leaf).collect();
         let leaves = manifest.footers().leaves(footer, numbers.into_iter().collect());
         let leaves = leaves.map_err(|error: Error| error.in_file(&manifest.files()[file].path))?;

@@ -58,13 +58,12 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
         let groups = group..ends.next().unwrap_or(group);
         group = groups.end;
         let columns = layout.columns(manifest.schema_of(index));
-        for (column, found) in columns.iter().zip(&mut found) {
+        let each = columns.iter().zip(&mut found);
+        let (constant, told): (Vec<_>, Vec<_>) = each.partition(|(column, _)| column.stored.is_constant());
+        for (column, found) in constant {
             let rows = groups.clone().map(|group| manifest.group_rows(group));
-            let of_path = rows.map_while(|rows| facts_of_path(&file.path, column, rows.end - rows.start));
-            found.extend(of_path);
+            found.extend(rows.map(|rows| facts_of_path(&file.path, column, rows.end - rows.start)));
         }
-        let told: Vec<_> =
-            columns.iter().zip(&mut found).filter(|(_, found)| found.len() < groups.end).collect();
         if !told.is_empty() {
             add_told(manifest, index, told).map_err(|error| error.in_file(&file.path))?;
         }
@@ -92,13 +91,10 @@ fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Ve
 }
 
 /// The facts of so many rows of a column that is one value in all of a file, or null.
-fn facts_of_path(path: &Path, column: &Column, rows: u64) -> Option<Facts> {
-    if !matches!(column.stored, Stored::Nothing | Stored::Path) {
-        return None;
-    }
+fn facts_of_path(path: &Path, column: &Column, rows: u64) -> Facts {
     let value = of_path(path, column);
     let nulls = if value.is_none() { rows } else { 0 };
-    Some(Facts { bounds: value.map(|value| (value.clone(), value)), nulls: Some(nulls) })
+    Facts { bounds: value.map(|value| (value.clone(), value)), nulls: Some(nulls) }
 }
 
 /// What a path says of a column whose values stand there; nothing of others, and of a null.

@@ -174,6 +174,14 @@ pub enum Stored {
     Unknown,
 }
 
+impl Stored {
+    /// Whether all rows of a file have the same value, or null, of which its pages say nothing.
+    #[must_use]
+    pub fn is_constant(self) -> bool {
+        matches!(self, Self::Nothing | Self::Path)
+    }
+}
+
 /// Longer values are not taken for those of a column whose values have one length: few bytes of nulls would
 /// make many.
 const MAX_FIXED_BYTES: usize = 1 << 20;

@@ -67,19 +67,17 @@ impl Brotli {
         );
         match result {
             BrotliResult::ResultSuccess if left == 0 => Ok(filled),
-            BrotliResult::ResultSuccess => Err(damaged(format!("{left} bytes are behind the end of Brotli"))),
+            BrotliResult::ResultSuccess => {
+                Err(Error::data(format!("{left} bytes are behind the end of Brotli")))
+            }
             BrotliResult::NeedsMoreOutput => Ok(stated + 1),
-            BrotliResult::NeedsMoreInput => Err(damaged("Brotli ends too soon")),
-            BrotliResult::ResultFailure if self.bytes.has_refused.take() => Err(damaged(format!(
+            BrotliResult::NeedsMoreInput => Err(Error::data("Brotli ends too soon")),
+            BrotliResult::ResultFailure if self.bytes.has_refused.take() => Err(Error::data(format!(
                 "Brotli asks for more memory than a page of {stated} bytes needs, which its header states"
             ))),
-            BrotliResult::ResultFailure => Err(damaged(format!("{:?}", state.error_code))),
+            BrotliResult::ResultFailure => Err(Error::data(format!("{:?}", state.error_code))),
         }
     }
-}
-
-fn damaged(cause: impl std::fmt::Display) -> Error {
-    Error::data(format!("can't decompress: {cause}"))
 }
 
 /// Memory that pages let go of. What is small all has one length, so that it fits whatever is small, and a window stays one;

@@ -1,18 +1,17 @@
 //! The column reader of the `parquet` crate, which says what the same bytes mean. It may panic where bytes are damaged.
 
 use std::sync::Arc;
-use std::vec::IntoIter;
 
 use parquet::basic::{Encoding, Repetition, Type as Physical};
-use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::page::{Page, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::DataType;
-use parquet::errors::Result;
 use parquet::file::reader::ChunkReader;
 use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, ColumnPath, Type};
 
 use super::hybrids::have_padding;
 use crate::error::{Error, caught};
+use crate::foreign::ChunkPages;
 
 /// A page of one encoding, and the dictionary before it, if there is one, with how many values it has.
 pub struct OnePage<'b> {
@@ -74,7 +73,7 @@ pub fn column(physical: Physical, length: i32, is_optional: bool) -> Option<Colu
 
 /// The values of pages, as `rows` takes them.
 pub fn reader(pages: Vec<Page>) -> Box<dyn PageReader> {
-    Box::new(InMemory(pages.into_iter()))
+    Box::new(ChunkPages(pages.into_iter()))
 }
 
 /// Bytes as a reader takes them.
@@ -106,30 +105,4 @@ fn pages(page: &OnePage<'_>) -> Vec<Page> {
         statistics: None,
     };
     dictionary.into_iter().chain([data]).collect()
-}
-
-/// Pages as a reader hands them out.
-struct InMemory(IntoIter<Page>);
-
-impl Iterator for InMemory {
-    type Item = Result<Page>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(Ok)
-    }
-}
-
-impl PageReader for InMemory {
-    fn get_next_page(&mut self) -> Result<Option<Page>> {
-        Ok(self.0.next())
-    }
-
-    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
-        Ok(None)
-    }
-
-    fn skip_next_page(&mut self) -> Result<()> {
-        self.0.next();
-        Ok(())
-    }
 }
