@@ -26,7 +26,8 @@ pub enum Wire {
 }
 
 impl Wire {
-    fn new(code: u8) -> Result<Self> {
+    #[inline]
+    fn new(code: u8) -> Found<Self> {
         Ok(match code {
             1 => Self::True,
             2 => Self::False,
@@ -40,7 +41,34 @@ impl Wire {
             10 => Self::Set,
             11 => Self::Map,
             12 => Self::Struct,
-            _ => return Err(Error::data(format!("damaged metadata: unknown wire type {code}"))),
+            _ => return Err(Damage::Wire(code)),
+        })
+    }
+}
+
+/// What is wrong, in few bytes: it is asked for at each byte.
+#[derive(Debug, Clone, Copy)]
+enum Damage {
+    Truncated,
+    LongNumber,
+    FieldNumber,
+    Wire(u8),
+    Depth,
+    Booleans,
+}
+
+type Found<T> = std::result::Result<T, Damage>;
+
+impl Damage {
+    #[cold]
+    fn told(self) -> Error {
+        Error::data(match self {
+            Self::Truncated => "damaged metadata: it ends in the middle of a value".to_owned(),
+            Self::LongNumber => "damaged metadata: a number of more than 64 bits".to_owned(),
+            Self::FieldNumber => "damaged metadata: a field number out of range".to_owned(),
+            Self::Wire(code) => format!("damaged metadata: unknown wire type {code}"),
+            Self::Depth => format!("damaged metadata: nested more than {MAX_DEPTH} deep"),
+            Self::Booleans => "damaged metadata: a list of booleans".to_owned(),
         })
     }
 }
@@ -62,39 +90,55 @@ impl<'a> Walk<'a> {
         self.position
     }
 
-    fn byte(&mut self) -> Result<u8> {
-        let byte = self.bytes.get(self.position).copied();
+    #[inline]
+    fn byte(&mut self) -> Found<u8> {
+        let byte = *self.bytes.get(self.position).ok_or(Damage::Truncated)?;
         self.position += 1;
-        byte.ok_or_else(truncated)
+        Ok(byte)
     }
 
-    fn advance(&mut self, count: u64) -> Result<()> {
-        let left = self.bytes.len().saturating_sub(self.position);
+    #[inline]
+    fn advance(&mut self, count: u64) -> Found<()> {
+        let left = self.bytes.len() - self.position;
         match usize::try_from(count) {
             Ok(count) if count <= left => {
                 self.position += count;
                 Ok(())
             }
-            _ => Err(truncated()),
+            _ => Err(Damage::Truncated),
         }
     }
 
-    fn varint(&mut self) -> Result<u64> {
-        let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
+    #[inline]
+    fn varint(&mut self) -> Found<u64> {
+        match self.byte()? {
+            byte if byte < 0x80 => Ok(byte.into()),
+            byte => self.long_varint(byte),
+        }
+    }
+
+    /// The number that begins with a byte which was read.
+    fn long_varint(&mut self, first: u8) -> Found<u64> {
+        let mut value = u64::from(first & 0x7f);
+        for shift in (7..64).step_by(7) {
             let byte = self.byte()?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
         }
-        Err(Error::data("damaged metadata: a number of more than 64 bits"))
+        Err(Damage::LongNumber)
+    }
+
+    #[inline]
+    fn zigzag(&mut self) -> Found<i64> {
+        let value = self.varint()?;
+        Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
     /// A signed integer (zigzag).
     pub fn integer(&mut self) -> Result<i64> {
-        let value = self.varint()?;
-        Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+        self.zigzag().map_err(Damage::told)
     }
 
     /// A signed integer of 32 bits.
@@ -106,8 +150,8 @@ impl<'a> Walk<'a> {
 
     /// The bytes of a binary value.
     pub fn binary(&mut self) -> Result<&'a [u8]> {
-        let length = self.varint()?;
-        self.advance(length)?;
+        let length = self.varint().map_err(Damage::told)?;
+        self.advance(length).map_err(Damage::told)?;
         let end = self.position;
         // As many were passed.
         Ok(&self.bytes[end - usize::try_from(length).unwrap_or(end)..end])
@@ -115,11 +159,15 @@ impl<'a> Walk<'a> {
 
     /// A truth value in a list: a byte.
     pub fn listed_boolean(&mut self) -> Result<bool> {
-        Ok(self.byte()? == 1)
+        self.byte().map(|byte| byte == 1).map_err(Damage::told)
     }
 
     /// The element type and length of a list; the length is not yet believed.
     pub fn list(&mut self) -> Result<(Wire, u64)> {
+        self.list_head().map_err(Damage::told)
+    }
+
+    fn list_head(&mut self) -> Found<(Wire, u64)> {
         let head = self.byte()?;
         if head == 0 {
             // Some writers give an empty list no element type.
@@ -133,7 +181,7 @@ impl<'a> Walk<'a> {
     /// `visit` reads the field and returns true, or returns false to have it skipped.
     pub fn fields(&mut self, mut visit: impl FnMut(&mut Self, i16, Wire) -> Result<bool>) -> Result<()> {
         let mut number = 0_i16;
-        while let Some(wire) = self.field(&mut number)? {
+        while let Some(wire) = self.field(&mut number).map_err(Damage::told)? {
             if !visit(self, number, wire)? {
                 self.pass(wire)?;
             }
@@ -143,26 +191,25 @@ impl<'a> Walk<'a> {
 
     /// Passes over a value of this wire type.
     pub fn pass(&mut self, wire: Wire) -> Result<()> {
-        self.skip(wire, MAX_DEPTH)
+        self.skip(wire, MAX_DEPTH).map_err(Damage::told)
     }
 
-    fn field(&mut self, number: &mut i16) -> Result<Option<Wire>> {
+    #[inline]
+    fn field(&mut self, number: &mut i16) -> Found<Option<Wire>> {
         let head = self.byte()?;
         if head == 0 {
             return Ok(None);
         }
         let next = match head >> 4 {
-            0 => i16::try_from(self.integer()?).ok(),
+            0 => i16::try_from(self.zigzag()?).ok(),
             delta => number.checked_add(i16::from(delta)),
         };
-        *number = next.ok_or_else(|| Error::data("damaged metadata: a field number out of range"))?;
+        *number = next.ok_or(Damage::FieldNumber)?;
         Wire::new(head & 0x0f).map(Some)
     }
 
-    fn skip(&mut self, wire: Wire, depth: usize) -> Result<()> {
-        let Some(depth) = depth.checked_sub(1) else {
-            return Err(Error::data(format!("damaged metadata: nested more than {MAX_DEPTH} deep")));
-        };
+    fn skip(&mut self, wire: Wire, depth: usize) -> Found<()> {
+        let depth = depth.checked_sub(1).ok_or(Damage::Depth)?;
         match wire {
             Wire::True | Wire::False => Ok(()),
             Wire::Byte => self.advance(1),
@@ -173,7 +220,7 @@ impl<'a> Walk<'a> {
                 self.advance(length)
             }
             Wire::List | Wire::Set => {
-                let (element, length) = self.list()?;
+                let (element, length) = self.list_head()?;
                 (0..length).try_for_each(|_| self.skip_element(element, depth))
             }
             Wire::Map => {
@@ -200,16 +247,12 @@ impl<'a> Walk<'a> {
 
     /// Skips what stands in a list or map. Booleans there take a byte each, or none, as parsers disagree;
     /// Parquet's metadata have none.
-    fn skip_element(&mut self, wire: Wire, depth: usize) -> Result<()> {
+    fn skip_element(&mut self, wire: Wire, depth: usize) -> Found<()> {
         match wire {
-            Wire::True | Wire::False => Err(Error::data("damaged metadata: a list of booleans")),
+            Wire::True | Wire::False => Err(Damage::Booleans),
             other => self.skip(other, depth),
         }
     }
-}
-
-fn truncated() -> Error {
-    Error::data("damaged metadata: it ends in the middle of a value")
 }
 
 #[cfg(test)]
