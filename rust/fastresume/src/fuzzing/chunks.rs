@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use parquet::basic::{Compression, Type as Physical};
+use parquet::basic::Compression;
 use parquet::column::page::Page;
 use parquet::data_type::{BoolType, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::schema::types::ColumnDescPtr;
 
 use super::metadata::pages_of;
 use super::{Choices, InMemory, Steps, compression_of, oracle};
@@ -81,6 +82,42 @@ impl ChunkChoices {
             true,
             buffers,
         )
+    }
+
+    /// The rows as the oracle reads them, with levels up to these; none if it does not, or takes other bytes for pages.
+    pub fn oracle_rows<T: DataType>(&self, definition: u8, repetition: u8) -> Option<oracle::Rows<T::T>> {
+        // It has no part of the rows, and its levels are read for as many rows as it wants.
+        if self.end_row.is_some() || self.rows() == 0 {
+            return None;
+        }
+        let column = oracle::column(T::get_physical_type(), 0, definition, repetition)?;
+        let read = || {
+            let pages = self.oracle_pages(&column, repetition == 0);
+            Ok(pages.and_then(|pages| oracle::rows::<T>(column, oracle::reader(pages), self.rows())))
+        };
+        caught(read).ok()?
+    }
+
+    fn oracle_pages(&self, column: &ColumnDescPtr, is_flat: bool) -> Option<Vec<Page>> {
+        let own = pages_of(&self.bytes.0[..usize::try_from(self.chunk.end).ok()?]);
+        let stated = own.iter().map(|(header, ..)| header.values()).sum();
+        let metadata = ColumnChunkMetaData::builder(Arc::clone(column))
+            .set_compression(self.chunk.compression)
+            .set_data_page_offset(0)
+            .set_total_compressed_size(i64::try_from(self.chunk.end).ok()?)
+            .set_num_values(i64::try_from(if is_flat { self.rows() } else { stated }).ok()?)
+            .build()
+            .ok()?;
+        let source = Arc::new(oracle::source(&self.bytes.0));
+        let pages = SerializedPageReader::new(source, &metadata, self.rows(), None).ok()?;
+        let pages: Vec<Page> = pages.collect::<parquet::errors::Result<_>>().ok()?;
+        // It takes no notice of the types of a header's fields: where one is of another type, it finds other pages.
+        let is_packed = self.chunk.compression != Compression::UNCOMPRESSED;
+        let is_same = own.len() == pages.len()
+            && own.iter().zip(&pages).all(|((header, _, body), page)| {
+                header.values() == page.num_values() as usize && (is_packed || **body == **page.buffer())
+            });
+        is_same.then_some(pages)
     }
 }
 
@@ -233,45 +270,12 @@ fn compare_with_oracle(choices: &ChunkChoices, all: &[u8], valid: &[u8]) {
 
 /// Has the oracle read the rows, and gives each value.
 fn read<T: DataType>(choices: &ChunkChoices, valid: &[u8], mut each: impl FnMut(&T::T)) {
-    // It has no part of the rows, and its levels are read for as many rows as it wants.
-    if choices.end_row.is_some() || valid.is_empty() {
-        return;
-    }
-    let physical = T::get_physical_type();
-    let read = caught(|| Ok(rows::<T>(choices, physical, valid.len())));
-    let Some((levels, values)) = read.ok().flatten() else { return };
+    let Some(rows) = choices.oracle_rows::<T>(u8::from(choices.is_optional), 0) else { return };
     if choices.is_optional {
-        let is_same = levels.iter().zip(valid).all(|(level, valid)| *level == i16::from(*valid));
+        let is_same = rows.definition.iter().zip(valid).all(|(level, valid)| *level == i16::from(*valid));
         assert!(is_same, "other rows are null than the oracle reads");
     }
-    values.iter().for_each(&mut each);
-}
-
-fn rows<T: DataType>(
-    choices: &ChunkChoices,
-    physical: Physical,
-    count: usize,
-) -> Option<(Vec<i16>, Vec<T::T>)> {
-    let column = oracle::column(physical, 0, choices.is_optional)?;
-    let length = i64::try_from(choices.chunk.end).ok()?;
-    let metadata = ColumnChunkMetaData::builder(Arc::clone(&column))
-        .set_compression(choices.chunk.compression)
-        .set_data_page_offset(0)
-        .set_total_compressed_size(length)
-        .set_num_values(i64::try_from(count).ok()?)
-        .build()
-        .ok()?;
-    let pages =
-        SerializedPageReader::new(Arc::new(oracle::source(&choices.bytes.0)), &metadata, count, None).ok()?;
-    let pages: Vec<Page> = pages.collect::<parquet::errors::Result<_>>().ok()?;
-    // It takes no notice of the types of a header's fields: where one is of another type, it finds other pages.
-    let own = pages_of(&choices.bytes.0[..usize::try_from(choices.chunk.end).ok()?]);
-    let is_packed = choices.chunk.compression != Compression::UNCOMPRESSED;
-    let is_same = own.len() == pages.len()
-        && own.iter().zip(&pages).all(|((header, _, body), page)| {
-            header.values() == page.num_values() as usize && (is_packed || **body == **page.buffer())
-        });
-    is_same.then(|| oracle::rows::<T>(column, oracle::reader(pages), count)).flatten()
+    rows.values.iter().for_each(&mut each);
 }
 
 /// Texts of a chunk, read at once and in steps, and by the oracle.

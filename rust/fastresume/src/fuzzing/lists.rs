@@ -1,7 +1,10 @@
 //! Column chunks of lists: all of their pages, read at once and in steps.
 
+use parquet::data_type::{ByteArrayType, Int64Type};
+
 use super::chunks::{ChunkChoices, Shared, jagged_in_steps};
-use crate::column::{JaggedDecoder, JaggedRows, Nulls};
+use super::oracle::Rows;
+use crate::column::{JaggedDecoder, JaggedRows, NULL_ROW, Nulls};
 use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::grid::Grid;
@@ -11,6 +14,9 @@ use crate::numbers::Numbers;
 use crate::page::Buffers;
 use crate::textlists::TextListDecoder;
 use crate::types::Dtype;
+
+/// What stands for a number that is null, where not all of them are refused.
+const FILL: u64 = 0x4045_0000_0000_0000;
 
 /// Lists of numbers and of texts, lists of lists of any length, and of one, with nulls or without.
 pub fn list_chunks(bytes: &[u8]) {
@@ -25,6 +31,7 @@ pub fn list_chunks(bytes: &[u8]) {
     if is_whole {
         assert_eq!((all.ends.len(), all.valid.len()), (choices.rows(), choices.rows()));
         assert!(all.ends.is_sorted() && all.ends.last().is_none_or(|&end| end == all.values.len()));
+        compare_with_oracle(&choices, &all);
     }
     // An index that lies leads elsewhere; so do pages that are passed by their headers, which state other rows.
     let is_whole = is_whole && choices.chunk.index.is_none();
@@ -40,20 +47,85 @@ fn decoder<'a>(
     shared: &Shared,
     buffers: &'a mut Buffers,
 ) -> Result<Box<dyn JaggedDecoder + 'a>> {
-    let pages = choices.pages(shared, buffers)?;
-    let null = u8::from(choices.is_optional);
-    let (is_nested, grid) = (choices.kind % 4 == 2, Grid::new(&[2, 3]).filter(|_| choices.kind % 4 == 3));
-    // A level for each list, which may be null or empty, and one for an element that may be null.
-    let (empty, lists) = (null, 1 + u8::from(is_nested || grid.is_some()));
-    let element = lists * (1 + null);
-    let levels = ListLevels { empty, element, value: element + null, is_nested };
-    let pages = ListPages::new(pages, levels, grid);
+    let levels = levels(choices);
+    let grid = Grid::new(&[2, 3]).filter(|_| choices.kind % 4 == 3);
+    let pages = ListPages::new(choices.pages(shared, buffers)?, levels, grid);
     if choices.kind % 4 == 1 {
         return Ok(Box::new(TextListDecoder::new(pages, Nulls::Masked)));
     }
-    let delivered = [Dtype::Int64, Dtype::Float64][usize::from(choices.kind / 4 % 2)];
+    let delivered = if is_cast(choices) { Dtype::Float64 } else { Dtype::Int64 };
     let delivery =
         Delivery::new(Dtype::Int64, delivered).ok_or_else(|| Error::data("there is no such cast"))?;
     let numbers: Numbers<u64, u64> = Numbers::new(delivery);
-    Ok(Box::new(ListDecoder::new(pages, Nulls::Masked, numbers)))
+    let nulls = if choices.kind / 8 % 2 == 1 { Nulls::Filled(FILL) } else { Nulls::Masked };
+    Ok(Box::new(ListDecoder::new(pages, nulls, numbers)))
+}
+
+/// How many lists are in one another.
+fn depth(choices: &ChunkChoices) -> u8 {
+    1 + choices.kind % 4 / 2
+}
+
+fn is_cast(choices: &ChunkChoices) -> bool {
+    choices.kind / 4 % 2 == 1
+}
+
+/// A level for each list, which may be null or empty, and one for an element that may be null.
+fn levels(choices: &ChunkChoices) -> ListLevels {
+    let null = u8::from(choices.is_optional);
+    let element = depth(choices) * (1 + null);
+    ListLevels { empty: null, element, value: element + null, is_nested: choices.kind % 4 == 2 }
+}
+
+/// Compares rows with what the oracle reads of the same chunk.
+fn compare_with_oracle(choices: &ChunkChoices, all: &JaggedRows) {
+    let (value, lists) = (levels(choices).value, depth(choices));
+    if choices.kind % 4 == 1 {
+        if let Some(rows) = choices.oracle_rows::<ByteArrayType>(value, lists) {
+            compare(choices, all, &rows, |text| text.data().to_vec());
+        }
+    } else if let Some(rows) = choices.oracle_rows::<Int64Type>(value, lists) {
+        #[expect(clippy::cast_precision_loss, reason = "a cast refuses what it would lose")]
+        let bytes = |value: &i64| {
+            if is_cast(choices) { (*value as f64).to_le_bytes() } else { value.to_le_bytes() }.to_vec()
+        };
+        compare(choices, all, &rows, bytes);
+    }
+}
+
+/// Puts the oracle's levels together one by one.
+fn compare<V>(choices: &ChunkChoices, all: &JaggedRows, rows: &Rows<V>, bytes_of: impl Fn(&V) -> Vec<u8>) {
+    let ListLevels { empty, element, value, is_nested } = levels(choices);
+    let has_texts = choices.kind % 4 == 1;
+    let mut levels = rows.repetition.iter().zip(&rows.definition).peekable();
+    let mut values = rows.values.iter();
+    for row in 0..all.ends.len() {
+        let is_valid = levels.peek().is_some_and(|(_, level)| **level >= i16::from(empty));
+        assert_eq!(all.valid[row], u8::from(is_valid), "the mask of row {row}");
+        let (mut expected, mut lengths) = (Vec::new(), Vec::<u64>::new());
+        let mut is_first = true;
+        while let Some((repetition, level)) =
+            levels.next_if(|(repetition, _)| is_first || **repetition > 0).map(|(a, b)| (*a, *b))
+        {
+            is_first = false;
+            if is_nested && repetition < 2 && level > i16::from(empty) {
+                lengths.push(if level >= i16::from(element) - 1 { 0 } else { NULL_ROW });
+            }
+            if level < i16::from(element) {
+                continue;
+            }
+            let bytes = if level == i16::from(value) { values.next().map(&bytes_of) } else { None };
+            if has_texts {
+                lengths.push(bytes.as_ref().map_or(NULL_ROW, |bytes| bytes.len() as u64));
+                expected.extend(bytes.unwrap_or_default());
+                continue;
+            }
+            if let Some(length) = lengths.last_mut() {
+                *length += 1;
+            }
+            expected.extend(bytes.unwrap_or_else(|| FILL.to_le_bytes().to_vec()));
+        }
+        assert_eq!(&all.values.bytes()[all.bytes_of(row)], expected, "the values of row {row}");
+        assert_eq!(all.inner_bytes(row), bytemuck::cast_slice::<_, u8>(&lengths), "the lists of row {row}");
+    }
 }

@@ -42,33 +42,42 @@ pub fn values<T: DataType>(page: &OnePage<'_>, length: i32) -> Option<Vec<T::T>>
     }
     caught(|| {
         let column =
-            column(T::get_physical_type(), length, false).ok_or_else(|| Error::data("no such column"))?;
-        let read = rows::<T>(column, reader(pages(page)), page.count);
-        Ok(read.filter(|(_, values)| values.len() == page.count))
+            column(T::get_physical_type(), length, 0, 0).ok_or_else(|| Error::data("no such column"))?;
+        Ok(rows::<T>(column, reader(pages(page)), page.count).map(|rows| rows.values))
     })
     .ok()?
-    .map(|(_, values)| values)
+    .filter(|values| values.len() == page.count)
 }
 
-/// The definition levels and the values of so many rows, as far as they go.
+/// Rows as they are stored.
+pub struct Rows<V> {
+    pub definition: Vec<i16>,
+    pub repetition: Vec<i16>,
+    pub values: Vec<V>,
+}
+
+/// So many rows; levels that a column has none of are empty.
 pub fn rows<T: DataType>(
     column: ColumnDescPtr,
     pages: Box<dyn PageReader>,
-    rows: usize,
-) -> Option<(Vec<i16>, Vec<T::T>)> {
-    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    count: usize,
+) -> Option<Rows<T::T>> {
+    let mut rows = Rows { definition: Vec::new(), repetition: Vec::new(), values: Vec::new() };
+    let (definition, repetition) = (Some(&mut rows.definition), Some(&mut rows.repetition));
     let mut reader = ColumnReaderImpl::<T>::new(column, pages);
     // It stops where it takes a page for padded, and what it would go on with is none of its values.
-    let (read, ..) = reader.read_records(rows, Some(&mut levels), None, &mut values).ok()?;
-    (read == rows).then_some((levels, values))
+    let (read, ..) = reader.read_records(count, definition, repetition, &mut rows.values).ok()?;
+    (read == count).then_some(rows)
 }
 
-/// A column of values of this type and length, which may be null.
-pub fn column(physical: Physical, length: i32, is_optional: bool) -> Option<ColumnDescPtr> {
-    let repetition = if is_optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
-    let kind = Type::primitive_type_builder("x", physical).with_repetition(repetition).with_length(length);
+/// A column of values of this type and length, with levels up to these.
+pub fn column(physical: Physical, length: i32, definition: u8, repetition: u8) -> Option<ColumnDescPtr> {
+    let kind = Type::primitive_type_builder("x", physical)
+        .with_repetition(if definition > 0 { Repetition::OPTIONAL } else { Repetition::REQUIRED })
+        .with_length(length);
     let path = ColumnPath::new(vec!["x".to_owned()]);
-    Some(Arc::new(ColumnDescriptor::new(Arc::new(kind.build().ok()?), i16::from(is_optional), 0, path)))
+    let leaf = Arc::new(kind.build().ok()?);
+    Some(Arc::new(ColumnDescriptor::new(leaf, definition.into(), repetition.into(), path)))
 }
 
 /// The values of pages, as `rows` takes them.

@@ -75,7 +75,7 @@ pub fn seeds() -> Result<Vec<Seed>> {
             }
         }
     }
-    for (kind, lists) in [(0, 1), (1, 1), (2, 2), (3, 2), (4, 1)] {
+    for (kind, lists) in [(0, 1), (1, 1), (2, 2), (3, 2), (4, 1), (8, 1), (10, 2), (11, 2)] {
         for (encoding, is_v2, codec) in
             [(PLAIN, false, 0), (RLE_DICTIONARY, true, 1), (RLE_DICTIONARY, false, 0)]
         {
@@ -246,7 +246,7 @@ fn of_pages(writing: Writing, pages: &[u8]) -> Vec<Seed> {
 
 /// A file of one column.
 fn written(writing: Writing) -> Result<Written> {
-    if writing.lists > 0 && writing.kind != 1 {
+    if writing.lists > 0 && writing.kind % 4 != 1 {
         return write::<Int64Type>(writing, |number| i64::from(number) << 30);
     }
     let kind = if writing.lists > 0 { 6 } else { writing.kind };
@@ -296,10 +296,22 @@ fn write<T: DataType>(writing: Writing, value: impl Fn(u16) -> T::T) -> Result<W
     let (mut values, mut definition, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
     let null = i16::from(writing.is_optional);
     let whole = i16::from(writing.lists) * (1 + null) + null;
+    // Those of one length are two of three elements.
+    let may_be_short = writing.lists > 0 && writing.kind % 4 != 3;
     for row in 0..writing.rows.0 {
-        // Of lists in lists, two of three: so they may be of one length.
+        if row % 7 == 3 && writing.lists > 0 && writing.is_optional || row % 7 == 5 && may_be_short {
+            definition.push(if row % 7 == 3 { 0 } else { null });
+            repetitions.push(0);
+            continue;
+        }
         let elements = if writing.lists == 0 { 1 } else { 6 };
         for element in 0..elements {
+            if element == 3 && writing.lists == 2 && may_be_short && row % 3 == 0 {
+                // A list in the row that is empty, or null.
+                definition.push(null + 1 + null * i16::from(row % 2 == 0));
+                repetitions.push(1);
+                break;
+            }
             let is_null = writing.is_optional && (row + element) % 5 == 2;
             definition.push(whole - i16::from(is_null));
             repetitions.push(match element {
