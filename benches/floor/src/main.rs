@@ -1,9 +1,10 @@
 //! What one thread needs for the same files: to read and decompress them, to decode them by the `parquet`
 //! crate, and to have ready batches.
 //!
-//! `fastresume-floor ROUNDS FILE...` prints a line for each contender: its name, and in each round the decoded
-//! bytes per CPU second. All of them have their turns in one process, which does nothing else; what is opened
-//! counts. `floor.py` makes a table of that.
+//! `fastresume-floor CONTENDER FILE...` reads the files by one of these ways for a second, of which the first half does
+//! not count, and prints the rows, the bytes of their values, and such bytes per CPU second; what is opened counts.
+//! `floor.py` has them take turns, each time in a process of its own, as memory that one of them had is of no use to
+//! another, and makes a table.
 
 mod arrow;
 mod own;
@@ -22,7 +23,7 @@ use crate::own::Way;
 /// A benchmark ends with the first error, whatever it is.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// In one turn passes follow each other for so long, at least.
+/// Passes follow each other for so long, at least, until memory and caches have settled, and as long again.
 const TURN: Duration = Duration::from_millis(500);
 
 /// A way to read all files; gives the rows.
@@ -30,7 +31,7 @@ type Pass<'a> = Box<dyn FnMut() -> Outcome<u64> + 'a>;
 
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
-    let rounds: usize = arguments.next().ok_or("the number of rounds is missing")?.parse()?;
+    let name = arguments.next().ok_or("the contender is missing")?;
     let paths: Vec<String> = arguments.collect();
     let (mut rows, mut bytes) = (0, 0);
     for path in &paths {
@@ -38,56 +39,46 @@ fn main() -> Outcome<()> {
         rows += of_rows;
         bytes += of_bytes;
     }
-    let mut contenders = contenders(&paths, bytes / rows.max(1))?;
-    let mut found = vec![Vec::new(); contenders.len()];
-    for round in 0..=rounds {
-        for turn in 0..contenders.len() {
-            let place = (turn + round) % contenders.len(); // nobody always follows the same one
-            let (name, pass) = &mut contenders[place];
-            let began = cpu_seconds();
-            let mut passes = 0;
-            while cpu_seconds() - began < TURN.as_secs_f64() {
-                let delivered = pass()?;
-                if delivered != rows {
-                    return Err(format!("{name}: it read {delivered} rows, expected {rows}").into());
-                }
-                passes += 1;
+    let mut pass = contender(&name, &paths, bytes / rows.max(1))?;
+    let mut speed = 0.0;
+    for _ in 0..2 {
+        let began = cpu_seconds();
+        let mut passes = 0;
+        while cpu_seconds() - began < TURN.as_secs_f64() {
+            let delivered = pass()?;
+            if delivered != rows {
+                return Err(format!("{name}: it read {delivered} rows, expected {rows}").into());
             }
-            #[expect(clippy::cast_precision_loss, reason = "no file has 2^52 bytes")]
-            let speed = (passes * bytes) as f64 / (cpu_seconds() - began);
-            // The first round lets memory and caches settle.
-            if round > 0 {
-                found[place].push(format!("{speed:.0}"));
-            }
+            passes += 1;
         }
+        #[expect(clippy::cast_precision_loss, reason = "no file has 2^52 bytes")]
+        let decoded = (passes * bytes) as f64;
+        speed = decoded / (cpu_seconds() - began);
     }
-    println!("rows {rows}\nbytes {bytes}");
-    for ((name, _), speeds) in contenders.iter().zip(found) {
-        println!("{name} {}", speeds.join(" "));
-    }
+    println!("{rows} {bytes} {speed:.0}");
     Ok(())
 }
 
-fn contenders(paths: &[String], row_bytes: u64) -> Outcome<Vec<(&'static str, Pass<'_>)>> {
-    let mut buffers = pages::Buffers::default();
-    let floor: Pass<'_> =
-        Box::new(move || paths.iter().map(|path| Ok(pages::expand_all(path, &mut buffers)?.0)).sum());
-    let arrow = |batch_rows| -> Pass<'_> {
+fn contender<'a>(name: &str, paths: &'a [String], row_bytes: u64) -> Outcome<Pass<'a>> {
+    let arrow = |batch_rows| -> Pass<'a> {
         Box::new(move || paths.iter().map(|path| arrow::read_all(path, batch_rows, row_bytes)).sum())
     };
-    let with_nulls = columns_with_nulls(paths)?;
-    let own = |is_stacked, is_shuffled| -> Pass<'_> {
-        let way = Way { is_stacked, is_shuffled, with_nulls: with_nulls.clone() };
-        Box::new(move || own::read_all(paths, &way))
+    let own = |is_stacked, is_shuffled| -> Outcome<Pass<'a>> {
+        let way = Way { is_stacked, is_shuffled, with_nulls: columns_with_nulls(paths)? };
+        Ok(Box::new(move || own::read_all(paths, &way)))
     };
-    Ok(vec![
-        ("floor", floor),
-        ("arrow-group", arrow(BatchRows::Group)),
-        ("arrow-small", arrow(BatchRows::Small)),
-        ("own", own(false, false)),
-        ("own-stacked", own(true, false)),
-        ("own-shuffled", own(true, true)),
-    ])
+    match name {
+        "floor" => {
+            let mut buffers = pages::Buffers::default();
+            Ok(Box::new(move || paths.iter().map(|path| Ok(pages::expand_all(path, &mut buffers)?.0)).sum()))
+        }
+        "arrow-group" => Ok(arrow(BatchRows::Group)),
+        "arrow-small" => Ok(arrow(BatchRows::Small)),
+        "own" => own(false, false),
+        "own-stacked" => own(true, false),
+        "own-shuffled" => own(true, true),
+        _ => Err(format!("there is no contender {name}").into()),
+    }
 }
 
 /// The columns in which there are nulls, or may be, for all that the footers say.
