@@ -26,22 +26,24 @@ from fastresume import _core
 CONTENTS = 50
 COLUMNS = 12
 LONG_AGO = 1_600_000_000
+NAME = b"part-00000000"
 
 
 def write(directory: Path, files: int) -> None:
-    """Files of 12 columns and 2 to 7 row groups, a thousand in each directory."""
+    """Files of 12 columns and 2 to 7 row groups, a thousand in each directory, no footer like another."""
     contents = []
     for number in range(CONTENTS):
         rows = np.arange(20 + number, dtype=np.int32)
         buffer = io.BytesIO()
-        table = pa.table({f"c{column:02}": rows + column for column in range(COLUMNS)})
+        columns = {f"c{column:02}": rows + column for column in range(COLUMNS)}
+        table = pa.table(columns, metadata={"name": NAME})
         pq.write_table(table, buffer, row_group_size=10, compression="none", use_dictionary=False)
         contents.append(buffer.getvalue())
     for number in range(files):
         path = directory / f"day={number // 1000:05}" / f"part-{number % 1000:05}.parquet"
         if number % 1000 == 0:
             path.parent.mkdir()
-        path.write_bytes(contents[number % CONTENTS])
+        path.write_bytes(contents[number % CONTENTS].replace(NAME, b"part-%08d" % number))
         os.utime(path, (LONG_AGO, LONG_AGO))  # what was modified just now is not cached
 
 
