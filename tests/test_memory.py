@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -68,6 +69,11 @@ def many_lists() -> dict[str, Any]:
     return {f"l{number}": pa.LargeListArray.from_arrays(offsets, values) for number in range(8)}
 
 
+def repeated_text() -> dict[str, Any]:
+    """A few texts many times, as polars writes them: no footer tells how much they take."""
+    return {"prompt": [str(n % 50) * 3000 for n in range(60_000)]}
+
+
 def cells() -> dict[str, Any]:
     """Of 20 MB and more, each in a dictionary, too."""
     return {"b": pa.array([bytes([n]) * (20_000_000 + n) for n in range(27)], pa.large_binary())}
@@ -110,6 +116,7 @@ FILES = {
     "large_dictionaries": 400_000,
     "hashed_text": 60_000,
     "text": 20_000,
+    "repeated_text": 20_000,
     "lists": 8,
     "many_lists": 16_384,
     "cells": 3,
@@ -135,6 +142,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
 
     def find(name: str) -> Path:
         path = directory / f"{name}.parquet"
+        if name == "repeated_text" and not path.exists():
+            polars.DataFrame(repeated_text()).write_parquet(path, row_group_size=FILES[name])
         if not path.exists():
             options: dict[str, Any] = {"row_group_size": FILES[name]}
             if name == "hashed_text":
@@ -203,6 +212,9 @@ SOAK = pytest.mark.skipif(
         ("text", {"batch_size": 512}),
         ("text", {"batch_size": 512, "shuffle": True}),
         ("text", {"batch_size": 512, "shuffle": True, "window_rows": 10_000}),
+        ("repeated_text", {"batch_size": 256}),
+        ("repeated_text", {"batch_size": 256, "shuffle": True}),
+        ("repeated_text", {"batch_size": 20_000}),
         ("lists", {"batch_size": 2, "nulls": "mask"}),
         ("lists", {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 8}),
         ("many_lists", {"batch_size": 1024, "nulls": "mask"}),

@@ -20,7 +20,7 @@ use crate::schema::Column;
 use crate::summary::{Status, Summary};
 
 /// Another number for another format of the entries: an older or newer file is not read.
-const MAGIC: &[u8] = b"fastresume manifest cache 5\n";
+const MAGIC: &[u8] = b"fastresume manifest cache 6\n";
 
 const CHECK_BYTES: usize = blake3::OUT_LEN;
 

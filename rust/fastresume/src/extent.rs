@@ -1,15 +1,24 @@
 //! How much the rows of a column take, as near as footers tell: on the average, and at most.
 
+use parquet::basic::Encoding;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use serde::{Deserialize, Serialize};
 
+use crate::header::Header;
 use crate::schema::{Column, Dtype, Kind};
+use crate::source::Source;
 
 /// Where the values of a row end.
 const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
 
 /// Writers end a page when it has so many bytes: where the pages of a chunk have more, cells are large.
 pub const PAGE_BYTES: u64 = 1 << 20;
+
+/// The header of a dictionary has some 20 bytes.
+const HEADER_BYTES: u64 = 64;
+
+/// In front of each text in a dictionary stands its length.
+const LENGTH_BYTES: u64 = size_of::<u32>() as u64;
 
 /// How much the rows of a jagged column take as they are delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,9 +32,10 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The extent of a jagged column in a row group.
+    /// The extent of a jagged column in a row group. Where the footer does not tell how much texts take, entries of a
+    /// dictionary have so many bytes on the average.
     #[must_use]
-    pub fn of_column(column: &Column, group: &RowGroupMetaData) -> Self {
+    pub fn of_column(column: &Column, group: &RowGroupMetaData, entry_bytes: u64) -> Self {
         let width = column.dtype.map_or(1, Dtype::width) as u64;
         let chunk = group.column(column.leaf);
         let rows = to_count(group.num_rows());
@@ -33,7 +43,10 @@ impl Extent {
         let count = to_count(chunk.num_values());
         let values = match column.kind {
             Kind::List | Kind::Lists => count.saturating_mul(width),
-            _ => to_count(chunk.unencoded_byte_array_data_bytes().unwrap_or(chunk.uncompressed_size())),
+            _ => chunk.unencoded_byte_array_data_bytes().map_or_else(
+                || to_count(chunk.uncompressed_size()).max(count.saturating_mul(entry_bytes)),
+                to_count,
+            ),
         };
         // Of lists of lists, no more than there are values.
         let inner =
@@ -62,6 +75,24 @@ impl Extent {
             large: self.large.max(other.large),
         }
     }
+}
+
+/// How many bytes an entry of the dictionary of a chunk of texts has on the average, as the header of that page tells; none
+/// if there is no such page, or if the footer tells how much the texts take. A page that can't be read is an error of who
+/// reads its values.
+#[must_use]
+pub fn entry_bytes(source: &dyn Source, chunk: &ColumnChunkMetaData) -> Option<u64> {
+    let is_dictionary = |encoding| matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY);
+    if chunk.unencoded_byte_array_data_bytes().is_some() || !chunk.encodings().any(is_dictionary) {
+        return None;
+    }
+    let start = to_count(chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset()));
+    let length = HEADER_BYTES.min(source.size().saturating_sub(start));
+    let bytes = source.read(start, usize::try_from(length).ok()?).ok()?;
+    let (header, _) = Header::parse(&bytes).ok().filter(|(header, _)| header.is_dictionary())?;
+    let entries = header.values() as u64;
+    let stored = header.uncompressed_bytes().min(to_count(chunk.uncompressed_size()));
+    (entries > 0).then(|| stored.saturating_sub(entries.saturating_mul(LENGTH_BYTES)).div_ceil(entries))
 }
 
 /// What the pages of a chunk have at most, decompressed, beyond those that writers make where cells are small:
@@ -119,7 +150,7 @@ mod tests {
         let groups: Vec<_> = groups.iter().map(|&(rows, edits)| group(&schema, rows, edits)).collect();
         let columns = schema::columns(&schema, &ArrowFields::default());
         let extent = |column: &Column| {
-            let extents = groups.iter().map(|group| Extent::of_column(column, group));
+            let extents = groups.iter().map(|group| Extent::of_column(column, group, 0));
             extents.reduce(Extent::and).filter(|_| column.kind.is_jagged())
         };
         columns.iter().map(extent).collect()
@@ -146,6 +177,14 @@ mod tests {
         let lists = Extent { bytes: 4 * 12 + 8 * 5, densest: (4 * 10 + 8 * 3_u64).div_ceil(3), large: 0 };
         let texts = Extent { bytes: 570 + 8 * 5, densest: (500 + 8 * 3_u64).div_ceil(3), large: 0 };
         assert_eq!(found, [None, Some(lists), Some(texts)]);
+        let told = [500, 0].map(|entry_bytes| {
+            let edits: [Edit; 3] =
+                [|of| of, |of| of, |of| of.set_num_values(4).set_total_uncompressed_size(70)];
+            let schema = Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(MESSAGE).unwrap())));
+            let texts = &schema::columns(&schema, &ArrowFields::default())[2];
+            Extent::of_column(texts, &group(&schema, 4, edits), entry_bytes).bytes
+        });
+        assert_eq!(told, [4 * (500 + 8), 70 + 4 * 8], "of a dictionary's entries, or as they are stored");
         let lies = of_groups(&[(
             i64::MAX,
             [|of| of, |of| of.set_num_values(i64::MAX), |of| of.set_total_uncompressed_size(-1)],

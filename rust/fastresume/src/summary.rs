@@ -11,7 +11,7 @@ use crate::arrowschema::{self, ArrowFields};
 use crate::error::Result;
 use crate::extent::{self, Extent, to_count};
 use crate::footer::{FooterBytes, HASH_BYTES};
-use crate::schema::{self, Column};
+use crate::schema::{self, Column, Stored};
 use crate::source::{LocalFile, Source};
 
 /// What a manifest keeps of one file's footer.
@@ -52,6 +52,8 @@ impl Summary {
         let numbered = columns.iter().enumerate();
         let jagged = numbered.filter(|(_, column)| column.dtype.is_some() && column.kind.is_jagged());
         let mut extents: Vec<_> = jagged.map(|(number, _)| (number, Extent::default())).collect();
+        // As the first dictionary of each column tells: one read, whatever the row groups.
+        let mut entry_bytes = vec![None; extents.len()];
         let mut large_pages = vec![0; columns.len()];
         let mut data_bytes = 0_u64;
         let options = ParquetMetaDataOptions::new()
@@ -60,8 +62,12 @@ impl Summary {
         for group in footer.row_groups(options) {
             let group = group?;
             data_bytes = data_bytes.saturating_add(to_count(group.total_byte_size()));
-            for (number, extent) in &mut extents {
-                *extent = extent.and(Extent::of_column(&columns[*number], &group));
+            for ((number, extent), entry_bytes) in extents.iter_mut().zip(&mut entry_bytes) {
+                let column = &columns[*number];
+                if entry_bytes.is_none() && column.stored == Stored::Bytes {
+                    *entry_bytes = extent::entry_bytes(source, group.column(column.leaf));
+                }
+                *extent = extent.and(Extent::of_column(column, &group, entry_bytes.unwrap_or(0)));
             }
             for (column, bytes) in columns.iter().zip(&mut large_pages) {
                 *bytes = extent::large_page_bytes(group.column(column.leaf)).max(*bytes);
