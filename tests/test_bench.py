@@ -67,6 +67,14 @@ def forgets_a_column(task):
 
 def breaks(task):
     raise OSError("the disk is on fire")
+
+def breaks_in_lines(task):
+    raise ValueError("\\n".join(["first", *map(str, range(9)), "last"]))
+
+def says_nothing(task):
+    import os
+
+    os._exit(0)
 """
 
 
@@ -180,6 +188,8 @@ def test_command_is_loud_about_other_rows_and_failures(
         "loses_a_row": "OTHER ROWS: it delivered 999 rows, expected 1000",
         "changes_a_value": "OTHER ROWS: other values in 'small'",
         "breaks": "failed: OSError: the disk is on fire (exit status 1)",
+        "breaks_in_lines": "failed: ValueError: first ... last (exit status 1)",
+        "says_nothing": "failed: it ended without an answer (exit status 0)",
     }
     names = ",".join(f"their_readers:{function}" for function in expected)
     arguments = ["bench", str(files), "--columns", "id,small", "--contenders", names, "--quick"]
@@ -274,6 +284,40 @@ def test_contenders_deliver_lists_strings_and_nulls_alike(tmp_path: Path, name: 
     assert [column.name for column in found.columns] == list(columns)
     task = Task(found.files, found.columns, 6, 1, found.num_rows)
     assert difference(rows_of(CONTENDERS[name].open(task, None).batches, task), sums_of(table)) is None
+
+
+NULLS_IN_LISTS = {
+    "numbers": pa.array([[1, None], [], None, [3], [None, 4, 5]] * 4, pa.list_(pa.int64())),
+    "floats": pa.array([[1, None], [], None, [3], [4.5]] * 4, pa.large_list(pa.float32())),
+    "truths": pa.array([[True, None], [], None, [False], [True]] * 4, pa.list_(pa.bool_())),
+    "times": pa.array([[1, None], [], None, [3], [5]] * 4, pa.list_(pa.timestamp("us"))),
+    "whole": pa.array([[1, 2], [], None, [3], [5]] * 4, pa.list_(pa.int8())),
+    "pairs": pa.array([[1, None], [3, 4], None, [3, 3], [9, 9]] * 4, pa.list_(pa.int32(), 2)),
+}
+
+
+@pytest.mark.parametrize("name", IN_PROCESS)
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_contenders_deliver_nulls_in_lists_alike(tmp_path: Path, name: str) -> None:
+    table = pa.table(NULLS_IN_LISTS)
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=7)
+    found = survey([str(tmp_path)], None)
+    assert list(found.left_out) == ["pairs"]
+    assert [column.has_null_elements for column in found.columns] == [True] * 4 + [False]
+    task = Task(found.files, found.columns, 6, 1, found.num_rows)
+    delivered = rows_of(CONTENDERS[name].open(task, None).batches, task)
+    assert difference(delivered, rows_of([table], task)) is None
+    others = pa.table({**NULLS_IN_LISTS, "numbers": pa.array([[1]] * 20)})
+    assert difference(delivered, rows_of([others], task)) == "other values in 'numbers'"
+
+
+@pytest.mark.parametrize(
+    ("batch", "found"),
+    [({}, "dict"), ([1, 2], "list"), ({"a": np.zeros(3)}, "dict of ndarray"), (None, "NoneType")],
+)
+def test_what_is_no_batch_is_told_with_what_is(batch: object, found: str) -> None:
+    with pytest.raises(TypeError, match=f"tensors by name .* or a polars frame, found {found}$"):
+        num_rows(batch)
 
 
 @pytest.mark.parametrize("name", [name for name in IN_PROCESS if CONTENDERS[name].resumes == "state"])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -143,7 +143,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
     def find(name: str) -> Path:
         path = directory / f"{name}.parquet"
         if name == "repeated_text" and not path.exists():
-            polars.DataFrame(repeated_text()).write_parquet(path, row_group_size=FILES[name])
+            pl.DataFrame(repeated_text()).write_parquet(path, row_group_size=FILES[name])
         if not path.exists():
             options: dict[str, Any] = {"row_group_size": FILES[name]}
             if name == "hashed_text":

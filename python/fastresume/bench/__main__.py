@@ -5,15 +5,28 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 
 from fastresume.bench.child import work
+
+MOST_LINES = 3
+
+
+def in_one_line(cause: Exception) -> str:
+    """The error's type and text; of a long one, which may hold a traceback, the first and the last line."""
+    told = "".join(traceback.format_exception_only(cause)).splitlines()
+    lines = [line.strip() for line in told if line.strip()]
+    return " ".join(lines if len(lines) <= MOST_LINES else [lines[0], "...", lines[-1]])
 
 
 def main() -> None:
     """Answer one request."""
     answer = os.dup(1)
     os.dup2(2, 1)  # what libraries print is no answer
-    found = work(json.loads(sys.stdin.read()))
+    try:
+        found = work(json.loads(sys.stdin.read()))
+    except Exception as cause:  # noqa: BLE001  (whatever a reader raises)
+        sys.exit(in_one_line(cause))
     with os.fdopen(answer, "w") as out:
         json.dump(found, out)
     # The answer is given; threads that a library left behind may abort the process as it ends.

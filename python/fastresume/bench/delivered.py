@@ -15,20 +15,38 @@ from fastresume.bench.task import Task
 
 
 def num_rows(batch: Any) -> int:
-    """How many rows a batch has: of tensors by name, of Arrow, or of polars."""
+    """How many rows a batch has: of tensors by name, of Arrow, or of polars.
+
+    Raises:
+        TypeError: if it is none of these.
+    """
     for name in ("num_rows", "height"):
         if hasattr(batch, name):
             return int(getattr(batch, name))
-    first = next(iter(batch.values()))
-    return len(first) if isinstance(first, Tensor) else len(first.offsets) - 1
+    first = next(iter(batch.values()), None) if isinstance(batch, Mapping) else None
+    if isinstance(first, Tensor):
+        return len(first)
+    if first is not None and hasattr(first, "offsets"):
+        return len(first.offsets) - 1
+    found = type(batch).__name__ if first is None else f"{type(batch).__name__} of {type(first).__name__}"
+    raise TypeError(
+        "a batch must be tensors by name (values, offsets and valid of lists), an Arrow table or a polars "
+        f"frame, found {found}"
+    )
 
 
 def cells_by_name(batch: Any, task: Task) -> dict[str, Cells]:
-    """The cells of every column of the task.
+    """The cells of every column of the task; of one with nulls in its lists, null lists are empty ones.
 
     Raises:
         ValueError: if a column is missing.
     """
+    cells = _cells_by_name(batch, task)
+    of_nulls = (column.name for column in task.columns if column.has_null_elements)
+    return {**cells, **{name: cells[name]._replace(valid=None) for name in of_nulls}}
+
+
+def _cells_by_name(batch: Any, task: Task) -> dict[str, Cells]:
     if isinstance(batch, Mapping):
         return {name: _of_tensors(batch, name, task.stacks) for name in task.names}
     table = batch.to_arrow() if hasattr(batch, "to_arrow") else batch

@@ -17,8 +17,14 @@ def dataset_of(task: Task, is_stacked: bool = False, shuffle: bool = False) -> P
     options: dict[str, Any] = {}
     stacks = task.stacks if is_stacked else {}
     place = {name: stack for stack, members in stacks.items() for name in members}
-    if masked := {place.get(column.name, column.name) for column in task.columns if column.may_be_null}:
-        options["nulls"] = dict.fromkeys(sorted(masked), "mask")
+    # A mask marks whole lists: a null in one is a zero, as all that is compared has it.
+    nulls: dict[str, str | int] = {
+        place.get(column.name, column.name): 0 if column.has_null_elements else "mask"
+        for column in task.columns
+        if column.may_be_null or column.has_null_elements
+    }
+    if nulls:
+        options["nulls"] = dict(sorted(nulls.items()))
     return ParquetDataset(
         task.files,
         batch_size=task.batch_size,

@@ -73,8 +73,18 @@ def duckdb(task: Task, _: object) -> Reading:
 
 def hugging_face(task: Task, state: Any) -> Reading:
     """A streaming dataset; its torch format would change types, so tensors are made of its Arrow tables."""
-    load = importlib.import_module("datasets").load_dataset
-    dataset = load("parquet", data_files=list(task.files), columns=task.names, split="train", streaming=True)
+    module, arrow = importlib.import_module("datasets"), importlib.import_module("pyarrow")
+    schema = importlib.import_module("pyarrow.parquet").read_schema(task.files[0])
+    # It would refuse files for the types of columns that nobody reads.
+    read = arrow.schema([schema.field(name) for name in task.names], metadata=schema.metadata)
+    dataset = module.load_dataset(
+        "parquet",
+        data_files=list(task.files),
+        columns=task.names,
+        features=module.Features.from_arrow_schema(read),
+        split="train",
+        streaming=True,
+    )
     dataset = dataset.with_format("arrow")
     if state is not None:
         dataset.load_state_dict(state)

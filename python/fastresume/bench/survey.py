@@ -72,18 +72,28 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
             ParquetDataset(filled, batch_size=1, columns=[name], tail="short", rank=0, world_size=1)
         except _core.DataError as cause:
             left_out[name] = str(cause)
+    nulls, stored = _chunks(footers)
+    with_null_elements = set()
+    for name in wanted:
+        type_ = fields[name].type
+        if name in left_out or name not in nulls or not _has_null_elements(files, name, type_):
+            continue
+        with_null_elements.add(name)
+        if importlib.import_module("pyarrow").types.is_fixed_size_list(type_):
+            left_out[name] = (
+                f"{name}: a list of one length has a null in it, of which there is no common form"
+            )
     if patterns is not None and left_out:
         raise ValueError(next(iter(left_out.values())))
     names = [name for name in wanted if name not in left_out]
     if not names:
         raise ValueError(f"{filled}: no column can be delivered; {next(iter(left_out.values()))}")
-    nulls, stored = _chunks(footers)
     columns = []
     for name in names:
         type_ = fields[name].type
         is_jagged = _is_jagged(type_)
         may_be_null = fields[name].nullable if is_jagged else name in nulls
-        columns.append(Column(name, str(type_), is_jagged, may_be_null))
+        columns.append(Column(name, str(type_), is_jagged, may_be_null, name in with_null_elements))
     return Survey(
         files,
         tuple(columns),
@@ -142,6 +152,20 @@ def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:
                 if statistics.null_count > 0 if known else may_be_null:
                     nulls.add(name)
     return nulls, stored
+
+
+def _has_null_elements(files: Iterable[str], name: str, type_: Any) -> bool:
+    """Whether a list that is there has a null in it, which footers don't tell from null lists."""
+    arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    kinds = ("list", "large_list", "fixed_size_list")
+    if not any(getattr(arrow.types, f"is_{kind}")(type_) for kind in kinds) or not type_.value_field.nullable:
+        return False
+    for path in files:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=[name]):
+                if batch.column(name).flatten().null_count:
+                    return True
+    return False
 
 
 def _is_comparable(type_: Any) -> bool:

@@ -16,12 +16,14 @@ class Column:
         type: as Arrow spells it.
         is_jagged: whether a row has any number of values: lists, strings, binary.
         may_be_null: whether the files have nulls in it, or don't say that they have none.
+        has_null_elements: whether a list that is there has a null in it.
     """
 
     name: str
     type: str
     is_jagged: bool
     may_be_null: bool
+    has_null_elements: bool = False
 
 
 @dataclass(frozen=True)

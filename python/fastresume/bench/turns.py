@@ -22,7 +22,7 @@ Step = Callable[[str], None]
 
 
 class ContenderError(Exception):
-    """A contender's process ended with an error; the text is its last line."""
+    """A contender's process ended with an error, which is the text, or without an answer."""
 
 
 @dataclass
@@ -181,5 +181,8 @@ def in_process(contender: Contender, **request: object) -> Answer:
         said = [line for line in ended.stderr.splitlines() if line.strip()]
         last = said[-1] if said else "it said nothing"
         raise ContenderError(f"{last} (exit status {ended.returncode})")
-    answer: Answer = json.loads(ended.stdout)
+    try:
+        answer: Answer = json.loads(ended.stdout)
+    except ValueError:
+        raise ContenderError("it ended without an answer (exit status 0)") from None
     return answer
