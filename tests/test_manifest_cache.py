@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import stat
 import warnings
@@ -18,6 +19,7 @@ import pytest
 import fastresume as fr
 from jobs import parallel
 
+NAME = b"fastresume manifest cache "
 LONG_AGO_NS = 1_600_000_000_123_456_789
 
 
@@ -165,34 +167,43 @@ def test_damage_at_any_byte_is_noticed_and_mended(tmp_path: Path, cache: Path) -
             damaged = bytearray(whole)
             damaged[index] ^= 1 << bit
             cache.write_bytes(damaged)
+            if index < len(NAME):
+                with pytest.warns(UserWarning, match="it is a file of something else"):
+                    assert manifest(data, cache) == expected
+                continue
             assert manifest(data, cache) == expected
             assert cache.read_bytes() == whole, f"byte {index}"
 
 
-def test_a_truncated_or_foreign_cache_is_replaced(tmp_path: Path, cache: Path) -> None:
+def test_a_truncated_cache_and_one_of_another_version_are_replaced(tmp_path: Path, cache: Path) -> None:
     data = write(tmp_path / "data/a.parquet", 3)
     expected = manifest(data, cache)
     whole = cache.read_bytes()
-    foreign = [
-        b"",
-        b"{}",
-        bytes(10_000),
-        whole + b"\0",
-        whole.replace(b"cache 1\n", b"cache 0\n"),
-        os.urandom(500),
-    ]
-    for content in [*foreign, *(whole[:length] for length in range(0, len(whole), 7))]:
+    others = [whole + b"\0", re.sub(rb"cache \d+\n", b"cache 0\n", whole)]
+    assert others[1] != whole
+    for content in [*others, *(whole[:length] for length in range(0, len(whole), 7))]:
         cache.write_bytes(content)
         assert manifest(data, cache) == expected
         assert cache.read_bytes() == whole
 
 
-def test_a_foreign_file_of_any_size_takes_no_memory(tmp_path: Path, cache: Path) -> None:
+@pytest.mark.parametrize("content", [b"{}", b"fastresume is fast", b"\0" * 10_000, b"notes\n"])
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, cache: Path, content: bytes) -> None:
+    data = write(tmp_path / "data/a.parquet", 3)
+    cache.write_bytes(content)
+    with pytest.warns(UserWarning, match="it is a file of something else; remove it, or name another"):
+        assert manifest(data, cache) == manifest(data)
+    assert cache.read_bytes() == content
+
+
+def test_a_large_file_takes_no_memory(tmp_path: Path, cache: Path) -> None:
     data = write(tmp_path / "data/a.parquet", 3)
     with cache.open("wb") as file:
         file.truncate(1 << 40)
+    with pytest.warns(UserWarning, match="it is a file of something else"):
+        assert dataset(data, cache).num_rows == 3
+    cache.unlink()
     assert dataset(data, cache).num_rows == 3
-    assert cache.stat().st_size < 1000
     whole = cache.read_bytes()
     with cache.open("r+b") as file:
         file.truncate(1 << 40)  # begins as ours do

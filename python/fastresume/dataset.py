@@ -155,13 +155,13 @@ class ParquetDataset(IterableDataset[Batch]):
             the new name with "_valid" behind it. All other arguments, `filter` too, speak of the columns'
             names in the files.
         manifest_cache: a file in which to keep what the files' footers tell, so that a later start reads no
-            footers: it asks for the size and modification time of each file, and reads again only those
-            that have others. The file is made if it is not there, and brought up to date; one that is
-            damaged or of another release is replaced. It belongs to one dataset (what another one put there
-            is dropped), and any number of processes may share it. Where it can't be written, a warning says
-            so and nothing else changes: of a thousand ranks, those with a read-only disk go on. Keep it
-            where `paths` do not find it. It holds paths, sizes, times, names of columns and numbers of
-            rows, and no data.
+            footers: it asks for the size and modification time of each file, and reads again only those that
+            have others. The file is made if it is not there, and brought up to date; one that is damaged or
+            of another release is replaced, one of something else left alone. It belongs to one dataset (what
+            another one put there is dropped), and any number of processes may share it. Where it can't be
+            written, a warning says so and nothing else changes: of a thousand ranks, those with a read-only
+            disk go on. Keep it where `paths` do not find it. It holds paths, sizes, times, names of columns
+            and numbers of rows, and no data.
         verify_checksums: compare the checksum (CRC-32) of each page that is read with the one in its header,
             where its writer put one. False spares that, and delivers a damaged page whose values still decode
             as it is, with wrong values that nothing tells; what can't be decoded is a DataError still. No

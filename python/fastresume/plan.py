@@ -90,7 +90,10 @@ class Plan:
             and a dictionary, stored and decompressed, and of a large page what Brotli would have of it
             besides (16 MiB at most); and a footer, as a file that is opened holds it.
             Where the pages of a row group have more bytes than writers give to pages, its cells are large,
-            and any batch is taken to have all of them.
+            and any batch is taken to have all of them. What strings take that are stored once in a dictionary
+            and used many times, some writers' footers do not tell (those of polars, DuckDB and older ones of
+            pyarrow): each is taken to have as many bytes as the entries of the file's first dictionary have on
+            the average, and if long ones are used far more often than short ones, they take more than this.
         rows_decoded: rows that all ranks decode together.
         rows_decoded_per_row: the same, per row delivered: 1.0 is best.
         advice: what could be better, and which setting helps.

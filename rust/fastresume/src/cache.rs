@@ -22,6 +22,9 @@ use crate::summary::{Status, Summary};
 /// Another number for another format of the entries: an older or newer file is not read.
 const MAGIC: &[u8] = b"fastresume manifest cache 6\n";
 
+/// How files of all formats begin.
+const NAME: &[u8] = b"fastresume manifest cache ";
+
 const CHECK_BYTES: usize = blake3::OUT_LEN;
 
 /// A larger file is none of ours: this is room for millions of files.
@@ -185,17 +188,20 @@ impl Cache {
         Error::source("can't write the manifest cache", &self.path, cause)
     }
 
-    /// Refuses what a slip of the pen names: a device, or a data file.
+    /// Refuses what a slip of the pen names: a device, or a file that something else wrote.
     fn check_replaceable(&self) -> Result<()> {
         let Ok(status) = std::fs::metadata(&self.path) else { return Ok(()) };
         if !status.is_file() {
             return Err(self.failed("it is not a regular file"));
         }
         let mut start = Vec::new();
-        let read = File::open(&self.path).and_then(|file| file.take(4).read_to_end(&mut start));
+        let read =
+            File::open(&self.path).and_then(|file| file.take(NAME.len() as u64).read_to_end(&mut start));
         match read {
-            Ok(_) if start == b"PAR1" => Err(self.failed("it is a parquet file")),
-            Ok(_) => Ok(()),
+            // It may have been cut off.
+            Ok(_) if NAME.starts_with(&start) => Ok(()),
+            Ok(_) if start.starts_with(b"PAR1") => Err(self.failed("it is a parquet file")),
+            Ok(_) => Err(self.failed("it is a file of something else; remove it, or name another")),
             Err(cause) => Err(self.failed(cause)),
         }
     }
