@@ -92,8 +92,8 @@ class Plan:
             Where the pages of a row group have more bytes than writers give to pages, its cells are large,
             and any batch is taken to have all of them. What strings take that are stored once in a dictionary
             and used many times, some writers' footers do not tell (those of polars, DuckDB and older ones of
-            pyarrow): each is taken to have as many bytes as the entries of the file's first dictionary have on
-            the average, and if long ones are used far more often than short ones, they take more than this.
+            pyarrow): each is taken to have as many bytes as entries of the file's first dictionary have on
+            average, and if long ones are used far more often than short ones, they take more than this.
         rows_decoded: rows that all ranks decode together.
         rows_decoded_per_row: the same, per row delivered: 1.0 is best.
         advice: what could be better, and which setting helps.
