@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use parquet::basic::Compression;
+use parquet::file::metadata::ColumnChunkMetaData;
 
 use crate::error::{Error, Result};
 use crate::source::Source;
@@ -32,6 +33,13 @@ pub struct Chunk {
     pub value_bytes: Option<usize>,
     /// Whether each row has one value, which may be null.
     pub is_flat: bool,
+}
+
+/// The offset of the first page of a chunk, as its footer claims it: that of the dictionary, if it names one before the data.
+#[must_use]
+pub fn start_of(chunk: &ColumnChunkMetaData) -> i64 {
+    let data = chunk.data_page_offset();
+    chunk.dictionary_page_offset().filter(|&offset| offset > 0 && offset < data).unwrap_or(data)
 }
 
 /// Where a data page is.
@@ -101,5 +109,31 @@ fn read_place(walk: &mut Walk<'_>) -> Result<PagePlace> {
     match (u64::try_from(offset), u64::try_from(first_row)) {
         (Ok(offset), Ok(first_row)) => Ok(PagePlace { offset, first_row }),
         _ => Err(Error::data(format!("the page index places row {first_row} at byte {offset}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::schema::parser::parse_message_type;
+    use parquet::schema::types::SchemaDescriptor;
+
+    use super::*;
+
+    #[test]
+    fn a_chunk_starts_with_its_dictionary_if_that_lies_before_its_data() {
+        let message = parse_message_type("message m { required binary x; }").unwrap();
+        let leaf = SchemaDescriptor::new(Arc::new(message)).column(0);
+        let start = |dictionary| {
+            let chunk = ColumnChunkMetaData::builder(Arc::clone(&leaf));
+            let chunk = chunk.set_data_page_offset(500).set_dictionary_page_offset(dictionary);
+            start_of(&chunk.build().unwrap())
+        };
+        // Some writers name the offset 0 where there is none.
+        assert_eq!(
+            [None, Some(4), Some(0), Some(-1), Some(500), Some(900)].map(start),
+            [500, 4, 500, 500, 500, 500]
+        );
     }
 }

@@ -4,6 +4,7 @@ use parquet::basic::Encoding;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use serde::{Deserialize, Serialize};
 
+use crate::chunk::start_of;
 use crate::header::Header;
 use crate::schema::{Column, Dtype, Kind};
 use crate::source::Source;
@@ -86,7 +87,7 @@ pub fn entry_bytes(source: &dyn Source, chunk: &ColumnChunkMetaData) -> Option<u
     if chunk.unencoded_byte_array_data_bytes().is_some() || !chunk.encodings().any(is_dictionary) {
         return None;
     }
-    let start = to_count(chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset()));
+    let start = to_count(start_of(chunk));
     let length = HEADER_BYTES.min(source.size().saturating_sub(start));
     let bytes = source.read(start, usize::try_from(length).ok()?).ok()?;
     let (header, _) = Header::parse(&bytes).ok().filter(|(header, _)| header.is_dictionary())?;

@@ -7,7 +7,7 @@ use parquet::basic::Type as Physical;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::chunk::{Chunk, read_index};
+use crate::chunk::{Chunk, read_index, start_of};
 use crate::error::{Error, Result};
 use crate::footer::FooterBytes;
 use crate::leaves::Leaves;
@@ -154,8 +154,7 @@ pub fn value_bytes(leaf: &ColumnDescPtr) -> Option<usize> {
 }
 
 fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: u64, is_flat: bool) -> Result<Chunk> {
-    let data = chunk.data_page_offset();
-    let start = chunk.dictionary_page_offset().filter(|&offset| offset > 0 && offset < data).unwrap_or(data);
+    let start = start_of(chunk);
     let end = start.checked_add(chunk.compressed_size());
     let (Ok(start), Some(Ok(end))) = (u64::try_from(start), end.map(u64::try_from)) else {
         return Err(Error::data(format!(

@@ -15,6 +15,7 @@ use parquet::schema::parser::parse_message_type;
 
 use super::compression_of;
 use super::metadata::pages_of;
+use crate::chunk::start_of;
 
 /// Rows of a file, and of its pages at most: few, or more than are decoded at a time.
 const FEW: (u16, usize) = (90, 40);
@@ -133,7 +134,7 @@ pub fn seeds() -> Result<Vec<Seed>> {
 fn of_chunk(writing: Writing) -> Result<Vec<Seed>> {
     let Written { bytes, metadata } = written(writing)?;
     let chunk = metadata.row_group(0).column(0);
-    let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
+    let start = start_of(chunk);
     let length = usize::try_from(chunk.compressed_size()).unwrap_or(0);
     let start = usize::try_from(start).unwrap_or(0);
     let pages = bytes.get(start..start + length).ok_or(ParquetError::EOF("no chunk".to_owned()))?;
