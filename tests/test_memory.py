@@ -142,9 +142,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
 
     def find(name: str) -> Path:
         path = directory / f"{name}.parquet"
-        if name == "repeated_text" and not path.exists():
+        if path.exists():
+            return path
+        if name == "repeated_text":
             pl.DataFrame(repeated_text()).write_parquet(path, row_group_size=FILES[name])
-        if not path.exists():
+        else:
             options: dict[str, Any] = {"row_group_size": FILES[name]}
             if name == "hashed_text":
                 options |= {"compression": "none", "dictionary_pagesize_limit": 100 * MIB}

@@ -51,11 +51,7 @@ def cells_of(column: Any) -> Cells:
         offsets = np.frombuffer(starts, np.int64)[text.offset : text.offset + len(text) + 1]
         values = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
         return Cells(values[offsets[0] : offsets[-1]], offsets - offsets[0], valid)
-    if (
-        types.is_list(column.type)
-        or types.is_large_list(column.type)
-        or types.is_fixed_size_list(column.type)
-    ):
+    if is_list(column.type):
         values = _flat(arrow, column.flatten())
         if valid is None and not types.is_fixed_size_list(column.type):
             offsets = column.offsets.to_numpy().astype(np.int64)
@@ -63,6 +59,12 @@ def cells_of(column: Any) -> Cells:
         lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy(zero_copy_only=False)
         return Cells(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), valid)
     return Cells(_flat(arrow, column), None, valid)
+
+
+def is_list(type_: Any) -> bool:
+    """Whether it is a type of lists, of one length or of any."""
+    types = importlib.import_module("pyarrow").types
+    return any(getattr(types, f"is_{kind}")(type_) for kind in ("list", "large_list", "fixed_size_list"))
 
 
 def is_text(type_: Any) -> bool:

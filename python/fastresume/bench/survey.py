@@ -11,7 +11,7 @@ from typing import Any
 
 from fastresume import _core
 from fastresume.arguments import path_list
-from fastresume.bench.arrow import is_text
+from fastresume.bench.arrow import is_list, is_text
 from fastresume.bench.task import Column
 from fastresume.dataset import ParquetDataset
 
@@ -78,11 +78,12 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
         type_ = fields[name].type
         if name in left_out or name not in nulls or not _has_null_elements(files, name, type_):
             continue
-        with_null_elements.add(name)
         if importlib.import_module("pyarrow").types.is_fixed_size_list(type_):
             left_out[name] = (
                 f"{name}: a list of one length has a null in it, of which there is no common form"
             )
+        else:
+            with_null_elements.add(name)
     if patterns is not None and left_out:
         raise ValueError(next(iter(left_out.values())))
     names = [name for name in wanted if name not in left_out]
@@ -156,10 +157,9 @@ def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:
 
 def _has_null_elements(files: Iterable[str], name: str, type_: Any) -> bool:
     """Whether a list that is there has a null in it, which footers don't tell from null lists."""
-    arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    kinds = ("list", "large_list", "fixed_size_list")
-    if not any(getattr(arrow.types, f"is_{kind}")(type_) for kind in kinds) or not type_.value_field.nullable:
+    if not is_list(type_) or not type_.value_field.nullable:
         return False
+    parquet = importlib.import_module("pyarrow.parquet")
     for path in files:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=[name]):
@@ -173,8 +173,7 @@ def _is_comparable(type_: Any) -> bool:
     types = importlib.import_module("pyarrow").types
     if types.is_dictionary(type_):
         type_ = type_.value_type
-    lists = ("list", "large_list", "fixed_size_list")
-    if any(getattr(types, f"is_{kind}")(type_) for kind in lists):
+    if is_list(type_):
         return bool(types.is_primitive(type_.value_type))
     return bool(types.is_primitive(type_)) or is_text(type_)
 

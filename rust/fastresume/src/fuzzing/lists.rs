@@ -117,13 +117,11 @@ fn compare<V>(choices: &ChunkChoices, all: &JaggedRows, rows: &Rows<V>, bytes_of
             let bytes = if level == i16::from(value) { values.next().map(&bytes_of) } else { None };
             if has_texts {
                 lengths.push(bytes.as_ref().map_or(NULL_ROW, |bytes| bytes.len() as u64));
-                expected.extend(bytes.unwrap_or_default());
-                continue;
-            }
-            if let Some(length) = lengths.last_mut() {
+            } else if let Some(length) = lengths.last_mut() {
                 *length += 1;
             }
-            expected.extend(bytes.unwrap_or_else(|| FILL.to_le_bytes().to_vec()));
+            let null: &[u8] = if has_texts { &[] } else { &FILL.to_le_bytes() };
+            expected.extend_from_slice(bytes.as_deref().unwrap_or(null));
         }
         assert_eq!(&all.values.bytes()[all.bytes_of(row)], expected, "the values of row {row}");
         assert_eq!(all.inner_bytes(row), bytemuck::cast_slice::<_, u8>(&lengths), "the lists of row {row}");

@@ -300,8 +300,14 @@ fn write<T: DataType>(writing: Writing, value: impl Fn(u16) -> T::T) -> Result<W
     // Those of one length are two of three elements.
     let may_be_short = writing.lists > 0 && writing.kind % 4 != 3;
     for row in 0..writing.rows.0 {
-        if row % 7 == 3 && writing.lists > 0 && writing.is_optional || row % 7 == 5 && may_be_short {
-            definition.push(if row % 7 == 3 { 0 } else { null });
+        // A row without elements: null, or empty.
+        let level = match row % 7 {
+            3 if writing.lists > 0 && writing.is_optional => Some(0),
+            5 if may_be_short => Some(null),
+            _ => None,
+        };
+        if let Some(level) = level {
+            definition.push(level);
             repetitions.push(0);
             continue;
         }
