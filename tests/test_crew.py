@@ -27,6 +27,7 @@ from torch.utils.data import DataLoader, get_worker_info
 import fastresume as fr
 from audits import assert_proven
 from child import Child, children
+from fastresume import parcel
 from oracle import OracleJob
 from strategies import Dataset, Shuffle, plain_spec
 from test_random_state import global_states
@@ -397,6 +398,29 @@ def test_a_worker_that_dies_while_nobody_waits_disturbs_nothing_before_the_next_
     other.close()
 
 
+@pytest.mark.law(11)
+def test_a_worker_that_dies_while_a_batch_is_taken_interrupts_nothing(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what was taken half of it, a socket for one, is left open."""
+    with in_workers(make(data)) as loader:
+        iterator = iter(loader)
+        found = [next(iterator).step for _ in range(2)]
+        [_, victim] = processes_of(loader)  # the next batch is the other one's
+        unpack = parcel.unpack
+
+        def die_and_unpack(*sent: Any) -> Any:
+            monkeypatch.setattr(parcel, "unpack", unpack)
+            die_and_compute(victim, 0.5)
+            return unpack(*sent)
+
+        monkeypatch.setattr(parcel, "unpack", die_and_unpack)
+        found.append(next(iterator).step)
+        with pytest.raises(fr.FastresumeError, match=rf"worker 1 of 2 \(process {victim}\) was killed"):
+            next(iterator)
+        assert found + [batch.step for batch in iterator] == list(range(STEPS))
+
+
 def test_what_else_handles_dead_children_is_left_as_it_is(data: Dataset) -> None:
     """Torch's own DataLoader tells of its workers as ever, and a handler of the user's hears every child."""
     with in_workers(make(data), 1) as loader:
@@ -405,13 +429,13 @@ def test_what_else_handles_dead_children_is_left_as_it_is(data: Dataset) -> None
         iterator: Any = iter(own)
         next(iterator)
         with pytest.raises(RuntimeError, match=r"DataLoader worker .* is killed by signal"):
-            die_and_compute(iterator._workers[0].pid)
+            die_and_compute(iterator._workers[0].pid, 10)
         assert next(iter(loader)).step == 1
 
 
-def die_and_compute(process: int) -> None:
+def die_and_compute(process: int, seconds: float) -> None:
     os.kill(process, signal.SIGKILL)
-    end = time.monotonic() + 10
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         sum(range(1000))
 

@@ -140,8 +140,8 @@ class Crew:
         """
         ward = self._ward
         try:
-            if ward.has_death:
-                ward.has_death = self._is_sound = False
+            if ward.has_death and self._is_sound:  # else it was told, and there will be new workers
+                self._is_sound = False
                 raise RuntimeError("a worker died while nobody waited for it")
             ward.waits = threading.current_thread() is threading.main_thread()
             self.serve(planned, number)
@@ -164,6 +164,7 @@ class Crew:
             raise _core.FastresumeError("the workers were ended")
         self._is_sound = False
         sent: parcel.Parcel = pickle.loads(next(self._iterator))  # noqa: S301  (of our workers)
+        self._ward.waits = False  # torch's handler would raise between a socket and its `with`
         found: Made | Failure = parcel.unpack(sent, self._page_lock)
         if (sender := parcel.sender_of(sent)) is not None:
             self._senders.add(sender)
