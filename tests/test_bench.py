@@ -6,6 +6,7 @@ import datetime as dt
 import importlib
 import importlib.util
 import json
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -21,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastresume import cli
-from fastresume.bench import child, command, turns
+from fastresume.bench import child, command, machine, turns
 from fastresume.bench.arrow import Cells, cells_of
 from fastresume.bench.checksum import Checksum, difference
 from fastresume.bench.contenders import CONTENDERS, missing, named
@@ -665,3 +666,23 @@ def test_programs_that_write_the_page_of_results_leave_each_others_sections_alon
     page.put_head(path, "# Results\n\nnew\n\n## second\n\n2\n", ["first", "second"])
     page.put_section(path, "## Third\n\nthree\n")
     assert path.read_text() == whole.format("new\n\n## second\n\n2\n\n", "three"), "each in its place"
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (
+            "cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nflags\t: fpu avx2 bmi1\n\nmodel\t: 2\n",
+            "AMD EPYC (family 25, model 1, AVX2)",
+        ),
+        ("model name : Some Xeon\nflags : avx2 avx512f\n", "Some Xeon (AVX-512)"),
+        ("model name : A board\n", "A board"),
+        ("Features : fp asimd\n", platform.machine()),
+        (None, platform.machine()),
+    ],
+)
+def test_the_processor_is_told_with_its_generation(tmp_path: Path, told: str | None, expected: str) -> None:
+    path = tmp_path / "cpuinfo"
+    if told is not None:
+        path.write_text(told)
+    assert machine._processor(path) == expected

@@ -35,8 +35,14 @@ def versions() -> dict[str, str]:
     return found | {"Python": platform.python_version()} | system
 
 
-def _processor() -> str:
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text().splitlines() if told.exists() else []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.machine())
+def _processor(told: Path = Path("/proc/cpuinfo")) -> str:
+    """Its name, and what tells its generation: a hypervisor may call all processors of one maker alike."""
+    first = told.read_text().partition("\n\n")[0].splitlines() if told.exists() else []
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first)}
+    if "model name" not in facts:
+        return platform.machine()
+    words = {"cpu family": "family", "model": "model"}
+    known = [f"{word} {facts[key]}" for key, word in words.items() if key in facts]
+    flags = facts.get("flags", "").split()
+    known += [name for flag, name in (("avx2", "AVX2"), ("avx512f", "AVX-512")) if flag in flags][-1:]
+    return facts["model name"] + (f" ({', '.join(known)})" if known else "")
