@@ -137,8 +137,8 @@ macro_rules! numbers {
 }
 
 numbers! {
-    u8: vector::turn_plain, vector::split_plain;
-    u16: vector::turn_plain, vector::split_plain;
+    u8: vector::turn_1_byte, vector::split_plain;
+    u16: vector::turn_2_bytes, vector::split_2_bytes;
     u32: vector::turn_4_bytes, vector::split_4_bytes;
     u64: vector::turn_8_bytes, vector::split_8_bytes;
 }

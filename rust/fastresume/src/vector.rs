@@ -17,8 +17,8 @@ pub use self::rounds::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
 pub use self::snappy::{decompress_numbers, literal_length};
 pub use self::spreading::{EXPAND_SPARE, expand, write_bits};
 pub use self::turning::{
-    split_4_bytes, split_8_bytes, split_plain, turn_4_bytes, turn_8_bytes, turn_lowered, turn_plain,
-    turn_raised,
+    split_2_bytes, split_4_bytes, split_8_bytes, split_plain, turn_1_byte, turn_2_bytes, turn_4_bytes,
+    turn_8_bytes, turn_lowered, turn_raised,
 };
 pub use self::unpacking::unpack_groups;
 

@@ -129,7 +129,8 @@ fn turn(bytes: &[u8], count: usize) {
         split(&found, &mut back.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
         assert_eq!(back, columns, "{count} columns of {rows} rows");
     }
-    check::<u8>(bytes, count, vector::turn_plain, vector::split_plain);
+    check::<u8>(bytes, count, vector::turn_1_byte, vector::split_plain);
+    check::<u16>(bytes, count, vector::turn_2_bytes, vector::split_2_bytes);
     check::<u32>(bytes, count, vector::turn_4_bytes, vector::split_4_bytes);
     check::<u64>(bytes, count, vector::turn_8_bytes, vector::split_8_bytes);
 }

@@ -26,12 +26,22 @@ chosen! {
 }
 
 chosen! {
+    /// As `turn_4_bytes`, of numbers of one byte.
+    pub fn turn_1_byte(columns: &[&[u8]], rows: &mut [u8]) -> () = turn_plain, for AVX2 turn_1_byte_wide
+}
+
+chosen! {
+    /// As `turn_4_bytes`, of numbers of 2 bytes.
+    pub fn turn_2_bytes(columns: &[&[u16]], rows: &mut [u16]) -> () = turn_plain, for AVX2 turn_2_bytes_wide
+}
+
+chosen! {
     /// As `turn_4_bytes`, of numbers of 8 bytes.
     pub fn turn_8_bytes(columns: &[&[u64]], rows: &mut [u64]) -> () = turn_plain, for AVX2 turn_8_bytes_wide
 }
 
 /// As `turn_4_bytes`, of any numbers, for any processor.
-pub fn turn_plain<W: Pod>(columns: &[&[W]], rows: &mut [W]) {
+fn turn_plain<W: Pod>(columns: &[&[W]], rows: &mut [W]) {
     turn_squares::<W, W, 4>(columns, rows, |_, square| transposed(square), same);
 }
 
@@ -86,6 +96,11 @@ chosen! {
 }
 
 chosen! {
+    /// As `split_4_bytes`, of numbers of 2 bytes.
+    pub fn split_2_bytes(rows: &[u16], columns: &mut [&mut [u16]]) -> () = split_plain, for AVX2 split_2_bytes_wide
+}
+
+chosen! {
     /// As `split_4_bytes`, of numbers of 8 bytes.
     pub fn split_8_bytes(rows: &[u64], columns: &mut [&mut [u64]]) -> () = split_plain, for AVX2 split_8_bytes_wide
 }
@@ -103,6 +118,52 @@ fn same<W>(_: usize, number: W) -> W {
 /// A square with its rows as columns.
 fn transposed<W: Pod, const N: usize>(square: [[W; N]; N]) -> [[W; N]; N] {
     std::array::from_fn(|row| std::array::from_fn(|side| square[side][row]))
+}
+
+/// As `transposed`, of lines twice as long as there are: registers of eight bytes are put together from memory, and late.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn transposed_8_of_1_byte(lines: [[u8; 16]; 8]) -> [[u8; 8]; 16] {
+    let lines = lines.map(bytemuck::cast::<_, x86::__m128i>);
+    let pairs = [0, 2, 4, 6].map(|at| (lines[at], lines[at + 1]));
+    let low = pairs.map(|(one, other)| x86::_mm_unpacklo_epi8(one, other));
+    let high = pairs.map(|(one, other)| x86::_mm_unpackhi_epi8(one, other));
+    let halves = [low, high].map(|[ab, cd, ef, gh]| {
+        let (first, first_end) = (x86::_mm_unpacklo_epi16(ab, cd), x86::_mm_unpackhi_epi16(ab, cd));
+        let (last, last_end) = (x86::_mm_unpacklo_epi16(ef, gh), x86::_mm_unpackhi_epi16(ef, gh));
+        [
+            x86::_mm_unpacklo_epi32(first, last),
+            x86::_mm_unpackhi_epi32(first, last),
+            x86::_mm_unpacklo_epi32(first_end, last_end),
+            x86::_mm_unpackhi_epi32(first_end, last_end),
+        ]
+    });
+    bytemuck::cast(halves)
+}
+
+/// As `transposed`, in eight registers.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn transposed_8_of_2_bytes(square: [[u16; 8]; 8]) -> [[u16; 8]; 8] {
+    let lines = square.map(bytemuck::cast::<_, x86::__m128i>);
+    // The first four of each line that becomes one, and the last four: two lines in each register.
+    let [first, last] = [0, 4].map(|at| {
+        let [a, b, c, d] = [lines[at], lines[at + 1], lines[at + 2], lines[at + 3]];
+        let (ab, cd) = (x86::_mm_unpacklo_epi16(a, b), x86::_mm_unpacklo_epi16(c, d));
+        let (ab_end, cd_end) = (x86::_mm_unpackhi_epi16(a, b), x86::_mm_unpackhi_epi16(c, d));
+        [
+            x86::_mm_unpacklo_epi32(ab, cd),
+            x86::_mm_unpackhi_epi32(ab, cd),
+            x86::_mm_unpacklo_epi32(ab_end, cd_end),
+            x86::_mm_unpackhi_epi32(ab_end, cd_end),
+        ]
+    });
+    let two = |at: usize| {
+        [x86::_mm_unpacklo_epi64(first[at], last[at]), x86::_mm_unpackhi_epi64(first[at], last[at])]
+    };
+    bytemuck::cast([two(0), two(1), two(2), two(3)])
 }
 
 /// As `transposed`, in four registers.
@@ -160,6 +221,26 @@ fn transposed_4_of_8_bytes(square: [[u64; 4]; 4]) -> [[u64; 4]; 4] {
         x86::_mm256_permute2x128_si256::<0x31>(ab_odd, cd_odd),
     ]
     .map(bytemuck::cast)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turn_1_byte_wide(columns: &[&[u8]], rows: &mut [u8]) {
+    if columns.len() < 8 {
+        return turn_plain(columns, rows);
+    }
+    turn_blocks::<u8, u8, 8, 16>(columns, rows, |_, lines| transposed_8_of_1_byte(lines), same);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turn_2_bytes_wide(columns: &[&[u16]], rows: &mut [u16]) {
+    if columns.len() < 8 {
+        return turn_plain(columns, rows);
+    }
+    turn_squares::<u16, u16, 8>(columns, rows, |_, square| transposed_8_of_2_bytes(square), same);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -224,6 +305,16 @@ fn turn_lowered_wide(columns: &[&[u64]], floors: &[u64], rows: &mut [u32]) -> bo
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
+fn split_2_bytes_wide(rows: &[u16], columns: &mut [&mut [u16]]) {
+    if columns.len() < 8 {
+        return split_plain(rows, columns);
+    }
+    split_squares::<u16, 8>(rows, columns, |square| transposed_8_of_2_bytes(square));
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
 fn split_4_bytes_wide(rows: &[u32], columns: &mut [&mut [u32]]) {
     if columns.len() < 8 {
         return split_squares::<u32, 4>(rows, columns, |square| transposed_4_of_4_bytes(square));
@@ -244,8 +335,7 @@ fn squares<const N: usize>(count: usize) -> impl Iterator<Item = usize> {
     (0..count / N).map(|square| square * N).chain(last)
 }
 
-/// Goes over the rows a square at a time, through all columns: rows are written one after another. What is made of a square
-/// and of one number is told by the first column.
+/// As `turn_blocks`, of squares.
 #[inline(always)]
 fn turn_squares<S: Pod, W: Pod, const N: usize>(
     columns: &[&[S]],
@@ -253,34 +343,47 @@ fn turn_squares<S: Pod, W: Pod, const N: usize>(
     turned: impl Fn(usize, [[S; N]; N]) -> [[W; N]; N],
     one: impl Fn(usize, S) -> W,
 ) {
+    turn_blocks::<S, W, N, N>(columns, rows, turned, one);
+}
+
+/// Goes over the rows some at a time, through all columns: rows are written one after another. What is made of some rows of
+/// `N` columns, and of one number, is told by the first column.
+#[inline(always)]
+fn turn_blocks<S: Pod, W: Pod, const N: usize, const ROWS: usize>(
+    columns: &[&[S]],
+    rows: &mut [W],
+    turned: impl Fn(usize, [[S; ROWS]; N]) -> [[W; N]; ROWS],
+    one: impl Fn(usize, S) -> W,
+) {
     let count = columns.len();
     let squares = squares::<N>(count).map(|first| {
-        let sides: [&[[S; N]]; N] = std::array::from_fn(|side| columns[first + side].as_chunks::<N>().0);
+        let sides: [&[[S; ROWS]]; N] =
+            std::array::from_fn(|side| columns[first + side].as_chunks::<ROWS>().0);
         (first, sides)
     });
     let squares: Vec<_> = squares.collect();
-    let whole_lines = if count >= N { rows.len() / (N * count) } else { 0 };
-    let (lines, left) = rows.split_at_mut(whole_lines * N * count);
+    let whole_lines = if count >= N { rows.len() / (ROWS * count) } else { 0 };
+    let (lines, left) = rows.split_at_mut(whole_lines * ROWS * count);
     let asks = is_newer_intel();
     let column_bytes_ahead = if asks { INTEL_COLUMN_BYTES_AHEAD } else { COLUMN_BYTES_AHEAD };
-    for (number, lines) in lines.chunks_exact_mut((N * count).max(1)).enumerate() {
+    for (number, lines) in lines.chunks_exact_mut((ROWS * count).max(1)).enumerate() {
         if asks {
             fetch_near(bytemuck::cast_slice(lines), ROW_BYTES_AHEAD, size_of_val(lines));
         }
         for (first, sides) in &squares {
-            let at = number * N * size_of::<S>();
+            let at = number * ROWS * size_of::<S>();
             if at.is_multiple_of(LINE_BYTES) {
                 for side in sides {
                     fetch_line::<false>(side.as_ptr().cast::<u8>().wrapping_add(at + column_bytes_ahead));
                 }
             }
-            let square = turned(*first, sides.map(|side| side[number]));
-            for (line, numbers) in lines.chunks_exact_mut(count).zip(&square) {
+            let block = turned(*first, sides.map(|side| side[number]));
+            for (line, numbers) in lines.chunks_exact_mut(count).zip(&block) {
                 line[*first..first + N].copy_from_slice(numbers);
             }
         }
     }
-    for (line, row) in left.chunks_exact_mut(count.max(1)).zip(N * whole_lines..) {
+    for (line, row) in left.chunks_exact_mut(count.max(1)).zip(ROWS * whole_lines..) {
         for (number, (place, column)) in line.iter_mut().zip(columns).enumerate() {
             *place = one(number, column[row]);
         }
@@ -350,7 +453,12 @@ mod tests {
         check(turn_plain::<u32>, split_plain, word);
         check(turn_8_bytes, split_8_bytes, |number| number as u64 | 1 << 40);
         check(turn_plain::<u64>, split_plain, |number| number as u64);
-        check(turn_plain::<u8>, split_plain, |number| u8::try_from(number % 251).unwrap());
+        let short = |number: usize| u16::try_from(number).unwrap();
+        check(turn_2_bytes, split_2_bytes, short);
+        check(turn_plain::<u16>, split_plain, short);
+        let byte = |number: usize| u8::try_from(number % 251).unwrap();
+        check(turn_1_byte, split_plain, byte);
+        check(turn_plain::<u8>, split_plain, byte);
     }
 
     #[test]
