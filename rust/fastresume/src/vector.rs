@@ -63,6 +63,7 @@ mod moving;
 mod rounds;
 mod snappy;
 mod spreading;
+mod squares;
 mod turning;
 mod unpacking;
 

@@ -7,6 +7,12 @@ use std::cell::Cell;
 
 use bytemuck::Pod;
 
+use super::squares::transposed;
+#[cfg(target_arch = "x86_64")]
+use super::squares::{
+    transposed_4_of_4_bytes, transposed_4_of_8_bytes, transposed_8_of_1_byte, transposed_8_of_2_bytes,
+    transposed_8_of_4_bytes,
+};
 use super::{LINE_BYTES, fetch_line, fetch_near, is_newer_intel};
 
 /// So far behind what is turned now, columns are asked for: there are more of them than the processor reads ahead by itself.
@@ -113,114 +119,6 @@ pub fn split_plain<W: Pod>(rows: &[W], columns: &mut [&mut [W]]) {
 /// What a number becomes in rows where it stays as it is.
 fn same<W>(_: usize, number: W) -> W {
     number
-}
-
-/// A square with its rows as columns.
-fn transposed<W: Pod, const N: usize>(square: [[W; N]; N]) -> [[W; N]; N] {
-    std::array::from_fn(|row| std::array::from_fn(|side| square[side][row]))
-}
-
-/// As `transposed`, of lines twice as long as there are: registers of eight bytes are put together from memory, and late.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-#[inline]
-fn transposed_8_of_1_byte(lines: [[u8; 16]; 8]) -> [[u8; 8]; 16] {
-    let lines = lines.map(bytemuck::cast::<_, x86::__m128i>);
-    let pairs = [0, 2, 4, 6].map(|at| (lines[at], lines[at + 1]));
-    let low = pairs.map(|(one, other)| x86::_mm_unpacklo_epi8(one, other));
-    let high = pairs.map(|(one, other)| x86::_mm_unpackhi_epi8(one, other));
-    let halves = [low, high].map(|[ab, cd, ef, gh]| {
-        let (first, first_end) = (x86::_mm_unpacklo_epi16(ab, cd), x86::_mm_unpackhi_epi16(ab, cd));
-        let (last, last_end) = (x86::_mm_unpacklo_epi16(ef, gh), x86::_mm_unpackhi_epi16(ef, gh));
-        [
-            x86::_mm_unpacklo_epi32(first, last),
-            x86::_mm_unpackhi_epi32(first, last),
-            x86::_mm_unpacklo_epi32(first_end, last_end),
-            x86::_mm_unpackhi_epi32(first_end, last_end),
-        ]
-    });
-    bytemuck::cast(halves)
-}
-
-/// As `transposed`, in eight registers.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-#[inline]
-fn transposed_8_of_2_bytes(square: [[u16; 8]; 8]) -> [[u16; 8]; 8] {
-    let lines = square.map(bytemuck::cast::<_, x86::__m128i>);
-    // The first four of each line that becomes one, and the last four: two lines in each register.
-    let [first, last] = [0, 4].map(|at| {
-        let [a, b, c, d] = [lines[at], lines[at + 1], lines[at + 2], lines[at + 3]];
-        let (ab, cd) = (x86::_mm_unpacklo_epi16(a, b), x86::_mm_unpacklo_epi16(c, d));
-        let (ab_end, cd_end) = (x86::_mm_unpackhi_epi16(a, b), x86::_mm_unpackhi_epi16(c, d));
-        [
-            x86::_mm_unpacklo_epi32(ab, cd),
-            x86::_mm_unpackhi_epi32(ab, cd),
-            x86::_mm_unpacklo_epi32(ab_end, cd_end),
-            x86::_mm_unpackhi_epi32(ab_end, cd_end),
-        ]
-    });
-    let two = |at: usize| {
-        [x86::_mm_unpacklo_epi64(first[at], last[at]), x86::_mm_unpackhi_epi64(first[at], last[at])]
-    };
-    bytemuck::cast([two(0), two(1), two(2), two(3)])
-}
-
-/// As `transposed`, in four registers.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-#[inline]
-fn transposed_4_of_4_bytes(square: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
-    let [a, b, c, d] = square.map(bytemuck::cast::<_, x86::__m128i>);
-    let (ab, cd) = (x86::_mm_unpacklo_epi32(a, b), x86::_mm_unpacklo_epi32(c, d));
-    let (ab_end, cd_end) = (x86::_mm_unpackhi_epi32(a, b), x86::_mm_unpackhi_epi32(c, d));
-    [
-        x86::_mm_unpacklo_epi64(ab, cd),
-        x86::_mm_unpackhi_epi64(ab, cd),
-        x86::_mm_unpacklo_epi64(ab_end, cd_end),
-        x86::_mm_unpackhi_epi64(ab_end, cd_end),
-    ]
-    .map(bytemuck::cast)
-}
-
-/// As `transposed`, in eight registers.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-#[inline]
-fn transposed_8_of_4_bytes(square: [[u32; 8]; 8]) -> [[u32; 8]; 8] {
-    let lines = square.map(bytemuck::cast::<_, x86::__m256i>);
-    // Squares of four, in both halves: of the first four lines, and of the others.
-    let [first, last] = [0, 4].map(|at| {
-        let [a, b, c, d] = [lines[at], lines[at + 1], lines[at + 2], lines[at + 3]];
-        let (ab, cd) = (x86::_mm256_unpacklo_epi32(a, b), x86::_mm256_unpacklo_epi32(c, d));
-        let (ab_end, cd_end) = (x86::_mm256_unpackhi_epi32(a, b), x86::_mm256_unpackhi_epi32(c, d));
-        [
-            x86::_mm256_unpacklo_epi64(ab, cd),
-            x86::_mm256_unpackhi_epi64(ab, cd),
-            x86::_mm256_unpacklo_epi64(ab_end, cd_end),
-            x86::_mm256_unpackhi_epi64(ab_end, cd_end),
-        ]
-    });
-    let low = |row: usize| x86::_mm256_permute2x128_si256::<0x20>(first[row], last[row]);
-    let high = |row: usize| x86::_mm256_permute2x128_si256::<0x31>(first[row], last[row]);
-    [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)].map(bytemuck::cast)
-}
-
-/// As `transposed`, in four registers.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-#[inline]
-fn transposed_4_of_8_bytes(square: [[u64; 4]; 4]) -> [[u64; 4]; 4] {
-    let [a, b, c, d] = square.map(bytemuck::cast::<_, x86::__m256i>);
-    let (ab, cd) = (x86::_mm256_unpacklo_epi64(a, b), x86::_mm256_unpacklo_epi64(c, d));
-    let (ab_odd, cd_odd) = (x86::_mm256_unpackhi_epi64(a, b), x86::_mm256_unpackhi_epi64(c, d));
-    [
-        x86::_mm256_permute2x128_si256::<0x20>(ab, cd),
-        x86::_mm256_permute2x128_si256::<0x20>(ab_odd, cd_odd),
-        x86::_mm256_permute2x128_si256::<0x31>(ab, cd),
-        x86::_mm256_permute2x128_si256::<0x31>(ab_odd, cd_odd),
-    ]
-    .map(bytemuck::cast)
 }
 
 #[cfg(target_arch = "x86_64")]
