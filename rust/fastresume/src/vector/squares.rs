@@ -19,17 +19,7 @@ pub fn transposed_8_of_1_byte(lines: [[u8; 16]; 8]) -> [[u8; 8]; 16] {
     let pairs = [0, 2, 4, 6].map(|at| (lines[at], lines[at + 1]));
     let low = pairs.map(|(one, other)| x86::_mm_unpacklo_epi8(one, other));
     let high = pairs.map(|(one, other)| x86::_mm_unpackhi_epi8(one, other));
-    let halves = [low, high].map(|[ab, cd, ef, gh]| {
-        let (first, first_end) = (x86::_mm_unpacklo_epi16(ab, cd), x86::_mm_unpackhi_epi16(ab, cd));
-        let (last, last_end) = (x86::_mm_unpacklo_epi16(ef, gh), x86::_mm_unpackhi_epi16(ef, gh));
-        [
-            x86::_mm_unpacklo_epi32(first, last),
-            x86::_mm_unpackhi_epi32(first, last),
-            x86::_mm_unpacklo_epi32(first_end, last_end),
-            x86::_mm_unpackhi_epi32(first_end, last_end),
-        ]
-    });
-    bytemuck::cast(halves)
+    bytemuck::cast([low, high].map(|pairs| four_lines_of_2_bytes(pairs)))
 }
 
 /// As `transposed`, in eight registers.
@@ -38,22 +28,27 @@ pub fn transposed_8_of_1_byte(lines: [[u8; 16]; 8]) -> [[u8; 8]; 16] {
 #[inline]
 pub fn transposed_8_of_2_bytes(square: [[u16; 8]; 8]) -> [[u16; 8]; 8] {
     let lines = square.map(bytemuck::cast::<_, x86::__m128i>);
-    // The first four of each line that becomes one, and the last four: two lines in each register.
-    let [first, last] = [0, 4].map(|at| {
-        let [a, b, c, d] = [lines[at], lines[at + 1], lines[at + 2], lines[at + 3]];
-        let (ab, cd) = (x86::_mm_unpacklo_epi16(a, b), x86::_mm_unpacklo_epi16(c, d));
-        let (ab_end, cd_end) = (x86::_mm_unpackhi_epi16(a, b), x86::_mm_unpackhi_epi16(c, d));
-        [
-            x86::_mm_unpacklo_epi32(ab, cd),
-            x86::_mm_unpackhi_epi32(ab, cd),
-            x86::_mm_unpacklo_epi32(ab_end, cd_end),
-            x86::_mm_unpackhi_epi32(ab_end, cd_end),
-        ]
-    });
+    let [first, last] =
+        [0, 4].map(|at| four_lines_of_2_bytes([lines[at], lines[at + 1], lines[at + 2], lines[at + 3]]));
     let two = |at: usize| {
         [x86::_mm_unpacklo_epi64(first[at], last[at]), x86::_mm_unpackhi_epi64(first[at], last[at])]
     };
     bytemuck::cast([two(0), two(1), two(2), two(3)])
+}
+
+/// Four lines of eight numbers of 2 bytes: the first number of each, then the second one of each, and so on.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn four_lines_of_2_bytes([a, b, c, d]: [x86::__m128i; 4]) -> [x86::__m128i; 4] {
+    let (ab, cd) = (x86::_mm_unpacklo_epi16(a, b), x86::_mm_unpacklo_epi16(c, d));
+    let (ab_end, cd_end) = (x86::_mm_unpackhi_epi16(a, b), x86::_mm_unpackhi_epi16(c, d));
+    [
+        x86::_mm_unpacklo_epi32(ab, cd),
+        x86::_mm_unpackhi_epi32(ab, cd),
+        x86::_mm_unpacklo_epi32(ab_end, cd_end),
+        x86::_mm_unpackhi_epi32(ab_end, cd_end),
+    ]
 }
 
 /// As `transposed`, in four registers.

@@ -48,7 +48,7 @@ chosen! {
 
 /// As `turn_4_bytes`, of any numbers, for any processor.
 fn turn_plain<W: Pod>(columns: &[&[W]], rows: &mut [W]) {
-    turn_squares::<W, W, 4>(columns, rows, |_, square| transposed(square), same);
+    turn_blocks::<W, W, 4, 4>(columns, rows, |_, square| transposed(square), same);
 }
 
 chosen! {
@@ -64,7 +64,7 @@ fn turn_raised_plain(columns: &[&[u32]], floors: &[u64], rows: &mut [u64]) {
         let square = transposed(square);
         square.map(|row| std::array::from_fn(|side| one(first + side, row[side])))
     };
-    turn_squares::<u32, u64, 4>(columns, rows, turned, one);
+    turn_blocks::<u32, u64, 4, 4>(columns, rows, turned, one);
 }
 
 chosen! {
@@ -83,7 +83,7 @@ fn turn_lowered_plain(columns: &[&[u64]], floors: &[u64], rows: &mut [u32]) -> b
         }))
     };
     let one = |column: usize, number| lowered(number, floors[column], &all);
-    turn_squares::<u64, u32, 4>(columns, rows, turned, one);
+    turn_blocks::<u64, u32, 4, 4>(columns, rows, turned, one);
     u32::try_from(all.get()).is_ok()
 }
 
@@ -138,7 +138,7 @@ fn turn_2_bytes_wide(columns: &[&[u16]], rows: &mut [u16]) {
     if columns.len() < 8 {
         return turn_plain(columns, rows);
     }
-    turn_squares::<u16, u16, 8>(columns, rows, |_, square| transposed_8_of_2_bytes(square), same);
+    turn_blocks::<u16, u16, 8, 8>(columns, rows, |_, square| transposed_8_of_2_bytes(square), same);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -146,16 +146,21 @@ fn turn_2_bytes_wide(columns: &[&[u16]], rows: &mut [u16]) {
 #[inline]
 fn turn_4_bytes_wide(columns: &[&[u32]], rows: &mut [u32]) {
     if columns.len() < 8 {
-        return turn_squares::<u32, u32, 4>(columns, rows, |_, square| transposed_4_of_4_bytes(square), same);
+        return turn_blocks::<u32, u32, 4, 4>(
+            columns,
+            rows,
+            |_, square| transposed_4_of_4_bytes(square),
+            same,
+        );
     }
-    turn_squares::<u32, u32, 8>(columns, rows, |_, square| transposed_8_of_4_bytes(square), same);
+    turn_blocks::<u32, u32, 8, 8>(columns, rows, |_, square| transposed_8_of_4_bytes(square), same);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
 fn turn_8_bytes_wide(columns: &[&[u64]], rows: &mut [u64]) {
-    turn_squares::<u64, u64, 4>(columns, rows, |_, square| transposed_4_of_8_bytes(square), same);
+    turn_blocks::<u64, u64, 4, 4>(columns, rows, |_, square| transposed_4_of_8_bytes(square), same);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -171,7 +176,7 @@ fn turn_raised_wide(columns: &[&[u32]], floors: &[u64], rows: &mut [u64]) {
         transposed_8_of_4_bytes(square)
             .map(|row: [u32; 8]| std::array::from_fn(|side| floors[side].wrapping_add(row[side].into())))
     };
-    turn_squares::<u32, u64, 8>(columns, rows, turned, one);
+    turn_blocks::<u32, u64, 8, 8>(columns, rows, turned, one);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -195,7 +200,7 @@ fn turn_lowered_wide(columns: &[&[u64]], floors: &[u64], rows: &mut [u32]) -> bo
     };
     let of_rest = Cell::new(0);
     let one = |column: usize, number| lowered(number, floors[column], &of_rest);
-    turn_squares::<u64, u32, 8>(columns, rows, turned, one);
+    turn_blocks::<u64, u32, 8, 8>(columns, rows, turned, one);
     let all: [u64; 4] = bytemuck::cast(all.get());
     all.into_iter().chain([of_rest.get()]).all(|above| u32::try_from(above).is_ok())
 }
@@ -231,17 +236,6 @@ fn split_8_bytes_wide(rows: &[u64], columns: &mut [&mut [u64]]) {
 fn squares<const N: usize>(count: usize) -> impl Iterator<Item = usize> {
     let last = (count > N && !count.is_multiple_of(N)).then(|| count - N);
     (0..count / N).map(|square| square * N).chain(last)
-}
-
-/// As `turn_blocks`, of squares.
-#[inline(always)]
-fn turn_squares<S: Pod, W: Pod, const N: usize>(
-    columns: &[&[S]],
-    rows: &mut [W],
-    turned: impl Fn(usize, [[S; N]; N]) -> [[W; N]; N],
-    one: impl Fn(usize, S) -> W,
-) {
-    turn_blocks::<S, W, N, N>(columns, rows, turned, one);
 }
 
 /// Goes over the rows some at a time, through all columns: rows are written one after another. What is made of some rows of
@@ -288,7 +282,7 @@ fn turn_blocks<S: Pod, W: Pod, const N: usize, const ROWS: usize>(
     }
 }
 
-/// Goes over the rows a square at a time, as `turn_squares` does.
+/// Goes over the rows a square at a time, as `turn_blocks` does.
 #[inline(always)]
 fn split_squares<W: Pod, const N: usize>(
     rows: &[W],
