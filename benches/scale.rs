@@ -7,15 +7,11 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use fastresume::cursor::{Cursor, Identity};
-use fastresume::intervals::Intervals;
-use fastresume::lanes::{Cut, Reader};
-use fastresume::merge::merge;
-use fastresume::order::{Order, OrderChoice};
-use fastresume::pass::Pass;
-use fastresume::plan::{rows_decoded, rows_decoded_by};
-use fastresume::selection::Selection;
-use fastresume::tail::Tail;
+use fastresume::{
+    Cursor, Cut, Identity, Intervals, Order, OrderChoice, Pass, Reader, Selection, Tail,
+    decode_cost::{rows_decoded, rows_decoded_by},
+    merge::merge,
+};
 
 const RANKS: u64 = 16_384;
 const RANK_ROWS: u64 = 4096;

@@ -5,18 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use fastresume::agreement::Request;
-use fastresume::cursor::{Cursor, Identity};
-use fastresume::lanes::{Cut, Reader};
-use fastresume::layout::{Layout, Stack};
-use fastresume::manifest::Manifest;
-use fastresume::order::{Order, OrderChoice};
-use fastresume::pass::Pass;
-use fastresume::pipeline::{Pipeline, Polled};
-use fastresume::policy::{NullPolicy, Policy};
-use fastresume::selection::Selection;
-use fastresume::shapes::Shapes;
-use fastresume::tail::Tail;
+use fastresume::{
+    Cursor, Cut, Identity, Layout, Manifest, NullPolicy, Order, OrderChoice, Pass, Pipeline, Policy, Polled,
+    Reader, Request, Selection, Shapes, Stack, Tail,
+};
 
 use crate::Outcome;
 

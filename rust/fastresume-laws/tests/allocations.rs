@@ -8,17 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fastresume::agreement::Request;
-use fastresume::cursor::{Cursor, Identity};
-use fastresume::lanes::{Cut, Reader};
-use fastresume::layout::Layout;
-use fastresume::manifest::Manifest;
-use fastresume::order::{Order, OrderChoice};
-use fastresume::pass::Pass;
-use fastresume::pipeline::{Pipeline, Polled};
-use fastresume::selection::Selection;
-use fastresume::shapes::Shapes;
-use fastresume::tail::Tail;
+use fastresume::{
+    Cursor, Cut, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Reader, Request,
+    Selection, Shapes, Tail,
+};
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::column::writer::get_typed_column_writer_mut;
 use parquet::data_type::Int64Type;

@@ -4,14 +4,9 @@
 
 use std::ops::Range;
 
-use fastresume::cursor::{Cursor, Identity};
-use fastresume::intervals::Intervals;
-use fastresume::lanes::{Cut, Reader};
-use fastresume::merge::merge;
-use fastresume::order::{Order, OrderKind};
-use fastresume::pass::Pass;
-use fastresume::selection::Selection;
-use fastresume::tail::Tail;
+use fastresume::{
+    Cursor, Cut, Identity, Intervals, Order, OrderKind, Pass, Reader, Selection, Tail, merge::merge,
+};
 use proptest::prelude::*;
 
 /// How many histories each law is tried on: more with `FASTRESUME_CASES=100000`.

@@ -9,18 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fastresume::agreement::Request;
-use fastresume::cursor::{Cursor, Identity};
-use fastresume::lanes::{Cut, Reader};
-use fastresume::layout::{Field, Layout, Stack};
-use fastresume::manifest::Manifest;
-use fastresume::memory::{most_paged, release};
-use fastresume::order::{Order, OrderChoice};
-use fastresume::pass::Pass;
-use fastresume::pipeline::{Pipeline, Polled};
-use fastresume::selection::Selection;
-use fastresume::shapes::Shapes;
-use fastresume::tail::Tail;
+use fastresume::{
+    Cursor, Cut, Field, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Reader,
+    Request, Selection, Shapes, Stack, Tail,
+    buffer::{most_paged, release},
+};
 use parquet::basic::{BrotliLevel, Compression};
 use parquet::column::writer::get_typed_column_writer_mut;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};

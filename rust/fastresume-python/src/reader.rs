@@ -2,13 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use fastresume::error::Error;
-use fastresume::intervals::Intervals;
-use fastresume::lanes::Reader as ReaderPlace;
-use fastresume::memory::PageLock as CorePageLock;
-use fastresume::pass::Pass as CorePass;
-use fastresume::pipeline::{Delivered as CoreDelivered, Pipeline, Polled};
-use fastresume::written::Written as CoreWritten;
+use fastresume::{
+    Delivered as CoreDelivered, Error, Intervals, PageLock as CorePageLock, Pass as CorePass, Pipeline,
+    Polled, Reader as ReaderPlace, Written as CoreWritten,
+};
 use pyo3::prelude::*;
 
 use crate::activity::Activity;

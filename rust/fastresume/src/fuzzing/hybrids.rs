@@ -2,9 +2,9 @@
 
 use bytemuck::Pod;
 
-use super::{Choices, Steps};
-use crate::hybrid::{CHUNK, Hybrid, Next, Stretch, varint};
-use crate::packed::Packed;
+use super::choices::{Choices, Steps};
+use crate::format::encoding::bit_packing::Packed;
+use crate::format::encoding::rle::{CHUNK, Hybrid, Next, Stretch, varint};
 
 /// No more are compared: runs let few bytes state many.
 const MOST: usize = 4000;

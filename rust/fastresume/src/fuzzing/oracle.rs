@@ -11,7 +11,7 @@ use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, ColumnPath, Type};
 
 use super::hybrids::have_padding;
 use crate::error::{Error, caught};
-use crate::foreign::ChunkPages;
+use crate::format::encoding::fallback::ChunkPages;
 
 /// A page of one encoding, and the dictionary before it, if there is one, with how many values it has.
 pub struct OnePage<'b> {

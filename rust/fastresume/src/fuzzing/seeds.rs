@@ -13,9 +13,9 @@ use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use super::compression_of;
+use super::choices::compression_of;
 use super::metadata::pages_of;
-use crate::chunk::start_of;
+use crate::format::metadata::column_chunk::start_of;
 
 /// Rows of a file, and of its pages at most: few, or more than are decoded at a time.
 const FEW: (u16, usize) = (90, 40);

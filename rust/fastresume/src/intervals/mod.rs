@@ -1,0 +1,5 @@
+//! Sorted sets of rows or positions, as half-open ranges.
+
+pub mod set;
+pub mod arrays;
+pub mod offsets;

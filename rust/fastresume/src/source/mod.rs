@@ -1,0 +1,3 @@
+//! Bytes at ranges of a file, wherever it lies.
+
+pub mod local;
