@@ -1,12 +1,13 @@
 //! fastresume: Parquet straight into training batches, with exact and elastic resume.
 //!
 //! This crate is the pure core: no Python, no global random state, no hash order, and no clock but for those who
-//! watch (`activity`). Data flows through the modules in this order, and each knows only those before it:
+//! watch (`pipeline/activity.rs`). Each room uses only those before it, in the order of the `mod` lines below; the
+//! first line of its `mod.rs` says what it is for. Data flows through them so:
 //!
 //! ```text
-//! source -> manifest -> order -> lanes -> decode -> batch -> pipeline       cursor <- delivered batch
-//! bytes     what is     which    whose,   columns   tensors,  threads          '-> lanes: resume
-//! at range  there       row      when               memory
+//! source -> format -> dataset -> order -> resume -> decode -> batch -> pipeline      cursor <- delivered batch
+//! bytes     pages,    what is    which    whose,    columns   tensors, threads          '-> resume
+//! at range  values    there      row      when                memory
 //! ```
 
 pub mod error;
@@ -52,12 +53,13 @@ pub use self::pipeline::activity::Doing;
 pub use self::pipeline::decode_cost;
 pub use self::pipeline::thread_pool::{Delivered, Pipeline, Polled, View};
 pub use self::projection::column_rules::Rule;
-pub use self::projection::layout::{Field, Layout, Stack};
+pub use self::projection::layout::{Field, Layout};
 pub use self::projection::memory_estimate::Footprint;
 pub use self::projection::missing_columns;
 pub use self::projection::null_policy::{Fill, NullPolicy, Policy};
 pub use self::projection::output_types::Shapes;
 pub use self::projection::padding::{End, Pad};
+pub use self::projection::stacks::Stack;
 pub use self::projection::unify::{self, Decimals, Request};
 pub use self::resume::cursor::{Cursor, Identity};
 pub use self::resume::lanes::{Cut, Reader};

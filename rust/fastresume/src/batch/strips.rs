@@ -5,14 +5,15 @@ use std::sync::atomic::AtomicBool;
 
 use crate::batch::routing::{Cut, Parts};
 use crate::batch::slots::pending::{LEAST_LOWERED, LOWERED_BYTES, Strip};
-use crate::decode::decoder::{Nulls, Target};
+use crate::decode::decoder::Target;
 use crate::decode::open_file::OpenFile;
 use crate::decode::row_picker::StepRows;
 use crate::error::{Error, Result, check};
 use crate::format::page::reader::Buffers;
 use crate::memory::buffer::Memory;
-use crate::projection::layout::Field;
+use crate::projection::field::Field;
 use crate::schema::columns::Column;
+use crate::schema::nulls::Nulls;
 
 /// A field of one row group, open for reading.
 pub struct Source<'a> {

@@ -12,7 +12,8 @@ use crate::format::metadata::footer::{FooterBytes, HASH_BYTES};
 use crate::format::metadata::size_estimate::{self, Extent, to_count};
 use crate::schema::arrow_schema::{self, ArrowFields};
 use crate::schema::columns::{self, Column, Stored};
-use crate::source::local::{LocalFile, Source};
+use crate::source::byte_source::Source;
+use crate::source::local::LocalFile;
 
 /// What a manifest keeps of one file's footer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use parquet::schema::types::ColumnDescPtr;
 
 use crate::dataset::hive_partition::Value;
 use crate::decode::convert::{Conversion, Converter, RowShape};
-use crate::decode::decoder::{JaggedDecoder, Nulls, ScalarDecoder};
+use crate::decode::decoder::{JaggedDecoder, ScalarDecoder};
 use crate::decode::flat::byte_array::StringDecoder;
 use crate::decode::flat::byte_array_codes::{HashDecoder, HashedValues, Numbering};
 use crate::decode::flat::fixed_len::FixedDecoder;
@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::format::page::reader::{Buffers, Pages};
 use crate::schema::cast::Delivery;
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
 
 /// Makes a decoder of `$numbers`, whose bytes in the file and in the tensor the delivery tells.

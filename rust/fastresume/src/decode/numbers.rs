@@ -3,9 +3,9 @@
 use bytemuck::Pod;
 use parquet::basic::Encoding;
 
-use crate::decode::decoder::{Page, PageValues};
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::{Marks, WORD};
+use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::primitive::{Values, Word, look_up};
 use crate::format::metadata::size_estimate::PAGE_BYTES;
 use crate::memory::buffer::Memory;

@@ -9,13 +9,15 @@ use parquet::schema::types::ColumnDescPtr;
 
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
-use crate::format::metadata::column_chunk::{Chunk, read_index, start_of};
+use crate::format::metadata::column_chunk::{Chunk, start_of};
 use crate::format::metadata::column_metadata::Leaves;
 use crate::format::metadata::footer::FooterBytes;
+use crate::format::metadata::page_index::read_index;
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::reader::{Buffers, Pages};
 use crate::schema::columns::Column;
-use crate::source::local::{LocalFile, Source};
+use crate::source::byte_source::Source;
+use crate::source::local::LocalFile;
 
 /// A reader keeps so many files open.
 pub const OPEN_FILES: usize = 8;

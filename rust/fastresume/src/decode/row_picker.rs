@@ -8,8 +8,9 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use crate::decode::decoder::{Nulls, ScalarDecoder, Target, Wanted};
+use crate::decode::decoder::{ScalarDecoder, Target, Wanted};
 use crate::error::Result;
+use crate::schema::nulls::Nulls;
 use crate::simd;
 
 /// Stretches with fewer rows than this are decoded together, if fewer rows lie between them.

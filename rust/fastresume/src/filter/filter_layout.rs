@@ -1,14 +1,15 @@
 //! What a filter reads: the values of columns, and of others whether they are there.
 
 use crate::dataset::manifest::Manifest;
-use crate::decode::decoder::Nulls;
 use crate::error::{Error, Result};
 use crate::projection::column_rules;
-use crate::projection::layout::{Field, Layout};
+use crate::projection::field::Field;
+use crate::projection::layout::Layout;
 use crate::projection::null_policy::Policy;
 use crate::projection::output_types::Shapes;
 use crate::projection::unify::{Request, is_optional};
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::schema::nulls::Nulls;
 
 /// The layout of the columns of a request, with masks for their nulls, and then of each of `asked`, a column of
 /// any type or a struct, whether it is there.

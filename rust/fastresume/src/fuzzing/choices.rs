@@ -5,7 +5,7 @@ use std::path::Path;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 
 use crate::error::{Error, Result};
-use crate::source::local::Source;
+use crate::source::byte_source::Source;
 
 /// The choices that an input begins with; where it ends, they are 0.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use super::choices::{Choices, InMemory, Steps, compression_of};
 use super::metadata::pages_of;
 use super::oracle;
 use crate::decode::convert::{Conversion, Converter, RowShape};
-use crate::decode::decoder::{JaggedDecoder, JaggedRows, Nulls, ScalarDecoder, Target};
+use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
 use crate::decode::flat::byte_array::StringDecoder;
 use crate::decode::flat::fixed_len::FixedDecoder;
 use crate::decode::flat::pages::{FlatLevels, FlatPages};
@@ -25,6 +25,7 @@ use crate::format::page::dictionary_cache::PageDictionaries;
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::reader::{Buffers, Pages};
 use crate::schema::cast::Delivery;
+use crate::schema::nulls::Nulls;
 use crate::schema::types::Dtype;
 
 /// No more rows are read: runs let few bytes state many.

@@ -4,7 +4,8 @@ use bytemuck::Pod;
 
 use super::choices::{Choices, Steps};
 use crate::format::encoding::bit_packing::Packed;
-use crate::format::encoding::rle::{CHUNK, Hybrid, Next, Stretch, varint};
+use crate::format::encoding::rle::{CHUNK, Hybrid, Next, Stretch};
+use crate::format::encoding::varint::varint;
 
 /// No more are compared: runs let few bytes state many.
 const MOST: usize = 4000;

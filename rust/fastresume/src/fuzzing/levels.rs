@@ -5,7 +5,7 @@ use parquet::basic::Encoding;
 use super::choices::{Choices, Steps};
 use crate::format::encoding::bitmap::{Bits, Marks};
 use crate::format::encoding::levels::Levels;
-use crate::format::encoding::rle::varint;
+use crate::format::encoding::varint::varint;
 
 /// Levels in runs or packed, with a stated length or behind it, or in the old packing; read one by one beside that.
 pub fn levels(bytes: &[u8]) {

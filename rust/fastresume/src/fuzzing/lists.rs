@@ -4,7 +4,7 @@ use parquet::data_type::{ByteArrayType, Int64Type};
 
 use super::chunks::{ChunkChoices, Shared, jagged_in_steps};
 use super::oracle::Rows;
-use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW, Nulls};
+use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW};
 use crate::decode::list::byte_array::TextListDecoder;
 use crate::decode::list::grid::Grid;
 use crate::decode::list::pages::{ListLevels, ListPages};
@@ -13,6 +13,7 @@ use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result};
 use crate::format::page::reader::Buffers;
 use crate::schema::cast::Delivery;
+use crate::schema::nulls::Nulls;
 use crate::schema::types::Dtype;
 
 /// What stands for a number that is null, where not all of them are refused.

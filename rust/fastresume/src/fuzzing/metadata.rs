@@ -6,10 +6,11 @@ use parquet::file::metadata::{ParquetMetaDataOptions, ParquetMetaDataReader};
 use super::choices::{Choices, InMemory};
 use crate::error::{Error, Result, caught};
 use crate::format::metadata::bloom_filter::BloomFilter;
-use crate::format::metadata::column_chunk::{Chunk, read_index};
+use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::footer::FooterBytes;
 use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::PageIndex;
+use crate::format::metadata::page_index::read_index;
 use crate::schema::arrow_schema::ArrowFields;
 use crate::schema::columns::columns;
 

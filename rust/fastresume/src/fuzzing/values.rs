@@ -5,7 +5,7 @@ use parquet::data_type::{AsBytes, BoolType, DataType, FixedLenByteArrayType, Int
 
 use super::choices::{Choices, Steps};
 use super::oracle::{self, OnePage};
-use crate::decode::decoder::{Page, PageValues};
+use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::primitive::{Values, Word};
 use crate::memory::buffer::Memory;
 

@@ -2,4 +2,3 @@
 
 pub mod set;
 pub mod arrays;
-pub mod offsets;

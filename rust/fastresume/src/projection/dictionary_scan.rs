@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use crate::dataset::manifest::Manifest;
-use crate::decode::decoder::{JaggedRows, NULL_ROW, Nulls};
+use crate::decode::decoder::{JaggedRows, NULL_ROW};
 use crate::decode::open_file::OpenFile;
 use crate::error::{Error, Result, check, locked};
 use crate::format::encoding::byte_array::plain;
@@ -13,6 +13,7 @@ use crate::format::page::reader::Buffers;
 use crate::parallel;
 use crate::schema::columns::{Column, Dtype, Kind};
 use crate::schema::dictionary::Vocabulary;
+use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
 
 /// Values that take more have no dictionary.

@@ -1,8 +1,8 @@
 //! One tensor of a batch, before there is any.
 
-use crate::decode::decoder::Nulls;
 use crate::projection::padding::Padding;
 use crate::schema::columns::{Dtype, Kind};
+use crate::schema::nulls::Nulls;
 
 /// One tensor of a batch: `[rows]`, or `[rows, k]` where k columns are stacked or a row has k elements; or a
 /// jagged one.

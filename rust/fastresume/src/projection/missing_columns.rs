@@ -2,11 +2,11 @@
 
 use crate::dataset::hive_partition::Value;
 use crate::dataset::manifest::Manifest;
-use crate::decode::decoder::Nulls;
 use crate::error::{Error, Result};
 use crate::order::selection::Selection;
 use crate::projection::layout::Layout;
 use crate::schema::columns::{Column, Stored};
+use crate::schema::nulls::Nulls;
 
 /// Refuses a file of which rows are selected, and in all of which a column is null whose nulls are errors: one
 /// that the file lacks, or of which its path says nothing.

@@ -7,6 +7,7 @@ pub mod unify;
 pub mod output_types;
 pub mod field;
 pub mod dictionary_scan;
+pub mod stacks;
 pub mod layout;
 pub mod memory_estimate;
 pub mod missing_columns;

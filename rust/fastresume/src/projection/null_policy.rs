@@ -1,10 +1,10 @@
 //! What the user said of nulls, for each column.
 
-use crate::decode::decoder::Nulls;
 use crate::error::{Error, Result};
 use crate::projection::column_rules::{self, Named, Rule};
 use crate::schema::columns::{Dtype, Kind};
 use crate::schema::half::{brain_of_single, half_of_single, single_of_brain, single_of_half, single_to_odd};
+use crate::schema::nulls::Nulls;
 
 /// Floats that are whole are integers up to this: 2^53.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;

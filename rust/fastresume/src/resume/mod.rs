@@ -3,5 +3,6 @@
 pub mod tail;
 pub mod lanes;
 pub mod cursor;
+pub mod state_format;
 pub mod pass;
 pub mod merge;

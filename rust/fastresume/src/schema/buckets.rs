@@ -11,9 +11,6 @@ pub struct Buckets {
     pub seed: u64,
 }
 
-/// The largest number of buckets, all of which int64 can name.
-pub const MAX_BUCKETS: u64 = 1 << 63;
-
 const PRIMES: [u64; 5] = [
     0x9E37_79B1_85EB_CA87,
     0xC2B2_AE3D_27D4_EB4F,
@@ -61,6 +58,9 @@ impl Buckets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The largest number of buckets, all of which int64 can name.
+    const MAX_BUCKETS: u64 = 1 << 63;
 
     #[test]
     fn an_integer_is_in_the_bucket_of_its_bytes() {

@@ -2,8 +2,9 @@
 
 use bytemuck::Pod;
 
+use super::dispatch::chosen;
 #[cfg(target_arch = "x86_64")]
-use super::dispatch::fetch_ahead;
+use super::prefetch::fetch_ahead;
 
 /// So many values must be there behind the last one that `expand` takes.
 pub const EXPAND_SPARE: usize = 8;

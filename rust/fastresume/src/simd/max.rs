@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use super::dispatch::chosen;
+
 /// So many rows are read at once: what is written is read and written so much less often.
 const ROWS_AT_ONCE: usize = 8;
 

@@ -8,8 +8,8 @@
 //! does not turn, spread and unpack these in registers by itself.
 #![allow(clippy::inline_always, reason = "what is not inlined is not compiled for AVX2")]
 
-#[macro_use]
 mod dispatch;
+mod prefetch;
 mod max;
 mod unpack;
 mod gather;
@@ -20,13 +20,13 @@ mod expand;
 mod tiles;
 mod transpose;
 
-pub use self::dispatch::{fetch_bytes, fetch_places};
 pub use self::expand::{EXPAND_SPARE, expand, write_bits};
 pub use self::feistel::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
 pub use self::gather::{gather, look_up_groups};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use self::gather::{gather_groups, load_groups};
 pub use self::max::raise;
+pub use self::prefetch::{fetch_bytes, fetch_places};
 pub use self::scatter::{Move, deal, scatter, scatter_raised};
 pub use self::snappy::{decompress_numbers, literal_length};
 pub use self::transpose::{

@@ -1,6 +1,7 @@
 //! Rows to their places.
 
-use super::dispatch::{fetch_bytes, fetch_near, is_newer_intel};
+use super::dispatch::{chosen, is_newer_intel};
+use super::prefetch::{fetch_bytes, fetch_near};
 
 /// A row of what was decoded, and the row of a batch that it becomes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,6 +7,8 @@
 //!
 //! Source: <https://github.com/google/snappy/blob/main/format_description.txt>
 
+use super::dispatch::chosen;
+
 /// So many bytes are measured at once.
 const MEASURED: usize = 256;
 

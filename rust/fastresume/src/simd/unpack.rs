@@ -1,5 +1,6 @@
 //! Integers of a few bits to those of 32.
 
+use super::dispatch::chosen;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64 as x86;
 

@@ -8,7 +8,8 @@ use crate::batch::slots::pending::{Part, repeat, waiting};
 use crate::batch::slots::row_ids::Written;
 use crate::error::Result;
 use crate::memory::buffer::{Memory, Pool};
-use crate::projection::layout::{Field, Layout};
+use crate::projection::field::Field;
+use crate::projection::layout::Layout;
 
 /// Matrices of at most so many bytes are made of columns when their batch is ended, in memory that a batch before it let go
 /// of, which is still in the caches. Larger ones would not be.

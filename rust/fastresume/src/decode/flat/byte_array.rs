@@ -4,13 +4,15 @@
 
 use parquet::basic::Encoding;
 
-use crate::decode::decoder::{JaggedDecoder, JaggedRows, PageValues};
+use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::decode::flat::pages::{FlatPages, Presence};
 use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::{
     MAX_EXPANDED_BYTES, Texts, behind_lengths, behind_prefixes, plain, too_long,
 };
-use crate::format::encoding::rle::{CHUNK, Hybrid, Next, ends, not_in_dictionary};
+use crate::format::encoding::page_values::PageValues;
+use crate::format::encoding::rle::{CHUNK, Hybrid, Next, not_in_dictionary};
+use crate::format::encoding::varint::ends;
 
 /// A column of text or bytes.
 pub struct StringDecoder<'a> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parquet::basic::Encoding;
 
-use crate::decode::decoder::{Page, PageValues, ScalarDecoder, Target};
+use crate::decode::decoder::{ScalarDecoder, Target};
 use crate::decode::flat::byte_array::TextValues;
 use crate::decode::flat::pages::FlatPages;
 use crate::decode::flat::primitive::fill;
@@ -12,6 +12,7 @@ use crate::decode::numbers::{Elements, STEP, steps};
 use crate::error::Result;
 use crate::format::encoding::bitmap::Marks;
 use crate::format::encoding::byte_array::plain;
+use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::primitive::look_up;
 use crate::format::encoding::rle::Hybrid;
 use crate::schema::buckets::Buckets;

@@ -7,14 +7,14 @@ use std::slice::ChunksExactMut;
 use parquet::basic::Encoding;
 
 use crate::decode::convert::{Converter, RowShape};
-use crate::decode::decoder::{
-    Page, PageValues, ScalarDecoder, Target, check_dictionary, check_values, mark_all,
-};
+use crate::decode::decoder::{ScalarDecoder, Target, mark_all};
 use crate::decode::flat::pages::{FlatPages, Presence};
 use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::of_one_length;
 use crate::format::encoding::delta::deltas;
-use crate::format::encoding::rle::{CHUNK, Hybrid, Next, ends, not_in_dictionary};
+use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
+use crate::format::encoding::rle::{CHUNK, Hybrid, Next, not_in_dictionary};
+use crate::format::encoding::varint::ends;
 
 /// A column of values of so many bytes, delivered as rows of so many.
 pub struct FixedDecoder<'a> {

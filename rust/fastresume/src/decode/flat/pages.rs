@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use crate::decode::decoder::{Nulls, Page, PageValues};
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::{Bits, Marks};
 use crate::format::encoding::levels::Levels;
+use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::page::reader::{PageStart, Pages};
+use crate::schema::nulls::Nulls;
 
 /// Goes over the rows of a column chunk, page by page.
 pub struct FlatPages<'a> {

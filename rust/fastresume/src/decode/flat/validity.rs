@@ -3,9 +3,11 @@
 use parquet::basic::Encoding;
 
 use crate::decode::convert::RowShape;
-use crate::decode::decoder::{JaggedDecoder, JaggedRows, Nulls, PageValues, ScalarDecoder, Target, mark_all};
+use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target, mark_all};
 use crate::decode::flat::pages::{FlatPages, Presence};
 use crate::error::Result;
+use crate::format::encoding::page_values::PageValues;
+use crate::schema::nulls::Nulls;
 
 /// Whether structs are there, as the levels of one of their members say.
 pub struct PresenceDecoder<'a> {

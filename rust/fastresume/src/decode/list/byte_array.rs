@@ -1,6 +1,6 @@
 //! Columns of lists of text or bytes.
 
-use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW, NestedRows, Nulls};
+use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW, NestedRows};
 use crate::decode::flat::byte_array::TextValues;
 use crate::decode::list::pages::{ListPages, Stretch, Walk};
 use crate::decode::list::primitive::null_row;
@@ -8,6 +8,7 @@ use crate::decode::numbers::as_numbers;
 use crate::error::Result;
 use crate::format::encoding::bitmap::Bits;
 use crate::format::encoding::byte_array::{MAX_EXPANDED_BYTES, too_long};
+use crate::schema::nulls::Nulls;
 
 /// A column of lists of text or bytes, delivered as rows of these.
 pub struct TextListDecoder<'a> {

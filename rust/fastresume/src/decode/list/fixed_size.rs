@@ -1,8 +1,9 @@
 //! Rows that might differ in length, and do not: lists of so many numbers; decimals held as bytes.
 
 use crate::decode::convert::{Converter, RowShape};
-use crate::decode::decoder::{JaggedDecoder, JaggedRows, Nulls, ScalarDecoder, Target};
+use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
 use crate::error::{Error, Result};
+use crate::schema::nulls::Nulls;
 
 /// Rows are decoded so many bytes at a time, and one at least.
 const STEP_BYTES: usize = 1 << 18;

@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
-use crate::decode::decoder::{Page, PageValues};
 use crate::decode::list::grid::Grid;
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::{Bits, WORD, lowest};
 use crate::format::encoding::levels::Levels;
+use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::rle::MAX_VALUES;
 use crate::format::page::reader::{PageStart, Pages};
 

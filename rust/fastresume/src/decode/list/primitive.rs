@@ -4,11 +4,12 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW, NestedRows, Nulls};
+use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW, NestedRows};
 use crate::decode::list::pages::{InnerBits, ListPages, PageBits, Stretch, Walk};
 use crate::decode::numbers::{Elements, as_numbers, narrowed};
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::Bits;
+use crate::schema::nulls::Nulls;
 
 /// A list column whose elements are delivered as `V`.
 pub struct ListDecoder<'a, V, E> {

@@ -7,7 +7,7 @@ use parquet::basic::Compression;
 use crate::error::{Error, Result};
 use crate::format::compression::brotli::Brotli;
 use crate::format::compression::gzip::Gzip;
-use crate::format::encoding::rle::varint;
+use crate::format::encoding::varint::varint;
 use crate::simd::{decompress_numbers, literal_length};
 
 /// A codec of pages. Holds what is worth reusing from page to page.

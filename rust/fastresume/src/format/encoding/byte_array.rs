@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::encoding::delta::deltas;
-use crate::format::encoding::rle::ends;
+use crate::format::encoding::varint::ends;
 
 /// What expands to more at once is taken for damaged: prefixes and dictionaries let few bytes state many.
 pub const MAX_EXPANDED_BYTES: usize = 1 << 27;

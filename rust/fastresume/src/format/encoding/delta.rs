@@ -4,7 +4,8 @@
 
 use crate::error::{Error, Result};
 use crate::format::encoding::bit_packing::{single, unpack};
-use crate::format::encoding::rle::{CHUNK, MAX_VALUES, varint};
+use crate::format::encoding::rle::{CHUNK, MAX_VALUES};
+use crate::format::encoding::varint::varint;
 
 /// Gives `count` delta-encoded integers to `push`, and the bytes that they take.
 ///

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::{Bits, WORD, lowest};
-use crate::format::encoding::rle::{MAX_VALUES, ends, varint};
+use crate::format::encoding::rle::MAX_VALUES;
+use crate::format::encoding::varint::{ends, varint};
 
 /// Reads levels of so many bits each, plane by plane, or gives the level that all of them have.
 ///

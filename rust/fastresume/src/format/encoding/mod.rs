@@ -1,5 +1,7 @@
 //! The encodings of values and levels within a page.
 
+pub mod varint;
+pub mod page_values;
 pub mod bit_packing;
 pub mod rle;
 pub mod bitmap;

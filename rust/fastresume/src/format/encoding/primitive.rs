@@ -5,12 +5,13 @@
 use bytemuck::Pod;
 use parquet::basic::Encoding;
 
-use crate::decode::decoder::{Page, PageValues, check_dictionary, check_values};
 use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::of_one_length;
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::fallback;
-use crate::format::encoding::rle::{Hybrid, Stretch, ends, not_in_dictionary};
+use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
+use crate::format::encoding::rle::{Hybrid, Stretch, not_in_dictionary};
+use crate::format::encoding::varint::ends;
 
 /// A number as a page holds it: its bits, whatever they mean.
 pub trait Word: Pod + Default {

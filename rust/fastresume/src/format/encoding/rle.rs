@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::encoding::bit_packing::{Packed, integer};
+use crate::format::encoding::varint::{ends, varint};
 
 /// How many integers are unpacked at a time.
 pub const CHUNK: usize = 512;
@@ -206,37 +207,6 @@ impl Hybrid {
 /// What is said of an index that a dictionary of `count` values has not.
 pub fn not_in_dictionary(index: u32, count: usize) -> Error {
     Error::data(format!("a page names value {index} of a dictionary that has {count}"))
-}
-
-/// An unsigned integer of 7 bits per byte; `position` moves past it.
-///
-/// # Errors
-/// `Data` if the bytes end before it does, or it has more than 64 bits.
-#[inline]
-pub fn varint(bytes: &[u8], position: &mut usize) -> Result<u64> {
-    if let Some(&byte) = bytes.get(*position).filter(|byte| **byte < 0x80) {
-        *position += 1;
-        return Ok(u64::from(byte));
-    }
-    long_varint(bytes, position)
-}
-
-fn long_varint(bytes: &[u8], position: &mut usize) -> Result<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(*position).ok_or_else(ends)?;
-        *position += 1;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Ok(value);
-        }
-    }
-    Err(Error::data("an integer in a page has more than 64 bits"))
-}
-
-/// What is said of a page that is too short.
-pub fn ends() -> Error {
-    Error::data("a page ends before its values do")
 }
 
 #[cfg(test)]

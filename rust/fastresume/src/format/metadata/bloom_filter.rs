@@ -6,7 +6,7 @@ use twox_hash::XxHash64;
 
 use crate::error::{Error, Result};
 use crate::format::metadata::thrift::{Walk, Wire};
-use crate::source::local::Source;
+use crate::source::byte_source::Source;
 
 /// A header has some 20 bytes.
 const HEADER_BYTES: u64 = 256;

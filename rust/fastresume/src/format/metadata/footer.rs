@@ -11,7 +11,7 @@ use parquet::file::metadata::{
 use crate::error::{Error, Result, caught};
 use crate::format::metadata::thrift::Walk;
 use crate::format::metadata::thrift_types;
-use crate::source::local::Source;
+use crate::source::byte_source::Source;
 
 /// How deep a schema may nest. The parser recurses, so a deeper one could exhaust the stack.
 const MAX_SCHEMA_DEPTH: usize = 100;

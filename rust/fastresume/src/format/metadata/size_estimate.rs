@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::format::metadata::column_chunk::start_of;
 use crate::format::metadata::page_header::Header;
 use crate::schema::columns::{Column, Dtype, Kind};
-use crate::source::local::Source;
+use crate::source::byte_source::Source;
 
 /// Where the values of a row end.
 const OFFSET_BYTES: u64 = size_of::<i64>() as u64;

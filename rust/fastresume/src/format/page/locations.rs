@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use crate::error::locked;
-use crate::format::metadata::column_chunk::{Chunk, PagePlace};
+use crate::format::metadata::column_chunk::Chunk;
+use crate::format::metadata::page_index::PagePlace;
 
 /// More pages of a file are not noted: what was noted so far is forgotten then.
 pub const MOST_PAGES: usize = 1 << 14;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
 
-use crate::decode::decoder::{Page, PageValues};
 use crate::error::{Error, Result};
 use crate::format::compression::codec::Codec;
+use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
 use crate::format::page::dictionary_cache::{Key, PageDictionaries};
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::scanner::{PageWalk, PassedPage, grow, to_usize};
 use crate::memory::buffer::Memory;
-use crate::source::local::Source;
+use crate::source::byte_source::Source;
 
 /// Memory that one thread reuses from page to page and column to column.
 #[derive(Default)]

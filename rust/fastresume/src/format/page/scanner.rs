@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::format::metadata::column_chunk::{Chunk, PagePlace, read_index};
+use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
+use crate::format::metadata::page_index::{PagePlace, read_index};
 use crate::format::page::locations::{MOST_PAGES, PagePlaces};
-use crate::source::local::Source;
+use crate::source::byte_source::Source;
 
 /// A header is looked for in this many bytes first (statistics may make it longer), then in more.
 const HEADER_BYTES: u64 = 512;
