@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fastresume::{
-    Cursor, Cut, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Reader, Request,
-    Selection, Shapes, Tail,
+    Cursor, Cut, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Request, Selection,
+    Shapes, Tail, WorkerId,
 };
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::column::writer::get_typed_column_writer_mut;
@@ -89,7 +89,7 @@ fn asked(path: &Path) -> usize {
     let order = Order::new(&kind, 0, selection).unwrap();
     let cut = Cut::new(1, 1, 4096).unwrap();
     let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
-    let place = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };
+    let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let before = ASKED.load(Ordering::Relaxed);
     let mut pipeline = Pipeline::new(manifest, layout, order, pass, place, 0, 0).unwrap();
     let mut delivered = 0;

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fastresume::{
-    Cursor, Cut, Field, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Reader,
-    Request, Selection, Shapes, Stack, Tail,
+    Cursor, Cut, Field, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Request,
+    Selection, Shapes, Stack, Tail, WorkerId,
     buffer::{most_paged, release},
 };
 use parquet::basic::{BrotliLevel, Compression};
@@ -120,7 +120,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let stated = stated(&manifest, &layout, &order, way);
     let cut = Cut::new(way.lanes, 1, way.batch_rows / way.lanes).unwrap();
     let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
-    let place = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };
+    let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let rows = manifest.num_rows();
     release();
     // The second call tells what is there now.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use fastresume::{
     Delivered as CoreDelivered, Error, Intervals, PageLock as CorePageLock, Pass as CorePass, Pipeline,
-    Polled, Reader as ReaderPlace, Written as CoreWritten,
+    Polled, WorkerId, Written as CoreWritten,
 };
 use pyo3::prelude::*;
 
@@ -134,7 +134,7 @@ impl Reader {
         page_lock: Option<&PageLock>,
     ) -> PyResult<Self> {
         let (rank, world_size, worker, workers) = place;
-        let place = ReaderPlace { rank, world_size, worker, workers };
+        let place = WorkerId { rank, world_size, worker, workers };
         let page_lock = page_lock.map(PageLock::of_core);
         let pipeline = gate::run(py, || {
             let order = order::of_cursor(cursor, manifest)?;

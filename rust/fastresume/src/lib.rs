@@ -62,7 +62,7 @@ pub use self::projection::padding::{End, Pad};
 pub use self::projection::stacks::Stack;
 pub use self::projection::unify::{self, Decimals, Request};
 pub use self::resume::cursor::{Cursor, Identity};
-pub use self::resume::lanes::{Cut, Reader};
+pub use self::resume::lanes::{Cut, WorkerId};
 pub use self::resume::merge;
 pub use self::resume::pass::Pass;
 pub use self::resume::tail::Tail;

@@ -17,12 +17,12 @@ use crate::projection::layout::Layout;
 use crate::projection::output_types::Shapes;
 use crate::projection::unify::Request;
 use crate::resume::cursor::{Cursor, Identity};
-use crate::resume::lanes::{Cut, Reader};
+use crate::resume::lanes::{Cut, WorkerId};
 use crate::resume::pass::Pass;
 use crate::resume::tail::Tail;
 
 /// One reader reads all.
-pub const ALONE: Reader = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };
+pub const ALONE: WorkerId = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
 
 /// A file of one column, int64: the number of each row. It goes with this value.
 pub struct Made {

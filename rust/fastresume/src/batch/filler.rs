@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use crate::batch::padded::PadDecoder;
-use crate::batch::routing::{Parts, Share, Shares, hand_out, hand_out_jagged};
+use crate::batch::routing::{Route, RouteParts, Routes, hand_out, hand_out_jagged};
 use crate::batch::segment::{Places, Segment, to_usize};
 use crate::batch::slots::fields::SharedSlots;
 use crate::batch::slots::interleave::{Rows, Scattered};
 use crate::batch::slots::jagged_append::{JaggedRun, expected_bytes};
 use crate::batch::slots::partition::Sorter;
-use crate::batch::strips::{Source, decode_together};
+use crate::batch::strips::{StripSource, decode_together};
 use crate::batch::window::{Scatter, Stretch};
 use crate::dataset::manifest::Manifest;
 use crate::decode::decoder::{JaggedRows, Target};
@@ -109,7 +109,7 @@ impl Filler {
         match &segment.places {
             Places::Pieces(pieces) => {
                 let slots: Vec<_> = pieces.iter().map(|piece| slots_of(piece.batch)).collect();
-                let mut shares = Shares::of_pieces(pieces, &slots)?;
+                let mut shares = Routes::of_pieces(pieces, &slots)?;
                 self.decode(segment.group, &mut shares, stop)?;
                 let done = shares.each.len();
                 let (pieces, later) = pieces.split_at(done);
@@ -137,9 +137,9 @@ impl Filler {
                     let (slots, moves) = (slots_of(*batch), scatter.moves(of.clone()));
                     let before =
                         slots.map_or(0, |slots| locked(slots).written().note_scattered(moves, &numbers));
-                    Share { slots, rows: Rows::Each(Scattered { moves, before }) }
+                    Route { slots, rows: Rows::Each(Scattered { moves, before }) }
                 });
-                let mut shares = Shares { spans, each: shares.collect(), numbers: scatter.numbers() };
+                let mut shares = Routes { spans, each: shares.collect(), numbers: scatter.numbers() };
                 if !shares.each.is_empty() {
                     self.decode(segment.group, &mut shares, stop)?;
                 }
@@ -152,7 +152,7 @@ impl Filler {
 
     /// Field by field, or bundle by bundle, and column by column over a row group, so that one dictionary at a time is
     /// live. If that expands to too much, only the first runs are served, and the others left out.
-    fn decode(&self, group: usize, shares: &mut Shares<'_>, stop: &AtomicBool) -> Result<()> {
+    fn decode(&self, group: usize, shares: &mut Routes<'_>, stop: &AtomicBool) -> Result<()> {
         let place = self.manifest.place_of(group);
         let in_group =
             |error: Error| error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path);
@@ -160,7 +160,7 @@ impl Filler {
         let schema = self.manifest.schema_of(place.file);
         let mut columns = self.layout.columns(schema).iter();
         let of_fields = self.layout.fields().iter().zip(self.layout.jagged_bytes(schema)).enumerate();
-        let fields = of_fields.map(|(index, (field, &row_bytes))| Source {
+        let fields = of_fields.map(|(index, (field, &row_bytes))| StripSource {
             file: &file,
             row_group: place.index,
             columns: columns.by_ref().take(field.columns.len()).collect(),
@@ -168,7 +168,7 @@ impl Filler {
             field,
             row_bytes,
         });
-        let fields: Vec<Source<'_>> = fields.collect();
+        let fields: Vec<StripSource<'_>> = fields.collect();
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let end_row = shares.spans.last().map_or(u64::MAX, |last| last.end as u64);
         scratch.buffers.begin_part(group, end_row, &self.dictionaries);
@@ -233,16 +233,16 @@ impl Filler {
     }
 }
 
-impl Source<'_> {
+impl StripSource<'_> {
     /// Decodes the only column straight into the slots.
-    fn fill_runs(&self, parts: &Parts<'_>, scratch: &mut Scratch) -> Result<()> {
+    fn fill_runs(&self, parts: &RouteParts<'_>, scratch: &mut Scratch) -> Result<()> {
         let (column, nulls) = (self.columns[0], self.field.nulls[0]);
         let sieve = &parts.sieve;
         let Scratch { buffers, step, .. } = scratch;
         let mut decode = || {
             let mut decoder = self.file.scalars(self.row_group, column, sieve.nulls(nulls), buffers)?;
             for (share, steps) in parts.shares.iter().zip(&parts.steps) {
-                if let Share { slots: Some(slots), rows: Rows::Run { to, count, .. } } = *share {
+                if let Route { slots: Some(slots), rows: Rows::Run { to, count, .. } } = *share {
                     let mut slots = locked(slots);
                     let (values, valid) = slots.scalars((self.index, self.field), to, count);
                     sieve.read(steps.clone(), decoder.as_mut(), nulls, Target { values, valid }, step)?;
@@ -259,7 +259,7 @@ impl Source<'_> {
     /// that the other runs are left out.
     fn read_jagged_runs<'a>(
         &self,
-        shares: &mut Shares<'a>,
+        shares: &mut Routes<'a>,
         scratch: &mut Scratch,
         number: usize,
     ) -> Result<Vec<JaggedRun<'a>>> {
@@ -276,7 +276,7 @@ impl Source<'_> {
                 if bytes >= most {
                     return Ok((parts, number));
                 }
-                let Share { slots: Some(slots), rows: Rows::Run { to, .. } } = *share else { continue };
+                let Route { slots: Some(slots), rows: Rows::Run { to, .. } } = *share else { continue };
                 if !parts.last().is_some_and(|last| last.goes_on(slots, to, number)) {
                     parts.push(JaggedRun::new(
                         slots,
@@ -302,7 +302,7 @@ impl Source<'_> {
     }
 
     /// Decodes the spans of the only column, and copies each row to its batch.
-    fn scatter_jagged(&self, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
+    fn scatter_jagged(&self, shares: &Routes<'_>, scratch: &mut Scratch) -> Result<()> {
         let column = self.columns[0];
         let Scratch { buffers, jagged, .. } = scratch;
         jagged.clear();
@@ -321,7 +321,7 @@ impl Source<'_> {
     }
 
     /// Decodes the only column to rows of one length, and their lengths to the field behind this one.
-    fn fill_padded(&self, padding: Padding, shares: &Shares<'_>, scratch: &mut Scratch) -> Result<()> {
+    fn fill_padded(&self, padding: Padding, shares: &Routes<'_>, scratch: &mut Scratch) -> Result<()> {
         let (column, width) = (self.columns[0], self.field.dtype.width());
         let Scratch { buffers, jagged, columns: [values, valid], lengths, .. } = scratch;
         let mut decode = || {
@@ -335,8 +335,8 @@ impl Source<'_> {
 
 /// Decodes the columns of a matrix side by side, and hands out what each batch makes its rows of.
 fn fill_matrix(
-    source: &Source<'_>,
-    parts: &Parts<'_>,
+    source: &StripSource<'_>,
+    parts: &RouteParts<'_>,
     scratch: &mut Scratch,
     stop: &AtomicBool,
 ) -> Result<()> {
@@ -352,8 +352,8 @@ fn fill_matrix(
 /// Decodes the columns of a bundle, or of a matrix, side by side, where rows go here and there, and hands these out: one
 /// random access for all columns.
 fn fill_bundle(
-    sources: &[&Source<'_>],
-    parts: &Parts<'_>,
+    sources: &[&StripSource<'_>],
+    parts: &RouteParts<'_>,
     scratch: &mut Scratch,
     sorter: &mut Sorter,
     stop: &AtomicBool,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use crate::batch::routing::{Share, Shares, hand_out};
+use crate::batch::routing::{Route, Routes, hand_out};
 use crate::batch::slots::interleave::{Columns, Rows};
 use crate::batch::slots::partition::Sorter;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
@@ -58,14 +58,14 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
     /// Those of the decoder; `Data` for a row that is too long; `Argument` if there is not so much memory.
     pub fn fill(
         &mut self,
-        shares: &Shares<'_>,
+        shares: &Routes<'_>,
         (index, is_masked): (usize, bool),
         memory: [&mut Memory; 3],
     ) -> Result<()> {
         let row_bytes = self.padding.size.saturating_mul(self.width);
         if shares.are_runs() {
             for (share, span) in shares.each.iter().zip(&shares.spans) {
-                let Share { slots: Some(slots), rows: Rows::Run { to, .. } } = *share else { continue };
+                let Route { slots: Some(slots), rows: Rows::Run { to, .. } } = *share else { continue };
                 self.each(span.clone(), |decoder, done, some| {
                     let mut slots = locked(slots);
                     let part = |bytes: usize| (to + done) * bytes..(to + done + some) * bytes;

@@ -8,17 +8,17 @@ use crate::batch::slots::fields::SharedSlots;
 use crate::batch::slots::interleave::{Columns, Move, Rows, Scattered};
 use crate::batch::slots::jagged_partition::{self, Lot};
 use crate::batch::slots::partition::Sorter;
-use crate::batch::slots::pending::{Part, STRIPS, Strip, strip_rows};
+use crate::batch::slots::pending::{PendingRows, STRIPS, Strip, strip_rows};
 use crate::decode::decoder::JaggedRows;
 use crate::decode::row_picker::Sieve;
 use crate::error::{Result, locked};
 
 /// What of a row group goes where: the same for all fields.
-pub struct Shares<'a> {
+pub struct Routes<'a> {
     /// Rows to decode, counted within the row group, ascending.
     pub spans: Vec<Range<usize>>,
     /// Of these, counted on, what goes to which batch.
-    pub each: Vec<Share<'a>>,
+    pub each: Vec<Route<'a>>,
     /// Where rows go here and there: of each row, its number among those of all shares, these in their order; `u32::MAX`
     /// where it goes nowhere.
     pub numbers: &'a [u32],
@@ -26,15 +26,15 @@ pub struct Shares<'a> {
 
 /// What of the rows of a row group goes to one batch. Where a batch has no slots, its rows go nowhere.
 #[derive(Clone, Copy)]
-pub struct Share<'a> {
+pub struct Route<'a> {
     pub slots: Option<&'a SharedSlots>,
     /// Counted over all rows that are decoded.
     pub rows: Rows<'a>,
 }
 
 /// How scalar fields are decoded, and where their rows go.
-pub struct Parts<'a> {
-    pub shares: Vec<Share<'a>>,
+pub struct RouteParts<'a> {
+    pub shares: Vec<Route<'a>>,
     /// The steps in which the rows of each share are decoded; none where they come scattered.
     pub steps: Vec<Range<usize>>,
     pub sieve: Sieve,
@@ -42,11 +42,11 @@ pub struct Parts<'a> {
     pub rows: usize,
     /// How many of them lie in one strip.
     strip_rows: usize,
-    /// As in `Shares`.
+    /// As in `Routes`.
     pub numbers: &'a [u32],
 }
 
-impl<'a> Shares<'a> {
+impl<'a> Routes<'a> {
     /// Pieces as runs of what is decoded.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl<'a> Shares<'a> {
             let span = to_usize(piece.rows.start)?..to_usize(piece.rows.end)?;
             let count = span.len();
             let rows = Rows::Run { from, to: to_usize(piece.slot_row)?, count };
-            shares.each.push(Share { slots, rows });
+            shares.each.push(Route { slots, rows });
             shares.spans.push(span);
             from += count;
         }
@@ -67,33 +67,33 @@ impl<'a> Shares<'a> {
 
     /// The same for scalar fields: consecutive rows of a batch are decoded together, up to the end of their strip. A row has
     /// so many bytes.
-    pub fn parts(&self, row_bytes: usize) -> Parts<'a> {
+    pub fn parts(&self, row_bytes: usize) -> RouteParts<'a> {
         let mut sieve = Sieve::default();
         let rows: usize = self.spans.iter().map(ExactSizeIterator::len).sum();
         let strip_rows = strip_rows(rows, row_bytes);
         if !self.are_runs() {
             sieve.add(&self.spans);
             let (shares, numbers) = (self.each.clone(), self.numbers);
-            return Parts { shares, steps: Vec::new(), sieve, rows, strip_rows, numbers };
+            return RouteParts { shares, steps: Vec::new(), sieve, rows, strip_rows, numbers };
         }
         let (shares, spans) = self.cut(strip_rows);
-        let goes_on = |before: &Share<'_>, next: &Share<'_>| {
+        let goes_on = |before: &Route<'_>, next: &Route<'_>| {
             is_followed(before, next) && !next.begins_strip(strip_rows)
         };
         let mut first = 0;
         let parts = shares.chunk_by(goes_on).filter_map(|run| {
             let spans = &spans[first..first + run.len()];
             first += run.len();
-            let Share { slots, rows: Rows::Run { from, to, .. } } = *run.first()? else { return None };
+            let Route { slots, rows: Rows::Run { from, to, .. } } = *run.first()? else { return None };
             let count = spans.iter().map(ExactSizeIterator::len).sum();
-            Some((Share { slots, rows: Rows::Run { from, to, count } }, sieve.add(spans)))
+            Some((Route { slots, rows: Rows::Run { from, to, count } }, sieve.add(spans)))
         });
         let (shares, steps) = parts.unzip();
-        Parts { shares, steps, sieve, rows, strip_rows, numbers: self.numbers }
+        RouteParts { shares, steps, sieve, rows, strip_rows, numbers: self.numbers }
     }
 
     /// Runs, and the rows of each, cut where strips of so many rows end.
-    fn cut(&self, strip_rows: usize) -> (Vec<Share<'a>>, Vec<Range<usize>>) {
+    fn cut(&self, strip_rows: usize) -> (Vec<Route<'a>>, Vec<Range<usize>>) {
         let room = self.each.len() + STRIPS;
         let (mut shares, mut spans) = (Vec::with_capacity(room), Vec::with_capacity(room));
         for (share, span) in self.each.iter().zip(&self.spans) {
@@ -101,7 +101,7 @@ impl<'a> Shares<'a> {
             let mut start = span.start;
             while start < span.end {
                 let count = (strip_rows - from % strip_rows).min(span.end - start);
-                shares.push(Share { slots: share.slots, rows: Rows::Run { from, to, count } });
+                shares.push(Route { slots: share.slots, rows: Rows::Run { from, to, count } });
                 spans.push(start..start + count);
                 (start, from, to) = (start + count, from + count, to + count);
             }
@@ -115,19 +115,19 @@ impl<'a> Shares<'a> {
     }
 }
 
-impl Share<'_> {
+impl Route<'_> {
     /// Whether its first row is the first of a strip of so many.
     fn begins_strip(&self, strip_rows: usize) -> bool {
         matches!(self.rows, Rows::Run { from, .. } if from % strip_rows == 0)
     }
 }
 
-fn are_runs(shares: &[Share<'_>]) -> bool {
+fn are_runs(shares: &[Route<'_>]) -> bool {
     shares.iter().all(|share| matches!(share.rows, Rows::Run { .. }))
 }
 
 /// Rows that are decoded to one strip of memory.
-pub struct Cut {
+pub struct StripSplit {
     /// Whose they are.
     shares: Range<usize>,
     /// The steps in which they are decoded.
@@ -136,15 +136,15 @@ pub struct Cut {
     pub rows: Range<usize>,
 }
 
-impl Parts<'_> {
+impl RouteParts<'_> {
     /// All rows in one strip.
-    pub fn whole(&self) -> Cut {
-        Cut { shares: 0..self.shares.len(), steps: self.sieve.steps(), rows: 0..self.rows }
+    pub fn whole(&self) -> StripSplit {
+        StripSplit { shares: 0..self.shares.len(), steps: self.sieve.steps(), rows: 0..self.rows }
     }
 
     /// All rows, which come as runs, as they are cut into strips.
-    pub fn cuts(&self) -> Vec<Cut> {
-        let mut cuts: Vec<Cut> = Vec::new();
+    pub fn cuts(&self) -> Vec<StripSplit> {
+        let mut cuts: Vec<StripSplit> = Vec::new();
         for (number, (share, steps)) in self.shares.iter().zip(&self.steps).enumerate() {
             let Rows::Run { from, count, .. } = share.rows else { continue };
             let end = from + count;
@@ -152,21 +152,25 @@ impl Parts<'_> {
                 Some(last) if !share.begins_strip(self.strip_rows) => {
                     (last.shares.end, last.steps.end, last.rows.end) = (number + 1, steps.end, end);
                 }
-                _ => cuts.push(Cut { shares: number..number + 1, steps: steps.clone(), rows: from..end }),
+                _ => cuts.push(StripSplit {
+                    shares: number..number + 1,
+                    steps: steps.clone(),
+                    rows: from..end,
+                }),
             }
         }
         cuts
     }
 
     /// Gives rows of columns, which were decoded to a strip, to a field of their batches, and to its mask if it has one.
-    pub fn hand_out_runs(&self, cut: &Cut, strip: &Arc<Strip>, (index, is_masked): (usize, bool)) {
+    pub fn hand_out_runs(&self, cut: &StripSplit, strip: &Arc<Strip>, (index, is_masked): (usize, bool)) {
         for share in &self.shares[cut.shares.clone()] {
-            let Share { slots: Some(slots), rows: Rows::Run { from, to, count } } = *share else { continue };
+            let Route { slots: Some(slots), rows: Rows::Run { from, to, count } } = *share else { continue };
             let first = from - cut.rows.start;
             let mut slots = locked(slots);
             for is_mask in [false, true].into_iter().take(1 + usize::from(is_masked)) {
                 let (strip, rows) = (Arc::clone(strip), first..first + count);
-                let part = Part::Columns { strip, is_mask, rows, to };
+                let part = PendingRows::Columns { strip, is_mask, rows, to };
                 slots.keep((index, is_mask), std::iter::once(part));
             }
         }
@@ -174,7 +178,7 @@ impl Parts<'_> {
 }
 
 /// Whether rows of a batch go on behind others.
-fn is_followed(share: &Share<'_>, next: &Share<'_>) -> bool {
+fn is_followed(share: &Route<'_>, next: &Route<'_>) -> bool {
     let is_same = match (share.slots, next.slots) {
         (Some(slots), Some(next)) => Arc::ptr_eq(slots, next),
         (None, None) => true,
@@ -194,7 +198,7 @@ fn is_followed(share: &Share<'_>, next: &Share<'_>) -> bool {
 /// # Errors
 /// `Argument` if the system does not give so much memory.
 pub fn hand_out(
-    shares: &[Share<'_>],
+    shares: &[Route<'_>],
     numbers: &[u32],
     field: (usize, bool),
     columns: Columns<'_>,
@@ -221,13 +225,13 @@ pub fn hand_out(
 /// # Errors
 /// As for `hand_out`.
 pub fn hand_out_jagged(
-    shares: &[Share<'_>],
+    shares: &[Route<'_>],
     index: usize,
     is_nested: bool,
     source: &JaggedRows,
 ) -> Result<()> {
     let each = shares.iter().filter_map(|share| match *share {
-        Share { slots: Some(slots), rows: Rows::Each(of) } => Some((slots, of)),
+        Route { slots: Some(slots), rows: Rows::Each(of) } => Some((slots, of)),
         _ => None,
     });
     let each: Vec<(&SharedSlots, Scattered<'_>)> = each.collect();
@@ -247,14 +251,14 @@ mod tests {
     use super::*;
 
     /// Rows of a row group from `first` on, in runs of these lengths, of which batches take one each.
-    fn shares(first: usize, runs: &[usize]) -> Shares<'static> {
+    fn shares(first: usize, runs: &[usize]) -> Routes<'static> {
         let (mut spans, mut each, mut from) = (Vec::new(), Vec::new(), 0);
         for &count in runs {
             spans.push(first + from..first + from + count);
-            each.push(Share { slots: None, rows: Rows::Run { from, to: 7, count } });
+            each.push(Route { slots: None, rows: Rows::Run { from, to: 7, count } });
             from += count;
         }
-        Shares { spans, each, numbers: &[] }
+        Routes { spans, each, numbers: &[] }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::batch::routing::{Cut, Parts};
+use crate::batch::routing::{RouteParts, StripSplit};
 use crate::batch::slots::pending::{LEAST_LOWERED, LOWERED_BYTES, Strip};
 use crate::decode::decoder::Target;
 use crate::decode::open_file::OpenFile;
@@ -16,7 +16,7 @@ use crate::schema::columns::Column;
 use crate::schema::nulls::Nulls;
 
 /// A field of one row group, open for reading.
-pub struct Source<'a> {
+pub struct StripSource<'a> {
     pub file: &'a OpenFile,
     pub row_group: usize,
     /// Its columns in the file.
@@ -28,7 +28,7 @@ pub struct Source<'a> {
 }
 
 /// Of fields of one width, the bytes of a number, how many columns they have, and how many masks.
-fn shape(sources: &[&Source<'_>]) -> (usize, usize, usize) {
+fn shape(sources: &[&StripSource<'_>]) -> (usize, usize, usize) {
     let width = sources.first().map_or(0, |first| first.field.element_bytes());
     let counts = sources.iter().map(|source| (source.columns.len(), source.field.mask_bytes()));
     counts.fold((width, 0, 0), |(width, columns, masks), (more, masked)| {
@@ -39,15 +39,15 @@ fn shape(sources: &[&Source<'_>]) -> (usize, usize, usize) {
 /// Decodes the columns of fields, one after another, to strips of rows in memory that is asked for: integers of 8 bytes that lie
 /// near each other in all columns, as footers tell, as what they are above floors. They are half as much to write and to read.
 pub fn decode_together(
-    sources: &[&Source<'_>],
-    parts: &Parts<'_>,
-    cuts: &[Cut],
+    sources: &[&StripSource<'_>],
+    parts: &RouteParts<'_>,
+    cuts: &[StripSplit],
     mut memory: impl FnMut() -> [Memory; 2],
     (buffers, rows): (&mut Buffers, &mut StepRows),
     stop: &AtomicBool,
 ) -> Result<Vec<Strip>> {
     let mut decoded = |floors: Option<Arc<[u64]>>| {
-        let strip = |cut: &Cut| Strip::new(cut.rows.len(), shape(sources), floors.clone(), memory());
+        let strip = |cut: &StripSplit| Strip::new(cut.rows.len(), shape(sources), floors.clone(), memory());
         let mut strips = cuts.iter().map(strip).collect::<Result<Vec<Strip>>>()?;
         decode_columns(sources, parts, (cuts, &mut strips), floors.as_deref(), (buffers, rows), stop)?;
         Ok(strips)
@@ -62,7 +62,7 @@ pub fn decode_together(
 }
 
 /// Of each column of fields, what its numbers are above, if these can be lowered.
-fn floors(sources: &[&Source<'_>], parts: &Parts<'_>) -> Option<Arc<[u64]>> {
+fn floors(sources: &[&StripSource<'_>], parts: &RouteParts<'_>) -> Option<Arc<[u64]>> {
     let (width, count, _) = shape(sources);
     if width != 2 * LOWERED_BYTES || count < LEAST_LOWERED {
         return None;
@@ -73,7 +73,9 @@ fn floors(sources: &[&Source<'_>], parts: &Parts<'_>) -> Option<Arc<[u64]>> {
 }
 
 /// The columns of fields, and what becomes of their nulls.
-fn columns<'a>(sources: &'a [&Source<'a>]) -> impl Iterator<Item = (&'a Source<'a>, &'a Column, Nulls)> {
+fn columns<'a>(
+    sources: &'a [&StripSource<'a>],
+) -> impl Iterator<Item = (&'a StripSource<'a>, &'a Column, Nulls)> {
     sources.iter().flat_map(|source| {
         let nulls = source.columns.iter().zip(&source.field.nulls);
         nulls.map(move |(column, nulls)| (*source, *column, *nulls))
@@ -82,9 +84,9 @@ fn columns<'a>(sources: &'a [&Source<'a>]) -> impl Iterator<Item = (&'a Source<'
 
 /// Decodes the columns of fields, one after another, to strips.
 fn decode_columns(
-    sources: &[&Source<'_>],
-    parts: &Parts<'_>,
-    (cuts, strips): (&[Cut], &mut [Strip]),
+    sources: &[&StripSource<'_>],
+    parts: &RouteParts<'_>,
+    (cuts, strips): (&[StripSplit], &mut [Strip]),
     floors: Option<&[u64]>,
     (buffers, rows): (&mut Buffers, &mut StepRows),
     stop: &AtomicBool,

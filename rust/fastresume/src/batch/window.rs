@@ -53,7 +53,7 @@ struct Span {
 }
 
 /// Of a row, its batch, as an index among those of its window, and its row there.
-type Slot = (u32, u32);
+type BatchRow = (u32, u32);
 
 /// In place of the batch, or the number, of a row that goes nowhere.
 const NOWHERE: u32 = u32::MAX;
@@ -68,7 +68,7 @@ pub struct Scatter {
     /// Of each row of the segment, its number among these, or `u32::MAX` if it goes nowhere.
     numbers: Vec<u32>,
     /// Where each row of the segment goes, in its order.
-    slots: Vec<Slot>,
+    slots: Vec<BatchRow>,
 }
 
 impl Scatter {
@@ -190,7 +190,7 @@ impl WindowPart {
 
     /// Where the row at a place goes.
     #[inline]
-    fn slot(&self, place: u64) -> Slot {
+    fn slot(&self, place: u64) -> BatchRow {
         let likely = u128::from(place.wrapping_add(self.after_first)) * u128::from(self.part_of_span);
         let likely = usize::try_from(likely >> 64).ok().and_then(|likely| self.spans.get(likely));
         let span = likely.filter(|span| span.places.contains(&place)).or_else(|| self.span_of(place));

@@ -155,7 +155,7 @@ impl Manifest {
         let known = Known::parse(&bytes);
         let found = find_all(&listed, &known, stop)?;
         let manifest = Self::build(&listed, &found)?;
-        let is_kept = |found: &Found| {
+        let is_kept = |found: &FoundFile| {
             found.was_known || found.status.as_ref().is_some_and(|status| cache.has_settled(status))
         };
         let (kept, new) = found.iter().fold((0, false), |(kept, new), found| {
@@ -173,8 +173,8 @@ impl Manifest {
         Ok((manifest, written))
     }
 
-    fn build(listed: &[Listed], found: &[Found]) -> Result<Self> {
-        let node = |found: &Found| found.status.as_ref().map(|status| status.node);
+    fn build(listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
+        let node = |found: &FoundFile| found.status.as_ref().map(|status| status.node);
         listing::check_distinct(listed, found.iter().map(node))?;
         let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
         let mut schemas: Vec<Schema> = Vec::new();
@@ -183,7 +183,7 @@ impl Manifest {
         let mut rows = 0_u64;
         let mut data_bytes = 0_u64;
         let mut fingerprint = blake3::Hasher::new();
-        for (index, (listed, Found { summary, .. })) in listed.iter().zip(found).enumerate() {
+        for (index, (listed, FoundFile { summary, .. })) in listed.iter().zip(found).enumerate() {
             data_bytes = data_bytes.saturating_add(summary.data_bytes);
             // Mostly that of the file before, which is one memory with it.
             let is_same = index > 0 && Arc::ptr_eq(&summary.columns, &found[index - 1].summary.columns);
@@ -394,7 +394,7 @@ impl Manifest {
 }
 
 /// A file as it was listed, as the system sees it, and what its footer told, now or when it was cached.
-struct Found {
+struct FoundFile {
     status: Option<Status>,
     summary: Summary,
     was_known: bool,
@@ -415,7 +415,7 @@ impl Schemas {
     }
 }
 
-fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<Found>> {
+fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<FoundFile>> {
     let schemas = Schemas::default();
     known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
     let find = |path: &Path| {
@@ -423,11 +423,11 @@ fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<V
         let status = Status::of(path);
         let summary = status.as_ref().and_then(|status| known.get(path.as_os_str().as_bytes(), status));
         if let Some(summary) = summary {
-            return Ok(Found { status, summary, was_known: true });
+            return Ok(FoundFile { status, summary, was_known: true });
         }
         let read = Summary::read(path)?;
         let summary = Summary { columns: schemas.shared(read.columns), ..read };
-        Ok(Found { status, summary, was_known: false })
+        Ok(FoundFile { status, summary, was_known: false })
     };
     parallel::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| find(&listed[index].path))
 }

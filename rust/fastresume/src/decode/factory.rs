@@ -16,7 +16,7 @@ use crate::decode::flat::pages::{FlatLevels, FlatPages};
 use crate::decode::flat::primitive::FlatDecoder;
 use crate::decode::flat::validity::{ConstantDecoder, PresenceDecoder};
 use crate::decode::list::byte_array::TextListDecoder;
-use crate::decode::list::fixed_size::{EqualDecoder, Rows};
+use crate::decode::list::fixed_size::{EqualDecoder, FixedRows};
 use crate::decode::list::grid::Grid;
 use crate::decode::list::pages::{ListLevels, ListPages};
 use crate::decode::list::primitive::ListDecoder;
@@ -86,7 +86,7 @@ impl OpenFile {
         }
         if leaf.max_rep_level() > 0 {
             let lists = self.jagged(row_group, column, nulls, buffers)?;
-            return Ok(Box::new(EqualDecoder::new(lists, Rows::Lists, shape, nulls)));
+            return Ok(Box::new(EqualDecoder::new(lists, FixedRows::Lists, shape, nulls)));
         }
         let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
         let pages = FlatPages::new(self.pages(row_group, column.leaf, &leaf, buffers)?, levels, nulls);
@@ -120,7 +120,7 @@ impl OpenFile {
             return Ok(Box::new(FixedDecoder::new(pages, values, converter, shape)));
         }
         let texts = Box::new(StringDecoder::new(pages));
-        Ok(Box::new(EqualDecoder::new(texts, Rows::Converted(converter), shape, nulls)))
+        Ok(Box::new(EqualDecoder::new(texts, FixedRows::Converted(converter), shape, nulls)))
     }
 
     /// What all numbers of one column of one row group, and what stands for its nulls, are less than 2^32 above, if footers tell

@@ -25,7 +25,7 @@ const DELIVERED_BYTES: u64 = PAGE_BYTES;
 pub struct Numbers<P, V> {
     values: Values<P>,
     delivery: Delivery,
-    dictionary: Delivered,
+    dictionary: DictionaryNumbers,
     scratch: [P; STEP + simd::EXPAND_SPARE],
     converted: [V; STEP + simd::EXPAND_SPARE],
     /// Values that were picked, as the page holds them.
@@ -38,7 +38,7 @@ impl<P: Word, V: Pod> Numbers<P, V> {
         Self {
             values: Values::new(delivery.stored().is_integer()),
             delivery,
-            dictionary: Delivered::default(),
+            dictionary: DictionaryNumbers::default(),
             scratch: [P::default(); STEP + simd::EXPAND_SPARE],
             converted: [V::zeroed(); STEP + simd::EXPAND_SPARE],
             picked: Vec::new(),
@@ -69,7 +69,7 @@ impl<P: Word, V: Pod> Numbers<P, V> {
 
 /// The values of a dictionary as the numbers that a tensor holds: each of them once, and not as often as it is named.
 #[derive(Default)]
-struct Delivered {
+struct DictionaryNumbers {
     numbers: Option<Memory>,
     /// How many values were asked for that are looked up in it.
     asked: usize,
@@ -77,7 +77,7 @@ struct Delivered {
     has_misfit: bool,
 }
 
-impl Delivered {
+impl DictionaryNumbers {
     /// Fills the output with the next values, if they are looked up in a dictionary and it is worth it; whether it is.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
 
 impl<P: Word, V> PageValues for Numbers<P, V> {
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
-        self.dictionary = Delivered::default();
+        self.dictionary = DictionaryNumbers::default();
         self.values.open_dictionary(bytes, count)
     }
 

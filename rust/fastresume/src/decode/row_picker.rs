@@ -280,9 +280,9 @@ mod tests {
     const PAGE_ROWS: usize = 10;
 
     /// The numbers of rows; every seventh row is null.
-    struct Rows(usize, Nulls);
+    struct NumberedRows(usize, Nulls);
 
-    impl ScalarDecoder for Rows {
+    impl ScalarDecoder for NumberedRows {
         fn skip(&mut self, rows: usize) -> Result<()> {
             self.0 += rows;
             Ok(())
@@ -313,7 +313,7 @@ mod tests {
     fn read(groups: &[&[Range<usize>]], nulls: Nulls) -> Result<(Vec<u32>, Vec<u8>)> {
         let mut sieve = Sieve::default();
         let steps: Vec<_> = groups.iter().map(|stretches| sieve.add(stretches)).collect();
-        let mut decoder = Rows(0, sieve.nulls(nulls));
+        let mut decoder = NumberedRows(0, sieve.nulls(nulls));
         let (mut found, mut marked) = (Vec::new(), Vec::new());
         for (steps, stretches) in steps.into_iter().zip(groups) {
             let count = stretches.iter().map(ExactSizeIterator::len).sum();

@@ -3,7 +3,7 @@
 use parquet::data_type::{ByteArrayType, Int64Type};
 
 use super::chunks::{ChunkChoices, Shared, jagged_in_steps};
-use super::oracle::Rows;
+use super::oracle::StoredRows;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW};
 use crate::decode::list::byte_array::TextListDecoder;
 use crate::decode::list::grid::Grid;
@@ -95,7 +95,12 @@ fn compare_with_oracle(choices: &ChunkChoices, all: &JaggedRows) {
 }
 
 /// Puts the oracle's levels together one by one.
-fn compare<V>(choices: &ChunkChoices, all: &JaggedRows, rows: &Rows<V>, bytes_of: impl Fn(&V) -> Vec<u8>) {
+fn compare<V>(
+    choices: &ChunkChoices,
+    all: &JaggedRows,
+    rows: &StoredRows<V>,
+    bytes_of: impl Fn(&V) -> Vec<u8>,
+) {
     let ListLevels { empty, element, value, is_nested } = levels(choices);
     let has_texts = choices.kind % 4 == 1;
     let mut levels = rows.repetition.iter().zip(&rows.definition).peekable();

@@ -33,7 +33,7 @@ pub use self::levels::levels;
 pub use self::lists::list_chunks;
 pub use self::metadata::{footers, headers, page_indexes};
 pub use self::seeds::seeds;
-pub use self::targets::{TARGETS, Target};
+pub use self::targets::{FuzzTarget, TARGETS};
 pub use self::texts::{text_deltas, text_indices, texts};
 pub use self::values::{booleans, deltas, indices, plain, split};
 pub use self::vectors::vectors;

@@ -12,10 +12,10 @@ use super::values::{booleans, deltas, indices, plain, split};
 use super::vectors::vectors;
 
 /// A target: it takes any bytes.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// All targets, by the names that they have as functions here and as folders of the corpus.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, FuzzTarget); 18] = [
     ("booleans", booleans),
     ("codecs", codecs),
     ("deltas", deltas),

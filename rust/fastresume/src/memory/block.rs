@@ -24,7 +24,7 @@ pub enum Block {
     /// Words of the allocator.
     Words(Vec<u64>),
     /// Whole pages.
-    Pages(Pages),
+    Pages(SystemPages),
 }
 
 /// Keeps pages where they are, so that a device reads them by itself.
@@ -38,9 +38,9 @@ pub trait PageLock: fmt::Debug + Send + Sync {
 
 /// Whole pages, which are counted, and who has locked them.
 #[derive(Debug)]
-pub struct Pages(MmapMut, Option<&'static dyn PageLock>);
+pub struct SystemPages(MmapMut, Option<&'static dyn PageLock>);
 
-impl Pages {
+impl SystemPages {
     fn zeroed(bytes: usize) -> Result<Self> {
         let whole = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or_else(|| no_memory(bytes))?;
         let map = MmapMut::map_anon(whole).map_err(|_| no_memory(bytes))?;
@@ -53,7 +53,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for SystemPages {
     fn drop(&mut self) {
         if let Some(lock) = self.1 {
             lock.unlock(self.0.as_ptr().expose_provenance(), self.0.len());
@@ -82,12 +82,12 @@ impl Block {
         if bytes < PAGED_BYTES {
             return Ok(Self::Words(vec![0; bytes.div_ceil(8)]));
         }
-        Pages::zeroed(bytes).map(Self::Pages)
+        SystemPages::zeroed(bytes).map(Self::Pages)
     }
 
     /// Has its pages locked, if it has any, and they are not; whether they are.
     pub fn lock(&mut self, lock: &'static dyn PageLock) -> bool {
-        let Self::Pages(Pages(map, locked)) = self else { return false };
+        let Self::Pages(SystemPages(map, locked)) = self else { return false };
         if locked.is_none() && lock.lock(map.as_mut_ptr().expose_provenance(), map.len()) {
             *locked = Some(lock);
         }

@@ -27,14 +27,14 @@ pub static STORE: Store = Store::new();
 /// once, but for blocks too small to be kept, which come anyhow. What they need comes before what is kept.
 #[derive(Debug)]
 pub struct Store {
-    kept: Mutex<Kept>,
+    kept: Mutex<FreeBlocks>,
     /// Bytes of blocks that are in use, and the most that ever were, since the first of those who read now came.
     out: AtomicUsize,
     most_out: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct FreeBlocks {
     by_bytes: BTreeMap<usize, Vec<Block>>,
     bytes: usize,
     /// How many read, and what they stated.
@@ -42,7 +42,7 @@ struct Kept {
     stated_bytes: usize,
 }
 
-impl Kept {
+impl FreeBlocks {
     /// Takes out blocks, large ones first, until they have no more than so many bytes.
     fn shrink(&mut self, bytes: usize) -> Vec<Block> {
         let mut out = Vec::new();
@@ -67,7 +67,7 @@ impl Kept {
 impl Store {
     /// A store of nothing.
     pub const fn new() -> Self {
-        let kept = Kept { by_bytes: BTreeMap::new(), bytes: 0, readers: 0, stated_bytes: 0 };
+        let kept = FreeBlocks { by_bytes: BTreeMap::new(), bytes: 0, readers: 0, stated_bytes: 0 };
         Self { kept: Mutex::new(kept), out: AtomicUsize::new(0), most_out: AtomicUsize::new(0) }
     }
 
@@ -148,7 +148,7 @@ impl Store {
     }
 
     /// Bytes that may be kept, as things are.
-    fn room(&self, kept: &Kept) -> usize {
+    fn room(&self, kept: &FreeBlocks) -> usize {
         if kept.readers == 0 {
             return RESTING_BYTES;
         }
@@ -156,7 +156,7 @@ impl Store {
         most.saturating_sub(self.out.load(Ordering::Relaxed))
     }
 
-    fn kept(&self) -> Option<MutexGuard<'_, Kept>> {
+    fn kept(&self) -> Option<MutexGuard<'_, FreeBlocks>> {
         (0..TRIES).find_map(|_| {
             std::hint::spin_loop();
             self.kept.try_lock().ok()

@@ -36,12 +36,12 @@ impl Doing {
 #[derive(Debug)]
 pub struct Activity {
     made: Instant,
-    places: Vec<Place>,
+    places: Vec<ThreadTimes>,
 }
 
 /// Times in nanoseconds.
 #[derive(Debug, Default)]
-struct Place {
+struct ThreadTimes {
     doing: AtomicU64,
     /// Since when, counted from when the activity was made.
     since: AtomicU64,
@@ -52,7 +52,7 @@ impl Activity {
     /// So many threads, all of which wait.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { made: Instant::now(), places: (0..threads).map(|_| Place::default()).collect() }
+        Self { made: Instant::now(), places: (0..threads).map(|_| ThreadTimes::default()).collect() }
     }
 
     /// Does some work, and lets others see it.

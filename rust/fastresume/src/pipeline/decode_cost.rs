@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use crate::error::{Result, check};
 use crate::order::pass_order::Order;
-use crate::pipeline::stream_queue::Turns;
-use crate::resume::lanes::Reader;
+use crate::pipeline::stream_queue::StreamQueue;
+use crate::resume::lanes::WorkerId;
 use crate::resume::pass::Pass;
 
 /// How many rows all readers of all ranks decode in what is left of a pass. A set `stop` ends the work early.
@@ -25,7 +25,7 @@ pub fn rows_decoded(
         if is_shared_out { rows_of_shared_windows(pass, order, world_size, workers, stop)? } else { 0_u64 };
     for rank in 0..world_size {
         for worker in 0..workers {
-            let reader = Reader { rank, world_size, worker, workers };
+            let reader = WorkerId { rank, world_size, worker, workers };
             let of_reader = if is_shared_out {
                 rows_of_rest(pass, order, reader, stop)
             } else {
@@ -42,17 +42,17 @@ pub fn rows_decoded(
 ///
 /// # Errors
 /// As for `rows_decoded`.
-pub fn rows_decoded_by(pass: &Pass, order: &Order, reader: Reader, stop: &AtomicBool) -> Result<u64> {
+pub fn rows_decoded_by(pass: &Pass, order: &Order, reader: WorkerId, stop: &AtomicBool) -> Result<u64> {
     check(stop)?;
     let streams = pass.streams(reader)?;
     if order.sizes().is_none() {
         return Ok(streams.iter().map(|of| of.counted(of.rows() - 1) + 1 - of.counted(0)).sum());
     }
-    rows_opened(pass, order, Turns::new(streams), stop)
+    rows_opened(pass, order, StreamQueue::new(streams), stop)
 }
 
 /// The rows of all windows that the streams of a reader open.
-fn rows_opened(pass: &Pass, order: &Order, mut turns: Turns, stop: &AtomicBool) -> Result<u64> {
+fn rows_opened(pass: &Pass, order: &Order, mut turns: StreamQueue, stop: &AtomicBool) -> Result<u64> {
     let mut decoded = 0;
     while let Some(index) = turns.first() {
         check(stop)?;
@@ -117,7 +117,7 @@ impl SharedLane {
         self.readers.min(slices.end - slices.start)
     }
 
-    fn has_reader(&self, slices: &Range<u64>, reader: Reader) -> bool {
+    fn has_reader(&self, slices: &Range<u64>, reader: WorkerId) -> bool {
         let number = reader.worker * reader.world_size + reader.rank;
         let first = slices.start % self.readers;
         (number + self.readers - first) % self.readers < slices.end - slices.start
@@ -147,7 +147,7 @@ fn rows_of_shared_windows(
 }
 
 /// What a reader decodes of the rest after the single lane, unless it has it from the lane's last window.
-fn rows_of_rest(pass: &Pass, order: &Order, reader: Reader, stop: &AtomicBool) -> Result<u64> {
+fn rows_of_rest(pass: &Pass, order: &Order, reader: WorkerId, stop: &AtomicBool) -> Result<u64> {
     check(stop)?;
     let lane = SharedLane::new(pass, reader.world_size, reader.workers);
     let mut streams = pass.streams(reader)?;
@@ -155,7 +155,7 @@ fn rows_of_rest(pass: &Pass, order: &Order, reader: Reader, stop: &AtomicBool) -
     if streams.is_empty() {
         return Ok(0);
     }
-    let mut turns = Turns::new(streams);
+    let mut turns = StreamQueue::new(streams);
     if let Some(window) = Opened::at(pass, order, lane.left.end)
         && lane.has_reader(&lane.slices(&window), reader)
     {
@@ -200,7 +200,7 @@ mod tests {
                         let holed = Pass::new(&hole.unwrap(), cut, tail, world_size);
                         for pass in [pass.unwrap(), holed.unwrap()] {
                             let places = (0..world_size).flat_map(|rank| {
-                                (0..workers).map(move |worker| Reader { rank, world_size, worker, workers })
+                                (0..workers).map(move |worker| WorkerId { rank, world_size, worker, workers })
                             });
                             let each: u64 = places
                                 .map(|reader| rows_decoded_by(&pass, &order, reader, &go).unwrap_or(0))

@@ -11,9 +11,9 @@ use crate::dataset::manifest::Manifest;
 use crate::error::Result;
 use crate::format::page::dictionary_cache::most_kept;
 use crate::order::pass_order::{Order, Window};
-use crate::pipeline::stream_queue::Turns;
+use crate::pipeline::stream_queue::StreamQueue;
 use crate::projection::layout::Layout;
-use crate::resume::lanes::{Reader, Stream};
+use crate::resume::lanes::{Stream, WorkerId};
 use crate::resume::pass::Pass;
 
 /// A segment ends after so many batches, so that small ones don't pile up by the hundred thousand.
@@ -31,7 +31,7 @@ pub struct Schedule {
     manifest: Arc<Manifest>,
     order: Order,
     pass: Arc<Pass>,
-    turns: Turns,
+    turns: StreamQueue,
     /// Segments of the window that was opened last.
     open: VecDeque<Segment>,
     row_bytes: u64,
@@ -47,10 +47,10 @@ impl Schedule {
         layout: &Layout,
         order: Order,
         pass: Arc<Pass>,
-        reader: Reader,
+        reader: WorkerId,
     ) -> Result<Self> {
         Ok(Self {
-            turns: Turns::new(pass.streams(reader)?),
+            turns: StreamQueue::new(pass.streams(reader)?),
             open: VecDeque::new(),
             row_bytes: layout.row_bytes() as u64,
             manifest,

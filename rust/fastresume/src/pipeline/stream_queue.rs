@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::resume::lanes::Stream;
 
 /// The streams of one reader, and how many rows of each were given.
-pub struct Turns {
+pub struct StreamQueue {
     streams: Vec<Stream>,
     given: Vec<u64>,
     /// The next batch of each stream that is not used up, the least on top; with entries that are out of
@@ -17,7 +17,7 @@ pub struct Turns {
     places: BTreeSet<(u64, usize)>,
 }
 
-impl Turns {
+impl StreamQueue {
     pub fn new(streams: Vec<Stream>) -> Self {
         let next = streams.iter().enumerate().map(|(index, stream)| Reverse((stream.first_batch, index)));
         let next = next.collect();

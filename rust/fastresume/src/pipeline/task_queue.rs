@@ -15,7 +15,7 @@ use crate::order::pass_order::Order;
 use crate::pipeline::in_flight::{BatchSlots, Filling};
 use crate::pipeline::schedule::Schedule;
 use crate::projection::layout::Layout;
-use crate::resume::lanes::Reader;
+use crate::resume::lanes::WorkerId;
 use crate::resume::pass::Pass;
 
 /// What a batch takes beside its values.
@@ -28,7 +28,7 @@ const ENDED_AHEAD: u64 = 8;
 /// The batches of one reader in what is left of a pass, from what is to be decoded to those that wait for the consumer.
 pub struct Agenda {
     pass: Arc<Pass>,
-    reader: Reader,
+    reader: WorkerId,
     budget_bytes: u64,
     /// The memory of batches that the consumer let go of.
     pool: Pool,
@@ -64,7 +64,7 @@ pub struct Decoding {
 }
 
 /// What is to be decoded next.
-enum Next {
+enum NextDecode {
     /// What is left of a segment, as an index.
     Divided(usize),
     /// The segment that waits.
@@ -89,7 +89,7 @@ impl Agenda {
         layout: &Layout,
         order: Order,
         pass: Arc<Pass>,
-        reader: Reader,
+        reader: WorkerId,
         budget_bytes: u64,
     ) -> Result<Self> {
         let schedule = Schedule::new(manifest, layout, order, Arc::clone(&pass), reader)?;
@@ -150,8 +150,8 @@ impl Agenda {
             return Some(end);
         }
         let segment = match self.next()? {
-            Next::Divided(at) => return Some(Task::Decode(self.divided.swap_remove(at))),
-            Next::Segment => self.waiting.take()?,
+            NextDecode::Divided(at) => return Some(Task::Decode(self.divided.swap_remove(at))),
+            NextDecode::Segment => self.waiting.take()?,
         };
         match self.slots_for(&segment, layout) {
             Ok(slots) => {
@@ -216,7 +216,7 @@ impl Agenda {
     }
 
     /// What to decode next, if its batches fit the budget.
-    fn next(&mut self) -> Option<Next> {
+    fn next(&mut self) -> Option<NextDecode> {
         // What batches before a failed one need is still decoded: these are delivered.
         let end = self.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
         let front = self.front;
@@ -227,12 +227,12 @@ impl Agenda {
         };
         let divided = self.divided.iter().enumerate().filter(|(_, task)| may_go(&task.segment));
         if let Some((at, _)) = divided.min_by_key(|(_, task)| task.segment.first_batch()) {
-            return Some(Next::Divided(at));
+            return Some(NextDecode::Divided(at));
         }
         if self.waiting.is_none() {
             self.waiting = self.schedule.next_segment();
         }
-        self.waiting.as_ref().filter(|segment| may_go(segment)).map(|_| Next::Segment)
+        self.waiting.as_ref().filter(|segment| may_go(segment)).map(|_| NextDecode::Segment)
     }
 
     /// What a batch of so many rows is expected to take beside its rows of one length.

@@ -18,7 +18,7 @@ use crate::pipeline::activity::{Activity, Doing};
 use crate::pipeline::task_queue::{Agenda, Decoding, Front, Task};
 use crate::projection::layout::Layout;
 use crate::resume::cursor::Cursor;
-use crate::resume::lanes::Reader;
+use crate::resume::lanes::WorkerId;
 use crate::resume::pass::Pass;
 
 /// A batch, ready for its consumer.
@@ -101,7 +101,7 @@ impl Pipeline {
         layout: Layout,
         order: Order,
         pass: Arc<Pass>,
-        reader: Reader,
+        reader: WorkerId,
         threads: usize,
         budget_bytes: u64,
     ) -> Result<Self> {

@@ -64,7 +64,7 @@ impl Cut {
 /// Which reader asks: a worker of a rank. Worker `w` of `workers` delivers the batches `d + w`,
 /// `d + w + workers`, ... where d batches were done when it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reader {
+pub struct WorkerId {
     /// The rank, below `world_size`.
     pub rank: u64,
     /// How many ranks there are.
@@ -237,9 +237,9 @@ impl Division {
     /// `Argument` if the rank or worker is out of range, or they can't share the cut: `world_size * groups`
     /// does not divide `lanes` or `workers` does not divide `groups`; of a single lane, `world_size` does
     /// not divide `rows`.
-    pub fn streams(&self, reader: Reader, done: u64) -> Result<Vec<Stream>> {
+    pub fn streams(&self, reader: WorkerId, done: u64) -> Result<Vec<Stream>> {
         let Cut { lanes, groups, rows } = self.cut;
-        let Reader { rank, world_size, worker, workers } = reader;
+        let WorkerId { rank, world_size, worker, workers } = reader;
         let divides = |divisor: u64, number: u64| divisor > 0 && number.is_multiple_of(divisor);
         let is_time_order = lanes == 1;
         let can_share = if is_time_order {
@@ -317,7 +317,7 @@ mod tests {
         // 2 lanes in 2 groups, 3 rows each, 11 rows: S = 1, 5 left over, one more batch of 3.
         let division = Division::new(Cut::new(2, 2, 3).unwrap(), Intervals::full(11));
         assert_eq!((division.batches(), division.rest()), (3, 2));
-        let reader = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };
+        let reader = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
         let streams = division.streams(reader, 2).unwrap();
         assert_eq!(streams.len(), 1);
         assert_eq!(streams[0].stretches(0).collect::<Vec<_>>(), std::slice::from_ref(&(6..9)));
@@ -327,24 +327,24 @@ mod tests {
     #[test]
     fn a_worker_gets_the_groups_of_its_batches() {
         let division = Division::new(Cut::new(4, 2, 1).unwrap(), Intervals::full(40));
-        let reader = Reader { rank: 1, world_size: 2, worker: 0, workers: 2 };
+        let reader = WorkerId { rank: 1, world_size: 2, worker: 0, workers: 2 };
         // With 3 batches done, worker 0 delivers batch 3, which is of group 1: lane 3.
         let streams = division.streams(reader, 3).unwrap();
         assert_eq!(streams.len(), 1);
         assert_eq!(streams[0].stretches(0).collect::<Vec<_>>(), std::slice::from_ref(&(31..40)));
         assert_eq!((streams[0].first_batch, streams[0].batch_stride, streams[0].slot_row), (3, 2, 0));
-        assert!(division.streams(Reader { rank: 2, ..reader }, 0).is_err());
+        assert!(division.streams(WorkerId { rank: 2, ..reader }, 0).is_err());
     }
 
     #[test]
     fn a_single_lane_is_shared_slice_by_slice() {
         let division = Division::new(Cut::new(1, 1, 6).unwrap(), Intervals::full(20));
-        let reader = Reader { rank: 1, world_size: 3, worker: 1, workers: 2 };
+        let reader = WorkerId { rank: 1, world_size: 3, worker: 1, workers: 2 };
         // With 1 batch done, worker 1 delivers batch 2: of rows 12 to 17, rank 1 takes 14 and 15.
         let streams = division.streams(reader, 1).unwrap();
         assert_eq!(streams.len(), 1);
         assert_eq!(streams[0].stretches(0).collect::<Vec<_>>(), std::slice::from_ref(&(14..16)));
-        let first = &division.streams(Reader { worker: 0, ..reader }, 0).unwrap()[0];
+        let first = &division.streams(WorkerId { worker: 0, ..reader }, 0).unwrap()[0];
         assert_eq!(first.stretches(1).collect::<Vec<_>>(), vec![3..4, 14..16]);
         assert_eq!((first.slot_of(14), first.slot_of(16), first.slot_of(20)), (Some((2, 0)), None, None));
         assert_eq!([3, 4, 13, 15, 99].map(|counted| first.rows_before(counted)), [1, 2, 2, 3, 4]);

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
 use crate::resume::cursor::Cursor;
-use crate::resume::lanes::{Cut, Division, Reader};
+use crate::resume::lanes::{Cut, Division, WorkerId};
 
 /// The cursor after all that the ranks of a job were given: the state of rank 0, then that of rank 1, ...
 ///
@@ -55,7 +55,7 @@ fn taken(division: &Division, done: &[u64]) -> Result<Intervals> {
     let world_size = done.len() as u64;
     let mut ranges = Vec::new();
     for (rank, &done) in (0..).zip(done) {
-        let reader = Reader { rank, world_size, worker: 0, workers: 1 };
+        let reader = WorkerId { rank, world_size, worker: 0, workers: 1 };
         let streams = division.streams(reader, 0).map_err(|_| {
             Error::State(format!(
                 "{world_size} states are merged, but so many ranks can't share the cut {:?}",

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
 use crate::resume::cursor::Cursor;
-use crate::resume::lanes::{Cut, Division, MAX_LANES, Reader, Stream};
+use crate::resume::lanes::{Cut, Division, MAX_LANES, Stream, WorkerId};
 use crate::resume::tail::{Shape, Tail};
 
 /// What is left of a pass under one cut.
@@ -132,11 +132,11 @@ impl Pass {
     ///
     /// # Errors
     /// `Argument` if the reader has no share in the cut.
-    pub fn streams(&self, reader: Reader) -> Result<Vec<Stream>> {
+    pub fn streams(&self, reader: WorkerId) -> Result<Vec<Stream>> {
         self.streams_from(reader, self.done)
     }
 
-    fn streams_from(&self, reader: Reader, done: u64) -> Result<Vec<Stream>> {
+    fn streams_from(&self, reader: WorkerId, done: u64) -> Result<Vec<Stream>> {
         let mut streams = self.division.streams(reader, done)?;
         let last = self.division.batches();
         let is_mine = last % reader.workers == (done + reader.worker) % reader.workers;
@@ -166,7 +166,7 @@ impl Pass {
     /// # Errors
     /// `Argument` if the rank has no share in the cut.
     pub fn positions(&self, batch: u64, rank: u64) -> Result<Vec<Range<u64>>> {
-        let reader = Reader { rank, world_size: self.world_size, worker: 0, workers: 1 };
+        let reader = WorkerId { rank, world_size: self.world_size, worker: 0, workers: 1 };
         let mut slices: Vec<(u64, Range<u64>)> = Vec::new();
         for stream in self.streams_from(reader, 0)? {
             let Some(past) = batch.checked_sub(stream.first_batch) else { continue };

@@ -131,14 +131,14 @@ fn lower(numbers: &[u64], floor: u64, places: &mut [u32]) -> bool {
 }
 
 /// A type whose numbers a file holds.
-trait Source {
+trait CastSource {
     type Bits: Pod;
     const IS_FLOAT: bool;
-    fn cast<T: Target>(bits: Self::Bits) -> Option<T::Bits>;
+    fn cast<T: CastTarget>(bits: Self::Bits) -> Option<T::Bits>;
 }
 
 /// A type in which a tensor holds numbers.
-trait Target {
+trait CastTarget {
     type Bits: Pod;
     fn of_signed(value: i64) -> Option<Self::Bits>;
     fn of_unsigned(value: u64) -> Option<Self::Bits>;
@@ -158,11 +158,11 @@ struct Short<const IS_SIGNED: bool>;
 
 macro_rules! sources {
     ($($source:ty, $bits:ty, $take:ident, $is_float:literal, |$value:ident| $number:expr;)*) => {
-        $(impl Source for $source {
+        $(impl CastSource for $source {
             type Bits = $bits;
             const IS_FLOAT: bool = $is_float;
             #[inline]
-            fn cast<T: Target>($value: $bits) -> Option<T::Bits> {
+            fn cast<T: CastTarget>($value: $bits) -> Option<T::Bits> {
                 T::$take($number)
             }
         })*
@@ -190,7 +190,7 @@ macro_rules! integers {
             clippy::float_cmp,
             reason = "what is lost is compared; bounds are powers of two, or small"
         )]
-        impl Target for $type {
+        impl CastTarget for $type {
             type Bits = $type;
             #[inline]
             fn of_signed(value: i64) -> Option<$type> {
@@ -213,7 +213,7 @@ macro_rules! integers {
 
 integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 
-impl Target for Truth {
+impl CastTarget for Truth {
     type Bits = u8;
 
     fn of_signed(value: i64) -> Option<u8> {
@@ -238,7 +238,7 @@ macro_rules! wide_floats {
             clippy::cast_sign_loss,
             reason = "what is lost is compared"
         )]
-        impl Target for $type {
+        impl CastTarget for $type {
             type Bits = $type;
             #[inline]
             fn of_signed(value: i64) -> Option<$type> {
@@ -278,7 +278,7 @@ macro_rules! narrow_floats {
                 (single.to_bits().trailing_zeros() >= $lost && bits & $exponent != $exponent).then_some(bits)
             }
         }
-        impl Target for $type {
+        impl CastTarget for $type {
             type Bits = u16;
             #[inline]
             fn of_signed(value: i64) -> Option<u16> {
@@ -307,7 +307,7 @@ narrow_floats! {
     Brain, brain_of_single, exponent 0x7f80, lost 16;
 }
 
-fn each<S: Source, T: Target>(numbers: &[u8], places: &mut [u8]) -> bool {
+fn each<S: CastSource, T: CastTarget>(numbers: &[u8], places: &mut [u8]) -> bool {
     let mut fits = true;
     let numbers: &[S::Bits] = bytemuck::cast_slice(numbers);
     for (place, &bits) in bytemuck::cast_slice_mut(places).iter_mut().zip(numbers) {

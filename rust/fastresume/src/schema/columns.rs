@@ -93,7 +93,7 @@ impl Column {
 /// The columns of a file, in the file's order; a struct stands before its members. Of lists its Arrow schema says more.
 #[must_use]
 pub fn columns(schema: &SchemaDescriptor, arrow: &ArrowFields) -> Vec<Column> {
-    let mut found = Found { schema, columns: Vec::new(), leaf: 0 };
+    let mut found = FoundColumns { schema, columns: Vec::new(), leaf: 0 };
     for root in schema.root_schema().get_fields() {
         found.add(root, root.name(), Above::default(), arrow.get(root.name()));
     }
@@ -137,13 +137,13 @@ impl Above {
 }
 
 /// The columns that were found so far.
-struct Found<'a> {
+struct FoundColumns<'a> {
     schema: &'a SchemaDescriptor,
     columns: Vec<Column>,
     leaf: usize,
 }
 
-impl Found<'_> {
+impl FoundColumns<'_> {
     /// Adds the columns of a node and of those below it.
     fn add(&mut self, node: &Type, name: &str, above: Above, arrow: Option<&ArrowField>) {
         let above = if is(node, Repetition::REPEATED) { above.repeated(None) } else { above.optional(node) };

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::batch::slots::interleave::{Move, split};
 use crate::batch::slots::jagged::JaggedSlot;
-use crate::batch::slots::pending::{Part, repeat, waiting};
+use crate::batch::slots::pending::{PendingRows, repeat, waiting};
 use crate::batch::slots::row_ids::Written;
 use crate::error::Result;
 use crate::memory::buffer::{Memory, Pool};
@@ -18,7 +18,7 @@ const TURNED_LAST_BYTES: usize = 4 << 20;
 /// The memory of one batch: one slot per field, and which rows were written.
 #[derive(Debug)]
 pub struct Slots {
-    fields: Vec<Slot>,
+    fields: Vec<FieldSlot>,
     written: Written,
 }
 
@@ -26,7 +26,7 @@ pub struct Slots {
 pub type SharedSlots = Arc<Mutex<Slots>>;
 
 #[derive(Debug)]
-enum Slot {
+enum FieldSlot {
     /// Values, and the mask; this is empty where none is asked for.
     Scalar(Flat, Flat),
     Jagged(Box<JaggedSlot>),
@@ -41,7 +41,7 @@ struct Flat {
     /// What it takes at most, wherever its rows are.
     most_bytes: u64,
     /// Where rows are until the batch is ended, if not in this memory, which is made then.
-    parts: Vec<Part>,
+    parts: Vec<PendingRows>,
 }
 
 impl Slots {
@@ -65,13 +65,13 @@ impl Slots {
             fields.push(if field.kind.is_jagged() {
                 let (width, values) = (field.dtype.width(), pool.growing());
                 let slot = JaggedSlot::new(width, field.is_masked(), rows, values);
-                Slot::Jagged(Box::new(if field.kind.is_nested() { slot.nested() } else { slot }))
+                FieldSlot::Jagged(Box::new(if field.kind.is_nested() { slot.nested() } else { slot }))
             } else {
                 let is_turned_last =
                     field.columns.len() > 1 && rows.saturating_mul(field.row_bytes()) <= TURNED_LAST_BYTES;
                 let [values, mask] = [field.row_bytes(), field.mask_bytes()];
                 let comes_later = scattered.is_some() || is_turned_last;
-                Slot::Scalar(flat(values, comes_later)?, flat(mask, comes_later)?)
+                FieldSlot::Scalar(flat(values, comes_later)?, flat(mask, comes_later)?)
             });
         }
         Ok(Self { fields, written: Written::new(scattered.unwrap_or(0)) })
@@ -91,7 +91,7 @@ impl Slots {
         row: usize,
         count: usize,
     ) -> (&mut [u8], &mut [u8]) {
-        let Slot::Scalar(values, valid) = &mut self.fields[index] else { return (&mut [], &mut []) };
+        let FieldSlot::Scalar(values, valid) = &mut self.fields[index] else { return (&mut [], &mut []) };
         let part = |bytes: usize| row * bytes..(row + count) * bytes;
         let [values, valid] = [values, valid].map(|flat| flat.memory.bytes_mut());
         (&mut values[part(field.row_bytes())], &mut valid[part(field.mask_bytes())])
@@ -104,7 +104,7 @@ impl Slots {
 
     /// Keeps rows of a scalar field, or of its mask, until the batch is ended, if they are not put in their places now; those
     /// of a bundle, or of its masks, as the first field's that has any.
-    pub fn keep(&mut self, field: (usize, bool), parts: impl Iterator<Item = Part>) {
+    pub fn keep(&mut self, field: (usize, bool), parts: impl Iterator<Item = PendingRows>) {
         let Some(flat) = self.flat(field) else { return };
         if flat.memory.is_empty() {
             flat.parts.extend(parts);
@@ -120,8 +120,8 @@ impl Slots {
     /// A jagged field.
     pub fn jagged(&mut self, index: usize) -> Option<&mut JaggedSlot> {
         match &mut self.fields[index] {
-            Slot::Jagged(slot) => Some(slot),
-            Slot::Scalar(..) => None,
+            FieldSlot::Jagged(slot) => Some(slot),
+            FieldSlot::Scalar(..) => None,
         }
     }
 
@@ -145,14 +145,14 @@ impl Slots {
         let moves = self.written.moves();
         for slot in &mut self.fields {
             match slot {
-                Slot::Scalar(values, valid) => {
+                FieldSlot::Scalar(values, valid) => {
                     for flat in [values, valid] {
                         let parts = std::mem::take(&mut flat.parts);
                         put_in_order(&parts, flat.row_bytes, moves, rows, &mut flat.memory)?;
                         repeat(flat.memory.bytes_mut(), flat.row_bytes * distinct);
                     }
                 }
-                Slot::Jagged(slot) => slot.finish(moves, distinct, rows)?,
+                FieldSlot::Jagged(slot) => slot.finish(moves, distinct, rows)?,
             }
         }
         Ok(())
@@ -181,9 +181,9 @@ impl Slots {
     /// Bytes of all fields, those included that are still to come, but for those of jagged fields.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let of_slot = |slot: &Slot| match slot {
-            Slot::Scalar(values, valid) => values.most_bytes.saturating_add(valid.most_bytes),
-            Slot::Jagged(slot) => slot.bytes(),
+        let of_slot = |slot: &FieldSlot| match slot {
+            FieldSlot::Scalar(values, valid) => values.most_bytes.saturating_add(valid.most_bytes),
+            FieldSlot::Jagged(slot) => slot.bytes(),
         };
         self.fields.iter().map(of_slot).fold(0, u64::saturating_add)
     }
@@ -196,11 +196,11 @@ impl Slots {
         let mut memory = Vec::with_capacity(2 * self.fields.len());
         for (slot, field) in self.fields.into_iter().zip(layout.fields()) {
             let mask = match slot {
-                Slot::Scalar(values, valid) => {
+                FieldSlot::Scalar(values, valid) => {
                     memory.push(values.memory);
                     valid.memory
                 }
-                Slot::Jagged(mut slot) => {
+                FieldSlot::Jagged(mut slot) => {
                     let inner = slot.take_inner();
                     let (values, offsets, valid) = slot.into_parts();
                     memory.push(values);
@@ -215,7 +215,7 @@ impl Slots {
     }
 }
 
-impl Slot {
+impl FieldSlot {
     /// The values of a scalar field, or its mask.
     fn flat(&mut self, is_mask: bool) -> Option<&mut Flat> {
         match self {
@@ -228,7 +228,7 @@ impl Slot {
 
 /// Puts rows that were kept, if there are any, in their places, in memory for `rows` rows.
 fn put_in_order(
-    parts: &[Part],
+    parts: &[PendingRows],
     row_bytes: usize,
     moves: &[Move],
     rows: usize,

@@ -22,7 +22,7 @@ pub struct JaggedSlot {
     is_masked: bool,
     /// Rows of the batch.
     rows: usize,
-    parts: Vec<Part>,
+    parts: Vec<JaggedPart>,
     /// Once all parts are there: values, offsets and mask.
     values: Memory,
     offsets: Memory,
@@ -34,14 +34,14 @@ pub struct JaggedSlot {
 
 /// Rows that came together.
 #[derive(Debug)]
-enum Part {
+enum JaggedPart {
     /// Those of the batch from row `first` on.
     Run { first: usize, rows: Box<JaggedRows> },
     /// Some rows of a piece, which came scattered: so many rows of the batch came in before.
     Sorted { piece: JaggedPiece, rows: Range<usize>, before: usize },
 }
 
-impl Part {
+impl JaggedPart {
     /// Its rows, among others where they came scattered.
     fn rows(&self) -> &JaggedRows {
         match self {
@@ -107,10 +107,9 @@ impl JaggedSlot {
     /// Takes out the rows that end where row `to` begins, to decode more behind them, or begins with none; gives
     /// the first row as well. `row_bytes` is what a row is expected to take.
     pub fn take(&mut self, to: usize, row_bytes: usize) -> (usize, JaggedRows) {
-        let ends_here =
-            |part: &Part| matches!(part, Part::Run { first, rows } if first + rows.ends.len() == to);
+        let ends_here = |part: &JaggedPart| matches!(part, JaggedPart::Run { first, rows } if first + rows.ends.len() == to);
         if let Some(index) = self.parts.iter().position(ends_here)
-            && let Part::Run { first, rows } = self.parts.swap_remove(index)
+            && let JaggedPart::Run { first, rows } = self.parts.swap_remove(index)
         {
             return (first, *rows);
         }
@@ -131,13 +130,13 @@ impl JaggedSlot {
     /// Puts rows, the first of which is row `first` of the batch.
     pub fn put(&mut self, first: usize, rows: JaggedRows) {
         if !rows.ends.is_empty() {
-            self.parts.push(Part::Run { first, rows: Box::new(rows) });
+            self.parts.push(JaggedPart::Run { first, rows: Box::new(rows) });
         }
     }
 
     /// Keeps rows of a piece, which came scattered; so many rows of the batch came in before.
     pub fn keep(&mut self, piece: &JaggedPiece, rows: Range<usize>, before: usize) {
-        self.parts.push(Part::Sorted { piece: piece.clone(), rows, before });
+        self.parts.push(JaggedPart::Sorted { piece: piece.clone(), rows, before });
     }
 
     /// Puts the rows of all parts, `distinct` in all, in their order, and repeats them up to `rows` rows. `moves` are those
@@ -160,12 +159,12 @@ impl JaggedSlot {
     /// Puts the lengths of the inner rows of all parts in their order, and makes offsets of them.
     fn finish_inner(
         &mut self,
-        parts: &mut [Part],
+        parts: &mut [JaggedPart],
         moves: &[Move],
         distinct: usize,
         rows: usize,
     ) -> Result<Self> {
-        let of_parts = parts.iter_mut().map(Part::take_inner).collect();
+        let of_parts = parts.iter_mut().map(JaggedPart::take_inner).collect();
         let mut lengths = Self { width: size_of::<u64>(), parts: of_parts, ..Self::default() };
         lengths.finish(moves, distinct, rows)?;
         let each: &[u64] = bytemuck::try_cast_slice(lengths.values.bytes()).unwrap_or_default();
@@ -186,13 +185,13 @@ impl JaggedSlot {
 
     fn finish_parts(
         &mut self,
-        mut parts: Vec<Part>,
+        mut parts: Vec<JaggedPart>,
         moves: &[Move],
         distinct: usize,
         rows: usize,
     ) -> Result<()> {
         let shift = self.width.trailing_zeros();
-        if let [Part::Run { first: 0, rows: part }] = parts.as_mut_slice()
+        if let [JaggedPart::Run { first: 0, rows: part }] = parts.as_mut_slice()
             && distinct == rows
         {
             // All is where it belongs.
@@ -229,7 +228,7 @@ impl JaggedSlot {
         for part in &parts {
             let of = part.rows();
             let from = of.values.bytes();
-            if let Part::Run { first, .. } = part {
+            if let JaggedPart::Run { first, .. } = part {
                 output[starts[*first]..][..from.len()].copy_from_slice(from);
                 continue;
             }
@@ -248,7 +247,7 @@ impl JaggedSlot {
     pub fn bytes(&self) -> u64 {
         let inner: usize = self.inner.iter().map(Memory::len).sum();
         let ended = self.values.len() + self.offsets.len() + self.valid.len() + inner;
-        ended as u64 + self.parts.iter().map(Part::bytes).sum::<u64>()
+        ended as u64 + self.parts.iter().map(JaggedPart::bytes).sum::<u64>()
     }
 
     /// Offsets of inner rows, and their mask where one is asked for; nothing where there are none.

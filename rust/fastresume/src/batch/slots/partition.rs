@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::slots::interleave::{Columns, deal};
-use crate::batch::slots::pending::{LEAST_LOWERED, LOWERED_BYTES, Part};
+use crate::batch::slots::pending::{LEAST_LOWERED, LOWERED_BYTES, PendingRows};
 use crate::error::Result;
 use crate::memory::buffer::Memory;
 
@@ -107,12 +107,12 @@ impl Sorter {
 
 impl Sorted {
     /// The parts that sorted rows of one batch lie in, before which so many rows came in.
-    pub fn parts(&self, mut rows: Range<usize>, mut before: usize) -> impl Iterator<Item = Part> {
+    pub fn parts(&self, mut rows: Range<usize>, mut before: usize) -> impl Iterator<Item = PendingRows> {
         std::iter::from_fn(move || {
             let piece = self.pieces.get(rows.start / self.piece_rows).filter(|_| !rows.is_empty())?;
             let first = rows.start % self.piece_rows;
             let count = rows.len().min(self.piece_rows - first);
-            let part = Part::Sorted {
+            let part = PendingRows::Sorted {
                 memory: Arc::clone(piece),
                 bytes: first * self.row_bytes..(first + count) * self.row_bytes,
                 before,

@@ -45,7 +45,7 @@ pub fn repeat<V: Copy>(values: &mut [V], distinct: usize) {
 
 /// Some rows of one field, or of its mask, for one batch.
 #[derive(Debug)]
-pub enum Part {
+pub enum PendingRows {
     /// Rows that lie one behind another, and come scattered: so many rows of the batch came in before.
     Sorted {
         /// Where they are, with others.
@@ -70,7 +70,7 @@ pub enum Part {
     },
 }
 
-impl Part {
+impl PendingRows {
     /// Puts rows of so many bytes in their places among those of the batch. `moves` has those of all rows that came
     /// scattered, in the order in which they came in.
     pub fn put(&self, row_bytes: usize, moves: &[Move], output: &mut [u8]) {

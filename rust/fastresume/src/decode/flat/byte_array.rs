@@ -11,7 +11,7 @@ use crate::format::encoding::byte_array::{
     MAX_EXPANDED_BYTES, Texts, behind_lengths, behind_prefixes, plain, too_long,
 };
 use crate::format::encoding::page_values::PageValues;
-use crate::format::encoding::rle::{CHUNK, Hybrid, Next, not_in_dictionary};
+use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, not_in_dictionary};
 use crate::format::encoding::varint::ends;
 
 /// A column of text or bytes.
@@ -24,12 +24,12 @@ pub struct StringDecoder<'a> {
 #[derive(Debug)]
 pub struct TextValues {
     dictionary: Texts,
-    form: Form,
+    form: ByteArrayForm,
 }
 
 /// How the values of the present page are held, as far as they were read.
 #[derive(Debug)]
-enum Form {
+enum ByteArrayForm {
     /// Each behind its length, from this byte on.
     Plain(usize),
     /// Indices to the dictionary.
@@ -40,14 +40,14 @@ enum Form {
 
 impl Default for TextValues {
     fn default() -> Self {
-        Self { dictionary: Texts::default(), form: Form::Plain(0) }
+        Self { dictionary: Texts::default(), form: ByteArrayForm::Plain(0) }
     }
 }
 
 impl TextValues {
     /// Whether few bytes of a page may state many of values.
     pub fn can_expand(&self) -> bool {
-        matches!(self.form, Form::Dictionary(_))
+        matches!(self.form, ByteArrayForm::Dictionary(_))
     }
 
     /// Calls `take` for each of the next `count` values of the page.
@@ -56,12 +56,12 @@ impl TextValues {
     /// `Data` if there are fewer, or the dictionary is too small.
     pub fn each(&mut self, bytes: &[u8], count: usize, mut take: impl FnMut(&[u8])) -> Result<()> {
         match &mut self.form {
-            Form::Plain(position) => {
+            ByteArrayForm::Plain(position) => {
                 for _ in 0..count {
                     take(plain(bytes, position)?);
                 }
             }
-            Form::Dictionary(hybrid) => {
+            ByteArrayForm::Dictionary(hybrid) => {
                 let dictionary = &self.dictionary;
                 let missing = |index| not_in_dictionary(index, dictionary.ends.len());
                 let text = |index: u32| dictionary.get(index as usize).ok_or_else(|| missing(index));
@@ -69,12 +69,12 @@ impl TextValues {
                 let mut done = 0;
                 while done < count {
                     match hybrid.next(bytes, count - done, &mut indices)? {
-                        Next::Repeated(index, some) => {
+                        DecodedRun::Repeated(index, some) => {
                             let text = text(index)?;
                             (0..some).for_each(|_| take(text));
                             done += some;
                         }
-                        Next::Unpacked(some) => {
+                        DecodedRun::Unpacked(some) => {
                             for &index in some {
                                 take(text(index)?);
                             }
@@ -83,7 +83,7 @@ impl TextValues {
                     }
                 }
             }
-            Form::Decoded(texts, read) => {
+            ByteArrayForm::Decoded(texts, read) => {
                 for index in *read..*read + count {
                     take(texts.get(index).ok_or_else(ends)?);
                 }
@@ -109,12 +109,12 @@ impl PageValues for TextValues {
     fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
         let from = bytes.get(start..).unwrap_or_default();
         self.form = match encoding {
-            Encoding::PLAIN => Form::Plain(start),
+            Encoding::PLAIN => ByteArrayForm::Plain(start),
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
-                Form::Dictionary(Hybrid::indices(bytes, start)?)
+                ByteArrayForm::Dictionary(Hybrid::indices(bytes, start)?)
             }
-            Encoding::DELTA_LENGTH_BYTE_ARRAY => Form::Decoded(behind_lengths(from, count)?, 0),
-            Encoding::DELTA_BYTE_ARRAY => Form::Decoded(behind_prefixes(from, count)?, 0),
+            Encoding::DELTA_LENGTH_BYTE_ARRAY => ByteArrayForm::Decoded(behind_lengths(from, count)?, 0),
+            Encoding::DELTA_BYTE_ARRAY => ByteArrayForm::Decoded(behind_prefixes(from, count)?, 0),
             other => {
                 return Err(Error::data(format!("the encoding {other} is not one for the column's type")));
             }
@@ -124,12 +124,12 @@ impl PageValues for TextValues {
 
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         match &mut self.form {
-            Form::Dictionary(hybrid) => hybrid.skip(bytes, count),
-            Form::Decoded(_, read) => {
+            ByteArrayForm::Dictionary(hybrid) => hybrid.skip(bytes, count),
+            ByteArrayForm::Decoded(_, read) => {
                 *read += count;
                 Ok(())
             }
-            Form::Plain(_) => self.each(bytes, count, |_| ()),
+            ByteArrayForm::Plain(_) => self.each(bytes, count, |_| ()),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::of_one_length;
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
-use crate::format::encoding::rle::{CHUNK, Hybrid, Next, not_in_dictionary};
+use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, not_in_dictionary};
 use crate::format::encoding::varint::ends;
 
 /// A column of values of so many bytes, delivered as rows of so many.
@@ -34,12 +34,12 @@ struct FixedValues {
     dictionary: usize,
     /// The values of the present page, where they are decoded all at once.
     decoded: Vec<u8>,
-    form: Form,
+    form: FixedLenForm,
 }
 
 /// How the values of the present page are held.
 #[derive(Debug)]
-enum Form {
+enum FixedLenForm {
     /// One after another, from byte `.0` on.
     Plain(usize),
     /// Indices to the dictionary.
@@ -53,7 +53,7 @@ enum Form {
 impl FixedValues {
     /// The next `count` values, if they lie in the page one after another.
     fn together<'p>(&mut self, page: Page<'p>, count: usize) -> Option<&'p [u8]> {
-        let Form::Plain(start) = &mut self.form else { return None };
+        let FixedLenForm::Plain(start) = &mut self.form else { return None };
         let wanted = count.saturating_mul(self.length);
         let values = page.bytes.get(*start..start.saturating_add(wanted))?;
         *start += wanted;
@@ -71,17 +71,17 @@ impl FixedValues {
         let length = self.length;
         let wanted = count.saturating_mul(length);
         match &mut self.form {
-            Form::Plain(start) => {
+            FixedLenForm::Plain(start) => {
                 let values = bytes.get(*start..start.saturating_add(wanted)).ok_or_else(ends)?;
                 *start += wanted;
                 values.chunks_exact(length).try_for_each(take)
             }
-            Form::Decoded(start) => {
+            FixedLenForm::Decoded(start) => {
                 let values = self.decoded.get(*start..start.saturating_add(wanted)).ok_or_else(ends)?;
                 *start += wanted;
                 values.chunks_exact(length).try_for_each(take)
             }
-            Form::Split(start, stride, read) => {
+            FixedLenForm::Split(start, stride, read) => {
                 // Of no values, the page need not have the bytes of one.
                 let mut value = vec![0; if count == 0 { 0 } else { length }];
                 for index in *read..*read + count {
@@ -93,7 +93,7 @@ impl FixedValues {
                 *read += count;
                 Ok(())
             }
-            Form::Dictionary(hybrid) => {
+            FixedLenForm::Dictionary(hybrid) => {
                 let entries = self.dictionary;
                 let value = |index: u32| {
                     let start = (index as usize).saturating_mul(length);
@@ -106,12 +106,12 @@ impl FixedValues {
                 let mut left = count;
                 while left > 0 {
                     left -= match hybrid.next(bytes, left, &mut indices)? {
-                        Next::Repeated(index, some) => {
+                        DecodedRun::Repeated(index, some) => {
                             let value = value(index)?;
                             (0..some).try_for_each(|_| take(value))?;
                             some
                         }
-                        Next::Unpacked(some) => {
+                        DecodedRun::Unpacked(some) => {
                             some.iter().try_for_each(|&index| take(value(index)?))?;
                             some.len()
                         }
@@ -137,21 +137,21 @@ impl PageValues for FixedValues {
             check_values(count, there, needed)?;
         }
         self.form = match encoding {
-            Encoding::PLAIN => Form::Plain(start),
-            Encoding::BYTE_STREAM_SPLIT => Form::Split(start, there / length, 0),
+            Encoding::PLAIN => FixedLenForm::Plain(start),
+            Encoding::BYTE_STREAM_SPLIT => FixedLenForm::Split(start, there / length, 0),
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
-                Form::Dictionary(Hybrid::indices(bytes, start)?)
+                FixedLenForm::Dictionary(Hybrid::indices(bytes, start)?)
             }
             Encoding::DELTA_BINARY_PACKED if self.is_integer => {
                 self.decoded.clear();
                 deltas(from, count, |value| {
                     self.decoded.extend_from_slice(&value.to_le_bytes()[..length]);
                 })?;
-                Form::Decoded(0)
+                FixedLenForm::Decoded(0)
             }
             Encoding::DELTA_BYTE_ARRAY if !self.is_integer => {
                 self.decoded = of_one_length(from, count, length)?;
-                Form::Decoded(0)
+                FixedLenForm::Decoded(0)
             }
             _ => {
                 return Err(Error::data(format!("the encoding {encoding} is not one for the column's type")));
@@ -162,11 +162,11 @@ impl PageValues for FixedValues {
 
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         match &mut self.form {
-            Form::Plain(start) | Form::Decoded(start) => {
+            FixedLenForm::Plain(start) | FixedLenForm::Decoded(start) => {
                 *start = start.saturating_add(count.saturating_mul(self.length));
             }
-            Form::Split(_, _, read) => *read += count,
-            Form::Dictionary(hybrid) => hybrid.skip(bytes, count)?,
+            FixedLenForm::Split(_, _, read) => *read += count,
+            FixedLenForm::Dictionary(hybrid) => hybrid.skip(bytes, count)?,
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ impl<'a> FixedDecoder<'a> {
         converter: Converter,
         row: RowShape,
     ) -> Self {
-        let (dictionary, decoded, form) = (0, Vec::new(), Form::Plain(0));
+        let (dictionary, decoded, form) = (0, Vec::new(), FixedLenForm::Plain(0));
         let values = FixedValues { length, is_integer, dictionary, decoded, form };
         Self { pages, values, converter, row }
     }

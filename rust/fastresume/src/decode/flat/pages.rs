@@ -34,7 +34,7 @@ pub struct FlatLevels {
 }
 
 /// Rows of one page, to be decoded.
-pub struct Part<'p> {
+pub struct PageSlice<'p> {
     pub page: Page<'p>,
     /// The rows, counted within the row group.
     pub rows: Range<usize>,
@@ -70,7 +70,7 @@ impl<'a> FlatPages<'a> {
     ///
     /// # Errors
     /// `Data` if there is none, a page is damaged, or a null is refused; `Source` if it can't be read.
-    pub fn next(&mut self, values: &mut impl PageValues, most: usize) -> Result<Part<'_>> {
+    pub fn next(&mut self, values: &mut impl PageValues, most: usize) -> Result<PageSlice<'_>> {
         self.open_page(values)?;
         let count = most.min(self.in_page - self.at);
         let (place, rows) = (self.at..self.at + count, self.row..self.row + count);
@@ -87,7 +87,7 @@ impl<'a> FlatPages<'a> {
             }
         };
         let null_bits = null.map_or(Ok(0), |null| self.nulls.bits(rows.start + null))?;
-        Ok(Part { page: self.pages.page(), rows, presence, null_bits })
+        Ok(PageSlice { page: self.pages.page(), rows, presence, null_bits })
     }
 
     /// How many of the next rows lie in one page; at least one.

@@ -2,7 +2,7 @@
 
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW, NestedRows};
 use crate::decode::flat::byte_array::TextValues;
-use crate::decode::list::pages::{ListPages, Stretch, Walk};
+use crate::decode::list::pages::{LevelRange, ListPages, RowWalk};
 use crate::decode::list::primitive::null_row;
 use crate::decode::numbers::as_numbers;
 use crate::error::Result;
@@ -25,7 +25,7 @@ impl<'a> TextListDecoder<'a> {
     }
 
     /// Adds the rows, or the rest of a row, of a stretch of levels.
-    fn take(&mut self, stretch: &Stretch, output: &mut JaggedRows) -> Result<()> {
+    fn take(&mut self, stretch: &LevelRange, output: &mut JaggedRows) -> Result<()> {
         let bits = self.pages.bits();
         let elements = bits.elements.part(stretch.levels.clone()).ones();
         let NestedRows { values, ends, valid, inner: texts } = output.nested();
@@ -98,7 +98,7 @@ impl JaggedDecoder for TextListDecoder<'_> {
     }
 
     fn read(&mut self, rows: usize, output: &mut JaggedRows) -> Result<()> {
-        let mut walk = Walk::new(rows);
+        let mut walk = RowWalk::new(rows);
         while let Some(stretch) = self.pages.next(&mut self.values, &mut walk)? {
             self.take(&stretch, output)?;
         }

@@ -10,7 +10,7 @@ const STEP_BYTES: usize = 1 << 18;
 
 /// What the rows of a jagged column become.
 #[derive(Debug, Clone, Copy)]
-pub enum Rows {
+pub enum FixedRows {
     /// They have the length of those that are delivered.
     Lists,
     /// Each is converted.
@@ -20,7 +20,7 @@ pub enum Rows {
 /// A jagged column, delivered as rows of one length.
 pub struct EqualDecoder<'a> {
     decoder: Box<dyn JaggedDecoder + 'a>,
-    rows: Rows,
+    rows: FixedRows,
     shape: RowShape,
     nulls: Nulls,
     /// The rows as decoded.
@@ -30,7 +30,7 @@ pub struct EqualDecoder<'a> {
 }
 
 impl<'a> EqualDecoder<'a> {
-    pub fn new(decoder: Box<dyn JaggedDecoder + 'a>, rows: Rows, shape: RowShape, nulls: Nulls) -> Self {
+    pub fn new(decoder: Box<dyn JaggedDecoder + 'a>, rows: FixedRows, shape: RowShape, nulls: Nulls) -> Self {
         Self { decoder, rows, shape, nulls, decoded: JaggedRows::default(), row: 0 }
     }
 
@@ -38,7 +38,7 @@ impl<'a> EqualDecoder<'a> {
     fn is_even(&self) -> bool {
         let bytes = self.shape.bytes();
         let mut ends = self.decoded.ends.iter().zip(1..);
-        matches!(self.rows, Rows::Lists) && ends.all(|(&end, rows): (&usize, usize)| end == rows * bytes)
+        matches!(self.rows, FixedRows::Lists) && ends.all(|(&end, rows): (&usize, usize)| end == rows * bytes)
     }
 
     /// Writes decoded row `index` to its place.
@@ -50,12 +50,12 @@ impl<'a> EqualDecoder<'a> {
             return Ok(());
         }
         match self.rows {
-            Rows::Converted(converter) => converter.convert(value, place, row),
-            Rows::Lists if value.len() == place.len() => {
+            FixedRows::Converted(converter) => converter.convert(value, place, row),
+            FixedRows::Lists if value.len() == place.len() => {
                 place.copy_from_slice(value);
                 Ok(())
             }
-            Rows::Lists => Err(Error::data(format!(
+            FixedRows::Lists => Err(Error::data(format!(
                 "the list in row {row} of the row group has {} elements, expected {} as fixed= or the file's Arrow schema says",
                 value.len() / self.shape.width,
                 self.shape.size

@@ -76,7 +76,7 @@ pub struct InnerBits {
 
 /// Levels of one page that belong to rows which are asked for.
 #[derive(Debug, Clone)]
-pub struct Stretch {
+pub struct LevelRange {
     /// The levels, counted within the page.
     pub levels: Range<usize>,
     /// The rows that begin there, counted within the row group.
@@ -85,14 +85,14 @@ pub struct Stretch {
 
 /// How far rows were gone over that are asked for together.
 #[derive(Debug)]
-pub struct Walk {
+pub struct RowWalk {
     /// Rows that have not begun.
     left: usize,
     has_begun: bool,
     is_over: bool,
 }
 
-impl Walk {
+impl RowWalk {
     pub fn new(rows: usize) -> Self {
         Self { left: rows, has_begun: false, is_over: rows == 0 }
     }
@@ -128,7 +128,7 @@ impl<'a> ListPages<'a> {
     }
 
     /// Whether a stretch begins within a row.
-    pub fn is_continued(&self, stretch: &Stretch) -> bool {
+    pub fn is_continued(&self, stretch: &LevelRange) -> bool {
         self.bits.starts.part(stretch.levels.start..self.in_page).nth_one(0) != Ok(0)
     }
 
@@ -137,7 +137,7 @@ impl<'a> ListPages<'a> {
     ///
     /// # Errors
     /// `Data` if there are fewer rows, or a page is damaged; `Source` if it can't be read.
-    pub fn next(&mut self, values: &mut impl PageValues, walk: &mut Walk) -> Result<Option<Stretch>> {
+    pub fn next(&mut self, values: &mut impl PageValues, walk: &mut RowWalk) -> Result<Option<LevelRange>> {
         if walk.is_over {
             return Ok(None);
         }
@@ -155,7 +155,7 @@ impl<'a> ListPages<'a> {
             Ok(next) => (self.at + next, walk.left),
             Err(begun) => (self.in_page, begun),
         };
-        let stretch = Stretch { levels: self.at..end, rows: self.row..self.row + begun };
+        let stretch = LevelRange { levels: self.at..end, rows: self.row..self.row + begun };
         walk.left -= begun;
         walk.has_begun = true;
         // The last row ends where the next one begins, or the chunk ends.
@@ -168,7 +168,7 @@ impl<'a> ListPages<'a> {
     ///
     /// # Errors
     /// `Data`, naming the row.
-    pub fn check_grid(&mut self, stretch: &Stretch) -> Result<()> {
+    pub fn check_grid(&mut self, stretch: &LevelRange) -> Result<()> {
         let Some(grid) = &mut self.grid else { return Ok(()) };
         let PageBits { starts, elements, .. } = &self.bits;
         let (mut row, mut first) = (stretch.rows.start, stretch.levels.start);
@@ -189,7 +189,7 @@ impl<'a> ListPages<'a> {
     /// # Errors
     /// As for `next`.
     pub fn skip(&mut self, values: &mut impl PageValues, rows: usize) -> Result<()> {
-        let mut walk = Walk::new(rows);
+        let mut walk = RowWalk::new(rows);
         self.pass_pages(&mut walk)?;
         while let Some(stretch) = self.next(values, &mut walk)? {
             values.skip(self.pages.page().bytes, self.bits.values.part(stretch.levels).ones())?;
@@ -199,13 +199,13 @@ impl<'a> ListPages<'a> {
     }
 
     /// Passes over whole pages of a walk's rows, if the present page is at its end.
-    fn pass_pages(&mut self, walk: &mut Walk) -> Result<()> {
+    fn pass_pages(&mut self, walk: &mut RowWalk) -> Result<()> {
         if self.at == self.in_page && walk.left > 0 {
             let passed = self.pages.pass_rows(self.row, walk.left)?;
             if passed > 0 {
                 self.row += passed;
                 (self.goes_on, self.has_passed) = ([true; 2], true);
-                *walk = Walk::new(walk.left - passed);
+                *walk = RowWalk::new(walk.left - passed);
             }
         }
         Ok(())
@@ -302,7 +302,7 @@ impl PageBits {
 
     /// Calls `begin` for each row that begins in a stretch: with the elements of the stretch before it, and 1
     /// if it is not null, 0 if it is. Gives all elements.
-    pub fn rows(&self, stretch: &Stretch, mut begin: impl FnMut(usize, u8)) -> usize {
+    pub fn rows(&self, stretch: &LevelRange, mut begin: impl FnMut(usize, u8)) -> usize {
         let [starts, valid, elements] =
             [&self.starts, &self.valid, &self.elements].map(|bits| bits.part(stretch.levels.clone()));
         let mut passed = 0;
@@ -319,7 +319,7 @@ impl PageBits {
     }
 
     /// Which of the elements of a stretch have a value.
-    pub fn there(&self, stretch: &Stretch, there: &mut Bits) {
+    pub fn there(&self, stretch: &LevelRange, there: &mut Bits) {
         let [elements, values] = [&self.elements, &self.values].map(|bits| bits.part(stretch.levels.clone()));
         there.clear(elements.ones());
         let mut passed = 0;

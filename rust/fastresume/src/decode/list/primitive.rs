@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use bytemuck::Pod;
 
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW, NestedRows};
-use crate::decode::list::pages::{InnerBits, ListPages, PageBits, Stretch, Walk};
+use crate::decode::list::pages::{InnerBits, LevelRange, ListPages, PageBits, RowWalk};
 use crate::decode::numbers::{Elements, as_numbers, narrowed};
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::Bits;
@@ -27,7 +27,7 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
     }
 
     /// Adds the rows, or the rest of a row, of a stretch of levels.
-    fn take(&mut self, stretch: &Stretch, output: &mut JaggedRows) -> Result<()> {
+    fn take(&mut self, stretch: &LevelRange, output: &mut JaggedRows) -> Result<()> {
         self.pages.check_grid(stretch)?;
         let (before, first) = (output.values.len(), output.ends.len());
         let end_of = |elements: usize| before + elements * size_of::<V>();
@@ -86,7 +86,7 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
 /// them all.
 fn take_inner(
     (bits, inner): (&PageBits, &InnerBits),
-    (stretch, nulls): (&Stretch, Nulls),
+    (stretch, nulls): (&LevelRange, Nulls),
     output: &mut JaggedRows,
     end_of: impl Fn(usize) -> usize,
 ) -> Result<usize> {
@@ -157,7 +157,7 @@ impl<V: Pod, E: Elements<V>> JaggedDecoder for ListDecoder<'_, V, E> {
     }
 
     fn read(&mut self, rows: usize, output: &mut JaggedRows) -> Result<()> {
-        let mut walk = Walk::new(rows);
+        let mut walk = RowWalk::new(rows);
         while let Some(stretch) = self.pages.next(self.numbers.values(), &mut walk)? {
             self.take(&stretch, output)?;
         }

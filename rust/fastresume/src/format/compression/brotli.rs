@@ -31,14 +31,18 @@ const SMALL_WORDS: usize = 256;
 
 /// Reads pages of Brotli, and keeps the memory for that.
 pub struct Brotli {
-    bytes: Pool<u8>,
-    words: Pool<u32>,
-    codes: Pool<HuffmanCode>,
+    bytes: FreeMemory<u8>,
+    words: FreeMemory<u32>,
+    codes: FreeMemory<HuffmanCode>,
 }
 
 impl Brotli {
     pub fn new() -> Self {
-        Self { bytes: Pool::new(SMALL_BYTES), words: Pool::new(SMALL_WORDS), codes: Pool::new(SMALL_CODES) }
+        Self {
+            bytes: FreeMemory::new(SMALL_BYTES),
+            words: FreeMemory::new(SMALL_WORDS),
+            codes: FreeMemory::new(SMALL_CODES),
+        }
     }
 
     /// Fills `output` from `input`, and gives how many bytes `input` expands to; one byte beyond the output counts as too
@@ -83,7 +87,7 @@ impl Brotli {
 /// Memory that pages let go of. What is small all has one length, so that it fits whatever is small, and a window stays one;
 /// of what is large, a piece that is too short goes before there is a longer one. So there never are more pieces than
 /// one page had at the same time.
-struct Pool<T> {
+struct FreeMemory<T> {
     small: usize,
     /// No piece may be longer.
     most: Cell<usize>,
@@ -91,7 +95,7 @@ struct Pool<T> {
     free: Cell<Vec<Vec<T>>>,
 }
 
-impl<T> Pool<T> {
+impl<T> FreeMemory<T> {
     fn new(small: usize) -> Self {
         Self { small, most: Cell::new(usize::MAX), has_refused: Cell::default(), free: Cell::default() }
     }
@@ -107,17 +111,17 @@ impl<T> Pool<T> {
     }
 }
 
-impl<T: Clone + Default> Allocator<T> for &Pool<T> {
-    type AllocatedMemory = Piece<T>;
+impl<T: Clone + Default> Allocator<T> for &FreeMemory<T> {
+    type AllocatedMemory = DecoderMemory<T>;
 
     /// Memory with whatever was there before; an empty piece, which the decoder takes for an error, if it can't be had.
-    fn alloc_cell(&mut self, length: usize) -> Piece<T> {
+    fn alloc_cell(&mut self, length: usize) -> DecoderMemory<T> {
         if length > self.most.get() {
             self.has_refused.set(true);
-            return Piece::default();
+            return DecoderMemory::default();
         }
         if length == 0 {
-            return Piece::default();
+            return DecoderMemory::default();
         }
         let mut free = self.free.take();
         let mut values = match self.place(&free, length) {
@@ -129,14 +133,14 @@ impl<T: Clone + Default> Allocator<T> for &Pool<T> {
         if values.len() < size {
             values = Vec::new();
             if values.try_reserve_exact(size).is_err() {
-                return Piece::default();
+                return DecoderMemory::default();
             }
             values.resize(size, T::default());
         }
-        Piece { values, length }
+        DecoderMemory { values, length }
     }
 
-    fn free_cell(&mut self, piece: Piece<T>) {
+    fn free_cell(&mut self, piece: DecoderMemory<T>) {
         if !piece.values.is_empty() {
             let mut free = self.free.take();
             free.push(piece.values);
@@ -147,18 +151,18 @@ impl<T: Clone + Default> Allocator<T> for &Pool<T> {
 
 /// Memory that the decoder has: the first values of a piece.
 #[derive(Default)]
-struct Piece<T> {
+struct DecoderMemory<T> {
     values: Vec<T>,
     length: usize,
 }
 
-impl<T> SliceWrapper<T> for Piece<T> {
+impl<T> SliceWrapper<T> for DecoderMemory<T> {
     fn slice(&self) -> &[T] {
         &self.values[..self.length]
     }
 }
 
-impl<T> SliceWrapperMut<T> for Piece<T> {
+impl<T> SliceWrapperMut<T> for DecoderMemory<T> {
     fn slice_mut(&mut self) -> &mut [T] {
         &mut self.values[..self.length]
     }
@@ -211,7 +215,7 @@ mod tests {
     impl Brotli {
         /// Bytes and pieces that are kept.
         fn kept(&self) -> (usize, usize) {
-            fn of<T>(pool: &Pool<T>) -> (usize, usize) {
+            fn of<T>(pool: &FreeMemory<T>) -> (usize, usize) {
                 let free = pool.free.take();
                 let bytes = free.iter().map(|piece| piece.capacity() * size_of::<T>()).sum();
                 let pieces = free.len();

@@ -10,7 +10,7 @@ use crate::format::encoding::byte_array::of_one_length;
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::fallback;
 use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
-use crate::format::encoding::rle::{Hybrid, Stretch, not_in_dictionary};
+use crate::format::encoding::rle::{EncodedRun, Hybrid, not_in_dictionary};
 use crate::format::encoding::varint::ends;
 
 /// A number as a page holds it: its bits, whatever they mean.
@@ -42,12 +42,12 @@ pub struct Values<P> {
     decoded: Vec<P>,
     /// Indices of values that were picked.
     indices: Vec<u32>,
-    form: Form,
+    form: PrimitiveForm,
 }
 
 /// How the values of the present page are held.
 #[derive(Debug)]
-enum Form {
+enum PrimitiveForm {
     /// From byte `.0` on.
     Plain(usize),
     /// Truth values, from bit `.0` on.
@@ -65,7 +65,13 @@ enum Form {
 impl<P: Word> Values<P> {
     /// The values of a chunk whose pages were not opened yet; `is_integer` allows delta encoding.
     pub fn new(is_integer: bool) -> Self {
-        Self { is_integer, dictionary: 0, decoded: Vec::new(), indices: Vec::new(), form: Form::Plain(0) }
+        Self {
+            is_integer,
+            dictionary: 0,
+            decoded: Vec::new(),
+            indices: Vec::new(),
+            form: PrimitiveForm::Plain(0),
+        }
     }
 
     /// The next `output.len()` values.
@@ -75,13 +81,13 @@ impl<P: Word> Values<P> {
     pub fn read(&mut self, page: Page<'_>, output: &mut [P]) -> Result<()> {
         let Page { bytes, dictionary } = page;
         match &mut self.form {
-            Form::Plain(start) => {
+            PrimitiveForm::Plain(start) => {
                 let length = size_of_val(output);
                 let source = bytes.get(*start..*start + length).ok_or_else(ends)?;
                 bytemuck::cast_slice_mut(output).copy_from_slice(source);
                 *start += length;
             }
-            Form::Bits(bit) => {
+            PrimitiveForm::Bits(bit) => {
                 let places: &mut [u8] = bytemuck::cast_slice_mut(output);
                 for place in places {
                     let byte = bytes.get(*bit / 8).ok_or_else(ends)?;
@@ -89,11 +95,13 @@ impl<P: Word> Values<P> {
                     *bit += 1;
                 }
             }
-            Form::Dictionary(hybrid) => look_up(hybrid, bytes, entries(dictionary, self.dictionary), output)?,
-            Form::Runs(hybrid, end) => {
+            PrimitiveForm::Dictionary(hybrid) => {
+                look_up(hybrid, bytes, entries(dictionary, self.dictionary), output)?
+            }
+            PrimitiveForm::Runs(hybrid, end) => {
                 look_up(hybrid, &bytes[..*end], bytemuck::cast_slice(&[0_u8, 1]), output)?;
             }
-            Form::Split(start, stride, read) => {
+            PrimitiveForm::Split(start, stride, read) => {
                 let width = size_of::<P>();
                 let places: &mut [u8] = bytemuck::cast_slice_mut(output);
                 for byte in 0..width {
@@ -107,7 +115,7 @@ impl<P: Word> Values<P> {
                 }
                 *read += places.len() / width;
             }
-            Form::Decoded(read) => {
+            PrimitiveForm::Decoded(read) => {
                 let source = self.decoded.get(*read..*read + output.len()).ok_or_else(ends)?;
                 output.copy_from_slice(source);
                 *read += output.len();
@@ -118,7 +126,7 @@ impl<P: Word> Values<P> {
 
     /// What comes next on a page of indices to the dictionary: these, and its values.
     pub fn indices<'p>(&mut self, page: Page<'p>) -> Option<(&mut Hybrid, &'p [P])> {
-        let Form::Dictionary(indices) = &mut self.form else { return None };
+        let PrimitiveForm::Dictionary(indices) = &mut self.form else { return None };
         Some((indices, entries(page.dictionary, self.dictionary)))
     }
 
@@ -132,14 +140,14 @@ impl<P: Word> Values<P> {
         let picked = output.iter_mut().zip(places);
         let width = size_of::<P>();
         match &mut self.form {
-            Form::Plain(start) => {
+            PrimitiveForm::Plain(start) => {
                 let source = bytes.get(*start..*start + count * width).ok_or_else(ends)?;
                 for (output, &place) in picked {
                     *output = bytemuck::pod_read_unaligned(&source[place as usize * width..][..width]);
                 }
                 *start += count * width;
             }
-            Form::Bits(bit) => {
+            PrimitiveForm::Bits(bit) => {
                 for (output, &place) in picked {
                     let bit = *bit + place as usize;
                     let byte = bytes.get(bit / 8).ok_or_else(ends)?;
@@ -147,15 +155,15 @@ impl<P: Word> Values<P> {
                 }
                 *bit += count;
             }
-            Form::Dictionary(hybrid) => {
+            PrimitiveForm::Dictionary(hybrid) => {
                 let dictionary = entries(dictionary, self.dictionary);
                 pick_up(hybrid, bytes, dictionary, (places, count), &mut self.indices, output)?;
             }
-            Form::Runs(hybrid, end) => {
+            PrimitiveForm::Runs(hybrid, end) => {
                 let dictionary = [P::lowest(0), P::lowest(1)];
                 pick_up(hybrid, &bytes[..*end], &dictionary, (places, count), &mut self.indices, output)?;
             }
-            Form::Split(start, stride, read) => {
+            PrimitiveForm::Split(start, stride, read) => {
                 for (output, &place) in picked {
                     for (byte, output) in bytemuck::bytes_of_mut(output).iter_mut().enumerate() {
                         let at = *start + byte * *stride + *read + place as usize;
@@ -164,7 +172,7 @@ impl<P: Word> Values<P> {
                 }
                 *read += count;
             }
-            Form::Decoded(read) => {
+            PrimitiveForm::Decoded(read) => {
                 let source = self.decoded.get(*read..*read + count).ok_or_else(ends)?;
                 picked.for_each(|(output, &place)| *output = source[place as usize]);
                 *read += count;
@@ -189,43 +197,43 @@ impl<P: Word> PageValues for Values<P> {
         self.form = match encoding {
             Encoding::PLAIN if is_truth => {
                 enough(count.div_ceil(8))?;
-                Form::Bits(start * 8)
+                PrimitiveForm::Bits(start * 8)
             }
             Encoding::PLAIN => {
                 enough(count.saturating_mul(width))?;
-                Form::Plain(start)
+                PrimitiveForm::Plain(start)
             }
             // A dictionary of truth values makes no sense, and could hold others.
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !is_truth => {
-                Form::Dictionary(Hybrid::indices(bytes, start)?)
+                PrimitiveForm::Dictionary(Hybrid::indices(bytes, start)?)
             }
             Encoding::RLE if is_truth => {
                 enough(4)?;
                 let (first, end) = (start + 4, runs_end(bytes, start)?);
-                Form::Runs(Hybrid::new(first, 1)?, end)
+                PrimitiveForm::Runs(Hybrid::new(first, 1)?, end)
             }
             Encoding::BYTE_STREAM_SPLIT if !is_truth => {
                 enough(count.saturating_mul(width))?;
-                Form::Split(start, there / width, 0)
+                PrimitiveForm::Split(start, there / width, 0)
             }
             Encoding::DELTA_BINARY_PACKED if self.is_integer => {
                 self.decoded.clear();
                 deltas(bytes.get(start..).unwrap_or_default(), count, |value| {
                     self.decoded.push(P::lowest(value.cast_unsigned()));
                 })?;
-                Form::Decoded(0)
+                PrimitiveForm::Decoded(0)
             }
             // Half-precision numbers are texts of two bytes, to the specification.
             Encoding::DELTA_BYTE_ARRAY if width == 2 => {
                 let texts = of_one_length(bytes.get(start..).unwrap_or_default(), count, width)?;
                 self.decoded.clear();
                 self.decoded.extend(texts.chunks_exact(width).map(bytemuck::pod_read_unaligned::<P>));
-                Form::Decoded(0)
+                PrimitiveForm::Decoded(0)
             }
             _ => {
                 let values = bytes.get(start..).unwrap_or_default();
                 fallback::decode(encoding, self.is_integer, values, count, &mut self.decoded)?;
-                Form::Decoded(0)
+                PrimitiveForm::Decoded(0)
             }
         };
         Ok(())
@@ -233,10 +241,12 @@ impl<P: Word> PageValues for Values<P> {
 
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         match &mut self.form {
-            Form::Plain(start) => *start += count * size_of::<P>(),
-            Form::Bits(read) | Form::Split(_, _, read) | Form::Decoded(read) => *read += count,
-            Form::Dictionary(hybrid) => hybrid.skip(bytes, count)?,
-            Form::Runs(hybrid, end) => hybrid.skip(&bytes[..*end], count)?,
+            PrimitiveForm::Plain(start) => *start += count * size_of::<P>(),
+            PrimitiveForm::Bits(read) | PrimitiveForm::Split(_, _, read) | PrimitiveForm::Decoded(read) => {
+                *read += count
+            }
+            PrimitiveForm::Dictionary(hybrid) => hybrid.skip(bytes, count)?,
+            PrimitiveForm::Runs(hybrid, end) => hybrid.skip(&bytes[..*end], count)?,
         }
         Ok(())
     }
@@ -274,12 +284,12 @@ pub fn look_up<P: Pod>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], outp
     while done < output.len() {
         let places = &mut output[done..];
         match hybrid.stretch(bytes, places.len())? {
-            Stretch::Repeated(index, count) => {
+            EncodedRun::Repeated(index, count) => {
                 let value = dictionary.get(index as usize).ok_or_else(|| missing(index))?;
                 places[..count].fill(*value);
                 done += count;
             }
-            Stretch::Packed(packed) => {
+            EncodedRun::Packed(packed) => {
                 packed.look_up(dictionary, &mut places[..packed.count]).map_err(missing)?;
                 done += packed.count;
             }

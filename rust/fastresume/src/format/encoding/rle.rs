@@ -37,14 +37,14 @@ enum Run {
 }
 
 /// What stands next in a hybrid, as it is there.
-pub enum Stretch<'p> {
+pub enum EncodedRun<'p> {
     /// So many times this value.
     Repeated(u32, usize),
     Packed(Packed<'p>),
 }
 
 /// What stands next in a hybrid, unpacked.
-pub enum Next<'b> {
+pub enum DecodedRun<'b> {
     /// So many times this value.
     Repeated(u32, usize),
     /// Integers, which were unpacked to the buffer.
@@ -77,20 +77,20 @@ impl Hybrid {
     ///
     /// # Errors
     /// `Data` if the bytes end before.
-    pub fn stretch<'p>(&mut self, bytes: &'p [u8], most: usize) -> Result<Stretch<'p>> {
+    pub fn stretch<'p>(&mut self, bytes: &'p [u8], most: usize) -> Result<EncodedRun<'p>> {
         self.enter_run(bytes)?;
         Ok(match &mut self.run {
             Run::Repeated { value, left } => {
                 let count = most.min(*left);
                 *left -= count;
-                Stretch::Repeated(*value, count)
+                EncodedRun::Repeated(*value, count)
             }
             Run::Packed { start, index, left } => {
                 let count = most.min(*left);
                 let packed = Packed { bytes: &bytes[*start..], width: self.width, index: *index, count };
                 *index += count;
                 *left -= count;
-                Stretch::Packed(packed)
+                EncodedRun::Packed(packed)
             }
         })
     }
@@ -99,15 +99,20 @@ impl Hybrid {
     ///
     /// # Errors
     /// `Data` if the bytes end before.
-    pub fn next<'b>(&mut self, bytes: &[u8], most: usize, buffer: &'b mut [u32; CHUNK]) -> Result<Next<'b>> {
+    pub fn next<'b>(
+        &mut self,
+        bytes: &[u8],
+        most: usize,
+        buffer: &'b mut [u32; CHUNK],
+    ) -> Result<DecodedRun<'b>> {
         self.enter_run(bytes)?;
         let room = match self.run {
             Run::Repeated { .. } => most,
             Run::Packed { index, .. } => CHUNK - index % 8,
         };
         Ok(match self.stretch(bytes, most.min(room))? {
-            Stretch::Repeated(value, count) => Next::Repeated(value, count),
-            Stretch::Packed(packed) => Next::Unpacked(packed.unpack(buffer)),
+            EncodedRun::Repeated(value, count) => DecodedRun::Repeated(value, count),
+            EncodedRun::Packed(packed) => DecodedRun::Unpacked(packed.unpack(buffer)),
         })
     }
 
@@ -266,7 +271,8 @@ mod tests {
                     hybrid.skip(&bytes, skipped).unwrap();
                     let (mut found, mut buffer) = (Vec::new(), [0; CHUNK]);
                     while found.len() < values.len() - skipped {
-                        let Next::Unpacked(some) = hybrid.next(&bytes, most, &mut buffer).unwrap() else {
+                        let DecodedRun::Unpacked(some) = hybrid.next(&bytes, most, &mut buffer).unwrap()
+                        else {
                             panic!("there is no run");
                         };
                         assert!((1..=most).contains(&some.len()));
@@ -293,8 +299,8 @@ mod tests {
                 while found.len() + skipped < expected.len() {
                     let left = expected.len() - skipped - found.len();
                     match hybrid.next(&bytes, most.min(left), &mut buffer).unwrap() {
-                        Next::Repeated(value, count) => found.extend(std::iter::repeat_n(value, count)),
-                        Next::Unpacked(some) => found.extend(some),
+                        DecodedRun::Repeated(value, count) => found.extend(std::iter::repeat_n(value, count)),
+                        DecodedRun::Unpacked(some) => found.extend(some),
                     }
                 }
                 assert_eq!(found, expected[skipped..]);

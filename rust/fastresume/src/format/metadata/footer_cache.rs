@@ -14,13 +14,13 @@ pub const MAX_BYTES: usize = 16 << 20;
 ///
 /// The first ones stay: who goes over all files again and again would find none of those that came last.
 #[derive(Debug, Default)]
-pub struct Footers(Mutex<Kept>);
+pub struct Footers(Mutex<CachedFooters>);
 
-type Key = ([u8; HASH_BYTES], Vec<usize>);
+type FooterKey = ([u8; HASH_BYTES], Vec<usize>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    by_key: HashMap<Key, Arc<Leaves>>,
+struct CachedFooters {
+    by_key: HashMap<FooterKey, Arc<Leaves>>,
     bytes: usize,
 }
 
@@ -39,12 +39,12 @@ impl Footers {
         Ok(leaves)
     }
 
-    fn get(&self, key: &Key) -> Option<Arc<Leaves>> {
+    fn get(&self, key: &FooterKey) -> Option<Arc<Leaves>> {
         locked(&self.0).by_key.get(key).cloned()
     }
 
     /// Keeps leaves, if there is room.
-    fn keep(&self, key: Key, leaves: &Arc<Leaves>) {
+    fn keep(&self, key: FooterKey, leaves: &Arc<Leaves>) {
         let bytes = leaves.bytes();
         let mut kept = locked(&self.0);
         if kept.bytes.saturating_add(bytes) <= MAX_BYTES

@@ -27,7 +27,7 @@ pub enum Wire {
 
 impl Wire {
     #[inline]
-    fn new(code: u8) -> Found<Self> {
+    fn new(code: u8) -> ThriftResult<Self> {
         Ok(match code {
             1 => Self::True,
             2 => Self::False,
@@ -57,7 +57,7 @@ enum Damage {
     Booleans,
 }
 
-type Found<T> = std::result::Result<T, Damage>;
+type ThriftResult<T> = std::result::Result<T, Damage>;
 
 impl Damage {
     #[cold]
@@ -91,14 +91,14 @@ impl<'a> Walk<'a> {
     }
 
     #[inline]
-    fn byte(&mut self) -> Found<u8> {
+    fn byte(&mut self) -> ThriftResult<u8> {
         let byte = *self.bytes.get(self.position).ok_or(Damage::Truncated)?;
         self.position += 1;
         Ok(byte)
     }
 
     #[inline]
-    fn advance(&mut self, count: u64) -> Found<()> {
+    fn advance(&mut self, count: u64) -> ThriftResult<()> {
         let left = self.bytes.len() - self.position;
         match usize::try_from(count) {
             Ok(count) if count <= left => {
@@ -110,7 +110,7 @@ impl<'a> Walk<'a> {
     }
 
     #[inline]
-    fn varint(&mut self) -> Found<u64> {
+    fn varint(&mut self) -> ThriftResult<u64> {
         match self.byte()? {
             byte if byte < 0x80 => Ok(byte.into()),
             byte => self.long_varint(byte),
@@ -118,7 +118,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The number that begins with a byte which was read.
-    fn long_varint(&mut self, first: u8) -> Found<u64> {
+    fn long_varint(&mut self, first: u8) -> ThriftResult<u64> {
         let mut value = u64::from(first & 0x7f);
         for shift in (7..64).step_by(7) {
             let byte = self.byte()?;
@@ -131,7 +131,7 @@ impl<'a> Walk<'a> {
     }
 
     #[inline]
-    fn zigzag(&mut self) -> Found<i64> {
+    fn zigzag(&mut self) -> ThriftResult<i64> {
         let value = self.varint()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
@@ -167,7 +167,7 @@ impl<'a> Walk<'a> {
         self.list_head().map_err(Damage::told)
     }
 
-    fn list_head(&mut self) -> Found<(Wire, u64)> {
+    fn list_head(&mut self) -> ThriftResult<(Wire, u64)> {
         let head = self.byte()?;
         if head == 0 {
             // Some writers give an empty list no element type.
@@ -195,7 +195,7 @@ impl<'a> Walk<'a> {
     }
 
     #[inline]
-    fn field(&mut self, number: &mut i16) -> Found<Option<Wire>> {
+    fn field(&mut self, number: &mut i16) -> ThriftResult<Option<Wire>> {
         let head = self.byte()?;
         if head == 0 {
             return Ok(None);
@@ -208,7 +208,7 @@ impl<'a> Walk<'a> {
         Wire::new(head & 0x0f).map(Some)
     }
 
-    fn skip(&mut self, wire: Wire, depth: usize) -> Found<()> {
+    fn skip(&mut self, wire: Wire, depth: usize) -> ThriftResult<()> {
         let depth = depth.checked_sub(1).ok_or(Damage::Depth)?;
         match wire {
             Wire::True | Wire::False => Ok(()),
@@ -247,7 +247,7 @@ impl<'a> Walk<'a> {
 
     /// Skips what stands in a list or map. Booleans there take a byte each, or none, as parsers disagree;
     /// Parquet's metadata have none.
-    fn skip_element(&mut self, wire: Wire, depth: usize) -> Found<()> {
+    fn skip_element(&mut self, wire: Wire, depth: usize) -> ThriftResult<()> {
         match wire {
             Wire::True | Wire::False => Err(Damage::Booleans),
             other => self.skip(other, depth),

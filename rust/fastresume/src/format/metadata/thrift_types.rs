@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::metadata::thrift::{Walk, Wire};
 
 /// What a field holds.
-enum Kind {
+enum FieldType {
     Bool,
     Byte,
     I16,
@@ -18,14 +18,14 @@ enum Kind {
     I64,
     Double,
     Binary,
-    List(&'static Kind),
+    List(&'static FieldType),
     Struct(Fields),
 }
 
 /// The known fields of a struct. Others are passed over.
-type Fields = &'static [(i16, Kind)];
+type Fields = &'static [(i16, FieldType)];
 
-use Kind::{Binary, Bool, Byte, Double, I16, I32, I64, List, Struct};
+use FieldType::{Binary, Bool, Byte, Double, I16, I32, I64, List, Struct};
 
 const FILE: Fields = &[
     (1, I32),
@@ -129,7 +129,7 @@ fn check_struct(walk: &mut Walk<'_>, fields: Fields) -> Result<()> {
     })
 }
 
-fn check_value(walk: &mut Walk<'_>, kind: &Kind, wire: Wire) -> Result<()> {
+fn check_value(walk: &mut Walk<'_>, kind: &FieldType, wire: Wire) -> Result<()> {
     match (kind, wire) {
         (Struct(fields), Wire::Struct) => check_struct(walk, fields),
         (List(kind), Wire::List) => {

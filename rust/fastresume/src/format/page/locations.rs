@@ -13,10 +13,10 @@ pub const MOST_PAGES: usize = 1 << 14;
 /// Data pages by column chunk and first row, so that those who read another part of a row group need not read the headers
 /// before it again.
 #[derive(Debug, Default)]
-pub struct PagePlaces(Mutex<BTreeMap<(Key, u64), u64>>);
+pub struct PagePlaces(Mutex<BTreeMap<(ChunkKey, u64), u64>>);
 
 /// Where a column chunk begins and ends, and what counts as a row: of damaged files, chunks may overlap.
-type Key = (u64, u64, bool);
+type ChunkKey = (u64, u64, bool);
 
 impl PagePlaces {
     /// Notes pages of a column chunk.
@@ -36,7 +36,7 @@ impl PagePlaces {
     }
 }
 
-fn key(chunk: &Chunk) -> Key {
+fn key(chunk: &Chunk) -> ChunkKey {
     (chunk.start, chunk.end, chunk.is_flat)
 }
 

@@ -10,7 +10,7 @@ use crate::format::compression::codec::Codec;
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
-use crate::format::page::dictionary_cache::{Key, PageDictionaries};
+use crate::format::page::dictionary_cache::{DictionaryKey, PageDictionaries};
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::scanner::{PageWalk, PassedPage, grow, to_usize};
 use crate::memory::buffer::Memory;
@@ -212,7 +212,7 @@ impl<'a> Pages<'a> {
         }
         let chunk = self.walk.chunk();
         let value_bytes = chunk.value_bytes.unwrap_or(4);
-        let key = Key { chunk: chunk.start, offset: *offset, compression: chunk.compression };
+        let key = DictionaryKey { chunk: chunk.start, offset: *offset, compression: chunk.compression };
         // One at a time: the last one goes before there is memory for the next.
         *self.dictionary = Arc::default();
         if let Some(kept) = self.part.and_then(|part| part.dictionaries.get(part.group, &key)) {
