@@ -7,15 +7,11 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use fastresume::cursor::{Cursor, Identity};
-use fastresume::intervals::Intervals;
-use fastresume::lanes::{Cut, Reader};
-use fastresume::merge::merge;
-use fastresume::order::{Order, OrderChoice};
-use fastresume::pass::Pass;
-use fastresume::plan::{rows_decoded, rows_decoded_by};
-use fastresume::selection::Selection;
-use fastresume::tail::Tail;
+use fastresume::{
+    Cursor, Cut, Identity, Intervals, Order, OrderChoice, Pass, Selection, Tail, WorkerId,
+    decode_cost::{rows_decoded, rows_decoded_by},
+    merge::merge,
+};
 
 const RANKS: u64 = 16_384;
 const RANK_ROWS: u64 = 4096;
@@ -163,7 +159,7 @@ fn main() {
         let pass_of = |cursor: &Cursor, cut| Pass::new(cursor, cut, Tail::Drop, RANKS).unwrap();
         let (pass, made, kib) = measured(5, || pass_of(&start, cut));
         print(&format!("cutting {} lanes of the pass", RANKS * 4), made, Some(kib));
-        let reader = |rank| Reader { rank, world_size: RANKS, worker: 0, workers: 1 };
+        let reader = |rank| WorkerId { rank, world_size: RANKS, worker: 0, workers: 1 };
         let (_, made, _) = measured(5, || pass.streams(reader(RANKS - 1)).unwrap());
         print("a rank's share of it", made, None);
         let mut rank = 0;

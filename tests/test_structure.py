@@ -126,13 +126,97 @@ PACKAGES = {
 }
 
 
-def test_rust_modules_use_only_those_before_them() -> None:
+RUST_ROOMS = [
+    "simd",
+    "memory",
+    "intervals",
+    "schema",
+    "source",
+    "format",
+    "dataset",
+    "order",
+    "resume",
+    "decode",
+    "projection",
+    "filter",
+    "batch",
+    "pipeline",
+]
+
+# Beside the rooms: what all of them may use, and what only tests and fuzzers use of them.
+RUST_ROOT = {"error", "parallel"}
+RUST_TESTS = {"test_files", "fuzzing"}
+
+
+def test_a_rust_file_uses_rooms_before_its_own_and_its_room_without_a_circle() -> None:
     source = ROOT / "rust/fastresume/src"
-    order = re.findall(r"^(?:pub )?mod (\w+);", (source / "lib.rs").read_text(), re.MULTILINE)
-    assert sorted(order) == sorted(path.stem for path in source.glob("*.rs") if path.stem != "lib")
-    for place, module in enumerate(order):
-        used = set(re.findall(r"\bcrate::(\w+)", (source / f"{module}.rs").read_text()))
-        assert used <= set(order[:place]), f"{module} uses {sorted(used - set(order[:place]))}"
+    files = {module_of(path, source): path for path in sorted(source.rglob("*.rs"))}
+    rooms = re.findall(r"^mod (\w+);", (source / "lib.rs").read_text(), re.MULTILINE)
+    assert [room for room in rooms if room not in RUST_ROOT | RUST_TESTS] == RUST_ROOMS
+    inside: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    for module, path in files.items():
+        room = module[0]
+        if room in RUST_TESTS or path.name in ("lib.rs", "mod.rs"):
+            continue
+        used = rust_imports_of(path, module, files)
+        before = set(RUST_ROOMS[: RUST_ROOMS.index(room)]) if room in RUST_ROOMS else set()
+        forward = {other for other in used if other[0] not in before | RUST_ROOT | {room}}
+        if "#[cfg(test)]" in path.read_text() or path.stem.endswith("_tests"):
+            forward -= {("test_files",)}
+        assert not forward, f"{path.relative_to(source)} uses {sorted(forward)}, which come after it"
+        # A face may name any file of its room: who uses it there could go in a circle unseen.
+        assert not [other for other in used if other[0] == room and files[other].name == "mod.rs"]
+        inside[module] = {other for other in used if other[0] == room or {room, other[0]} <= RUST_ROOT}
+    assert circle_of(inside) is None
+
+
+def test_the_faces_of_rust_rooms_hold_a_sentence_and_no_code() -> None:
+    for path in sorted((ROOT / "rust/fastresume/src").rglob("mod.rs")):
+        text = path.read_text()
+        assert re.match(r"//! [A-Z].*\.\n", text), f"{path} does not begin with the room's sentence"
+        code = re.sub(
+            r"^//.*$|^#!?\[[^\n]*\]$|^(pub )?mod \w+;$|^pub use [^;]*;$", "", text, flags=re.MULTILINE
+        )
+        assert not code.strip(), f"{path} holds code: {code.strip()[:80]}"
+
+
+def module_of(path: Path, source: Path) -> tuple[str, ...]:
+    """Return the path of a Rust file's module below its crate; that of a `mod.rs` is its folder's."""
+    parts = path.relative_to(source).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "mod" else parts
+
+
+def rust_imports_of(
+    path: Path, module: tuple[str, ...], files: dict[tuple[str, ...], Path]
+) -> set[tuple[str, ...]]:
+    """Return the files of the crate that a file names, in its tests too."""
+    text = re.sub(r"//.*", "", path.read_text())
+    assert "crate::{" not in text, f"{path} takes from several rooms at once: name each"
+    named = [tuple(name.split("::")) for name in re.findall(r"\bcrate::(\w+(?:::\w+)*)", text)]
+    # In a block, as of tests, `super` is the file itself.
+    beside = re.findall(r"^(?:pub )?use super::(\w+(?:::\w+)*)", text, re.MULTILINE)
+    named += [(*module[:-1], *name.split("::")) for name in beside]
+    # What is named behind the file is an item of it.
+    heads = ({name[:length] for length in range(1, len(name) + 1)} & files.keys() for name in named)
+    used = {max(found, key=len) for found in heads if found}
+    return used - {module}
+
+
+def circle_of(used: dict[tuple[str, ...], set[tuple[str, ...]]]) -> list[tuple[str, ...]] | None:
+    """Return modules that lead from one to the next and back to the first, if there are such."""
+    done: set[tuple[str, ...]] = set()
+
+    def visit(module: tuple[str, ...], way: list[tuple[str, ...]]) -> list[tuple[str, ...]] | None:
+        if module in way:
+            return way[way.index(module) :]
+        if module in done:
+            return None
+        done.add(module)
+        circles = (visit(other, [*way, module]) for other in sorted(used.get(module, ())))
+        return next((circle for circle in circles if circle), None)
+
+    circles = (visit(module, []) for module in sorted(used))
+    return next((circle for circle in circles if circle), None)
 
 
 def test_python_modules_import_only_those_before_them() -> None:
@@ -196,5 +280,14 @@ def imported(node: ast.AST, package: str) -> set[str]:
 
 def test_only_what_reads_many_files_starts_threads() -> None:
     source = ROOT / "rust/fastresume/src"
-    threaded = {path.stem for path in source.glob("*.rs") if re.search(r"\bthreads?::", path.read_text())}
-    assert threaded == {"pipeline", "manifest", "dictionaries", "threads"}
+    threaded = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.rs")
+        if not path.stem.endswith("_tests") and re.search(r"\b(thread|parallel)::", path.read_text())
+    }
+    assert threaded == {
+        "pipeline/thread_pool.rs",
+        "dataset/manifest.rs",
+        "projection/dictionary_scan.rs",
+        "parallel.rs",
+    }

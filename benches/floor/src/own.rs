@@ -5,18 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use fastresume::agreement::Request;
-use fastresume::cursor::{Cursor, Identity};
-use fastresume::lanes::{Cut, Reader};
-use fastresume::layout::{Layout, Stack};
-use fastresume::manifest::Manifest;
-use fastresume::order::{Order, OrderChoice};
-use fastresume::pass::Pass;
-use fastresume::pipeline::{Pipeline, Polled};
-use fastresume::policy::{NullPolicy, Policy};
-use fastresume::selection::Selection;
-use fastresume::shapes::Shapes;
-use fastresume::tail::Tail;
+use fastresume::{
+    Cursor, Cut, Identity, Layout, Manifest, NullPolicy, Order, OrderChoice, Pass, Pipeline, Policy, Polled,
+    Request, Selection, Shapes, Stack, Tail, WorkerId,
+};
 
 use crate::Outcome;
 
@@ -53,7 +45,7 @@ pub fn read_all(paths: &[String], way: &Way) -> Outcome<u64> {
     };
     let order = Order::new(&kind, 0, Selection::everything(manifest.group_starts()))?;
     let pass = Pass::new(&Cursor::start(identity), Cut::new(1, 1, BATCH_ROWS)?, Tail::Short, 1)?;
-    let place = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };
+    let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let mut pipeline = Pipeline::new(manifest, layout, order, Arc::new(pass), place, 0, 0)?;
     let mut rows = 0;
     loop {

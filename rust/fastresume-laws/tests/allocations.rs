@@ -8,17 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fastresume::agreement::Request;
-use fastresume::cursor::{Cursor, Identity};
-use fastresume::lanes::{Cut, Reader};
-use fastresume::layout::Layout;
-use fastresume::manifest::Manifest;
-use fastresume::order::{Order, OrderChoice};
-use fastresume::pass::Pass;
-use fastresume::pipeline::{Pipeline, Polled};
-use fastresume::selection::Selection;
-use fastresume::shapes::Shapes;
-use fastresume::tail::Tail;
+use fastresume::{
+    Cursor, Cut, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Request, Selection,
+    Shapes, Tail, WorkerId,
+};
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::column::writer::get_typed_column_writer_mut;
 use parquet::data_type::Int64Type;
@@ -96,7 +89,7 @@ fn asked(path: &Path) -> usize {
     let order = Order::new(&kind, 0, selection).unwrap();
     let cut = Cut::new(1, 1, 4096).unwrap();
     let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
-    let place = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };
+    let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let before = ASKED.load(Ordering::Relaxed);
     let mut pipeline = Pipeline::new(manifest, layout, order, pass, place, 0, 0).unwrap();
     let mut delivered = 0;

@@ -6,11 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use fastresume::agreement::Request;
-use fastresume::details::{self, Details};
-use fastresume::inquiry;
-use fastresume::manifest::Manifest;
-use fastresume::statistics::Bound;
+use fastresume::{Bound, Details, Manifest, Request, filter_layout, page_stats};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
@@ -121,9 +117,9 @@ proptest! {
         let manifest = Manifest::open(std::slice::from_ref(&path), &stop).unwrap();
         let names = ["n", "f", "t"].map(str::to_owned).to_vec();
         let request = Request { columns: Some(names), ..Request::default() };
-        let layout = inquiry::layout(&manifest, &request, &[]).unwrap();
+        let layout = filter_layout::layout(&manifest, &request, &[]).unwrap();
         let sought = sought();
-        let found = details::read(&manifest, &layout, &[0], &sought, &stop).unwrap();
+        let found = page_stats::read(&manifest, &layout, &[0], &sought, &stop).unwrap();
         std::fs::remove_file(&path).unwrap();
         for ((Details { pages, absent }, values), sought) in found[0].iter().zip(columns(&case.rows)).zip(&sought) {
             prop_assert_eq!(pages.len(), case.rows.len().div_ceil(case.page_rows));

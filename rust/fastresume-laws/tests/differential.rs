@@ -7,12 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use fastresume::agreement::Request;
-use fastresume::layout::Layout;
-use fastresume::manifest::Manifest;
-use fastresume::policy::{Fill, Policy};
-use fastresume::rows;
-use fastresume::shapes::Shapes;
+use fastresume::{Fill, Layout, Manifest, Policy, Request, Shapes, random_access};
 use parquet::basic::{Compression, Encoding, Type as Physical, ZstdLevel};
 use parquet::column::reader::get_typed_column_reader;
 use parquet::column::writer::get_typed_column_writer_mut;
@@ -238,7 +233,7 @@ fn by_us(case: &Case, path: &Path) -> Vec<Row> {
     let layout =
         Layout::resolve(&manifest, &Request::default(), &[], &[(None, policy)], &Shapes::default()).unwrap();
     let read = case.read.start as u64..case.read.end as u64;
-    let memory = rows::read(manifest, layout, std::slice::from_ref(&read), &go).unwrap();
+    let memory = random_access::read(manifest, layout, std::slice::from_ref(&read), &go).unwrap();
     let word = |bytes: &[u8]| {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);

@@ -1,11 +1,7 @@
 //! The golden vectors of `tests/golden/orders.json`, which `tests/oracle.py` wrote.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use fastresume::intervals::Intervals;
-use fastresume::order::{Order, OrderKind};
-use fastresume::permutation::{Permutation, key};
-use fastresume::selection::Selection;
-use fastresume::split::is_in_split;
+use fastresume::{Intervals, Order, OrderKind, Permutation, Selection, permutation::key, split::is_in_split};
 use serde_json::Value;
 
 fn golden() -> Value {

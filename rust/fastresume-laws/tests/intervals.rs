@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use fastresume::intervals::Intervals;
+use fastresume::Intervals;
 use proptest::prelude::*;
 
 const TOTAL: u64 = 60;

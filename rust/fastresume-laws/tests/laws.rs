@@ -4,14 +4,9 @@
 
 use std::ops::Range;
 
-use fastresume::cursor::{Cursor, Identity};
-use fastresume::intervals::Intervals;
-use fastresume::lanes::{Cut, Reader};
-use fastresume::merge::merge;
-use fastresume::order::{Order, OrderKind};
-use fastresume::pass::Pass;
-use fastresume::selection::Selection;
-use fastresume::tail::Tail;
+use fastresume::{
+    Cursor, Cut, Identity, Intervals, Order, OrderKind, Pass, Selection, Tail, WorkerId, merge::merge,
+};
 use proptest::prelude::*;
 
 /// How many histories each law is tried on: more with `FASTRESUME_CASES=100000`.
@@ -45,9 +40,9 @@ impl Topology {
         Pass::new(cursor, self.cut(), self.tail, self.world_size).unwrap()
     }
 
-    fn readers(self, rank: u64) -> impl Iterator<Item = Reader> {
+    fn readers(self, rank: u64) -> impl Iterator<Item = WorkerId> {
         let Self { world_size, workers, .. } = self;
-        (0..workers).map(move |worker| Reader { rank, world_size, worker, workers })
+        (0..workers).map(move |worker| WorkerId { rank, world_size, worker, workers })
     }
 }
 
@@ -78,7 +73,7 @@ fn start(num_rows: u64) -> Cursor {
 /// The positions of every batch that one reader delivers, with the batch's number; only the valid rows.
 ///
 /// Slot by slot, so that a stream that writes where another one does, or leaves a hole, is seen.
-fn batches_of(pass: &Pass, reader: Reader) -> Vec<(u64, Vec<u64>)> {
+fn batches_of(pass: &Pass, reader: WorkerId) -> Vec<(u64, Vec<u64>)> {
     let mine =
         (pass.done() + reader.worker..pass.batches()).step_by(usize::try_from(reader.workers).unwrap());
     let mut batches: Vec<(u64, Vec<Option<u64>>)> = mine

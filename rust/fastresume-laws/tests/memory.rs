@@ -9,18 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fastresume::agreement::Request;
-use fastresume::cursor::{Cursor, Identity};
-use fastresume::lanes::{Cut, Reader};
-use fastresume::layout::{Field, Layout, Stack};
-use fastresume::manifest::Manifest;
-use fastresume::memory::{most_paged, release};
-use fastresume::order::{Order, OrderChoice};
-use fastresume::pass::Pass;
-use fastresume::pipeline::{Pipeline, Polled};
-use fastresume::selection::Selection;
-use fastresume::shapes::Shapes;
-use fastresume::tail::Tail;
+use fastresume::{
+    Cursor, Cut, Field, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Request,
+    Selection, Shapes, Stack, Tail, WorkerId,
+    buffer::{most_paged, release},
+};
 use parquet::basic::{BrotliLevel, Compression};
 use parquet::column::writer::get_typed_column_writer_mut;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
@@ -127,7 +120,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let stated = stated(&manifest, &layout, &order, way);
     let cut = Cut::new(way.lanes, 1, way.batch_rows / way.lanes).unwrap();
     let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
-    let place = Reader { rank: 0, world_size: 1, worker: 0, workers: 1 };
+    let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let rows = manifest.num_rows();
     release();
     // The second call tells what is there now.

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use fastresume::activity::Doing;
-use fastresume::manifest::Manifest;
-use fastresume::pipeline::View;
+use fastresume::{Doing, Manifest, View};
 use pyo3::prelude::*;
 
 /// What a reader's threads are at, while it is there and afterwards. Does not keep the reader alive.

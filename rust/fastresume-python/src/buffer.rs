@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use fastresume::memory::{self, Memory};
+use fastresume::{Memory, buffer};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -101,7 +101,7 @@ impl Buffer {
 #[pyfunction]
 fn release_memory(py: Python<'_>) -> PyResult<()> {
     gate::run(py, || {
-        memory::release();
+        buffer::release();
         Ok(())
     })
 }

@@ -2,10 +2,7 @@
 
 use std::collections::HashMap;
 
-use fastresume::cursor::{Cursor as CoreCursor, Identity};
-use fastresume::error::Error;
-use fastresume::intervals::Intervals;
-use fastresume::order::OrderKind;
+use fastresume::{Cursor as CoreCursor, Error, Identity, Intervals, OrderKind};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 

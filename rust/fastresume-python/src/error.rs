@@ -1,6 +1,6 @@
 //! The core's errors as Python exceptions.
 
-use fastresume::error::Error;
+use fastresume::Error;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use fastresume::error::{Error, Result, caught};
+use fastresume::{Error, Result, error::caught};
 use pyo3::prelude::*;
 
 use crate::error::to_python;

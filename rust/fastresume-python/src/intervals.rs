@@ -3,13 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use fastresume::error::Result;
-use fastresume::intervals::Intervals;
-use fastresume::memory::Memory;
-use fastresume::offsets;
-use fastresume::pairs;
-use fastresume::permutation;
-use fastresume::split::split;
+use fastresume::{Intervals, Memory, Result, arrays, permutation, split::split};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -52,7 +46,7 @@ fn to_buffer(py: Python<'_>, found: Result<Memory>) -> PyResult<Buffer> {
 
 #[pyfunction]
 fn remaining(py: Python<'_>, consumed: PyBuffer<i64>, total: u64) -> PyResult<Buffer> {
-    to_buffer(py, pairs::remaining(numbers(py, &consumed)?.as_chunks().0, total))
+    to_buffer(py, arrays::remaining(numbers(py, &consumed)?.as_chunks().0, total))
 }
 
 #[pyfunction]
@@ -63,14 +57,14 @@ fn slice_intervals(
     count: u64,
     multiple_of: u64,
 ) -> PyResult<Buffer> {
-    to_buffer(py, pairs::share(numbers(py, &intervals)?.as_chunks().0, index, count, multiple_of))
+    to_buffer(py, arrays::share(numbers(py, &intervals)?.as_chunks().0, index, count, multiple_of))
 }
 
 /// The greatest number at each place of C-contiguous int64 arrays of as many numbers.
 #[pyfunction]
 fn greatest(py: Python<'_>, states: Vec<PyBuffer<i64>>) -> PyResult<Buffer> {
     let states: Vec<_> = states.iter().map(|state| numbers(py, state)).collect::<PyResult<_>>()?;
-    to_buffer(py, offsets::greatest(&states))
+    to_buffer(py, arrays::greatest(&states))
 }
 
 /// The numbers that both arrays hold.
@@ -78,7 +72,7 @@ fn greatest(py: Python<'_>, states: Vec<PyBuffer<i64>>) -> PyResult<Buffer> {
 fn intersection(py: Python<'_>, left: PyBuffer<i64>, right: PyBuffer<i64>) -> PyResult<Buffer> {
     let (left, right) = (read(py, &left)?, read(py, &right)?);
     gate::run(py, || {
-        let both = pairs::to_set(&left)?.intersection(&pairs::to_set(&right)?);
+        let both = arrays::to_set(&left)?.intersection(&arrays::to_set(&right)?);
         Ok(Buffer::of_ranges(both.ranges().iter().cloned()))
     })
 }

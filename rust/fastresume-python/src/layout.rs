@@ -2,19 +2,10 @@
 
 use std::collections::HashMap;
 
-use fastresume::agreement::{Decimals, Request};
-use fastresume::error::Result;
-use fastresume::footprint::Footprint;
-use fastresume::hash::Buckets;
-use fastresume::inquiry;
-use fastresume::lacking;
-use fastresume::layout::{Layout as CoreLayout, Stack};
-use fastresume::padding::{End, Pad};
-use fastresume::policy::{Fill, NullPolicy, Policy};
-use fastresume::rules::Rule;
-use fastresume::shapes::Shapes;
-use fastresume::types::Dtype;
-use fastresume::vocabulary::Vocabulary;
+use fastresume::{
+    Buckets, Decimals, Dtype, End, Fill, Footprint, Layout as CoreLayout, NullPolicy, Pad, Policy, Request,
+    Result, Rule, Shapes, Stack, Vocabulary, filter_layout, missing_columns,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -152,7 +143,7 @@ impl Layout {
             let known = known.into_iter().map(|(name, data)| Ok((name, Vocabulary::from_bytes(&data)?)));
             let known = known.collect::<Result<HashMap<_, _>>>()?;
             let inner = CoreLayout::resolve(&manifest.inner, &request, &stacks, &nulls, &shapes)?;
-            lacking::check(&inner, &manifest.inner, &manifest.selection)?;
+            missing_columns::check(&inner, &manifest.inner, &manifest.selection)?;
             Ok((inner, known))
         };
         let (inner, known) = gate::run(py, resolve)?;
@@ -174,7 +165,7 @@ impl Layout {
         partitions: Vec<String>,
     ) -> PyResult<Self> {
         let request = Request { columns: Some(columns), optional, partitions, ..Request::default() };
-        gate::run(py, || Ok(Self { inner: inquiry::layout(&manifest.inner, &request, &asked)? }))
+        gate::run(py, || Ok(Self { inner: filter_layout::layout(&manifest.inner, &request, &asked)? }))
     }
 
     /// The parts of each tensor of a batch.

@@ -2,7 +2,7 @@
 //! gate, maps errors, wraps results; nothing is decided here.
 #![allow(clippy::needless_pass_by_value, reason = "arguments from Python are extracted into values")]
 
-use fastresume::threads;
+use fastresume::parallel;
 use pyo3::prelude::*;
 
 mod activity;
@@ -22,7 +22,7 @@ mod tensor;
 /// How many threads this process can run at once, by its affinity and its control groups.
 #[pyfunction]
 fn cores() -> usize {
-    threads::cores()
+    parallel::cores()
 }
 
 #[pymodule]

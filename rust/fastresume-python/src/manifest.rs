@@ -5,18 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use fastresume::agreement::{self, Request, is_optional};
-use fastresume::cache::Cache;
-use fastresume::details::{self, Details};
-use fastresume::error::{Error, Result};
-use fastresume::intervals::Intervals;
-use fastresume::manifest::Manifest as CoreManifest;
-use fastresume::pairs;
-use fastresume::partition;
-use fastresume::rows;
-use fastresume::schema::Kind;
-use fastresume::selection::Selection;
-use fastresume::statistics::{self, Bound as CoreBound, Facts};
+use fastresume::{
+    Bound as CoreBound, Cache, Details, Error, Facts, Intervals, Kind, Manifest as CoreManifest, Request,
+    Result, Selection, arrays, hive_partition, page_stats, random_access, row_group_stats, unify,
+    unify::is_optional,
+};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -143,7 +136,7 @@ impl Manifest {
     /// The same files, of which these rows alone are selected.
     fn select(&self, py: Python<'_>, rows: PyBuffer<i64>) -> PyResult<Self> {
         let rows = intervals::read(py, &rows)?;
-        gate::run(py, || self.selecting(pairs::to_set(&rows)?))
+        gate::run(py, || self.selecting(arrays::to_set(&rows)?))
     }
 
     /// The number of selected rows.
@@ -201,8 +194,8 @@ impl Manifest {
     ) -> PyResult<(bool, Vec<Option<Value>>)> {
         gate::run(py, || {
             let request = Request { optional, ..Request::default() };
-            let column = partition::column(&self.inner, &name, is_optional(&request, &name)?)?;
-            let values = self.inner.files().iter().map(|file| statistics::of_path(&file.path, &column));
+            let column = hive_partition::column(&self.inner, &name, is_optional(&request, &name)?)?;
+            let values = self.inner.files().iter().map(|file| row_group_stats::of_path(&file.path, &column));
             Ok((column.kind != Kind::Scalar, values.map(|value| value.map(Value::from)).collect()))
         })
     }
@@ -211,7 +204,7 @@ impl Manifest {
     fn lacked_columns(&self, py: Python<'_>, optional: Vec<String>) -> PyResult<Vec<(String, PathBuf)>> {
         gate::run(py, || {
             let schemas: Vec<_> = self.inner.schemas().collect();
-            let found = agreement::lacked(&schemas, &optional)?;
+            let found = unify::lacked(&schemas, &optional)?;
             Ok(found.into_iter().map(|(name, file)| (name.to_owned(), file.to_owned())).collect())
         })
     }
@@ -219,7 +212,7 @@ impl Manifest {
     /// What footers and paths tell of the columns of a layout: of each row group the least and greatest value, and
     /// how many are null, as far as that is known.
     fn statistics(&self, py: Python<'_>, layout: &Layout) -> PyResult<Vec<Vec<FactsParts>>> {
-        let found = gate::run_stoppable(py, |stop| statistics::read(&self.inner, &layout.inner, stop))?;
+        let found = gate::run_stoppable(py, |stop| row_group_stats::read(&self.inner, &layout.inner, stop))?;
         Ok(found.into_iter().map(|groups| groups.into_iter().map(facts_parts).collect()).collect())
     }
 
@@ -235,7 +228,7 @@ impl Manifest {
         let sought: Vec<Vec<CoreBound>> =
             sought.into_iter().map(|values| values.into_iter().map(CoreBound::from).collect()).collect();
         let found = gate::run_stoppable(py, |stop| {
-            details::read(&self.inner, &layout.inner, &groups, &sought, stop)
+            page_stats::read(&self.inner, &layout.inner, &groups, &sought, stop)
         })?;
         let parts = |Details { pages, absent }: Details| {
             let pages = pages.into_iter().map(|(first, facts)| {
@@ -253,8 +246,9 @@ impl Manifest {
         let runs: Vec<_> =
             runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
         let (manifest, layout) = (&self.inner, &layout.inner);
-        let fields =
-            gate::run_stoppable(py, |stop| rows::read(Arc::clone(manifest), layout.clone(), &runs, stop))?;
+        let fields = gate::run_stoppable(py, |stop| {
+            random_access::read(Arc::clone(manifest), layout.clone(), &runs, stop)
+        })?;
         Ok(fields.into())
     }
 

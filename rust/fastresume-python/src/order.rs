@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use fastresume::error::Result;
-use fastresume::order::{Order as CoreOrder, OrderChoice};
-use fastresume::pairs;
+use fastresume::{Order as CoreOrder, OrderChoice, Result, arrays};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -57,7 +55,7 @@ impl Order {
     fn row_set(&self, py: Python<'_>, positions: PyBuffer<i64>) -> PyResult<Buffer> {
         let positions = intervals::read(py, &positions)?;
         gate::run(py, || {
-            let rows = self.inner.row_set(&pairs::to_set(&positions)?);
+            let rows = self.inner.row_set(&arrays::to_set(&positions)?);
             Ok(Buffer::of_ranges(rows.ranges().iter().cloned()))
         })
     }

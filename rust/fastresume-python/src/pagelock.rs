@@ -5,7 +5,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use fastresume::memory::PageLock as CorePageLock;
+use fastresume::PageLock as CorePageLock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

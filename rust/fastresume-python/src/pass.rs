@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use fastresume::error::{Error, Result};
-use fastresume::lanes::Cut;
-use fastresume::pass::Pass as CorePass;
-use fastresume::plan;
-use fastresume::tail::Tail;
+use fastresume::{Cut, Error, Pass as CorePass, Result, Tail, decode_cost};
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
@@ -125,7 +121,7 @@ impl Pass {
     /// How many rows all readers of all ranks decode.
     fn rows_decoded(&self, py: Python<'_>, order: &Order, world_size: u64, workers: u64) -> PyResult<u64> {
         gate::run_stoppable(py, |stop| {
-            plan::rows_decoded(&self.inner, &order.inner, world_size, workers, stop)
+            decode_cost::rows_decoded(&self.inner, &order.inner, world_size, workers, stop)
         })
     }
 }

@@ -2,13 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use fastresume::error::Error;
-use fastresume::intervals::Intervals;
-use fastresume::lanes::Reader as ReaderPlace;
-use fastresume::memory::PageLock as CorePageLock;
-use fastresume::pass::Pass as CorePass;
-use fastresume::pipeline::{Delivered as CoreDelivered, Pipeline, Polled};
-use fastresume::written::Written as CoreWritten;
+use fastresume::{
+    Delivered as CoreDelivered, Error, Intervals, PageLock as CorePageLock, Pass as CorePass, Pipeline,
+    Polled, WorkerId, Written as CoreWritten,
+};
 use pyo3::prelude::*;
 
 use crate::activity::Activity;
@@ -137,7 +134,7 @@ impl Reader {
         page_lock: Option<&PageLock>,
     ) -> PyResult<Self> {
         let (rank, world_size, worker, workers) = place;
-        let place = ReaderPlace { rank, world_size, worker, workers };
+        let place = WorkerId { rank, world_size, worker, workers };
         let page_lock = page_lock.map(PageLock::of_core);
         let pipeline = gate::run(py, || {
             let order = order::of_cursor(cursor, manifest)?;

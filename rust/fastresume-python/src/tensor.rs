@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use fastresume::types::Dtype;
+use fastresume::Dtype;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
@@ -229,8 +229,8 @@ pub struct Memory {
     fields: Vec<Arc<Shared>>,
 }
 
-impl From<Vec<fastresume::memory::Memory>> for Memory {
-    fn from(fields: Vec<fastresume::memory::Memory>) -> Self {
+impl From<Vec<fastresume::Memory>> for Memory {
+    fn from(fields: Vec<fastresume::Memory>) -> Self {
         Self { fields: fields.into_iter().map(|memory| Arc::new(Shared::from(memory))).collect() }
     }
 }

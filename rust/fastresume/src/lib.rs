@@ -1,127 +1,71 @@
 //! fastresume: Parquet straight into training batches, with exact and elastic resume.
 //!
 //! This crate is the pure core: no Python, no global random state, no hash order, and no clock but for those who
-//! watch (`activity`). Data flows through the modules in this order, and each knows only those before it:
+//! watch (`pipeline/activity.rs`). Each room uses only those before it, in the order of the `mod` lines below; the
+//! first line of its `mod.rs` says what it is for. Data flows through them so:
 //!
 //! ```text
-//! source -> manifest -> order -> lanes -> decode -> batch -> pipeline       cursor <- delivered batch
-//! bytes     what is     which    whose,   columns   tensors,  threads          '-> lanes: resume
-//! at range  there       row      when               memory
+//! source -> format -> dataset -> order -> resume -> decode -> batch -> pipeline      cursor <- delivered batch
+//! bytes     pages,    what is    which    whose,    columns   tensors, threads          '-> resume
+//! at range  values    there      row      when                memory
 //! ```
 
 pub mod error;
-pub mod threads;
-pub mod intervals;
-mod thrift;
-pub mod source;
-mod floats;
-pub mod hash;
-mod shape;
-mod footer;
-mod leaves;
-mod footers;
-pub mod types;
-mod arrowschema;
-mod delivery;
-pub mod vocabulary;
-pub mod shaping;
-pub mod schema;
-pub mod listing;
-mod chunk;
-mod header;
-pub mod extent;
-mod summary;
-pub mod cache;
-pub mod manifest;
-pub mod partition;
-mod vector;
-pub mod permutation;
-pub mod selection;
-pub mod split;
-mod blocks;
-pub mod order;
-pub mod tail;
-pub mod lanes;
-pub mod cursor;
-pub mod pass;
-pub mod merge;
-mod block;
-mod store;
-pub mod memory;
-pub mod pairs;
-pub mod offsets;
-pub mod column;
-mod packed;
-mod hybrid;
-mod gzip;
-mod unbrotli;
-mod codec;
-mod pageplaces;
-mod pagedictionaries;
-mod pagewalk;
-mod page;
-mod opened;
-mod bits;
-mod levelruns;
-mod levels;
-mod deltas;
-mod texts;
-mod foreign;
-mod values;
-mod numbers;
-mod sieve;
-mod flatpages;
-mod flat;
-mod grid;
-mod listpages;
-mod lists;
-mod strings;
-mod textlists;
-mod hashed;
-mod conversion;
-mod fixed;
-mod equal;
-mod presence;
-mod listpresence;
+pub mod parallel;
+
+mod simd;
+mod memory;
+mod intervals;
+mod schema;
+mod source;
+mod format;
+mod dataset;
+mod order;
+mod resume;
 mod decode;
-pub mod rules;
-pub mod policy;
-pub mod padding;
-pub mod agreement;
-pub mod shapes;
-mod dictionaries;
-mod field;
-pub mod layout;
-pub mod footprint;
-pub mod inquiry;
-pub mod lacking;
-pub mod statistics;
-mod pageindex;
-mod bloom;
-pub mod details;
-mod transpose;
-mod part;
-mod window;
-pub mod written;
-mod sorted;
-mod jaggedpieces;
-mod jagged;
-pub mod batch;
-mod jaggedrun;
-mod segment;
-mod shares;
-mod padded;
-mod turns;
-pub mod plan;
-mod schedule;
-mod strips;
-mod fill;
-mod filling;
-#[cfg(test)]
-mod made;
-mod agenda;
-pub mod rows;
-pub mod activity;
-pub mod pipeline;
+mod projection;
+mod filter;
+mod batch;
+mod pipeline;
+
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+#[cfg(test)]
+mod test_files;
+
+pub use self::batch::random_access;
+pub use self::batch::slots::row_ids::Written;
+pub use self::dataset::hive_partition;
+pub use self::dataset::manifest::Manifest;
+pub use self::dataset::manifest_cache::Cache;
+pub use self::error::{Error, Result};
+pub use self::filter::filter_layout;
+pub use self::filter::page_stats::{self, Details};
+pub use self::filter::row_group_stats::{self, Bound, Facts};
+pub use self::intervals::arrays;
+pub use self::intervals::set::Intervals;
+pub use self::memory::buffer::{self, Memory, PageLock};
+pub use self::order::pass_order::{Order, OrderChoice, OrderKind};
+pub use self::order::permutation::{self, Permutation};
+pub use self::order::selection::Selection;
+pub use self::order::split;
+pub use self::pipeline::activity::Doing;
+pub use self::pipeline::decode_cost;
+pub use self::pipeline::thread_pool::{Delivered, Pipeline, Polled, View};
+pub use self::projection::column_rules::Rule;
+pub use self::projection::layout::{Field, Layout};
+pub use self::projection::memory_estimate::Footprint;
+pub use self::projection::missing_columns;
+pub use self::projection::null_policy::{Fill, NullPolicy, Policy};
+pub use self::projection::output_types::Shapes;
+pub use self::projection::padding::{End, Pad};
+pub use self::projection::stacks::Stack;
+pub use self::projection::unify::{self, Decimals, Request};
+pub use self::resume::cursor::{Cursor, Identity};
+pub use self::resume::lanes::{Cut, WorkerId};
+pub use self::resume::merge;
+pub use self::resume::pass::Pass;
+pub use self::resume::tail::Tail;
+pub use self::schema::buckets::Buckets;
+pub use self::schema::dictionary::Vocabulary;
+pub use self::schema::types::{Dtype, Kind};

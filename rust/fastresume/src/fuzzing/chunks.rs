@@ -9,22 +9,24 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
+use super::choices::{Choices, InMemory, Steps, compression_of};
 use super::metadata::pages_of;
-use super::{Choices, InMemory, Steps, compression_of, oracle};
-use crate::chunk::Chunk;
-use crate::column::{JaggedDecoder, JaggedRows, Nulls, ScalarDecoder, Target};
-use crate::conversion::{Conversion, Converter, RowShape};
-use crate::delivery::Delivery;
+use super::oracle;
+use crate::decode::convert::{Conversion, Converter, RowShape};
+use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
+use crate::decode::flat::byte_array::StringDecoder;
+use crate::decode::flat::fixed_len::FixedDecoder;
+use crate::decode::flat::pages::{FlatLevels, FlatPages};
+use crate::decode::flat::primitive::FlatDecoder;
+use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result, caught};
-use crate::fixed::FixedDecoder;
-use crate::flat::FlatDecoder;
-use crate::flatpages::{FlatLevels, FlatPages};
-use crate::numbers::Numbers;
-use crate::page::{Buffers, Pages};
-use crate::pagedictionaries::PageDictionaries;
-use crate::pageplaces::PagePlaces;
-use crate::strings::StringDecoder;
-use crate::types::Dtype;
+use crate::format::metadata::column_chunk::Chunk;
+use crate::format::page::dictionary_cache::PageDictionaries;
+use crate::format::page::locations::PagePlaces;
+use crate::format::page::reader::{Buffers, Pages};
+use crate::schema::cast::Delivery;
+use crate::schema::nulls::Nulls;
+use crate::schema::types::Dtype;
 
 /// No more rows are read: runs let few bytes state many.
 pub const MOST_ROWS: usize = 3000;

@@ -4,9 +4,9 @@ use std::io::Read;
 
 use parquet::basic::Compression;
 
-use super::{Choices, compression_of};
-use crate::codec::Codec;
-use crate::vector::decompress_numbers;
+use super::choices::{Choices, compression_of};
+use crate::format::compression::codec::Codec;
+use crate::simd::decompress_numbers;
 
 /// Elements of Snappy that make so many bytes, which a decoder of our own and the library's read alike; and the input as a
 /// page that the library compresses.

@@ -2,9 +2,10 @@
 
 use bytemuck::Pod;
 
-use super::{Choices, Steps};
-use crate::hybrid::{CHUNK, Hybrid, Next, Stretch, varint};
-use crate::packed::Packed;
+use super::choices::{Choices, Steps};
+use crate::format::encoding::bit_packing::Packed;
+use crate::format::encoding::rle::{CHUNK, DecodedRun, EncodedRun, Hybrid};
+use crate::format::encoding::varint::varint;
 
 /// No more are compared: runs let few bytes state many.
 const MOST: usize = 4000;
@@ -73,18 +74,18 @@ pub fn hybrids(bytes: &[u8]) {
         let rest = &expected[done..];
         let passed = match steps.below(5) {
             0 => hybrid.stretch(bytes, most).map(|stretch| match stretch {
-                Stretch::Repeated(value, count) => {
+                EncodedRun::Repeated(value, count) => {
                     assert!(count > 0 && rest[..count].iter().all(|&expected| expected == value));
                     count
                 }
-                Stretch::Packed(packed) => check(&packed, &rest[..packed.count], &mut steps),
+                EncodedRun::Packed(packed) => check(&packed, &rest[..packed.count], &mut steps),
             }),
             1 => hybrid.next(bytes, most, &mut buffer).map(|next| match next {
-                Next::Repeated(value, count) => {
+                DecodedRun::Repeated(value, count) => {
                     assert!(count > 0 && rest[..count].iter().all(|&expected| expected == value));
                     count
                 }
-                Next::Unpacked(integers) => {
+                DecodedRun::Unpacked(integers) => {
                     assert_eq!(integers, &rest[..integers.len()]);
                     integers.len()
                 }

@@ -2,10 +2,10 @@
 
 use parquet::basic::Encoding;
 
-use super::{Choices, Steps};
-use crate::bits::{Bits, Marks};
-use crate::hybrid::varint;
-use crate::levels::Levels;
+use super::choices::{Choices, Steps};
+use crate::format::encoding::bitmap::{Bits, Marks};
+use crate::format::encoding::levels::Levels;
+use crate::format::encoding::varint::varint;
 
 /// Levels in runs or packed, with a stated length or behind it, or in the old packing; read one by one beside that.
 pub fn levels(bytes: &[u8]) {

@@ -3,17 +3,18 @@
 use parquet::data_type::{ByteArrayType, Int64Type};
 
 use super::chunks::{ChunkChoices, Shared, jagged_in_steps};
-use super::oracle::Rows;
-use crate::column::{JaggedDecoder, JaggedRows, NULL_ROW, Nulls};
-use crate::delivery::Delivery;
+use super::oracle::StoredRows;
+use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW};
+use crate::decode::list::byte_array::TextListDecoder;
+use crate::decode::list::grid::Grid;
+use crate::decode::list::pages::{ListLevels, ListPages};
+use crate::decode::list::primitive::ListDecoder;
+use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result};
-use crate::grid::Grid;
-use crate::listpages::{ListLevels, ListPages};
-use crate::lists::ListDecoder;
-use crate::numbers::Numbers;
-use crate::page::Buffers;
-use crate::textlists::TextListDecoder;
-use crate::types::Dtype;
+use crate::format::page::reader::Buffers;
+use crate::schema::cast::Delivery;
+use crate::schema::nulls::Nulls;
+use crate::schema::types::Dtype;
 
 /// What stands for a number that is null, where not all of them are refused.
 const FILL: u64 = 0x4045_0000_0000_0000;
@@ -94,7 +95,12 @@ fn compare_with_oracle(choices: &ChunkChoices, all: &JaggedRows) {
 }
 
 /// Puts the oracle's levels together one by one.
-fn compare<V>(choices: &ChunkChoices, all: &JaggedRows, rows: &Rows<V>, bytes_of: impl Fn(&V) -> Vec<u8>) {
+fn compare<V>(
+    choices: &ChunkChoices,
+    all: &JaggedRows,
+    rows: &StoredRows<V>,
+    bytes_of: impl Fn(&V) -> Vec<u8>,
+) {
     let ListLevels { empty, element, value, is_nested } = levels(choices);
     let has_texts = choices.kind % 4 == 1;
     let mut levels = rows.repetition.iter().zip(&rows.definition).peekable();

@@ -3,15 +3,16 @@
 use parquet::basic::Compression;
 use parquet::file::metadata::{ParquetMetaDataOptions, ParquetMetaDataReader};
 
-use super::{Choices, InMemory};
-use crate::arrowschema::ArrowFields;
-use crate::bloom::BloomFilter;
-use crate::chunk::{Chunk, read_index};
+use super::choices::{Choices, InMemory};
 use crate::error::{Error, Result, caught};
-use crate::footer::FooterBytes;
-use crate::header::Header;
-use crate::pageindex::PageIndex;
-use crate::schema::columns;
+use crate::format::metadata::bloom_filter::BloomFilter;
+use crate::format::metadata::column_chunk::Chunk;
+use crate::format::metadata::footer::FooterBytes;
+use crate::format::metadata::page_header::Header;
+use crate::format::metadata::page_index::PageIndex;
+use crate::format::metadata::page_index::read_index;
+use crate::schema::arrow_schema::ArrowFields;
+use crate::schema::columns::columns;
 
 /// A chunk of so many bytes and rows.
 fn chunk(bytes: u64, rows: u64, value_bytes: Option<usize>, is_flat: bool) -> Chunk {

@@ -11,7 +11,7 @@ use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, ColumnPath, Type};
 
 use super::hybrids::have_padding;
 use crate::error::{Error, caught};
-use crate::foreign::ChunkPages;
+use crate::format::encoding::fallback::ChunkPages;
 
 /// A page of one encoding, and the dictionary before it, if there is one, with how many values it has.
 pub struct OnePage<'b> {
@@ -50,7 +50,7 @@ pub fn values<T: DataType>(page: &OnePage<'_>, length: i32) -> Option<Vec<T::T>>
 }
 
 /// Rows as they are stored.
-pub struct Rows<V> {
+pub struct StoredRows<V> {
     pub definition: Vec<i16>,
     pub repetition: Vec<i16>,
     pub values: Vec<V>,
@@ -61,8 +61,8 @@ pub fn rows<T: DataType>(
     column: ColumnDescPtr,
     pages: Box<dyn PageReader>,
     count: usize,
-) -> Option<Rows<T::T>> {
-    let mut rows = Rows { definition: Vec::new(), repetition: Vec::new(), values: Vec::new() };
+) -> Option<StoredRows<T::T>> {
+    let mut rows = StoredRows { definition: Vec::new(), repetition: Vec::new(), values: Vec::new() };
     let (definition, repetition) = (Some(&mut rows.definition), Some(&mut rows.repetition));
     let mut reader = ColumnReaderImpl::<T>::new(column, pages);
     // It stops where it takes a page for padded, and what it would go on with is none of its values.

@@ -13,9 +13,9 @@ use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use super::compression_of;
+use super::choices::compression_of;
 use super::metadata::pages_of;
-use crate::chunk::start_of;
+use crate::format::metadata::column_chunk::start_of;
 
 /// Rows of a file, and of its pages at most: few, or more than are decoded at a time.
 const FEW: (u16, usize) = (90, 40);
@@ -41,7 +41,7 @@ struct Writing {
 }
 
 /// A file, and what its footer says.
-struct Written {
+struct WrittenFile {
     bytes: Vec<u8>,
     metadata: ParquetMetaData,
 }
@@ -132,7 +132,7 @@ pub fn seeds() -> Result<Vec<Seed>> {
 
 /// Inputs of all targets that read some part of a file.
 fn of_chunk(writing: Writing) -> Result<Vec<Seed>> {
-    let Written { bytes, metadata } = written(writing)?;
+    let WrittenFile { bytes, metadata } = written(writing)?;
     let chunk = metadata.row_group(0).column(0);
     let start = start_of(chunk);
     let length = usize::try_from(chunk.compressed_size()).unwrap_or(0);
@@ -246,7 +246,7 @@ fn of_pages(writing: Writing, pages: &[u8]) -> Vec<Seed> {
 }
 
 /// A file of one column.
-fn written(writing: Writing) -> Result<Written> {
+fn written(writing: Writing) -> Result<WrittenFile> {
     if writing.lists > 0 && writing.kind % 4 != 1 {
         return write::<Int64Type>(writing, |number| i64::from(number) << 30);
     }
@@ -270,7 +270,7 @@ fn written(writing: Writing) -> Result<Written> {
     }
 }
 
-fn write<T: DataType>(writing: Writing, value: impl Fn(u16) -> T::T) -> Result<Written> {
+fn write<T: DataType>(writing: Writing, value: impl Fn(u16) -> T::T) -> Result<WrittenFile> {
     let kind = match T::get_physical_type() {
         Physical::BYTE_ARRAY => "binary".to_owned(),
         Physical::FIXED_LEN_BYTE_ARRAY => "fixed_len_byte_array(5)".to_owned(),
@@ -340,5 +340,5 @@ fn write<T: DataType>(writing: Writing, value: impl Fn(u16) -> T::T) -> Result<W
     }
     group.close()?;
     let metadata = writer.finish()?;
-    Ok(Written { bytes: writer.inner().clone(), metadata })
+    Ok(WrittenFile { bytes: writer.inner().clone(), metadata })
 }

@@ -3,11 +3,11 @@
 use parquet::basic::Encoding;
 use parquet::data_type::ByteArrayType;
 
+use super::choices::{Choices, Steps};
 use super::oracle::{self, OnePage};
-use super::{Choices, Steps};
-use crate::column::PageValues;
+use crate::decode::flat::byte_array::TextValues;
 use crate::error::Result;
-use crate::strings::TextValues;
+use crate::format::encoding::page_values::PageValues;
 
 /// Few enough that texts which repeat one another take no more than some megabytes.
 const MOST: usize = 1200;

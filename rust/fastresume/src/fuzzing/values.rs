@@ -3,11 +3,11 @@
 use parquet::basic::Encoding;
 use parquet::data_type::{AsBytes, BoolType, DataType, FixedLenByteArrayType, Int32Type, Int64Type};
 
+use super::choices::{Choices, Steps};
 use super::oracle::{self, OnePage};
-use super::{Choices, Steps};
-use crate::column::{Page, PageValues};
-use crate::memory::Memory;
-use crate::values::{Values, Word};
+use crate::format::encoding::page_values::{Page, PageValues};
+use crate::format::encoding::primitive::{Values, Word};
+use crate::memory::buffer::Memory;
 
 /// Plain numbers of 2, 4 or 8 bytes.
 pub fn plain(bytes: &[u8]) {

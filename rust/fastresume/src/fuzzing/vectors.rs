@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use bytemuck::Pod;
 
-use super::{Choices, Steps};
-use crate::packed::single;
-use crate::vector::{self, EXPAND_SPARE, Move, ROUNDS, Rounds};
+use super::choices::{Choices, Steps};
+use crate::format::encoding::bit_packing::single;
+use crate::simd::{self, EXPAND_SPARE, Move, ROUNDS, Rounds};
 
 /// One of the loops over what follows the choices.
 pub fn vectors(bytes: &[u8]) {
@@ -43,7 +43,7 @@ fn numbers<P: Pod>(bytes: &[u8]) -> Vec<P> {
 
 fn unpack(bytes: &[u8], width: usize, count: usize) {
     let mut found = vec![7; count];
-    let done = vector::unpack_groups(bytes, width, &mut found);
+    let done = simd::unpack_groups(bytes, width, &mut found);
     assert!(done <= count && done.is_multiple_of(8));
     for (index, &value) in found[..done].iter().enumerate() {
         assert_eq!(u64::from(value), single(bytes, width, index), "integer {index} of {width} bits");
@@ -63,7 +63,7 @@ fn look_up<P: Pod + PartialEq + std::fmt::Debug>(
             bytemuck::pod_read_unaligned(&(index as u64 * 0x9e37_79b9).to_le_bytes()[..size_of::<P>()])
         })
         .collect();
-    for look_up in [vector::look_up_groups, vector::load_groups, vector::gather_groups] {
+    for look_up in [simd::look_up_groups, simd::load_groups, simd::gather_groups] {
         let mut found = vec![P::zeroed(); count];
         match look_up(bytes, width, &table, &mut found) {
             Ok(done) => {
@@ -79,7 +79,7 @@ fn look_up<P: Pod + PartialEq + std::fmt::Debug>(
     let indices: Vec<u32> = numbers::<u16>(bytes).into_iter().map(u32::from).collect();
     let mut found = vec![P::zeroed(); indices.len()];
     let is_inside = indices.iter().all(|&index| (index as usize) < length);
-    assert_eq!(vector::gather(&table, &indices, &mut found), is_inside);
+    assert_eq!(simd::gather(&table, &indices, &mut found), is_inside);
     if is_inside {
         assert!(found.iter().zip(&indices).all(|(found, &index)| *found == table[index as usize]));
     }
@@ -98,14 +98,14 @@ fn expand<P: Pod + PartialEq + std::fmt::Debug>(bytes: &[u8], steps: &mut Steps)
     let source: Vec<P> = (0..present + EXPAND_SPARE).map(value).collect();
     let null = value(1 << 20);
     let mut found = vec![P::zeroed(); count];
-    vector::expand(&source, &bits, null, &mut found);
+    simd::expand(&source, &bits, null, &mut found);
     let mut next = source.iter();
     for (place, found) in found.iter().enumerate() {
         let expected = if is_there(place) { next.next().unwrap_or(&null) } else { &null };
         assert_eq!(found, expected, "place {place} of {count}");
     }
     let mut marks = vec![9; count];
-    vector::write_bits(bits.iter().copied(), &mut marks);
+    simd::write_bits(bits.iter().copied(), &mut marks);
     assert!(marks.iter().enumerate().all(|(place, &mark)| mark == u8::from(is_there(place))));
 }
 
@@ -129,10 +129,10 @@ fn turn(bytes: &[u8], count: usize) {
         split(&found, &mut back.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
         assert_eq!(back, columns, "{count} columns of {rows} rows");
     }
-    check::<u8>(bytes, count, vector::turn_1_byte, vector::split_plain);
-    check::<u16>(bytes, count, vector::turn_2_bytes, vector::split_2_bytes);
-    check::<u32>(bytes, count, vector::turn_4_bytes, vector::split_4_bytes);
-    check::<u64>(bytes, count, vector::turn_8_bytes, vector::split_8_bytes);
+    check::<u8>(bytes, count, simd::turn_1_byte, simd::split_plain);
+    check::<u16>(bytes, count, simd::turn_2_bytes, simd::split_2_bytes);
+    check::<u32>(bytes, count, simd::turn_4_bytes, simd::split_4_bytes);
+    check::<u64>(bytes, count, simd::turn_8_bytes, simd::split_8_bytes);
 }
 
 /// Columns to rows, raised above their floors and lowered to these.
@@ -150,7 +150,7 @@ fn shift(bytes: &[u8], count: usize) {
     let above = |place: usize| columns[place % count][place / count].wrapping_sub(floors[place % count]);
     let mut lowered = vec![0; rows * count];
     let fits = (0..rows * count).all(|place| u32::try_from(above(place)).is_ok());
-    assert_eq!(vector::turn_lowered(&columns, floors, &mut lowered), fits);
+    assert_eq!(simd::turn_lowered(&columns, floors, &mut lowered), fits);
     if fits {
         assert!(lowered.iter().enumerate().all(|(place, &found)| u64::from(found) == above(place)));
     }
@@ -158,7 +158,7 @@ fn shift(bytes: &[u8], count: usize) {
         columns.iter().map(|column| self::numbers(&bytemuck::cast_slice(column)[..4 * rows])).collect();
     let low: Vec<&[u32]> = low.iter().map(Vec::as_slice).collect();
     let mut raised = vec![0; rows * count];
-    vector::turn_raised(&low, floors, &mut raised);
+    simd::turn_raised(&low, floors, &mut raised);
     let expected =
         |place: usize| floors[place % count].wrapping_add(low[place % count][place / count].into());
     assert!(raised.iter().enumerate().all(|(place, &found)| found == expected(place)));
@@ -174,14 +174,14 @@ fn scatter(bytes: &[u8], row_bytes: usize, steps: &mut Steps) {
     }
     let moves: Vec<Move> = places.iter().zip(0..).map(|(&to, from)| Move { from, to }).collect();
     let mut found = vec![0; rows * row_bytes];
-    vector::scatter(&bytes[..rows * row_bytes], row_bytes, &moves, &mut found);
+    simd::scatter(&bytes[..rows * row_bytes], row_bytes, &moves, &mut found);
     let is_there = |output: &[u8], row: usize, to: usize| {
         output[to * row_bytes..][..row_bytes] == bytes[row * row_bytes..][..row_bytes]
     };
     assert!((0..rows).all(|row| is_there(&found, row, places[row] as usize)), "rows of {row_bytes} bytes");
     let shift = steps.below(4);
     let mut outputs = vec![vec![0; row_bytes << shift]; (rows / 2) >> shift];
-    vector::deal(
+    simd::deal(
         &bytes[..rows * row_bytes],
         row_bytes,
         &places,
@@ -201,7 +201,7 @@ fn scatter(bytes: &[u8], row_bytes: usize, steps: &mut Steps) {
     let moves: Vec<Move> =
         (0..u32::try_from(rows).unwrap_or(0)).rev().zip(0..).map(|(to, from)| Move { from, to }).collect();
     let mut raised = vec![0; rows * count];
-    vector::scatter_raised(&source[..rows * count], &floors, &moves, &mut raised);
+    simd::scatter_raised(&source[..rows * count], &floors, &moves, &mut raised);
     for (place, &found) in raised.iter().enumerate() {
         let number = source[(rows - 1 - place / count) * count + place % count];
         assert_eq!(found, floors[place % count].wrapping_add(number.into()), "rows of {count} numbers");
@@ -220,7 +220,7 @@ fn raise(bytes: &[u8], rows: usize) {
         .collect();
     let cells: Vec<&[Cell<i64>]> = cells.iter().map(Vec::as_slice).collect();
     let mut found = first.to_vec();
-    vector::raise(&mut found, &cells);
+    simd::raise(&mut found, &cells);
     for (place, found) in found.iter().enumerate() {
         let of_rows = cells.iter().map(|row| row[place].get()).fold(first[place], i64::max);
         assert_eq!(*found, of_rows);
@@ -240,9 +240,9 @@ fn rounds(bytes: &[u8], count: usize, steps: &mut Steps) {
         let [mut left_half, mut right_half] = [value / sides[1], value % sides[1]];
         for (round, key) in keys.iter().enumerate() {
             if round % 2 == 0 {
-                left_half = (left_half + vector::below(right_half ^ key, sides[0])) % sides[0];
+                left_half = (left_half + simd::below(right_half ^ key, sides[0])) % sides[0];
             } else {
-                right_half = (right_half + vector::below(left_half ^ key, sides[1])) % sides[1];
+                right_half = (right_half + simd::below(left_half ^ key, sides[1])) % sides[1];
             }
         }
         assert_eq!([left_half, right_half], [halves[0], right], "sides of {sides:?}");

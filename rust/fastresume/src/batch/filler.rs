@@ -1,0 +1,378 @@
+//! A segment's rows into the slots of their batches.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use crate::batch::padded::PadDecoder;
+use crate::batch::routing::{Route, RouteParts, Routes, hand_out, hand_out_jagged};
+use crate::batch::segment::{Places, Segment, to_usize};
+use crate::batch::slots::fields::SharedSlots;
+use crate::batch::slots::interleave::{Rows, Scattered};
+use crate::batch::slots::jagged_append::{JaggedRun, expected_bytes};
+use crate::batch::slots::partition::Sorter;
+use crate::batch::strips::{StripSource, decode_together};
+use crate::batch::window::{Scatter, Stretch};
+use crate::dataset::manifest::Manifest;
+use crate::decode::decoder::{JaggedRows, Target};
+use crate::decode::open_file::{OPEN_FILES, OpenFile};
+use crate::decode::row_picker::StepRows;
+use crate::error::{Error, Result, check, locked};
+use crate::format::page::dictionary_cache::{PageDictionaries, most_kept};
+use crate::format::page::reader::Buffers;
+use crate::memory::buffer::Memory;
+use crate::projection::layout::Layout;
+use crate::projection::padding::Padding;
+
+/// Jagged rows of a segment are decoded until they have so many bytes: dictionaries let few bytes in a file
+/// state many.
+const DIVIDED_BYTES: usize = 64 << 20;
+
+/// Decodes segments of one dataset into batches of one layout.
+pub struct Filler {
+    manifest: Arc<Manifest>,
+    layout: Layout,
+    files: Mutex<VecDeque<(usize, Arc<OpenFile>)>>,
+    dictionaries: Arc<PageDictionaries>,
+    scratch: Mutex<Vec<Scratch>>,
+    scatters: Mutex<Vec<Scatter>>,
+}
+
+/// What became of a segment.
+pub struct Filled {
+    /// The rows that each batch got.
+    pub rows: Vec<(u64, u64)>,
+    /// What of it is left.
+    pub left: Option<Segment>,
+}
+
+/// What one thread reuses from segment to segment.
+struct Scratch {
+    buffers: Buffers,
+    /// Columns, or padded rows, as decoded, and their masks.
+    columns: [Memory; 2],
+    /// Lengths of padded rows.
+    lengths: Memory,
+    /// Of each bundle, what sorts its rows.
+    sorters: Vec<Sorter>,
+    step: StepRows,
+    /// Rows of a jagged field as decoded.
+    jagged: JaggedRows,
+    /// Of each jagged field the bytes and rows that were decoded.
+    decoded: Vec<(usize, usize)>,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        Self {
+            buffers: Buffers::default(),
+            columns: lent(),
+            lengths: Memory::lent(),
+            sorters: Vec::new(),
+            step: StepRows::default(),
+            jagged: JaggedRows::default(),
+            decoded: Vec::new(),
+        }
+    }
+}
+
+impl Filler {
+    pub fn new(manifest: Arc<Manifest>, layout: Layout) -> Self {
+        let most_kept = most_kept(manifest.largest_group(), layout.row_bytes() as u64);
+        Self {
+            manifest,
+            layout,
+            files: Mutex::default(),
+            dictionaries: Arc::new(PageDictionaries::new(most_kept)),
+            scratch: Mutex::default(),
+            scatters: Mutex::default(),
+        }
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Decodes a segment into the slots that `slots_of` gives per batch, and gives the rows that each batch
+    /// got, and what of the segment is left, where it expands to more than is decoded at once. Where a batch
+    /// has no slots, its rows go nowhere.
+    ///
+    /// # Errors
+    /// `Data` or `Source`, naming file, row group and column; `Interrupted` once `stop` is set.
+    pub fn fill<'a>(
+        &self,
+        segment: &Segment,
+        slots_of: impl Fn(u64) -> Option<&'a SharedSlots>,
+        stop: &AtomicBool,
+    ) -> Result<Filled> {
+        let group_start = self.manifest.group_rows(segment.group).start;
+        match &segment.places {
+            Places::Pieces(pieces) => {
+                let slots: Vec<_> = pieces.iter().map(|piece| slots_of(piece.batch)).collect();
+                let mut shares = Routes::of_pieces(pieces, &slots)?;
+                self.decode(segment.group, &mut shares, stop)?;
+                let done = shares.each.len();
+                let (pieces, later) = pieces.split_at(done);
+                let noted = pieces.iter().zip(slots).map(|(piece, slots)| {
+                    let rows = group_start + piece.rows.start..group_start + piece.rows.end;
+                    let count = rows.end - rows.start;
+                    if let Some(slots) = slots {
+                        locked(slots).written().note(piece.slot_row, rows);
+                    }
+                    (piece.batch, count)
+                });
+                let group = segment.group;
+                let left = Segment { group, places: Places::Pieces(later.to_vec()) };
+                Ok(Filled { rows: noted.collect(), left: (!later.is_empty()).then_some(left) })
+            }
+            Places::Scattered { part, stretches } => {
+                let mut scatter = locked(&self.scatters).pop().unwrap_or_default();
+                part.scatter(stretches, &mut scatter);
+                let mut spans = Vec::with_capacity(stretches.len());
+                for Stretch { rows: of, .. } in stretches {
+                    spans.push(to_usize(of.start - group_start)?..to_usize(of.end - group_start)?);
+                }
+                let numbers = stretches.iter().map(|of| of.rows.clone()).collect();
+                let shares = scatter.batches().iter().map(|(batch, of)| {
+                    let (slots, moves) = (slots_of(*batch), scatter.moves(of.clone()));
+                    let before =
+                        slots.map_or(0, |slots| locked(slots).written().note_scattered(moves, &numbers));
+                    Route { slots, rows: Rows::Each(Scattered { moves, before }) }
+                });
+                let mut shares = Routes { spans, each: shares.collect(), numbers: scatter.numbers() };
+                if !shares.each.is_empty() {
+                    self.decode(segment.group, &mut shares, stop)?;
+                }
+                let rows = scatter.batches().iter().map(|(batch, of)| (*batch, of.len() as u64)).collect();
+                locked(&self.scatters).push(scatter);
+                Ok(Filled { rows, left: None })
+            }
+        }
+    }
+
+    /// Field by field, or bundle by bundle, and column by column over a row group, so that one dictionary at a time is
+    /// live. If that expands to too much, only the first runs are served, and the others left out.
+    fn decode(&self, group: usize, shares: &mut Routes<'_>, stop: &AtomicBool) -> Result<()> {
+        let place = self.manifest.place_of(group);
+        let in_group =
+            |error: Error| error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path);
+        let file = self.open(place.file)?;
+        let schema = self.manifest.schema_of(place.file);
+        let mut columns = self.layout.columns(schema).iter();
+        let of_fields = self.layout.fields().iter().zip(self.layout.jagged_bytes(schema)).enumerate();
+        let fields = of_fields.map(|(index, (field, &row_bytes))| StripSource {
+            file: &file,
+            row_group: place.index,
+            columns: columns.by_ref().take(field.columns.len()).collect(),
+            index,
+            field,
+            row_bytes,
+        });
+        let fields: Vec<StripSource<'_>> = fields.collect();
+        let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
+        let end_row = shares.spans.last().map_or(u64::MAX, |last| last.end as u64);
+        scratch.buffers.begin_part(group, end_row, &self.dictionaries);
+        let mut begun = Vec::new();
+        let jagged = fields.iter().filter(|source| source.field.kind.is_jagged());
+        scratch.decoded.resize(jagged.clone().count(), (0, 0));
+        for (number, source) in jagged.enumerate() {
+            check(stop)?;
+            if shares.are_runs() {
+                let parts = source.read_jagged_runs(shares, &mut scratch, number).map_err(in_group)?;
+                begun.push((source.index, parts));
+            } else {
+                source.scatter_jagged(shares, &mut scratch).map_err(in_group)?;
+            }
+        }
+        for (index, parts) in begun {
+            for part in parts {
+                part.put(index, &shares.spans);
+            }
+        }
+        for source in &fields {
+            if let Some(padding) = source.field.padding {
+                check(stop)?;
+                source.fill_padded(padding, shares, &mut scratch).map_err(in_group)?;
+            }
+        }
+        let parts = shares.parts(self.layout.row_bytes());
+        if shares.are_runs() {
+            for source in fields.iter().filter(|source| source.field.is_flat()) {
+                check(stop)?;
+                let filled = if source.columns.len() == 1 {
+                    source.fill_runs(&parts, &mut scratch)
+                } else {
+                    fill_matrix(source, &parts, &mut scratch, stop)
+                };
+                filled.map_err(in_group)?;
+            }
+        } else {
+            let bundles = self.layout.bundles();
+            let mut sorters = std::mem::take(&mut scratch.sorters);
+            sorters.resize_with(bundles.len(), Sorter::lent);
+            for (bundle, sorter) in bundles.iter().zip(&mut sorters) {
+                let sources: Vec<_> = bundle.iter().map(|&index| &fields[index]).collect();
+                fill_bundle(&sources, &parts, &mut scratch, sorter, stop).map_err(in_group)?;
+            }
+            scratch.sorters = sorters;
+        }
+        locked(&self.scratch).push(scratch);
+        Ok(())
+    }
+
+    fn open(&self, index: usize) -> Result<Arc<OpenFile>> {
+        if let Some((_, file)) = locked(&self.files).iter().find(|(open, _)| *open == index) {
+            return Ok(Arc::clone(file));
+        }
+        let columns = self.layout.columns(self.manifest.schema_of(index));
+        let file = Arc::new(OpenFile::open(&self.manifest, index, columns)?);
+        let mut files = locked(&self.files);
+        files.push_front((index, Arc::clone(&file)));
+        files.truncate(OPEN_FILES);
+        Ok(file)
+    }
+}
+
+impl StripSource<'_> {
+    /// Decodes the only column straight into the slots.
+    fn fill_runs(&self, parts: &RouteParts<'_>, scratch: &mut Scratch) -> Result<()> {
+        let (column, nulls) = (self.columns[0], self.field.nulls[0]);
+        let sieve = &parts.sieve;
+        let Scratch { buffers, step, .. } = scratch;
+        let mut decode = || {
+            let mut decoder = self.file.scalars(self.row_group, column, sieve.nulls(nulls), buffers)?;
+            for (share, steps) in parts.shares.iter().zip(&parts.steps) {
+                if let Route { slots: Some(slots), rows: Rows::Run { to, count, .. } } = *share {
+                    let mut slots = locked(slots);
+                    let (values, valid) = slots.scalars((self.index, self.field), to, count);
+                    sieve.read(steps.clone(), decoder.as_mut(), nulls, Target { values, valid }, step)?;
+                } else {
+                    sieve.skip(steps.clone(), decoder.as_mut())?;
+                }
+            }
+            Ok(())
+        };
+        decode().map_err(|error: Error| error.in_column(&column.name))
+    }
+
+    /// Decodes runs of rows of the only column, each behind the rows that its batch has, until so much is decoded
+    /// that the other runs are left out.
+    fn read_jagged_runs<'a>(
+        &self,
+        shares: &mut Routes<'a>,
+        scratch: &mut Scratch,
+        number: usize,
+    ) -> Result<Vec<JaggedRun<'a>>> {
+        let column = self.columns[0];
+        // The first fields leave room for the others.
+        let most = DIVIDED_BYTES / scratch.decoded.len().max(1);
+        let so_far = &mut scratch.decoded[number];
+        let mut decode = || {
+            let mut decoder =
+                self.file.jagged(self.row_group, column, self.field.nulls[0], &mut scratch.buffers)?;
+            let mut parts: Vec<JaggedRun<'a>> = Vec::new();
+            let (mut row, mut bytes) = (0, 0);
+            for (number, (share, span)) in shares.each.iter().zip(&shares.spans).enumerate() {
+                if bytes >= most {
+                    return Ok((parts, number));
+                }
+                let Route { slots: Some(slots), rows: Rows::Run { to, .. } } = *share else { continue };
+                if !parts.last().is_some_and(|last| last.goes_on(slots, to, number)) {
+                    parts.push(JaggedRun::new(
+                        slots,
+                        self.index,
+                        to,
+                        number,
+                        expected_bytes(self.row_bytes, *so_far),
+                    ));
+                }
+                let Some(part) = parts.last_mut() else { continue };
+                decoder.skip(span.start - row)?;
+                let added = part.add(|rows| decoder.read(span.len(), rows))?;
+                bytes += added;
+                *so_far = (so_far.0 + added, so_far.1 + span.len());
+                row = span.end;
+            }
+            Ok((parts, shares.each.len()))
+        };
+        let (parts, done) = decode().map_err(|error: Error| error.in_column(&column.name))?;
+        shares.spans.truncate(done);
+        shares.each.truncate(done);
+        Ok(parts)
+    }
+
+    /// Decodes the spans of the only column, and copies each row to its batch.
+    fn scatter_jagged(&self, shares: &Routes<'_>, scratch: &mut Scratch) -> Result<()> {
+        let column = self.columns[0];
+        let Scratch { buffers, jagged, .. } = scratch;
+        jagged.clear();
+        let mut decode = || {
+            let mut decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], buffers)?;
+            let mut row = 0;
+            for span in &shares.spans {
+                decoder.skip(span.start - row)?;
+                decoder.read(span.len(), jagged)?;
+                row = span.end;
+            }
+            Ok(())
+        };
+        decode().map_err(|error: Error| error.in_column(&column.name))?;
+        hand_out_jagged(&shares.each, self.index, self.field.kind.is_nested(), jagged)
+    }
+
+    /// Decodes the only column to rows of one length, and their lengths to the field behind this one.
+    fn fill_padded(&self, padding: Padding, shares: &Routes<'_>, scratch: &mut Scratch) -> Result<()> {
+        let (column, width) = (self.columns[0], self.field.dtype.width());
+        let Scratch { buffers, jagged, columns: [values, valid], lengths, .. } = scratch;
+        let mut decode = || {
+            let decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], buffers)?;
+            let mut decoder = PadDecoder::new(decoder, padding, width, self.row_bytes, jagged);
+            decoder.fill(shares, (self.index, self.field.is_masked()), [values, lengths, valid])
+        };
+        decode().map_err(|error: Error| error.in_column(&column.name))
+    }
+}
+
+/// Decodes the columns of a matrix side by side, and hands out what each batch makes its rows of.
+fn fill_matrix(
+    source: &StripSource<'_>,
+    parts: &RouteParts<'_>,
+    scratch: &mut Scratch,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let cuts = parts.cuts();
+    let Scratch { buffers, step, .. } = scratch;
+    let strips = decode_together(&[source], parts, &cuts, lent, (buffers, step), stop)?;
+    for (cut, strip) in cuts.iter().zip(strips) {
+        parts.hand_out_runs(cut, &Arc::new(strip), (source.index, source.field.is_masked()));
+    }
+    Ok(())
+}
+
+/// Decodes the columns of a bundle, or of a matrix, side by side, where rows go here and there, and hands these out: one
+/// random access for all columns.
+fn fill_bundle(
+    sources: &[&StripSource<'_>],
+    parts: &RouteParts<'_>,
+    scratch: &mut Scratch,
+    sorter: &mut Sorter,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let Some(first) = sources.first() else { return Ok(()) };
+    let Scratch { buffers, columns, step, .. } = scratch;
+    let memory = || std::mem::replace(columns, lent());
+    let strips = decode_together(sources, parts, &[parts.whole()], memory, (buffers, step), stop)?;
+    let Some(strip) = strips.into_iter().next() else { return Ok(()) };
+    let masked = sources.iter().find(|source| source.field.is_masked());
+    let fields = [Some((first.index, false)), masked.map(|masked| (masked.index, true))];
+    for field in fields.into_iter().flatten() {
+        hand_out(&parts.shares, parts.numbers, field, strip.columns(field.1), sorter)?;
+    }
+    scratch.columns = strip.into_memory();
+    Ok(())
+}
+
+/// Memory of no bytes for values, and for masks.
+fn lent() -> [Memory; 2] {
+    [Memory::lent(), Memory::lent()]
+}

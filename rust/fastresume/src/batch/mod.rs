@@ -1,0 +1,10 @@
+//! Rows of row groups, decoded into the memory of their batches.
+
+pub mod slots;
+pub mod window;
+pub mod segment;
+pub mod routing;
+pub mod strips;
+pub mod padded;
+pub mod filler;
+pub mod random_access;

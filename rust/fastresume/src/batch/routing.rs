@@ -1,0 +1,293 @@
+//! Rows of one row group, shared out among batches.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::segment::{Piece, to_usize};
+use crate::batch::slots::fields::SharedSlots;
+use crate::batch::slots::interleave::{Columns, Move, Rows, Scattered};
+use crate::batch::slots::jagged_partition::{self, Lot};
+use crate::batch::slots::partition::Sorter;
+use crate::batch::slots::pending::{PendingRows, STRIPS, Strip, strip_rows};
+use crate::decode::decoder::JaggedRows;
+use crate::decode::row_picker::Sieve;
+use crate::error::{Result, locked};
+
+/// What of a row group goes where: the same for all fields.
+pub struct Routes<'a> {
+    /// Rows to decode, counted within the row group, ascending.
+    pub spans: Vec<Range<usize>>,
+    /// Of these, counted on, what goes to which batch.
+    pub each: Vec<Route<'a>>,
+    /// Where rows go here and there: of each row, its number among those of all shares, these in their order; `u32::MAX`
+    /// where it goes nowhere.
+    pub numbers: &'a [u32],
+}
+
+/// What of the rows of a row group goes to one batch. Where a batch has no slots, its rows go nowhere.
+#[derive(Clone, Copy)]
+pub struct Route<'a> {
+    pub slots: Option<&'a SharedSlots>,
+    /// Counted over all rows that are decoded.
+    pub rows: Rows<'a>,
+}
+
+/// How scalar fields are decoded, and where their rows go.
+pub struct RouteParts<'a> {
+    pub shares: Vec<Route<'a>>,
+    /// The steps in which the rows of each share are decoded; none where they come scattered.
+    pub steps: Vec<Range<usize>>,
+    pub sieve: Sieve,
+    /// Rows that are kept.
+    pub rows: usize,
+    /// How many of them lie in one strip.
+    strip_rows: usize,
+    /// As in `Routes`.
+    pub numbers: &'a [u32],
+}
+
+impl<'a> Routes<'a> {
+    /// Pieces as runs of what is decoded.
+    ///
+    /// # Errors
+    /// `Data` if their numbers do not fit this machine.
+    pub fn of_pieces(pieces: &[Piece], slots: &[Option<&'a SharedSlots>]) -> Result<Self> {
+        let mut shares = Self { spans: Vec::new(), each: Vec::new(), numbers: &[] };
+        let mut from = 0;
+        for (piece, &slots) in pieces.iter().zip(slots) {
+            let span = to_usize(piece.rows.start)?..to_usize(piece.rows.end)?;
+            let count = span.len();
+            let rows = Rows::Run { from, to: to_usize(piece.slot_row)?, count };
+            shares.each.push(Route { slots, rows });
+            shares.spans.push(span);
+            from += count;
+        }
+        Ok(shares)
+    }
+
+    /// The same for scalar fields: consecutive rows of a batch are decoded together, up to the end of their strip. A row has
+    /// so many bytes.
+    pub fn parts(&self, row_bytes: usize) -> RouteParts<'a> {
+        let mut sieve = Sieve::default();
+        let rows: usize = self.spans.iter().map(ExactSizeIterator::len).sum();
+        let strip_rows = strip_rows(rows, row_bytes);
+        if !self.are_runs() {
+            sieve.add(&self.spans);
+            let (shares, numbers) = (self.each.clone(), self.numbers);
+            return RouteParts { shares, steps: Vec::new(), sieve, rows, strip_rows, numbers };
+        }
+        let (shares, spans) = self.cut(strip_rows);
+        let goes_on = |before: &Route<'_>, next: &Route<'_>| {
+            is_followed(before, next) && !next.begins_strip(strip_rows)
+        };
+        let mut first = 0;
+        let parts = shares.chunk_by(goes_on).filter_map(|run| {
+            let spans = &spans[first..first + run.len()];
+            first += run.len();
+            let Route { slots, rows: Rows::Run { from, to, .. } } = *run.first()? else { return None };
+            let count = spans.iter().map(ExactSizeIterator::len).sum();
+            Some((Route { slots, rows: Rows::Run { from, to, count } }, sieve.add(spans)))
+        });
+        let (shares, steps) = parts.unzip();
+        RouteParts { shares, steps, sieve, rows, strip_rows, numbers: self.numbers }
+    }
+
+    /// Runs, and the rows of each, cut where strips of so many rows end.
+    fn cut(&self, strip_rows: usize) -> (Vec<Route<'a>>, Vec<Range<usize>>) {
+        let room = self.each.len() + STRIPS;
+        let (mut shares, mut spans) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        for (share, span) in self.each.iter().zip(&self.spans) {
+            let Rows::Run { mut from, mut to, .. } = share.rows else { continue };
+            let mut start = span.start;
+            while start < span.end {
+                let count = (strip_rows - from % strip_rows).min(span.end - start);
+                shares.push(Route { slots: share.slots, rows: Rows::Run { from, to, count } });
+                spans.push(start..start + count);
+                (start, from, to) = (start + count, from + count, to + count);
+            }
+        }
+        (shares, spans)
+    }
+
+    /// Whether all rows of a batch come as runs.
+    pub fn are_runs(&self) -> bool {
+        are_runs(&self.each)
+    }
+}
+
+impl Route<'_> {
+    /// Whether its first row is the first of a strip of so many.
+    fn begins_strip(&self, strip_rows: usize) -> bool {
+        matches!(self.rows, Rows::Run { from, .. } if from % strip_rows == 0)
+    }
+}
+
+fn are_runs(shares: &[Route<'_>]) -> bool {
+    shares.iter().all(|share| matches!(share.rows, Rows::Run { .. }))
+}
+
+/// Rows that are decoded to one strip of memory.
+pub struct StripSplit {
+    /// Whose they are.
+    shares: Range<usize>,
+    /// The steps in which they are decoded.
+    pub steps: Range<usize>,
+    /// Counted over all rows that are decoded.
+    pub rows: Range<usize>,
+}
+
+impl RouteParts<'_> {
+    /// All rows in one strip.
+    pub fn whole(&self) -> StripSplit {
+        StripSplit { shares: 0..self.shares.len(), steps: self.sieve.steps(), rows: 0..self.rows }
+    }
+
+    /// All rows, which come as runs, as they are cut into strips.
+    pub fn cuts(&self) -> Vec<StripSplit> {
+        let mut cuts: Vec<StripSplit> = Vec::new();
+        for (number, (share, steps)) in self.shares.iter().zip(&self.steps).enumerate() {
+            let Rows::Run { from, count, .. } = share.rows else { continue };
+            let end = from + count;
+            match cuts.last_mut() {
+                Some(last) if !share.begins_strip(self.strip_rows) => {
+                    (last.shares.end, last.steps.end, last.rows.end) = (number + 1, steps.end, end);
+                }
+                _ => cuts.push(StripSplit {
+                    shares: number..number + 1,
+                    steps: steps.clone(),
+                    rows: from..end,
+                }),
+            }
+        }
+        cuts
+    }
+
+    /// Gives rows of columns, which were decoded to a strip, to a field of their batches, and to its mask if it has one.
+    pub fn hand_out_runs(&self, cut: &StripSplit, strip: &Arc<Strip>, (index, is_masked): (usize, bool)) {
+        for share in &self.shares[cut.shares.clone()] {
+            let Route { slots: Some(slots), rows: Rows::Run { from, to, count } } = *share else { continue };
+            let first = from - cut.rows.start;
+            let mut slots = locked(slots);
+            for is_mask in [false, true].into_iter().take(1 + usize::from(is_masked)) {
+                let (strip, rows) = (Arc::clone(strip), first..first + count);
+                let part = PendingRows::Columns { strip, is_mask, rows, to };
+                slots.keep((index, is_mask), std::iter::once(part));
+            }
+        }
+    }
+}
+
+/// Whether rows of a batch go on behind others.
+fn is_followed(share: &Route<'_>, next: &Route<'_>) -> bool {
+    let is_same = match (share.slots, next.slots) {
+        (Some(slots), Some(next)) => Arc::ptr_eq(slots, next),
+        (None, None) => true,
+        _ => false,
+    };
+    let goes_on = match (share.rows, next.rows) {
+        (Rows::Run { to, count, .. }, Rows::Run { to: next, .. }) => {
+            share.slots.is_none() || to + count == next
+        }
+        _ => false,
+    };
+    is_same && goes_on
+}
+
+/// Hands scattered rows of columns to a field of their batches, or to its mask.
+///
+/// # Errors
+/// `Argument` if the system does not give so much memory.
+pub fn hand_out(
+    shares: &[Route<'_>],
+    numbers: &[u32],
+    field: (usize, bool),
+    columns: Columns<'_>,
+    sorter: &mut Sorter,
+) -> Result<()> {
+    let each = shares.iter().filter_map(|share| match share.rows {
+        Rows::Each(of) => Some((share.slots, of)),
+        Rows::Run { .. } => None,
+    });
+    let in_order = sorter.sort(columns, numbers, each.clone().map(|(_, of)| of.moves.len()).sum())?;
+    let mut first = 0;
+    for (slots, of) in each {
+        let rows = first..first + of.moves.len();
+        first = rows.end;
+        if let Some(slots) = slots {
+            locked(slots).keep(field, in_order.parts(rows, of.before));
+        }
+    }
+    Ok(())
+}
+
+/// Hands scattered rows of the source to a jagged field of their batches.
+///
+/// # Errors
+/// As for `hand_out`.
+pub fn hand_out_jagged(
+    shares: &[Route<'_>],
+    index: usize,
+    is_nested: bool,
+    source: &JaggedRows,
+) -> Result<()> {
+    let each = shares.iter().filter_map(|share| match *share {
+        Route { slots: Some(slots), rows: Rows::Each(of) } => Some((slots, of)),
+        _ => None,
+    });
+    let each: Vec<(&SharedSlots, Scattered<'_>)> = each.collect();
+    let moves: Vec<&[Move]> = each.iter().map(|(_, of)| of.moves).collect();
+    jagged_partition::sort(source, is_nested, &moves, |piece, lots| {
+        for Lot { share, rows, before } in lots {
+            let (slots, of) = each[share];
+            if let Some(slot) = locked(slots).jagged(index) {
+                slot.keep(piece, rows, of.before + before);
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of a row group from `first` on, in runs of these lengths, of which batches take one each.
+    fn shares(first: usize, runs: &[usize]) -> Routes<'static> {
+        let (mut spans, mut each, mut from) = (Vec::new(), Vec::new(), 0);
+        for &count in runs {
+            spans.push(first + from..first + from + count);
+            each.push(Route { slots: None, rows: Rows::Run { from, to: 7, count } });
+            from += count;
+        }
+        Routes { spans, each, numbers: &[] }
+    }
+
+    #[test]
+    fn strips_are_as_long_however_batches_divide_their_rows() {
+        for runs in [vec![20_000], vec![4_000; 5], vec![3, 7_000, 12_997], vec![1; 20_000]] {
+            let parts = shares(100, &runs).parts(200);
+            let cuts = parts.cuts();
+            let lengths: Vec<usize> = cuts.iter().map(|cut| cut.rows.len()).collect();
+            assert_eq!(lengths, [2_500; STRIPS]);
+            let (mut row, mut from) = (0, 0);
+            for cut in cuts {
+                assert_eq!(cut.rows.start, row);
+                row = cut.rows.end;
+                for share in &parts.shares[cut.shares] {
+                    let Rows::Run { from: first, count, .. } = share.rows else { panic!("not a run") };
+                    assert_eq!(first, from);
+                    from += count;
+                }
+                assert_eq!(from, row, "a strip has the rows of its shares");
+            }
+        }
+    }
+
+    #[test]
+    fn strips_are_not_small_and_an_eighth_of_wide_rows() {
+        let cuts = |rows: usize, row_bytes| shares(0, &[rows]).parts(row_bytes).cuts().len();
+        assert_eq!([1, 500, 640].map(|rows| cuts(rows, 100)), [1; 3]);
+        assert_eq!(cuts(700, 100), 2);
+        assert_eq!([1000, 8000].map(|rows| cuts(rows, 32 << 10)), [STRIPS; 2]);
+        assert_eq!(cuts(3, 1 << 20), 3);
+    }
+}

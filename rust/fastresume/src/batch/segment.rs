@@ -1,0 +1,88 @@
+//! What is decoded in one go, and where its rows go.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::window::{Stretch, WindowPart};
+use crate::error::{Error, Result};
+
+/// A row group that decodes to more than this is decoded in even parts of at most so many bytes.
+pub const SEGMENT_BYTES: u64 = 32 << 20;
+
+/// Rows of one row group that go to one batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The batch, counted within the present cut.
+    pub batch: u64,
+    /// The rows, counted within the row group.
+    pub rows: Range<u64>,
+    /// The row of the batch where they go.
+    pub slot_row: u64,
+}
+
+/// A part of one row group, decoded in one go.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    /// The row group.
+    pub group: usize,
+    /// What of it goes where.
+    pub places: Places,
+}
+
+/// Where the rows of a segment go.
+#[derive(Debug, Clone)]
+pub enum Places {
+    /// Ascending stretches of rows. Never empty.
+    Pieces(Vec<Piece>),
+    /// Rows that their window scatters over its batches.
+    Scattered {
+        /// The window, and the streams that take from it.
+        part: Arc<WindowPart>,
+        /// The rows of the dataset to decode, ascending, and which of the window's blocks they are of.
+        stretches: Vec<Stretch>,
+    },
+}
+
+impl Segment {
+    /// How many rows are scattered; none if they are not.
+    pub fn scattered_rows(&self) -> u64 {
+        match &self.places {
+            Places::Pieces(_) => 0,
+            Places::Scattered { stretches, .. } => stretches.iter().map(Stretch::count).sum(),
+        }
+    }
+
+    /// The first batch that may need it.
+    pub fn first_batch(&self) -> u64 {
+        match &self.places {
+            Places::Pieces(pieces) => pieces.first().map_or(0, |piece| piece.batch),
+            Places::Scattered { part, .. } => part.batches().first().copied().unwrap_or(0),
+        }
+    }
+
+    /// The first batch that does need it. Where rows go here and there, this looks at each of them.
+    pub fn first_needing_batch(&self) -> u64 {
+        match &self.places {
+            Places::Scattered { part, stretches } => part.first_batch_of(stretches),
+            Places::Pieces(_) => None,
+        }
+        .unwrap_or_else(|| self.first_batch())
+    }
+}
+
+/// The part of a row group (by row numbers) that holds `row` and is decoded in one go.
+pub fn part_of(group: &Range<u64>, row: u64, row_bytes: u64) -> Range<u64> {
+    let rows = group.end - group.start;
+    let parts = u128::from(rows) * u128::from(row_bytes) / u128::from(SEGMENT_BYTES) + 1;
+    let part_rows = rows.div_ceil(u64::try_from(parts).unwrap_or(rows).clamp(1, rows));
+    let start = group.start + (row - group.start) / part_rows * part_rows;
+    start..(start + part_rows).min(group.end)
+}
+
+/// The number as an index of this machine.
+///
+/// # Errors
+/// `Data` if it does not fit.
+pub fn to_usize(count: u64) -> Result<usize> {
+    usize::try_from(count).map_err(|_| Error::data(format!("{count} rows do not fit the address space")))
+}

@@ -1,0 +1,245 @@
+//! The memory of one batch, and which rows were written to it.
+
+use std::sync::{Arc, Mutex};
+
+use crate::batch::slots::interleave::{Move, split};
+use crate::batch::slots::jagged::JaggedSlot;
+use crate::batch::slots::pending::{PendingRows, repeat, waiting};
+use crate::batch::slots::row_ids::Written;
+use crate::error::Result;
+use crate::memory::buffer::{Memory, Pool};
+use crate::projection::field::Field;
+use crate::projection::layout::Layout;
+
+/// Matrices of at most so many bytes are made of columns when their batch is ended, in memory that a batch before it let go
+/// of, which is still in the caches. Larger ones would not be.
+const TURNED_LAST_BYTES: usize = 4 << 20;
+
+/// The memory of one batch: one slot per field, and which rows were written.
+#[derive(Debug)]
+pub struct Slots {
+    fields: Vec<FieldSlot>,
+    written: Written,
+}
+
+/// A batch that several threads write to.
+pub type SharedSlots = Arc<Mutex<Slots>>;
+
+#[derive(Debug)]
+enum FieldSlot {
+    /// Values, and the mask; this is empty where none is asked for.
+    Scalar(Flat, Flat),
+    Jagged(Box<JaggedSlot>),
+}
+
+/// Rows of one length.
+#[derive(Debug)]
+struct Flat {
+    /// What is delivered.
+    memory: Memory,
+    row_bytes: usize,
+    /// What it takes at most, wherever its rows are.
+    most_bytes: u64,
+    /// Where rows are until the batch is ended, if not in this memory, which is made then.
+    parts: Vec<PendingRows>,
+}
+
+impl Slots {
+    /// Memory for `rows` rows, from the pool; what it holds is not defined. Where rows come scattered (so many of them), or as
+    /// columns that are turned when the batch is ended, they bring their own.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn new(layout: &Layout, rows: usize, pool: &Pool, scattered: Option<usize>) -> Result<Self> {
+        let flat = |row_bytes: usize, comes_later: bool| {
+            let bytes = rows.saturating_mul(row_bytes);
+            let (memory, most_bytes) = if comes_later {
+                (pool.growing(), waiting(bytes as u64))
+            } else {
+                (pool.memory(bytes)?, bytes as u64)
+            };
+            Ok(Flat { memory, row_bytes, most_bytes, parts: Vec::new() })
+        };
+        let mut fields = Vec::with_capacity(layout.fields().len());
+        for field in layout.fields() {
+            fields.push(if field.kind.is_jagged() {
+                let (width, values) = (field.dtype.width(), pool.growing());
+                let slot = JaggedSlot::new(width, field.is_masked(), rows, values);
+                FieldSlot::Jagged(Box::new(if field.kind.is_nested() { slot.nested() } else { slot }))
+            } else {
+                let is_turned_last =
+                    field.columns.len() > 1 && rows.saturating_mul(field.row_bytes()) <= TURNED_LAST_BYTES;
+                let [values, mask] = [field.row_bytes(), field.mask_bytes()];
+                let comes_later = scattered.is_some() || is_turned_last;
+                FieldSlot::Scalar(flat(values, comes_later)?, flat(mask, comes_later)?)
+            });
+        }
+        Ok(Self { fields, written: Written::new(scattered.unwrap_or(0)) })
+    }
+
+    /// The memory, taken out.
+    #[must_use]
+    pub fn taken(&mut self) -> Self {
+        let Self { fields, written } = self;
+        Self { fields: std::mem::take(fields), written: std::mem::take(written) }
+    }
+
+    /// Values and mask of `count` rows of a scalar field, from row `row` of the batch on.
+    pub fn scalars(
+        &mut self,
+        (index, field): (usize, &Field),
+        row: usize,
+        count: usize,
+    ) -> (&mut [u8], &mut [u8]) {
+        let FieldSlot::Scalar(values, valid) = &mut self.fields[index] else { return (&mut [], &mut []) };
+        let part = |bytes: usize| row * bytes..(row + count) * bytes;
+        let [values, valid] = [values, valid].map(|flat| flat.memory.bytes_mut());
+        (&mut values[part(field.row_bytes())], &mut valid[part(field.mask_bytes())])
+    }
+
+    /// The values of a scalar field, or its mask.
+    pub fn scalar(&mut self, field: (usize, bool)) -> &mut [u8] {
+        self.flat(field).map_or(&mut [], |flat| flat.memory.bytes_mut())
+    }
+
+    /// Keeps rows of a scalar field, or of its mask, until the batch is ended, if they are not put in their places now; those
+    /// of a bundle, or of its masks, as the first field's that has any.
+    pub fn keep(&mut self, field: (usize, bool), parts: impl Iterator<Item = PendingRows>) {
+        let Some(flat) = self.flat(field) else { return };
+        if flat.memory.is_empty() {
+            flat.parts.extend(parts);
+        } else {
+            parts.for_each(|part| part.put(flat.row_bytes, &[], flat.memory.bytes_mut()));
+        }
+    }
+
+    fn flat(&mut self, (index, is_mask): (usize, bool)) -> Option<&mut Flat> {
+        self.fields[index].flat(is_mask)
+    }
+
+    /// A jagged field.
+    pub fn jagged(&mut self, index: usize) -> Option<&mut JaggedSlot> {
+        match &mut self.fields[index] {
+            FieldSlot::Jagged(slot) => Some(slot),
+            FieldSlot::Scalar(..) => None,
+        }
+    }
+
+    /// To note which rows are written.
+    pub fn written(&mut self) -> &mut Written {
+        &mut self.written
+    }
+
+    /// Ends the batch, of which `distinct` rows were written: brings rows that came scattered or as columns, and those of
+    /// jagged fields, into their order, and fills it up to `rows` rows with copies of these, in turn.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn finish(&mut self, layout: &Layout, distinct: usize, rows: usize) -> Result<()> {
+        if !self.written.moves().is_empty() {
+            for bundle in layout.bundles() {
+                self.take_apart(bundle, false, rows)?;
+                self.take_apart(bundle, true, rows)?;
+            }
+        }
+        let moves = self.written.moves();
+        for slot in &mut self.fields {
+            match slot {
+                FieldSlot::Scalar(values, valid) => {
+                    for flat in [values, valid] {
+                        let parts = std::mem::take(&mut flat.parts);
+                        put_in_order(&parts, flat.row_bytes, moves, rows, &mut flat.memory)?;
+                        repeat(flat.memory.bytes_mut(), flat.row_bytes * distinct);
+                    }
+                }
+                FieldSlot::Jagged(slot) => slot.finish(moves, distinct, rows)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the rows of a bundle, or of its masks, in their places, and the numbers of each to their fields. The first of
+    /// these has them all until then. Where there is only one, its rows stay as they are.
+    fn take_apart(&mut self, bundle: &[usize], is_mask: bool, rows: usize) -> Result<()> {
+        let [start, .., end] = *bundle else { return Ok(()) };
+        let slots = (start..).zip(&mut self.fields[start..=end]);
+        let slots = slots.filter(|(index, _)| bundle.binary_search(index).is_ok());
+        let flats = slots.filter_map(|(_, slot)| slot.flat(is_mask));
+        let mut flats: Vec<&mut Flat> = flats.filter(|flat| flat.row_bytes > 0).collect();
+        let [first, _, ..] = &mut flats[..] else { return Ok(()) };
+        let (width, parts) = (first.row_bytes, std::mem::take(&mut first.parts));
+        let mut whole = first.memory.another();
+        put_in_order(&parts, flats.len() * width, self.written.moves(), rows, &mut whole)?;
+        for flat in &mut flats {
+            flat.memory.resize(rows.saturating_mul(width))?;
+        }
+        let mut columns: Vec<_> = flats.into_iter().map(|flat| flat.memory.bytes_mut()).collect();
+        split(whole.bytes(), width, &mut columns);
+        Ok(())
+    }
+
+    /// Bytes of all fields, those included that are still to come, but for those of jagged fields.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let of_slot = |slot: &FieldSlot| match slot {
+            FieldSlot::Scalar(values, valid) => values.most_bytes.saturating_add(valid.most_bytes),
+            FieldSlot::Jagged(slot) => slot.bytes(),
+        };
+        self.fields.iter().map(of_slot).fold(0, u64::saturating_add)
+    }
+
+    /// The memory of each field in turn (values and mask of a scalar one; values, offsets and mask of a jagged
+    /// one, with offsets and mask of inner rows behind the values; no mask where none is asked for), and which rows
+    /// were written.
+    #[must_use]
+    pub fn into_parts(self, layout: &Layout) -> (Vec<Memory>, Written) {
+        let mut memory = Vec::with_capacity(2 * self.fields.len());
+        for (slot, field) in self.fields.into_iter().zip(layout.fields()) {
+            let mask = match slot {
+                FieldSlot::Scalar(values, valid) => {
+                    memory.push(values.memory);
+                    valid.memory
+                }
+                FieldSlot::Jagged(mut slot) => {
+                    let inner = slot.take_inner();
+                    let (values, offsets, valid) = slot.into_parts();
+                    memory.push(values);
+                    memory.extend(inner);
+                    memory.push(offsets);
+                    valid
+                }
+            };
+            memory.extend(field.is_masked().then_some(mask));
+        }
+        (memory, self.written)
+    }
+}
+
+impl FieldSlot {
+    /// The values of a scalar field, or its mask.
+    fn flat(&mut self, is_mask: bool) -> Option<&mut Flat> {
+        match self {
+            Self::Scalar(_, mask) if is_mask => Some(mask),
+            Self::Scalar(values, _) => Some(values),
+            Self::Jagged(_) => None,
+        }
+    }
+}
+
+/// Puts rows that were kept, if there are any, in their places, in memory for `rows` rows.
+fn put_in_order(
+    parts: &[PendingRows],
+    row_bytes: usize,
+    moves: &[Move],
+    rows: usize,
+    memory: &mut Memory,
+) -> Result<()> {
+    if !parts.is_empty() {
+        // This is what a batch before it let go of, mostly, and is still in the caches.
+        memory.resize(rows.saturating_mul(row_bytes))?;
+        for part in parts {
+            part.put(row_bytes, moves, memory.bytes_mut());
+        }
+    }
+    Ok(())
+}

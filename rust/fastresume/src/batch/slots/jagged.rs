@@ -1,0 +1,350 @@
+//! A jagged field of a batch: rows of any length, which come in any order.
+
+use std::ops::Range;
+use std::{iter, mem};
+
+use crate::batch::slots::interleave::Move;
+use crate::batch::slots::jagged_partition::JaggedPiece;
+use crate::batch::slots::pending::{repeat, waiting};
+use crate::decode::decoder::{JaggedRows, NULL_ROW};
+use crate::error::Result;
+use crate::memory::buffer::Memory;
+
+/// Memory is reserved for at most so many bytes and rows before they are there.
+const MAX_EXPECTED_BYTES: usize = 64 << 20;
+const MAX_EXPECTED_ROWS: usize = 1 << 20;
+
+/// The rows of one jagged field of one batch.
+#[derive(Debug, Default)]
+pub struct JaggedSlot {
+    /// Bytes of an element, a power of two.
+    width: usize,
+    is_masked: bool,
+    /// Rows of the batch.
+    rows: usize,
+    parts: Vec<JaggedPart>,
+    /// Once all parts are there: values, offsets and mask.
+    values: Memory,
+    offsets: Memory,
+    valid: Memory,
+    /// Whether rows consist of rows; once all parts are there, offsets of these, and their mask.
+    is_nested: bool,
+    inner: Vec<Memory>,
+}
+
+/// Rows that came together.
+#[derive(Debug)]
+enum JaggedPart {
+    /// Those of the batch from row `first` on.
+    Run { first: usize, rows: Box<JaggedRows> },
+    /// Some rows of a piece, which came scattered: so many rows of the batch came in before.
+    Sorted { piece: JaggedPiece, rows: Range<usize>, before: usize },
+}
+
+impl JaggedPart {
+    /// Its rows, among others where they came scattered.
+    fn rows(&self) -> &JaggedRows {
+        match self {
+            Self::Run { rows, .. } => rows,
+            Self::Sorted { piece, .. } => &piece.rows,
+        }
+    }
+
+    /// Calls `take` for each of its rows, with the row of the batch that it becomes, where those that came scattered become
+    /// these.
+    fn each(&self, scattered: &[Move], mut take: impl FnMut(usize, usize)) {
+        match self {
+            Self::Run { first, rows } => (0..rows.ends.len()).for_each(|row| take(row, first + row)),
+            Self::Sorted { rows, before, .. } => {
+                rows.clone().zip(&scattered[*before..]).for_each(|(row, of)| take(row, of.to as usize));
+            }
+        }
+    }
+
+    /// The lengths of its inner rows.
+    fn take_inner(&mut self) -> Self {
+        match self {
+            Self::Run { first, rows } => {
+                Self::Run { first: *first, rows: Box::new(mem::take(rows.nested().inner)) }
+            }
+            Self::Sorted { piece, rows, before } => {
+                let piece = JaggedPiece { rows: piece.inner.take().unwrap_or_default(), inner: None };
+                Self::Sorted { piece, rows: rows.clone(), before: *before }
+            }
+        }
+    }
+
+    /// Bytes of values, offsets and mask; of what came scattered, those that it takes until the batch is ended.
+    fn bytes(&self) -> u64 {
+        let bytes_of = |of: &JaggedRows, rows: Range<usize>| {
+            let end = rows.end.checked_sub(1).map_or(0, |last| of.ends[last]);
+            (end - of.start(rows.start) + rows.len() * size_of::<usize>()) as u64
+        };
+        let whole = |of: &JaggedRows| bytes_of(of, 0..of.ends.len());
+        match self {
+            Self::Run { rows, .. } => {
+                whole(rows) + rows.ends.len() as u64 + rows.inner.as_deref().map_or(0, whole)
+            }
+            Self::Sorted { piece, rows, .. } => {
+                let inner = piece.inner.as_deref().map_or(0, |inner| bytes_of(inner, rows.clone()));
+                waiting(bytes_of(&piece.rows, rows.clone()) + rows.len() as u64 + inner)
+            }
+        }
+    }
+}
+
+impl JaggedSlot {
+    /// A slot without rows, for so many; its values will be in memory like the given one.
+    pub fn new(width: usize, is_masked: bool, rows: usize, values: Memory) -> Self {
+        Self { width, is_masked, rows, values, ..Self::default() }
+    }
+
+    /// The same for rows that consist of rows.
+    pub fn nested(self) -> Self {
+        Self { is_nested: true, ..self }
+    }
+
+    /// Takes out the rows that end where row `to` begins, to decode more behind them, or begins with none; gives
+    /// the first row as well. `row_bytes` is what a row is expected to take.
+    pub fn take(&mut self, to: usize, row_bytes: usize) -> (usize, JaggedRows) {
+        let ends_here = |part: &JaggedPart| matches!(part, JaggedPart::Run { first, rows } if first + rows.ends.len() == to);
+        if let Some(index) = self.parts.iter().position(ends_here)
+            && let JaggedPart::Run { first, rows } = self.parts.swap_remove(index)
+        {
+            return (first, *rows);
+        }
+        let mut rows = JaggedRows { values: self.values.another(), ..JaggedRows::default() };
+        let missing = self.rows.saturating_sub(to);
+        // Rows differ in length: few batches need a sixteenth more than the one before.
+        let expected = missing.saturating_mul(row_bytes).min(MAX_EXPECTED_BYTES);
+        // Where the system refuses it, what is needed may still be had.
+        // Rounded up, so that what one batch lets go of is enough for the next.
+        let grain = (expected / 16 + 1).next_power_of_two();
+        rows.values.reserve((expected + expected / 16).next_multiple_of(grain)).ok();
+        let room = missing.min(MAX_EXPECTED_ROWS);
+        rows.ends.reserve(room);
+        rows.valid.reserve(room);
+        (to, rows)
+    }
+
+    /// Puts rows, the first of which is row `first` of the batch.
+    pub fn put(&mut self, first: usize, rows: JaggedRows) {
+        if !rows.ends.is_empty() {
+            self.parts.push(JaggedPart::Run { first, rows: Box::new(rows) });
+        }
+    }
+
+    /// Keeps rows of a piece, which came scattered; so many rows of the batch came in before.
+    pub fn keep(&mut self, piece: &JaggedPiece, rows: Range<usize>, before: usize) {
+        self.parts.push(JaggedPart::Sorted { piece: piece.clone(), rows, before });
+    }
+
+    /// Puts the rows of all parts, `distinct` in all, in their order, and repeats them up to `rows` rows. `moves` are those
+    /// of the rows of the batch that came scattered, in the order in which they came.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn finish(&mut self, moves: &[Move], distinct: usize, rows: usize) -> Result<()> {
+        let mut parts = mem::take(&mut self.parts);
+        if self.is_nested {
+            let lengths = self.finish_inner(&mut parts, moves, distinct, rows)?;
+            self.finish_parts(parts, moves, distinct, rows)?;
+            // The rows' own are those of their values.
+            self.offsets = lengths.offsets;
+            return Ok(());
+        }
+        self.finish_parts(parts, moves, distinct, rows)
+    }
+
+    /// Puts the lengths of the inner rows of all parts in their order, and makes offsets of them.
+    fn finish_inner(
+        &mut self,
+        parts: &mut [JaggedPart],
+        moves: &[Move],
+        distinct: usize,
+        rows: usize,
+    ) -> Result<Self> {
+        let of_parts = parts.iter_mut().map(JaggedPart::take_inner).collect();
+        let mut lengths = Self { width: size_of::<u64>(), parts: of_parts, ..Self::default() };
+        lengths.finish(moves, distinct, rows)?;
+        let each: &[u64] = bytemuck::try_cast_slice(lengths.values.bytes()).unwrap_or_default();
+        let mut end = 0;
+        let ends = each.iter().map(|length| {
+            end += length & !NULL_ROW;
+            end
+        });
+        self.inner.push(Memory::from(iter::once(0).chain(ends).collect::<Vec<u64>>()));
+        if self.is_masked {
+            let marks: Vec<u8> = each.iter().map(|length| u8::from(length & NULL_ROW == 0)).collect();
+            let mut valid = Memory::default();
+            valid.extend(&marks)?;
+            self.inner.push(valid);
+        }
+        Ok(lengths)
+    }
+
+    fn finish_parts(
+        &mut self,
+        mut parts: Vec<JaggedPart>,
+        moves: &[Move],
+        distinct: usize,
+        rows: usize,
+    ) -> Result<()> {
+        let shift = self.width.trailing_zeros();
+        if let [JaggedPart::Run { first: 0, rows: part }] = parts.as_mut_slice()
+            && distinct == rows
+        {
+            // All is where it belongs.
+            let offsets = iter::once(0).chain(part.ends.iter().map(|&end| (end >> shift) as u64));
+            self.offsets = Memory::from(offsets.collect::<Vec<u64>>());
+            if self.is_masked {
+                self.valid.extend(&part.valid)?;
+            }
+            self.values = mem::take(&mut part.values);
+            return Ok(());
+        }
+        let mut starts = vec![0; rows + 1];
+        self.valid.resize(if self.is_masked { rows } else { 0 })?;
+        let valid = self.valid.bytes_mut();
+        for part in &parts {
+            let of = part.rows();
+            part.each(moves, |row, place| {
+                starts[place + 1] = of.bytes_of(row).len();
+                if let Some(mark) = valid.get_mut(place) {
+                    *mark = of.valid[row];
+                }
+            });
+        }
+        // Lengths, until they are added up.
+        repeat(&mut starts[1..], distinct);
+        repeat(valid, distinct);
+        let mut end = 0;
+        for start in &mut starts {
+            end += *start;
+            *start = end;
+        }
+        self.values.resize(end)?;
+        let output = self.values.bytes_mut();
+        for part in &parts {
+            let of = part.rows();
+            let from = of.values.bytes();
+            if let JaggedPart::Run { first, .. } = part {
+                output[starts[*first]..][..from.len()].copy_from_slice(from);
+                continue;
+            }
+            part.each(moves, |row, place| {
+                let bytes = &from[of.bytes_of(row)];
+                output[starts[place]..][..bytes.len()].copy_from_slice(bytes);
+            });
+        }
+        repeat(output, starts[distinct]);
+        let offsets = starts.into_iter().map(|start| (start >> shift) as u64);
+        self.offsets = Memory::from(offsets.collect::<Vec<u64>>());
+        Ok(())
+    }
+
+    /// Bytes of values, offsets and mask, as far as they are there.
+    pub fn bytes(&self) -> u64 {
+        let inner: usize = self.inner.iter().map(Memory::len).sum();
+        let ended = self.values.len() + self.offsets.len() + self.valid.len() + inner;
+        ended as u64 + self.parts.iter().map(JaggedPart::bytes).sum::<u64>()
+    }
+
+    /// Offsets of inner rows, and their mask where one is asked for; nothing where there are none.
+    pub fn take_inner(&mut self) -> Vec<Memory> {
+        mem::take(&mut self.inner)
+    }
+
+    /// Values, offsets and mask; this is empty where none is asked for.
+    pub fn into_parts(self) -> (Memory, Memory, Memory) {
+        (self.values, self.offsets, self.valid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::slots::jagged_partition::{Lot, sort};
+    use crate::memory::buffer::Pool;
+
+    /// Adds rows of the lengths given, whose bytes count on.
+    fn add(rows: &mut JaggedRows, lengths: &[u8], next: &mut u8) {
+        for &length in lengths {
+            let bytes: Vec<u8> = (*next..*next + length).collect();
+            rows.values.extend(&bytes).unwrap();
+            rows.ends.push(rows.values.len());
+            rows.valid.push(u8::from(length > 0));
+            *next += length;
+        }
+    }
+
+    fn finished(mut slot: JaggedSlot, rows: usize) -> (Vec<u8>, Vec<u64>, Vec<u8>) {
+        slot.finish(&[], rows, rows).unwrap();
+        let (values, offsets, valid) = slot.into_parts();
+        (values.bytes().to_vec(), bytemuck::cast_slice(offsets.bytes()).to_vec(), valid.bytes().to_vec())
+    }
+
+    #[test]
+    fn rows_are_gone_on_with_where_they_end_in_whatever_order_they_come() {
+        let lengths = [3, 0, 5, 2, 4, 0];
+        let expected = ((0..14).collect(), vec![0, 3, 3, 8, 10, 14, 14], vec![1, 0, 1, 1, 1, 0]);
+        let starts = |row: usize| lengths[..row].iter().sum::<u8>();
+        // The shares of two writers, of which the second one may come first.
+        for cut in 1..lengths.len() {
+            for order in [[0..cut, cut..6], [cut..6, 0..cut]] {
+                let mut slot = JaggedSlot::new(1, true, 6, Pool::new(0).growing());
+                for share in order {
+                    let (first, mut rows) = slot.take(share.start, 2);
+                    assert!(first == share.start || first == 0 && rows.ends.len() == cut);
+                    add(&mut rows, &lengths[share.clone()], &mut starts(share.start));
+                    slot.put(first, rows);
+                }
+                assert_eq!(finished(slot, 6), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn scattered_rows_of_several_segments_come_to_their_places() {
+        let mut source = JaggedRows::default();
+        add(&mut source, &[1, 2, 0, 3], &mut 0);
+        let moves = [(0, 4), (1, 0), (3, 2), (1, 3), (2, 1)].map(|(from, to)| Move { from, to });
+        // Batches are filled up with rows that they have.
+        for rows in [5, 7, 13] {
+            let mut slot = JaggedSlot::new(1, true, rows, Pool::new(0).growing());
+            for (moves, before) in [(&moves[..3], 0), (&moves[3..], 3)] {
+                sort(&source, false, &[moves], |piece, lots| {
+                    for Lot { rows, before: in_share, .. } in lots {
+                        slot.keep(piece, rows, before + in_share);
+                    }
+                })
+                .unwrap();
+            }
+            slot.finish(&moves, 5, rows).unwrap();
+            let (values, offsets, valid) = slot.into_parts();
+            let expected: [&[u8]; 5] = [&[1, 2], &[], &[3, 4, 5], &[1, 2], &[0]];
+            let expected = || expected.iter().cycle().take(rows);
+            assert_eq!(values.bytes(), expected().copied().flatten().copied().collect::<Vec<u8>>());
+            let lengths = offsets.bytes().as_chunks::<8>().0.windows(2).map(|of| {
+                let [start, end] = [of[0], of[1]].map(u64::from_le_bytes);
+                usize::try_from(end - start).unwrap()
+            });
+            assert!(lengths.eq(expected().map(|row| row.len())));
+            assert!(valid.bytes().iter().eq([1, 0, 1, 1, 1].iter().cycle().take(rows)));
+        }
+    }
+
+    #[test]
+    fn rows_that_are_taken_back_leave_those_before() {
+        let mut slot = JaggedSlot::new(1, true, 4, Pool::new(0).growing());
+        let (first, mut rows) = slot.take(0, 0);
+        add(&mut rows, &[3, 2, 4], &mut 0);
+        rows.truncate(1);
+        slot.put(first, rows);
+        let (first, mut rows) = slot.take(1, usize::MAX);
+        assert_eq!((first, rows.ends.len(), rows.values.len()), (0, 1, 3));
+        add(&mut rows, &[2, 4, 1], &mut 3);
+        slot.put(first, rows);
+        assert_eq!(finished(slot, 4), ((0..10).collect(), vec![0, 3, 5, 9, 10], vec![1; 4]));
+    }
+}

@@ -1,0 +1,188 @@
+//! Rows of any length that go here and there in many batches, until each batch puts its own in order.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::slots::interleave::Move;
+use crate::batch::slots::partition::{PIECE_BYTES, PIECES};
+use crate::decode::decoder::JaggedRows;
+use crate::error::Result;
+use crate::memory::buffer::Memory;
+use crate::simd;
+
+/// A row is asked for so many rows before it is copied: the processor does not know where it lies. What follows its first
+/// bytes is read ahead by itself.
+const ROWS_AHEAD: usize = 8;
+const FIRST_BYTES: usize = 256;
+
+/// Some rows of a segment in one jagged field: those of each batch one behind another.
+#[derive(Debug, Clone)]
+pub struct JaggedPiece {
+    /// The rows.
+    pub rows: Arc<JaggedRows>,
+    /// Where they consist of rows, the lengths of these.
+    pub inner: Option<Arc<JaggedRows>>,
+}
+
+/// Rows of one share that lie in one piece.
+#[derive(Debug)]
+pub struct Lot {
+    /// The number of the share.
+    pub share: usize,
+    /// How many rows of the share lie in pieces before.
+    pub before: usize,
+    /// Which rows of the piece they are.
+    pub rows: Range<usize>,
+}
+
+/// Copies the rows of shares, one behind another, to pieces, at least sixteen unless there are few rows, which go one by one
+/// as batches are ended; `hand_out` gets each piece, and what lies in it.
+///
+/// # Errors
+/// `Argument` if the system does not give so much memory.
+pub fn sort(
+    source: &JaggedRows,
+    is_nested: bool,
+    shares: &[&[Move]],
+    mut hand_out: impl FnMut(&JaggedPiece, Vec<Lot>),
+) -> Result<()> {
+    let count: usize = shares.iter().map(|moves| moves.len()).sum();
+    let most_rows = (count / PIECES).max(1);
+    // Few sizes, so that what one piece let go of fits another.
+    let most_bytes = 1 << (source.values.len() / PIECES).clamp(1, PIECE_BYTES).ilog2();
+    let (mut lots, mut rows, mut bytes) = (Vec::new(), 0, 0);
+    for (share, moves) in shares.iter().enumerate() {
+        let mut before = 0;
+        while before < moves.len() {
+            let first = rows;
+            for of in &moves[before..] {
+                let more = source.bytes_of(of.from as usize).len();
+                if rows == most_rows || (rows > 0 && bytes + more > most_bytes) {
+                    break;
+                }
+                (rows, bytes) = (rows + 1, bytes + more);
+            }
+            if first < rows {
+                lots.push(Lot { share, before, rows: first..rows });
+                before += rows - first;
+            }
+            if before < moves.len() {
+                let is_full = bytes > most_bytes - most_bytes / PIECES;
+                let room = if is_full { bytes.max(most_bytes) } else { bytes };
+                hand_out(&copied(source, is_nested, shares, &lots, room)?, std::mem::take(&mut lots));
+                (rows, bytes) = (0, 0);
+            }
+        }
+    }
+    if rows > 0 {
+        hand_out(&copied(source, is_nested, shares, &lots, bytes)?, lots);
+    }
+    Ok(())
+}
+
+/// A piece of the rows of lots, with room for so many bytes.
+fn copied(
+    source: &JaggedRows,
+    is_nested: bool,
+    shares: &[&[Move]],
+    lots: &[Lot],
+    room: usize,
+) -> Result<JaggedPiece> {
+    let count = lots.last().map_or(0, |lot| lot.rows.end);
+    let mut rows = JaggedRows {
+        values: Memory::lent(),
+        ends: Vec::with_capacity(count),
+        valid: Vec::with_capacity(count),
+        inner: None,
+    };
+    rows.values.resize(room)?;
+    let (from, to) = (source.values.bytes(), rows.values.bytes_mut());
+    let mut end = 0;
+    let moves_of = |lot: &Lot| &shares[lot.share][lot.before..][..lot.rows.len()];
+    for moves in lots.iter().map(moves_of) {
+        for (number, of) in moves.iter().enumerate() {
+            if let Some(later) = moves.get(number + ROWS_AHEAD) {
+                let bytes = source.bytes_of(later.from as usize);
+                simd::fetch_bytes(from, bytes.start, bytes.len().min(FIRST_BYTES));
+            }
+            let row = of.from as usize;
+            let bytes = &from[source.bytes_of(row)];
+            to[end..][..bytes.len()].copy_from_slice(bytes);
+            end += bytes.len();
+            rows.ends.push(end);
+            rows.valid.push(source.valid[row]);
+        }
+    }
+    rows.values.truncate(end);
+    let inner = is_nested.then(|| lengths(source, lots.iter().flat_map(moves_of), count)).transpose()?;
+    Ok(JaggedPiece { rows: Arc::new(rows), inner: inner.map(Arc::new) })
+}
+
+/// The lengths of the inner rows of so many rows.
+fn lengths<'m>(
+    source: &JaggedRows,
+    moves: impl Iterator<Item = &'m Move> + Clone,
+    count: usize,
+) -> Result<JaggedRows> {
+    let of = |of: &Move| source.inner_bytes(of.from as usize);
+    let mut lengths =
+        JaggedRows { values: Memory::lent(), ends: Vec::with_capacity(count), ..JaggedRows::default() };
+    lengths.values.reserve(moves.clone().map(|row| of(row).len()).sum())?;
+    for row in moves {
+        lengths.values.extend(of(row))?;
+        lengths.ends.push(lengths.values.len());
+    }
+    Ok(lengths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_shares_lie_one_behind_another_in_pieces_of_even_size() {
+        for longest in [0, 1, 40, 3000] {
+            let mut source = JaggedRows::default();
+            for row in 0..500_u16 {
+                let (row, byte) = (usize::from(row), row.to_le_bytes()[0]);
+                let length = if row == 77 { 20 * longest } else { row * 7919 % (longest + 1) };
+                source.values.extend(&vec![byte; length]).unwrap();
+                source.ends.push(source.values.len());
+                source.valid.push(u8::from(row % 3 > 0));
+                let lengths = source.nested().inner;
+                lengths.values.extend(&[byte; 9][..row % 4 * 2]).unwrap();
+                lengths.ends[row] = lengths.values.len();
+            }
+            let moves: Vec<Move> = (0..500).map(|row| Move { from: row * 3 % 500, to: 0 }).collect();
+            let shares: Vec<&[Move]> = vec![&moves[..100], &[], &moves[100..101], &moves[101..490]];
+            for is_nested in [false, true] {
+                let (mut found, mut pieces) = (vec![Vec::new(); shares.len()], 0);
+                sort(&source, is_nested, &shares, |piece, lots| {
+                    pieces += 1;
+                    assert_eq!(piece.rows.values.len(), piece.rows.ends.last().copied().unwrap_or(0));
+                    // Nobody holds a long row for the sake of short ones.
+                    let is_long = piece.rows.values.len() > source.values.len() / PIECES;
+                    assert!(piece.rows.ends.len() <= if is_long { 1 } else { 490 / PIECES });
+                    assert_eq!(piece.inner.is_some(), is_nested);
+                    for Lot { share, rows, before } in lots {
+                        assert_eq!(found[share].len(), before);
+                        found[share].extend(rows.map(|row| (piece.clone(), row)));
+                    }
+                })
+                .unwrap();
+                assert!((PIECES..4 * PIECES).contains(&pieces), "{pieces} pieces");
+                for (found, moves) in found.iter().zip(&shares) {
+                    assert_eq!(found.len(), moves.len());
+                    for ((piece, row), of) in found.iter().zip(*moves) {
+                        let from = of.from as usize;
+                        let bytes = &piece.rows.values.bytes()[piece.rows.bytes_of(*row)];
+                        assert_eq!(bytes, &source.values.bytes()[source.bytes_of(from)]);
+                        assert_eq!(piece.rows.valid[*row], source.valid[from]);
+                        let inner = piece.inner.as_ref().map(|of| &of.values.bytes()[of.bytes_of(*row)]);
+                        assert_eq!(inner, is_nested.then(|| source.inner_bytes(from)));
+                    }
+                }
+            }
+        }
+    }
+}

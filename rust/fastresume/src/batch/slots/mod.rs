@@ -1,0 +1,10 @@
+//! The memory of one batch: a slot for each field, and which rows were written.
+
+pub mod interleave;
+pub mod pending;
+pub mod row_ids;
+pub mod partition;
+pub mod jagged_partition;
+pub mod jagged;
+pub mod fields;
+pub mod jagged_append;

@@ -1,0 +1,239 @@
+//! Rows of a segment that go here and there in many batches, until each batch puts its own in order.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::slots::interleave::{Columns, deal};
+use crate::batch::slots::pending::{LEAST_LOWERED, LOWERED_BYTES, PendingRows};
+use crate::error::Result;
+use crate::memory::buffer::Memory;
+
+/// What is sorted of a whole segment lies in at least so many pieces of memory, which go one by one as batches are ended.
+pub const PIECES: usize = 16;
+
+/// No piece is larger: segments of a window differ in their rows, and what one piece let go of fits another.
+pub const PIECE_BYTES: usize = 512 << 10;
+
+/// So many rows are put together from columns at once: unless they are wide, they stay in the nearest cache.
+const TILE_ROWS: usize = 128;
+
+/// So many rows tell, before all of them are looked at, whether numbers of 8 bytes lie near each other.
+const SAMPLES: usize = 16;
+
+/// Sorts the rows of one segment after another, and uses again what it needs.
+pub struct Sorter {
+    /// Memory for a few rows.
+    tile: Memory,
+    /// Whether numbers of a segment lay too far apart to be lowered. Others will as well.
+    is_wide: bool,
+}
+
+/// The rows of a segment in one field, or its mask: those of each batch one behind another.
+pub struct Sorted {
+    /// Each has so many rows.
+    pieces: Vec<Arc<Memory>>,
+    piece_rows: usize,
+    row_bytes: usize,
+    /// Of each column, what was taken off its numbers, which take half the memory until they are put in order.
+    floors: Option<Arc<[u64]>>,
+}
+
+impl Sorter {
+    /// One that lends memory as others do.
+    pub fn lent() -> Self {
+        Self { tile: Memory::lent(), is_wide: false }
+    }
+
+    /// Sorts rows: each becomes number `numbers[row]` of `count`; others go nowhere. Numbers of 8 bytes that lie near each other
+    /// are kept as numbers of 4 bytes, for what moves them waits for memory most of the time.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn sort(&mut self, columns: Columns<'_>, numbers: &[u32], count: usize) -> Result<Sorted> {
+        if columns.width == 2 * LOWERED_BYTES && columns.count >= LEAST_LOWERED && !self.is_wide {
+            if let Some(floors) = columns.floors(SAMPLES, numbers.len())
+                && let (in_order, true) = self.deal(columns, numbers, count, Some(&floors.into()))?
+            {
+                return Ok(in_order);
+            }
+            self.is_wide = true;
+        }
+        Ok(self.deal(columns, numbers, count, None)?.0)
+    }
+
+    /// The same, of numbers as they are, or of what they are above floors; false, and not all rows, if one is too far above.
+    /// Those of which it is known before are as they are.
+    fn deal(
+        &mut self,
+        columns: Columns<'_>,
+        numbers: &[u32],
+        count: usize,
+        floors: Option<&Arc<[u64]>>,
+    ) -> Result<(Sorted, bool)> {
+        let row_bytes = columns.count * if floors.is_some() { LOWERED_BYTES } else { columns.width };
+        let floors_of_rows = floors.or(columns.floors).cloned();
+        // Pieces are as large however many rows go nowhere: a resume takes what the pass before it let go of.
+        let shift = (numbers.len() / PIECES).min(PIECE_BYTES / row_bytes.max(1)).max(1).ilog2();
+        let piece_rows = 1 << shift;
+        let mut pieces = Vec::with_capacity(count.div_ceil(piece_rows));
+        for _ in 0..count.div_ceil(piece_rows) {
+            let mut piece = self.tile.another();
+            piece.resize(row_bytes * piece_rows)?;
+            pieces.push(piece);
+        }
+        let mut outputs: Vec<&mut [u8]> = pieces.iter_mut().map(Memory::bytes_mut).collect();
+        let mut fits = true;
+        for (tile_number, numbers) in numbers.chunks(TILE_ROWS).enumerate() {
+            let first = tile_number * TILE_ROWS;
+            let rows = if columns.count == 1 {
+                &columns.bytes[first * row_bytes..]
+            } else {
+                self.tile.resize(numbers.len() * row_bytes)?;
+                match floors {
+                    Some(floors) => fits = columns.interleave_lowered(first, floors, self.tile.bytes_mut()),
+                    None => columns.interleave(first, self.tile.bytes_mut()),
+                }
+                self.tile.bytes()
+            };
+            if !fits {
+                break;
+            }
+            deal(rows, row_bytes, numbers, &mut outputs, shift);
+        }
+        let pieces = pieces.into_iter().map(Arc::new).collect();
+        Ok((Sorted { pieces, piece_rows, row_bytes, floors: floors_of_rows }, fits))
+    }
+}
+
+impl Sorted {
+    /// The parts that sorted rows of one batch lie in, before which so many rows came in.
+    pub fn parts(&self, mut rows: Range<usize>, mut before: usize) -> impl Iterator<Item = PendingRows> {
+        std::iter::from_fn(move || {
+            let piece = self.pieces.get(rows.start / self.piece_rows).filter(|_| !rows.is_empty())?;
+            let first = rows.start % self.piece_rows;
+            let count = rows.len().min(self.piece_rows - first);
+            let part = PendingRows::Sorted {
+                memory: Arc::clone(piece),
+                bytes: first * self.row_bytes..(first + count) * self.row_bytes,
+                before,
+                floors: self.floors.clone(),
+            };
+            rows.start += count;
+            before += count;
+            Some(part)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::slots::interleave::Move;
+
+    #[test]
+    fn pieces_of_a_large_segment_and_of_a_small_one_are_as_large() {
+        let sizes = [20_000, 1 << 15, 50_000, 1 << 16].map(|rows: u32| {
+            let numbers: Vec<u32> = (0..rows).collect();
+            let values: Vec<u64> = (0..52 * u64::from(rows)).map(|number| number << 32).collect();
+            let columns = Columns {
+                bytes: bytemuck::cast_slice(&values),
+                width: 8,
+                count: 52,
+                stride: numbers.len(),
+                floors: None,
+            };
+            let sorted = Sorter::lent().sort(columns, &numbers, numbers.len()).unwrap();
+            let sizes: Vec<usize> = sorted.pieces.iter().map(|piece| piece.len()).collect();
+            assert!(sizes.len() >= PIECES && sizes.iter().all(|bytes| *bytes == sizes[0]));
+            sizes[0]
+        });
+        assert_eq!(sizes, [sizes[0]; 4]);
+        assert!(sizes[0] > PIECE_BYTES / 2 && sizes[0] <= PIECE_BYTES);
+    }
+
+    /// Columns of as many numbers, which are sorted by `sorter` and put in order again: the numbers of each row.
+    fn put_in_order(sorter: &mut Sorter, values: &[u64], count: usize) -> (Vec<u64>, usize) {
+        let rows = values.len() / count;
+        let columns =
+            Columns { bytes: bytemuck::cast_slice(values), width: 8, count, stride: rows, floors: None };
+        let moves: Vec<Move> = (0..).take(rows).map(|to| Move { from: to, to }).collect();
+        let numbers: Vec<u32> = (0..).take(rows).collect();
+        let in_order = sorter.sort(columns, &numbers, rows).unwrap();
+        let mut output = vec![0_u64; values.len()];
+        for part in in_order.parts(0..rows, 0) {
+            part.put(count * 8, &moves, bytemuck::cast_slice_mut(&mut output));
+        }
+        (output, in_order.row_bytes)
+    }
+
+    #[test]
+    fn numbers_that_lie_near_each_other_take_half_the_memory_and_stay_what_they_are() {
+        let (rows, count) = (1000, 7);
+        // Small and large ones, some about 0, the least with a sign, times.
+        let starts = [0, 1 << 60, u64::MAX - 500, 1 << 63, u64::MAX, 1_700_000_000_000, 1 << 31];
+        let near = |column: usize, row: u64| starts[column].wrapping_add(row * 4_000_000);
+        let values: Vec<u64> =
+            (0..count).flat_map(|column| (0..rows).map(move |row| near(column, row))).collect();
+        let expected: Vec<u64> =
+            (0..rows).flat_map(|row| (0..count).map(move |column| near(column, row))).collect();
+        let (found, row_bytes) = put_in_order(&mut Sorter::lent(), &values, count);
+        assert!(found == expected);
+        assert_eq!(row_bytes, 4 * count);
+        // Fewer columns stay as they are.
+        let (found, row_bytes) = put_in_order(&mut Sorter::lent(), &values[..2000], 2);
+        assert!(found.chunks(2).zip(expected.chunks(count)).all(|(found, row)| found == &row[..2]));
+        assert_eq!(row_bytes, 16);
+    }
+
+    #[test]
+    fn a_number_far_from_the_others_keeps_all_as_they_are_from_then_on() {
+        let (rows, count) = (1000_usize, 9);
+        for place in [0, 1, 500, 998, 999] {
+            for far in [1 << 40, 1 << 63, u64::MAX, u64::MAX << 33] {
+                for column in [0, 3, 7, 8] {
+                    let mut values = vec![5_u64; rows * count];
+                    let mut sorter = Sorter::lent();
+                    assert_eq!(put_in_order(&mut sorter, &values, count).1, 4 * count);
+                    values[column * rows + place] = far;
+                    let (found, row_bytes) = put_in_order(&mut sorter, &values, count);
+                    let is_near = far.wrapping_sub(5).min(5_u64.wrapping_sub(far)) < 1 << 31;
+                    assert_eq!(row_bytes == 4 * count, is_near, "{far} in row {place} of column {column}");
+                    let mut expected = vec![5; rows * count];
+                    expected[place * count + column] = far;
+                    assert!(found == expected);
+                    values[column * rows + place] = 5;
+                    assert_eq!(put_in_order(&mut sorter, &values, count).1 == 4 * count, is_near);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sorted_rows_lie_one_behind_another_in_pieces() {
+        for (rows, kept) in [(1_u32, 1_u32), (50, 50), (1000, 640), (1000, 7), (300, 0)] {
+            for count in [1, 3] {
+                let values: Vec<u32> = (0..3 * rows).collect();
+                let (bytes, stride) = (bytemuck::cast_slice(&values), rows as usize);
+                let columns = Columns { bytes, width: 4, count, stride, floors: None };
+                // A permutation, of which some rows go nowhere.
+                let numbers = (0..rows).map(|row| row * 7 % rows);
+                let numbers: Vec<u32> = numbers.map(|row| if row < kept { row } else { u32::MAX }).collect();
+                let kept = kept as usize;
+                let sorted = Sorter::lent().sort(columns, &numbers, kept).unwrap();
+                let mut output = vec![0_u32; kept * count];
+                let places: Vec<u32> = (0..).take(kept).collect();
+                let moves: Vec<Move> = places.into_iter().rev().map(|to| Move { from: 0, to }).collect();
+                for batch in [0..kept / 3, kept / 3..kept] {
+                    for part in sorted.parts(batch.clone(), batch.start) {
+                        part.put(columns.count * 4, &moves, bytemuck::cast_slice_mut(&mut output));
+                    }
+                }
+                for (row, &number) in numbers.iter().enumerate().filter(|(_, number)| **number != u32::MAX) {
+                    let place = kept - 1 - number as usize;
+                    let expected = (0..count).map(|column| values[column * stride + row]);
+                    assert!(output[place * count..][..count].iter().copied().eq(expected));
+                }
+            }
+        }
+    }
+}

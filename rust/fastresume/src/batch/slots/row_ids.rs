@@ -1,0 +1,122 @@
+//! Which rows were written to a batch.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::slots::interleave::Move;
+
+/// The rows of a batch, noted as they are written to it, and told once somebody asks.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// Stretches of the batch that hold consecutive rows: where each begins, and the rows.
+    runs: Vec<(u64, Range<u64>)>,
+    /// Rows that came scattered: segment by segment, and upwards in each.
+    moves: Vec<Move>,
+    /// Where the rows of each segment end among these, and which rows of the dataset it has.
+    segments: Vec<(usize, Arc<[Range<u64>]>)>,
+}
+
+impl Written {
+    /// Nothing yet, and room for so many rows that come scattered.
+    #[must_use]
+    pub fn new(scattered: usize) -> Self {
+        let mut moves = Vec::new();
+        // Where the system refuses it, what is needed may still be had.
+        moves.try_reserve_exact(scattered).ok();
+        Self { moves, ..Self::default() }
+    }
+
+    /// Notes consecutive rows, from row `slot_row` of the batch on.
+    pub fn note(&mut self, slot_row: u64, rows: Range<u64>) {
+        self.runs.push((slot_row, rows));
+    }
+
+    /// Notes rows of a segment, ascending; the segment has the rows of `numbers`. Gives how many rows came scattered before.
+    pub fn note_scattered(&mut self, moves: &[Move], numbers: &Arc<[Range<u64>]>) -> usize {
+        let before = self.moves.len();
+        self.moves.extend_from_slice(moves);
+        self.segments.push((self.moves.len(), Arc::clone(numbers)));
+        before
+    }
+
+    /// The rows that came scattered, in the order in which they were noted.
+    #[must_use]
+    pub fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    /// The row numbers in the batch's order, as runs; over and over until there are `rows` of them.
+    #[must_use]
+    pub fn runs(&self, rows: u64) -> Vec<Range<u64>> {
+        let mut runs = self.runs.clone();
+        runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
+        let mut numbers = vec![0; self.moves.len()];
+        let mut start = 0;
+        for (end, of_segment) in &self.segments {
+            for (number, to) in numbered(of_segment, &self.moves[start..*end]) {
+                if let Some(slot) = numbers.get_mut(to as usize) {
+                    *slot = number;
+                }
+            }
+            start = *end;
+        }
+        let runs = runs.into_iter().map(|(_, rows)| rows);
+        repeated(runs.chain(numbers.into_iter().map(|row| row..row + 1)).collect(), rows)
+    }
+}
+
+/// The numbers in the dataset of rows of a segment, and the rows of the batch that these are.
+fn numbered(of_segment: &[Range<u64>], moves: &[Move]) -> impl Iterator<Item = (u64, u32)> {
+    let mut stretches = of_segment.iter();
+    let (mut stretch, mut first) = (0..0, 0);
+    moves.iter().map(move |of| {
+        let from = u64::from(of.from);
+        // Both go up.
+        while from - first >= stretch.end - stretch.start {
+            first += stretch.end - stretch.start;
+            let Some(next) = stretches.next() else { break };
+            stretch = next.clone();
+        }
+        (stretch.start + (from - first), of.to)
+    })
+}
+
+/// The runs, over and over until they hold so many rows.
+fn repeated(mut runs: Vec<Range<u64>>, rows: u64) -> Vec<Range<u64>> {
+    let mut missing = rows - runs.iter().map(|run| run.end - run.start).sum::<u64>().min(rows);
+    let mut next = 0;
+    while missing > 0 && next < runs.len() {
+        let run = runs[next].start..runs[next].end.min(runs[next].start + missing);
+        missing -= run.end - run.start;
+        runs.push(run);
+        next += 1;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_told_in_the_order_of_the_batch_and_again_where_it_is_filled_up() {
+        let mut written = Written::default();
+        written.note(3, 50..52);
+        written.note(0, 7..10);
+        assert_eq!(written.runs(5), [7..10, 50..52]);
+        assert_eq!(written.runs(9), [7..10, 50..52, 7..10, 50..51]);
+        assert_eq!(Written::default().runs(3), []);
+    }
+
+    #[test]
+    fn scattered_rows_of_several_segments_are_told_by_their_numbers() {
+        let mut written = Written::default();
+        let numbers = Arc::from([100..102, 110..111, 130..140]);
+        let moves = [(1, 4), (2, 0), (5, 2), (0, 3), (1, 1)].map(|(from, to)| Move { from, to });
+        assert_eq!(written.note_scattered(&moves[..3], &numbers), 0);
+        assert_eq!(written.note_scattered(&moves[3..], &Arc::from([9..10, 10..11])), 3);
+        assert_eq!(written.moves(), moves);
+        let numbers = [110, 10, 132, 9, 101];
+        assert_eq!(written.runs(5), numbers.map(|row| row..row + 1));
+    }
+}

@@ -1,0 +1,123 @@
+//! What a manifest keeps of one file, and by what it is known to be the same file again.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::file::metadata::{FileMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy};
+
+use crate::error::Result;
+use crate::format::metadata::footer::{FooterBytes, HASH_BYTES};
+use crate::format::metadata::size_estimate::{self, Extent, to_count};
+use crate::schema::arrow_schema::{self, ArrowFields};
+use crate::schema::columns::{self, Column, Stored};
+use crate::source::byte_source::Source;
+use crate::source::local::LocalFile;
+
+/// What a manifest keeps of one file's footer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The file's size in bytes.
+    pub size: u64,
+    /// The hash of the footer's bytes.
+    pub footer_hash: [u8; HASH_BYTES],
+    /// The footer's bytes.
+    pub footer_bytes: u64,
+    pub columns: Arc<[Column]>,
+    /// The rows of each row group.
+    pub group_rows: Vec<u64>,
+    /// What the row groups decompress to, as the footer says.
+    pub data_bytes: u64,
+    /// Of each jagged column its number, and how much its rows take.
+    pub extents: Vec<(usize, Extent)>,
+    /// Of each column that has large pages its number, and what they have beyond those that writers make.
+    pub large_pages: Vec<(usize, u64)>,
+}
+
+impl Summary {
+    /// Reads a file's footer.
+    ///
+    /// # Errors
+    /// As for `FooterBytes::read` and `FooterBytes::parse`.
+    pub fn read(path: &Path) -> Result<Self> {
+        let read = || Self::of_file(&LocalFile::open(path)?);
+        read().map_err(|error| error.in_file(path))
+    }
+
+    fn of_file(source: &dyn Source) -> Result<Self> {
+        let bytes = FooterBytes::read(source)?;
+        let (footer_hash, footer_bytes) = (bytes.hash, bytes.count() as u64);
+        let footer = bytes.parse()?;
+        let columns = columns::columns(footer.file().schema_descr(), &arrow_fields(footer.file())?);
+        let numbered = columns.iter().enumerate();
+        let jagged = numbered.filter(|(_, column)| column.dtype.is_some() && column.kind.is_jagged());
+        let mut extents: Vec<_> = jagged.map(|(number, _)| (number, Extent::default())).collect();
+        // As the first dictionary of each column tells: one read, whatever the row groups.
+        let mut entry_bytes = vec![None; extents.len()];
+        let mut large_pages = vec![0; columns.len()];
+        let mut data_bytes = 0_u64;
+        let options = ParquetMetaDataOptions::new()
+            .with_encoding_stats_as_mask(false)
+            .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
+        for group in footer.row_groups(options) {
+            let group = group?;
+            data_bytes = data_bytes.saturating_add(to_count(group.total_byte_size()));
+            for ((number, extent), entry_bytes) in extents.iter_mut().zip(&mut entry_bytes) {
+                let column = &columns[*number];
+                if entry_bytes.is_none() && column.stored == Stored::Bytes {
+                    *entry_bytes = size_estimate::entry_bytes(source, group.column(column.leaf));
+                }
+                *extent = extent.and(Extent::of_column(column, &group, entry_bytes.unwrap_or(0)));
+            }
+            for (column, bytes) in columns.iter().zip(&mut large_pages) {
+                *bytes = size_estimate::large_page_bytes(group.column(column.leaf)).max(*bytes);
+            }
+        }
+        let large_pages = large_pages.into_iter().enumerate().filter(|&(_, bytes)| bytes > 0).collect();
+        Ok(Self {
+            size: source.size(),
+            footer_hash,
+            footer_bytes,
+            columns: columns.into(),
+            group_rows: footer.group_rows().collect(),
+            data_bytes,
+            extents,
+            large_pages,
+        })
+    }
+}
+
+/// What a file's Arrow schema says, if it has one.
+fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
+    let pairs = file.key_value_metadata().map_or(&[][..], Vec::as_slice);
+    let text = pairs.iter().find(|pair| pair.key == arrow_schema::KEY).and_then(|pair| pair.value.as_deref());
+    text.map_or_else(|| Ok(ArrowFields::default()), ArrowFields::parse)
+}
+
+/// What the system says of a regular file without opening it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub size: u64,
+    /// What differs if the content does: of a local file, the time of its last modification in nanoseconds
+    /// (an object store would say its `ETag`).
+    pub version: String,
+    pub modified_ns: i128,
+    /// The device and the number on it: two paths of one file have the same. (Links share it, too.)
+    pub node: (u64, u64),
+}
+
+impl Status {
+    /// The status of a file; none of what is no file, or not there, which says so when it is opened.
+    pub fn of(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().filter(Metadata::is_file).map(|found| {
+            let modified_ns = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+            Self {
+                size: found.size(),
+                version: modified_ns.to_string(),
+                modified_ns,
+                node: (found.dev(), found.ino()),
+            }
+        })
+    }
+}

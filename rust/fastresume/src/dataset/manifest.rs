@@ -1,0 +1,433 @@
+//! What is there: the files of the dataset, their row groups and rows.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::file_summary::{Status, Summary};
+use crate::dataset::listing::{self, Listed};
+use crate::dataset::manifest_cache::{Cache, Known};
+use crate::error::{Error, Result};
+use crate::format::metadata::footer::HASH_BYTES;
+use crate::format::metadata::footer_cache::Footers;
+use crate::format::metadata::size_estimate::Extent;
+use crate::parallel;
+use crate::schema::columns::{Column, Kind};
+
+/// Rows are counted below this, so that every count fits a JSON number.
+pub const MAX_ROWS: u64 = 1 << 53;
+
+/// What a value of a column that can't be delivered is taken for.
+const UNKNOWN_BYTES: u64 = 16;
+
+/// A row of a jagged column is taken to have no more bytes, so that sums over columns don't overflow.
+const MAX_ROW_BYTES: u64 = 1 << 40;
+
+/// Footers are read by at most this many threads: they wait for the disk more than they compute.
+const MAX_THREADS: usize = 16;
+
+/// A thread takes so many files at a time, which lie together.
+const FILES_AT_A_TIME: usize = 16;
+
+/// One file of the dataset.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DataFile {
+    /// The absolute path.
+    pub path: PathBuf,
+    /// The size in bytes when the footer was read.
+    pub size: u64,
+    /// The hash of the footer's bytes.
+    pub footer_hash: [u8; HASH_BYTES],
+    /// Its columns: an index into the manifest's distinct schemas.
+    schema: usize,
+    /// The number of its first row group, counted over the dataset.
+    first_group: usize,
+}
+
+/// The immutable table of the dataset.
+///
+/// Invariants: files in canonical order, no file twice; `group_starts` ascends from 0 to the number
+/// of rows and has one entry more than there are row groups; row groups are numbered in file order.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Manifest {
+    files: Vec<DataFile>,
+    schemas: Vec<Schema>,
+    group_starts: Vec<u64>,
+    /// What all row groups decompress to, as their footers say.
+    data_bytes: u64,
+    fingerprint: String,
+    /// Whether the checksums of pages that have one are compared: it changes no row, so no fingerprint tells it.
+    verifies_checksums: bool,
+    /// What footers told of the leaves that are read: each pass asks for them again.
+    #[serde(skip)]
+    footers: Arc<Footers>,
+}
+
+/// The columns that some of the files have.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Schema {
+    columns: Vec<Column>,
+    /// The first of these files.
+    first_file: usize,
+    /// The rows of these files.
+    rows: u64,
+    /// Of each jagged column its number, and how much its rows take.
+    extents: Vec<(usize, Extent)>,
+    /// Of each column that has large pages, what they have beyond those that writers make.
+    large_pages: BTreeMap<usize, u64>,
+    /// The footer with most bytes, and most row groups.
+    footer: FooterSize,
+}
+
+/// How large footers are, at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FooterSize {
+    /// The bytes of one.
+    pub bytes: u64,
+    /// The row groups of one.
+    pub row_groups: u64,
+}
+
+impl Schema {
+    fn new(first: &Summary, first_file: usize) -> Self {
+        let extents = first.extents.iter().map(|&(column, _)| (column, Extent::default())).collect();
+        let columns = first.columns.to_vec();
+        Self {
+            columns,
+            first_file,
+            rows: 0,
+            extents,
+            large_pages: BTreeMap::new(),
+            footer: FooterSize::default(),
+        }
+    }
+
+    fn add(&mut self, summary: &Summary) {
+        self.rows = summary.group_rows.iter().fold(self.rows, |rows, &more| rows.saturating_add(more));
+        for ((_, extent), (_, more)) in self.extents.iter_mut().zip(&summary.extents) {
+            *extent = extent.and(*more);
+        }
+        for &(column, more) in &summary.large_pages {
+            let bytes = self.large_pages.entry(column).or_default();
+            *bytes = more.max(*bytes);
+        }
+        let FooterSize { bytes, row_groups } = &mut self.footer;
+        *bytes = summary.footer_bytes.max(*bytes);
+        *row_groups = (summary.group_rows.len() as u64).max(*row_groups);
+    }
+}
+
+/// Where a row group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupPlace {
+    /// The index of its file.
+    pub file: usize,
+    /// Its index within the file.
+    pub index: usize,
+}
+
+impl Manifest {
+    /// The manifest of the files that `named` means (see [`listing::list`]); footers are read in
+    /// parallel. A set `stop` ends the work early.
+    ///
+    /// # Errors
+    /// `Source`, `Data` or `Argument`, for the first file in canonical order that has something wrong:
+    /// not there, unreadable, not Parquet, damaged, or the same file twice; `Interrupted` if stopped.
+    pub fn open(named: &[PathBuf], stop: &AtomicBool) -> Result<Self> {
+        let listed = listing::list(named, stop)?;
+        let found = find_all(&listed, &Known::default(), stop)?;
+        Self::build(&listed, &found)
+    }
+
+    /// The same manifest, without reading the footers of files that the cache knows as they are; what it
+    /// did not know is put there. Gives besides why it could not be: the manifest needs no cache.
+    ///
+    /// # Errors
+    /// As for `open`.
+    pub fn open_cached(named: &[PathBuf], cache: &Cache, stop: &AtomicBool) -> Result<(Self, Result<()>)> {
+        let listed = listing::list(named, stop)?;
+        let bytes = cache.read();
+        let known = Known::parse(&bytes);
+        let found = find_all(&listed, &known, stop)?;
+        let manifest = Self::build(&listed, &found)?;
+        let is_kept = |found: &FoundFile| {
+            found.was_known || found.status.as_ref().is_some_and(|status| cache.has_settled(status))
+        };
+        let (kept, new) = found.iter().fold((0, false), |(kept, new), found| {
+            (kept + usize::from(is_kept(found)), new || (is_kept(found) && !found.was_known))
+        });
+        if !new && kept == known.len() {
+            return Ok((manifest, Ok(())));
+        }
+        let files = listed.iter().zip(&found).zip(&manifest.files).filter(|((_, found), _)| is_kept(found));
+        let entries = files.filter_map(|((listed, found), file)| {
+            Some((listed.path.as_os_str().as_bytes(), found.status.as_ref()?, &found.summary, file.schema))
+        });
+        let schemas = manifest.schemas.iter().map(|schema| schema.columns.clone()).collect();
+        let written = cache.write(entries, schemas);
+        Ok((manifest, written))
+    }
+
+    fn build(listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
+        let node = |found: &FoundFile| found.status.as_ref().map(|status| status.node);
+        listing::check_distinct(listed, found.iter().map(node))?;
+        let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
+        let mut schemas: Vec<Schema> = Vec::new();
+        let mut numbers: HashMap<&[Column], usize> = HashMap::new();
+        let mut group_starts = vec![0];
+        let mut rows = 0_u64;
+        let mut data_bytes = 0_u64;
+        let mut fingerprint = blake3::Hasher::new();
+        for (index, (listed, FoundFile { summary, .. })) in listed.iter().zip(found).enumerate() {
+            data_bytes = data_bytes.saturating_add(summary.data_bytes);
+            // Mostly that of the file before, which is one memory with it.
+            let is_same = index > 0 && Arc::ptr_eq(&summary.columns, &found[index - 1].summary.columns);
+            let schema = match files.last() {
+                Some(file) if is_same => file.schema,
+                _ => *numbers.entry(&summary.columns).or_insert_with(|| {
+                    schemas.push(Schema::new(summary, index));
+                    schemas.len() - 1
+                }),
+            };
+            schemas[schema].add(summary);
+            files.push(DataFile {
+                path: listed.path.clone(),
+                size: summary.size,
+                footer_hash: summary.footer_hash,
+                schema,
+                first_group: group_starts.len() - 1,
+            });
+            for group_rows in &summary.group_rows {
+                rows = rows.checked_add(*group_rows).filter(|&rows| rows < MAX_ROWS).ok_or_else(|| {
+                    Error::data(format!("the dataset has more than {MAX_ROWS} rows")).in_file(&listed.path)
+                })?;
+                group_starts.push(rows);
+            }
+            fingerprint.update(&(listed.relative.len() as u64).to_le_bytes());
+            fingerprint.update(&listed.relative);
+            fingerprint.update(&summary.size.to_le_bytes());
+            fingerprint.update(&summary.footer_hash);
+        }
+        let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
+        let footers = Arc::default();
+        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint, verifies_checksums: true, footers })
+    }
+
+    /// The same files, of whose pages the checksums are compared, or are not; they are if nothing else is said.
+    #[must_use]
+    pub fn verifying_checksums(self, verifies_checksums: bool) -> Self {
+        Self { verifies_checksums, ..self }
+    }
+
+    /// Whether the checksums of pages that have one are compared.
+    #[must_use]
+    pub fn verifies_checksums(&self) -> bool {
+        self.verifies_checksums
+    }
+
+    /// The number of rows.
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        self.group_starts.last().copied().unwrap_or(0)
+    }
+
+    /// The files, in canonical order.
+    #[must_use]
+    pub fn files(&self) -> &[DataFile] {
+        &self.files
+    }
+
+    /// What footers told.
+    #[must_use]
+    pub(crate) fn footers(&self) -> &Footers {
+        &self.footers
+    }
+
+    /// The hash of relative paths, sizes and footers, in canonical order: 32 hexadecimal digits.
+    #[must_use]
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The number of row groups.
+    #[must_use]
+    pub fn num_groups(&self) -> usize {
+        self.group_starts.len() - 1
+    }
+
+    /// The first row of every row group, and the number of rows.
+    #[must_use]
+    pub fn group_starts(&self) -> &[u64] {
+        &self.group_starts
+    }
+
+    /// The first row group of every file, and the number of row groups.
+    pub fn file_groups(&self) -> impl Iterator<Item = usize> {
+        self.files.iter().map(|file| file.first_group).chain([self.num_groups()])
+    }
+
+    /// Bytes of a row over all columns, as tensors or as its pages decompress to, whichever are more.
+    #[must_use]
+    pub fn row_bytes(&self) -> u64 {
+        let width = |(index, column): (usize, &Column)| match column.dtype {
+            Some(_) if column.kind.is_jagged() => self.jagged_row_bytes(0, index),
+            // It is no value of its own.
+            Some(_) if column.kind == Kind::Mask => 0,
+            Some(_) => column.row_bytes() as u64,
+            None => UNKNOWN_BYTES,
+        };
+        let widths =
+            self.schemas.first().map_or(0, |schema| schema.columns.iter().enumerate().map(width).sum());
+        (self.data_bytes / self.num_rows().max(1)).max(widths).max(1)
+    }
+
+    /// Mean bytes of a row of a jagged column as delivered, rounded up, over the files of the schema: as near
+    /// as their footers tell, and no more than 2^40. 0 of another column.
+    #[must_use]
+    pub fn jagged_row_bytes(&self, schema: usize, column: usize) -> u64 {
+        let mean = |extent: Extent| extent.bytes.div_ceil(self.schemas[schema].rows.max(1));
+        self.extent(schema, column).map_or(0, mean).min(MAX_ROW_BYTES)
+    }
+
+    /// How much the rows of a jagged column take in files of a schema; none of another column.
+    #[must_use]
+    pub fn extent(&self, schema: usize, column: usize) -> Option<Extent> {
+        let extents = &self.schemas[schema].extents;
+        let found = extents.binary_search_by_key(&column, |&(column, _)| column).ok()?;
+        Some(extents[found].1)
+    }
+
+    /// What the pages of a column have in files of a schema, at most, beyond those that writers make where cells
+    /// are small.
+    #[must_use]
+    pub fn large_page_bytes(&self, schema: usize, column: usize) -> u64 {
+        self.schemas[schema].large_pages.get(&column).copied().unwrap_or(0)
+    }
+
+    /// How large the footers of files of a schema are, at most.
+    #[must_use]
+    pub fn footer_size(&self, schema: usize) -> FooterSize {
+        self.schemas[schema].footer
+    }
+
+    /// The rows of the largest row group.
+    #[must_use]
+    pub fn largest_group(&self) -> u64 {
+        self.group_starts.windows(2).map(|group| group[1] - group[0]).max().unwrap_or(0)
+    }
+
+    /// The row numbers of a row group.
+    #[must_use]
+    pub fn group_rows(&self, group: usize) -> Range<u64> {
+        self.group_starts[group]..self.group_starts[group + 1]
+    }
+
+    /// The row group that holds a row: the last that starts at or before it, so never an empty one.
+    #[must_use]
+    pub fn group_of(&self, row: u64) -> usize {
+        self.group_starts.partition_point(|&start| start <= row) - 1
+    }
+
+    /// The file of a row group, and the group's index in it.
+    #[must_use]
+    pub fn place_of(&self, group: usize) -> GroupPlace {
+        let file = self.files.partition_point(|file| file.first_group <= group) - 1;
+        GroupPlace { file, index: group - self.files[file].first_group }
+    }
+
+    /// The row numbers of a file.
+    #[must_use]
+    pub fn file_rows(&self, file: usize) -> Range<u64> {
+        let end = self.files.get(file + 1).map_or(self.num_groups(), |next| next.first_group);
+        self.group_starts[self.files[file].first_group]..self.group_starts[end]
+    }
+
+    /// The row numbers of the files that a path names, as [`listing::list`] finds them.
+    ///
+    /// # Errors
+    /// As for `listing::list`; `Argument` if a file is not of this dataset, or they do not lie together.
+    pub fn rows_of(&self, named: PathBuf, stop: &AtomicBool) -> Result<Range<u64>> {
+        let mut found = Vec::new();
+        for listed in listing::list(&[named], stop)? {
+            // Files of one root are in the order of their whole paths, too.
+            let file = self.files.binary_search_by(|file| {
+                file.path.as_os_str().as_bytes().cmp(listed.path.as_os_str().as_bytes())
+            });
+            found.push(file.map_err(|_| {
+                Error::Argument(format!("the file '{}' is not of this dataset", listed.path.display()))
+            })?);
+        }
+        found.sort_unstable();
+        match found[..] {
+            [first, .., last] if last - first + 1 != found.len() => Err(Error::Argument(format!(
+                "its files do not lie together in the dataset's order: '{}' and '{}'",
+                self.files[first].path.display(),
+                self.files[last].path.display()
+            ))),
+            [first, ..] => Ok(self.file_rows(first).start..self.file_rows(found[found.len() - 1]).end),
+            [] => Ok(0..0),
+        }
+    }
+
+    /// The distinct schemas, each with the first file that has it, in canonical order.
+    pub fn schemas(&self) -> impl Iterator<Item = (&[Column], &Path)> {
+        let first = |schema: &Schema| self.files[schema.first_file].path.as_path();
+        self.schemas.iter().map(move |schema| (schema.columns.as_slice(), first(schema)))
+    }
+
+    /// Which of the distinct schemas a file has.
+    #[must_use]
+    pub fn schema_of(&self, file: usize) -> usize {
+        self.files[file].schema
+    }
+
+    /// The columns of one of the distinct schemas.
+    #[must_use]
+    pub fn columns(&self, schema: usize) -> &[Column] {
+        &self.schemas[schema].columns
+    }
+}
+
+/// A file as it was listed, as the system sees it, and what its footer told, now or when it was cached.
+struct FoundFile {
+    status: Option<Status>,
+    summary: Summary,
+    was_known: bool,
+}
+
+/// The schemas that were met: each is kept once, however many files have it.
+#[derive(Default)]
+struct Schemas(Mutex<HashSet<Arc<[Column]>>>);
+
+impl Schemas {
+    fn shared(&self, columns: Arc<[Column]>) -> Arc<[Column]> {
+        let Ok(mut met) = self.0.lock() else { return columns };
+        if let Some(known) = met.get(&columns) {
+            return Arc::clone(known);
+        }
+        met.insert(Arc::clone(&columns));
+        columns
+    }
+}
+
+fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<FoundFile>> {
+    let schemas = Schemas::default();
+    known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
+    let find = |path: &Path| {
+        // Before the footer is read: a file that changes in between is not taken for the one that it became.
+        let status = Status::of(path);
+        let summary = status.as_ref().and_then(|status| known.get(path.as_os_str().as_bytes(), status));
+        if let Some(summary) = summary {
+            return Ok(FoundFile { status, summary, was_known: true });
+        }
+        let read = Summary::read(path)?;
+        let summary = Summary { columns: schemas.shared(read.columns), ..read };
+        Ok(FoundFile { status, summary, was_known: false })
+    };
+    parallel::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| find(&listed[index].path))
+}

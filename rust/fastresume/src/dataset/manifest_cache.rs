@@ -1,0 +1,230 @@
+//! What footers told, kept in a file of the user's choice, so that they need not be read again.
+//!
+//! The file is a line that names format and version, the hash of what follows, and the entries. It is
+//! believed if all of that fits, and an entry if the file that it is about has the size and the version
+//! that it had; in all other cases footers are read. It is written anew beside its place and then moved
+//! there, so that any number of processes may read and write it at once: the last one wins.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::file_summary::{Status, Summary};
+use crate::error::{Error, Result};
+use crate::format::metadata::footer::HASH_BYTES;
+use crate::format::metadata::size_estimate::Extent;
+use crate::schema::columns::Column;
+
+/// Another number for another format of the entries: an older or newer file is not read.
+const MAGIC: &[u8] = b"fastresume manifest cache 6\n";
+
+/// How files of all formats begin.
+const NAME: &[u8] = b"fastresume manifest cache ";
+
+const CHECK_BYTES: usize = blake3::OUT_LEN;
+
+/// A larger file is none of ours: this is room for millions of files.
+const MAX_CACHE_BYTES: u64 = 2 << 30;
+
+/// A file that was modified less than this before its footer was read may be modified again without another
+/// time: clocks of file systems tick as slowly as this.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// How many names are tried for the file that is written.
+const MAX_TRIES: u32 = 1000;
+
+/// Where a manifest is cached.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    /// The file.
+    pub path: PathBuf,
+    /// The time at which the manifest is opened. (The core reads no clock.)
+    pub now: SystemTime,
+}
+
+/// All that a cache file holds.
+#[derive(Serialize, Deserialize)]
+struct Content<'a> {
+    #[serde(borrow)]
+    entries: Vec<Entry<'a>>,
+    schemas: Vec<Vec<Column>>,
+}
+
+/// What is known of one file, in the order of the bytes of their paths.
+#[derive(Serialize, Deserialize)]
+struct Entry<'a> {
+    path: &'a [u8],
+    version: &'a str,
+    size: u64,
+    footer_hash: [u8; HASH_BYTES],
+    footer_bytes: u64,
+    schema: usize,
+    group_rows: Vec<u64>,
+    data_bytes: u64,
+    extents: Vec<(usize, Extent)>,
+    large_pages: Vec<(usize, u64)>,
+}
+
+/// The entries of a cache, looked up by path.
+#[derive(Default)]
+pub(crate) struct Known<'a> {
+    entries: Vec<Entry<'a>>,
+    schemas: Vec<Arc<[Column]>>,
+}
+
+impl<'a> Known<'a> {
+    /// The entries in the bytes of a cache file; none if it is not one, or damaged.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Self {
+        Self::try_parse(bytes).unwrap_or_default()
+    }
+
+    fn try_parse(bytes: &'a [u8]) -> Option<Self> {
+        let (check, content) = bytes.strip_prefix(MAGIC)?.split_at_checked(CHECK_BYTES)?;
+        if blake3::hash(content).as_bytes() != check {
+            return None;
+        }
+        let Content { entries, schemas } = postcard::from_bytes(content).ok()?;
+        let is_whole = entries.iter().all(|entry| entry.schema < schemas.len());
+        let is_sorted = entries.windows(2).all(|pair| pair[0].path < pair[1].path);
+        (is_whole && is_sorted)
+            .then(|| Self { entries, schemas: schemas.into_iter().map(Into::into).collect() })
+    }
+
+    /// How many files are known.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The columns that known files have.
+    pub(crate) fn schemas(&self) -> &[Arc<[Column]>] {
+        &self.schemas
+    }
+
+    /// What is known of the file with this path and status.
+    pub(crate) fn get(&self, path: &[u8], status: &Status) -> Option<Summary> {
+        let index = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
+        let entry = &self.entries[index];
+        (entry.size == status.size && entry.version == status.version).then(|| Summary {
+            size: entry.size,
+            footer_hash: entry.footer_hash,
+            footer_bytes: entry.footer_bytes,
+            columns: Arc::clone(&self.schemas[entry.schema]),
+            group_rows: entry.group_rows.clone(),
+            data_bytes: entry.data_bytes,
+            extents: entry.extents.clone(),
+            large_pages: entry.large_pages.clone(),
+        })
+    }
+}
+
+/// A file that may be cached: its path, its status, what its footer told, and the number of its schema.
+pub(crate) type Cached<'a> = (&'a [u8], &'a Status, &'a Summary, usize);
+
+impl Cache {
+    /// The bytes of the cache file; none if it can't be read, or is too large to be one.
+    pub(crate) fn read(&self) -> Vec<u8> {
+        self.try_read().unwrap_or_default()
+    }
+
+    fn try_read(&self) -> Option<Vec<u8>> {
+        // Before opening: to open a pipe waits for its writer.
+        let status = std::fs::metadata(&self.path).ok()?;
+        if !status.is_file() || status.len() > MAX_CACHE_BYTES {
+            return None;
+        }
+        let mut file = File::open(&self.path).ok()?;
+        let mut bytes = vec![0; MAGIC.len()];
+        file.read_exact(&mut bytes).ok()?;
+        if bytes != MAGIC {
+            return None;
+        }
+        file.take(MAX_CACHE_BYTES).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// Whether a file had settled when its footer was read.
+    pub(crate) fn has_settled(&self, status: &Status) -> bool {
+        let latest = self.now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(SETTLED);
+        i128::try_from(latest.as_nanos()).is_ok_and(|latest| status.modified_ns <= latest)
+    }
+
+    /// Puts these files, sorted by their paths, in the place of what the cache held.
+    ///
+    /// # Errors
+    /// `Source` if the file can't be written, or is one that is not ours to replace.
+    pub(crate) fn write<'a>(
+        &self,
+        files: impl Iterator<Item = Cached<'a>>,
+        schemas: Vec<Vec<Column>>,
+    ) -> Result<()> {
+        let entries = files.map(|(path, status, summary, schema)| Entry {
+            path,
+            version: &status.version,
+            size: summary.size,
+            footer_hash: summary.footer_hash,
+            footer_bytes: summary.footer_bytes,
+            schema,
+            group_rows: summary.group_rows.clone(),
+            data_bytes: summary.data_bytes,
+            extents: summary.extents.clone(),
+            large_pages: summary.large_pages.clone(),
+        });
+        let content = Content { entries: entries.collect(), schemas };
+        let content = postcard::to_allocvec(&content).map_err(|cause| self.failed(cause))?;
+        self.check_replaceable()?;
+        let (path, file) = self.beside()?;
+        let written = write_whole(file, &content).and_then(|()| std::fs::rename(&path, &self.path));
+        written.map_err(|cause| {
+            drop(std::fs::remove_file(&path));
+            self.failed(cause)
+        })
+    }
+
+    fn failed(&self, cause: impl std::fmt::Display) -> Error {
+        Error::source("can't write the manifest cache", &self.path, cause)
+    }
+
+    /// Refuses what a slip of the pen names: a device, or a file that something else wrote.
+    fn check_replaceable(&self) -> Result<()> {
+        let Ok(status) = std::fs::metadata(&self.path) else { return Ok(()) };
+        if !status.is_file() {
+            return Err(self.failed("it is not a regular file"));
+        }
+        let mut start = Vec::new();
+        let read =
+            File::open(&self.path).and_then(|file| file.take(NAME.len() as u64).read_to_end(&mut start));
+        match read {
+            // It may have been cut off.
+            Ok(_) if NAME.starts_with(&start) => Ok(()),
+            Ok(_) if start.starts_with(b"PAR1") => Err(self.failed("it is a parquet file")),
+            Ok(_) => Err(self.failed("it is a file of something else; remove it, or name another")),
+            Err(cause) => Err(self.failed(cause)),
+        }
+    }
+
+    /// A new file in the folder of the cache, which nobody else writes.
+    fn beside(&self) -> Result<(PathBuf, File)> {
+        let name = self.path.file_name().ok_or_else(|| self.failed("it has no file name"))?.to_string_lossy();
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        for index in 0..MAX_TRIES {
+            let path = folder.join(format!(".{name}.{}-{index}.tmp", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok((path, file)),
+                Err(cause) if cause.kind() == ErrorKind::AlreadyExists => {}
+                Err(cause) => return Err(self.failed(cause)),
+            }
+        }
+        Err(self.failed("its folder is full of unfinished ones"))
+    }
+}
+
+fn write_whole(mut file: File, content: &[u8]) -> std::io::Result<()> {
+    file.write_all(MAGIC)?;
+    file.write_all(blake3::hash(content).as_bytes())?;
+    file.write_all(content)?;
+    file.sync_all()
+}

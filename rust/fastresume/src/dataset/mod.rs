@@ -1,0 +1,7 @@
+//! Which files a dataset has, and what their footers say of them.
+
+pub mod listing;
+pub mod file_summary;
+pub mod manifest_cache;
+pub mod manifest;
+pub mod hive_partition;

@@ -1,0 +1,312 @@
+//! Which decoder a column of an opened file gets.
+
+use std::sync::Arc;
+
+use parquet::basic::{Encoding, Type as Physical};
+use parquet::file::statistics::Statistics;
+use parquet::schema::types::ColumnDescPtr;
+
+use crate::dataset::hive_partition::Value;
+use crate::decode::convert::{Conversion, Converter, RowShape};
+use crate::decode::decoder::{JaggedDecoder, ScalarDecoder};
+use crate::decode::flat::byte_array::StringDecoder;
+use crate::decode::flat::byte_array_codes::{HashDecoder, HashedValues, Numbering};
+use crate::decode::flat::fixed_len::FixedDecoder;
+use crate::decode::flat::pages::{FlatLevels, FlatPages};
+use crate::decode::flat::primitive::FlatDecoder;
+use crate::decode::flat::validity::{ConstantDecoder, PresenceDecoder};
+use crate::decode::list::byte_array::TextListDecoder;
+use crate::decode::list::fixed_size::{EqualDecoder, FixedRows};
+use crate::decode::list::grid::Grid;
+use crate::decode::list::pages::{ListLevels, ListPages};
+use crate::decode::list::primitive::ListDecoder;
+use crate::decode::list::validity::{ListPresenceDecoder, RowLevels};
+use crate::decode::numbers::Numbers;
+use crate::decode::open_file::{OpenFile, undeliverable, value_bytes};
+use crate::error::{Error, Result};
+use crate::format::page::reader::{Buffers, Pages};
+use crate::schema::cast::Delivery;
+use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::schema::nulls::Nulls;
+use crate::schema::shaping::Shaping;
+
+/// Makes a decoder of `$numbers`, whose bytes in the file and in the tensor the delivery tells.
+macro_rules! of_numbers {
+    ($delivery:expr, |$numbers:ident| $decoder:expr) => {{
+        let delivery: Delivery = $delivery;
+        macro_rules! of {
+            ($bits:ty, $delivered:ty) => {{
+                let $numbers: Numbers<$bits, $delivered> = Numbers::new(delivery);
+                Ok(Box::new($decoder))
+            }};
+        }
+        macro_rules! from {
+            ($bits:ty, $width:expr) => {
+                match $width {
+                    1 => of!($bits, u8),
+                    2 => of!($bits, u16),
+                    4 => of!($bits, u32),
+                    _ => of!($bits, u64),
+                }
+            };
+        }
+        match delivery.widths() {
+            (1, width) => from!(u8, width),
+            (2, width) => from!(u16, width),
+            (4, width) => from!(u32, width),
+            (_, width) => from!(u64, width),
+        }
+    }};
+}
+
+impl OpenFile {
+    /// A decoder of one scalar column of one row group.
+    ///
+    /// # Errors
+    /// `Data` if the column's type can't be delivered, or its metadata contradict the row group's.
+    pub fn scalars<'a>(
+        &self,
+        row_group: usize,
+        column: &Column,
+        nulls: Nulls,
+        buffers: &'a mut Buffers,
+    ) -> Result<Box<dyn ScalarDecoder + 'a>> {
+        let Some(dtype) = column.dtype else { return Err(undeliverable(column)) };
+        let shape = RowShape { width: dtype.width(), size: column.elements() };
+        if let Some(decoder) = self.constant(column, shape, nulls)? {
+            return Ok(Box::new(decoder));
+        }
+        let leaf = self.leaf(column)?;
+        if leaf.max_rep_level() > 0 && column.kind == Kind::Mask {
+            let repetition = u8::try_from(leaf.max_rep_level()).unwrap_or(u8::MAX);
+            let there = column.level.min(self.leaves().leaf(column.leaf)?.outermost_level);
+            let levels = RowLevels { repetition, largest: level_of(&leaf), there };
+            let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
+            return Ok(Box::new(ListPresenceDecoder::new(pages, levels)));
+        }
+        if leaf.max_rep_level() > 0 {
+            let lists = self.jagged(row_group, column, nulls, buffers)?;
+            return Ok(Box::new(EqualDecoder::new(lists, FixedRows::Lists, shape, nulls)));
+        }
+        let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
+        let pages = FlatPages::new(self.pages(row_group, column.leaf, &leaf, buffers)?, levels, nulls);
+        if column.kind == Kind::Mask {
+            return Ok(Box::new(PresenceDecoder::new(pages)));
+        }
+        let unshaped = column.unshaped().unwrap_or(dtype);
+        let conversion = match (column.stored, unshaped) {
+            (Stored::Number(_), _) | (Stored::Decimal { is_integer: true, .. }, Dtype::Int64) => {
+                let delivery = delivery(column, number(column, &leaf)?)?;
+                return of_numbers!(delivery, |numbers| FlatDecoder::new(pages, numbers));
+            }
+            (Stored::Decimal { is_integer: true, scale, .. }, _) => Conversion::LowestFirst(scale),
+            (Stored::Decimal { .. }, Dtype::Int64) => Conversion::Integer,
+            (Stored::Decimal { scale, .. }, Dtype::Float64) => Conversion::Decimal(scale),
+            (Stored::Int96, _) => Conversion::Instant,
+            _ => match column.shaping {
+                Shaping::Hashed(_, buckets) if value_bytes(&leaf).is_some() => Conversion::Hashed(buckets),
+                Shaping::Hashed(..) | Shaping::Coded(..) => {
+                    return Ok(Box::new(HashDecoder::new(pages, numbering(column)?)));
+                }
+                _ => Conversion::Copied,
+            },
+        };
+        let is_number = !matches!(conversion, Conversion::Copied | Conversion::Hashed(_));
+        let then = (is_number && column.shaping != Shaping::None).then(|| delivery(column, unshaped));
+        let converter = Converter { conversion, then: then.transpose()? };
+        let is_integer = matches!(column.stored, Stored::Decimal { is_integer: true, .. });
+        if let Some(length @ 1..) = value_bytes(&leaf) {
+            let values = (length, is_integer);
+            return Ok(Box::new(FixedDecoder::new(pages, values, converter, shape)));
+        }
+        let texts = Box::new(StringDecoder::new(pages));
+        Ok(Box::new(EqualDecoder::new(texts, FixedRows::Converted(converter), shape, nulls)))
+    }
+
+    /// What all numbers of one column of one row group, and what stands for its nulls, are less than 2^32 above, if footers tell
+    /// it of integers of 64 bits that are delivered as they are. It is checked as they are decoded.
+    #[must_use]
+    pub fn floor(&self, row_group: usize, column: &Column, nulls: Nulls) -> Option<u64> {
+        let Stored::Number(stored) = column.stored else { return None };
+        let delivery = delivery(column, stored).ok()?;
+        let is_kept = stored.is_integer() && delivery.is_copied() && delivery.widths() == (8, 8);
+        let is_flat = column.kind == Kind::Scalar && self.leaf(column).ok()?.max_rep_level() == 0;
+        if !is_kept || !is_flat {
+            return None;
+        }
+        let Statistics::Int64(told) = self.leaves().chunk(row_group, column.leaf).ok()?.statistics()? else {
+            return None;
+        };
+        let [least, most] = [told.min_opt()?, told.max_opt()?].map(|bound| bound.cast_unsigned());
+        let has_room = |floor: u64| {
+            let is_above = |number: u64| u32::try_from(number.wrapping_sub(floor)).is_ok();
+            let has_nulls = told.null_count_opt() != Some(0) && nulls != Nulls::Refused;
+            let null = nulls.bits(0).ok().filter(|_| has_nulls);
+            is_above(least) && is_above(most) && null.is_none_or(is_above)
+        };
+        [least, nulls.bits(0).unwrap_or(least)].into_iter().find(|&floor| has_room(floor))
+    }
+
+    /// A decoder of one scalar column of one row group that gives of each number what it is above a floor, in 4 bytes.
+    ///
+    /// # Errors
+    /// As for `scalars`; the decoder's as well if a number, or what stands for a null, is too far above the floor, or below it.
+    pub fn lowered<'a>(
+        &self,
+        row_group: usize,
+        column: &Column,
+        nulls: Nulls,
+        floor: u64,
+        buffers: &'a mut Buffers,
+    ) -> Result<Box<dyn ScalarDecoder + 'a>> {
+        let leaf = self.leaf(column)?;
+        let null = nulls.bits(0).map(|bits| bits.wrapping_sub(floor)).ok();
+        // Footers that tell of no nulls may err.
+        let nulls = null.filter(|&null| u32::try_from(null).is_ok()).map_or(Nulls::Refused, Nulls::Filled);
+        let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
+        let pages = FlatPages::new(self.pages(row_group, column.leaf, &leaf, buffers)?, levels, nulls);
+        let delivery = Delivery::lowered(number(column, &leaf)?, floor);
+        let numbers: Numbers<u64, u32> = Numbers::new(delivery);
+        Ok(Box::new(FlatDecoder::new(pages, numbers)))
+    }
+
+    /// The dictionary of one column of one row group, as plain values, and how many these are; nothing if the footer
+    /// does not say that all of its values are there.
+    ///
+    /// # Errors
+    /// As for `scalars`.
+    pub fn dictionary<'a>(
+        &self,
+        row_group: usize,
+        column: &Column,
+        buffers: &'a mut Buffers,
+    ) -> Result<Option<(&'a [u8], usize)>> {
+        if column.stored.is_constant() {
+            return Ok(None);
+        }
+        let leaf = self.leaf(column)?;
+        let encodings = self.leaves().chunk(row_group, column.leaf)?.page_encoding_stats_mask();
+        let is_told = encodings.is_some_and(|encodings| {
+            encodings.is_only(Encoding::PLAIN_DICTIONARY) || encodings.is_only(Encoding::RLE_DICTIONARY)
+        });
+        if !is_told {
+            return Ok(None);
+        }
+        let count = self.pages(row_group, column.leaf, &leaf, buffers)?.dictionary()?;
+        Ok(count.map(|count| (buffers.dictionary(), count)))
+    }
+
+    /// A decoder of one jagged column of one row group.
+    ///
+    /// # Errors
+    /// As for `scalars`.
+    pub fn jagged<'a>(
+        &self,
+        row_group: usize,
+        column: &Column,
+        nulls: Nulls,
+        buffers: &'a mut Buffers,
+    ) -> Result<Box<dyn JaggedDecoder + 'a>> {
+        let Some(dtype) = column.dtype else { return Err(undeliverable(column)) };
+        if let Some(decoder) = self.constant(column, RowShape { width: dtype.width(), size: 0 }, nulls)? {
+            return Ok(Box::new(decoder));
+        }
+        let leaf = self.leaf(column)?;
+        let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
+        if leaf.max_rep_level() == 0 {
+            let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
+            return Ok(Box::new(StringDecoder::new(FlatPages::new(pages, levels, nulls))));
+        }
+        lists(pages, column, &leaf, nulls)
+    }
+
+    /// The decoder of a column of one value in all of the file.
+    fn constant(&self, column: &Column, shape: RowShape, nulls: Nulls) -> Result<Option<ConstantDecoder>> {
+        let value = match column.stored {
+            Stored::Nothing => None,
+            Stored::Path => Value::of(self.source().path(), &column.name).into_row(column),
+            _ => return Ok(None),
+        };
+        let value = value.map(|value| shaped(column, value)).transpose()?;
+        Ok(Some(ConstantDecoder::new(value, shape, nulls)))
+    }
+}
+
+/// A decoder of lists.
+fn lists<'a>(
+    pages: Pages<'a>,
+    column: &Column,
+    leaf: &ColumnDescPtr,
+    nulls: Nulls,
+) -> Result<Box<dyn JaggedDecoder + 'a>> {
+    let grid = Grid::new(&column.sizes);
+    let is_nested = grid.is_none() && leaf.max_rep_level() == 2;
+    let levels =
+        ListLevels { empty: column.level, element: column.element, value: level_of(leaf), is_nested };
+    let is_known = grid.is_some() || leaf.max_rep_level() <= 2;
+    let pages = ListPages::new(pages, levels, grid);
+    match (column.stored, column.shaping) {
+        _ if !is_known => Err(undeliverable(column)),
+        (Stored::Bytes, _) if leaf.max_rep_level() > 1 => Err(undeliverable(column)),
+        (Stored::Bytes, Shaping::None) => Ok(Box::new(TextListDecoder::new(pages, nulls))),
+        (Stored::Bytes, _) => {
+            let numbers = HashedValues::new(numbering(column)?);
+            Ok(Box::new(ListDecoder::<u64, _>::new(pages, nulls, numbers)))
+        }
+        _ => {
+            let delivery = delivery(column, number(column, leaf)?)?;
+            of_numbers!(delivery, |numbers| ListDecoder::new(pages, nulls, numbers))
+        }
+    }
+}
+
+/// What numbers the texts of a column have.
+fn numbering(column: &Column) -> Result<Numbering> {
+    match (column.shaping, &column.vocabulary) {
+        (Shaping::Hashed(_, buckets), _) => Ok(Numbering::Buckets(buckets)),
+        (_, Some(vocabulary)) => Ok(Numbering::Codes(Arc::clone(vocabulary))),
+        _ => Err(undeliverable(column)),
+    }
+}
+
+/// What becomes of the numbers of a column, which its file holds in this type.
+fn delivery(column: &Column, stored: Dtype) -> Result<Delivery> {
+    let delivery = match (column.shaping, column.dtype) {
+        (Shaping::Hashed(_, buckets), _) => Delivery::hashed(stored, buckets),
+        (_, Some(dtype)) => Delivery::new(stored, dtype),
+        (_, None) => None,
+    };
+    delivery.ok_or_else(|| undeliverable(column))
+}
+
+/// A value of a path as its column is delivered.
+fn shaped(column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
+    let mut row = vec![0; column.row_bytes()];
+    match (column.shaping, column.unshaped(), value.first_chunk()) {
+        (Shaping::None, ..) => return Ok(value),
+        (Shaping::Hashed(_, buckets), Some(Dtype::Uint8), _) => {
+            row.copy_from_slice(&buckets.of_bytes(&value).to_le_bytes());
+        }
+        (_, _, Some(number)) => {
+            let written = delivery(column, Dtype::Int64)?.write_one(u64::from_le_bytes(*number), &mut row);
+            written.map_err(|misfit| Error::data(format!("the path holds {misfit}")))?;
+        }
+        (_, _, None) => return Err(undeliverable(column)),
+    }
+    Ok(row)
+}
+
+/// The type of the numbers that a leaf holds.
+fn number(column: &Column, leaf: &ColumnDescPtr) -> Result<Dtype> {
+    match (column.stored, leaf.physical_type()) {
+        (Stored::Number(stored), _) => Ok(stored),
+        (Stored::Decimal { .. }, Physical::INT32) => Ok(Dtype::Int32),
+        (Stored::Decimal { .. }, Physical::INT64) => Ok(Dtype::Int64),
+        _ => Err(undeliverable(column)),
+    }
+}
+
+/// The definition level of a value; more than fits is never met.
+fn level_of(leaf: &ColumnDescPtr) -> u8 {
+    u8::try_from(leaf.max_def_level()).unwrap_or(u8::MAX)
+}

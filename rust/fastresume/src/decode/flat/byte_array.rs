@@ -1,0 +1,201 @@
+//! Columns of text or bytes.
+//!
+//! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
+
+use parquet::basic::Encoding;
+
+use crate::decode::decoder::{JaggedDecoder, JaggedRows};
+use crate::decode::flat::pages::{FlatPages, Presence};
+use crate::error::{Error, Result};
+use crate::format::encoding::byte_array::{
+    MAX_EXPANDED_BYTES, Texts, behind_lengths, behind_prefixes, plain, too_long,
+};
+use crate::format::encoding::page_values::PageValues;
+use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, not_in_dictionary};
+use crate::format::encoding::varint::ends;
+
+/// A column of text or bytes.
+pub struct StringDecoder<'a> {
+    pages: FlatPages<'a>,
+    values: TextValues,
+}
+
+/// The texts of pages.
+#[derive(Debug)]
+pub struct TextValues {
+    dictionary: Texts,
+    form: ByteArrayForm,
+}
+
+/// How the values of the present page are held, as far as they were read.
+#[derive(Debug)]
+enum ByteArrayForm {
+    /// Each behind its length, from this byte on.
+    Plain(usize),
+    /// Indices to the dictionary.
+    Dictionary(Hybrid),
+    /// Decoded all at once: how many were read.
+    Decoded(Texts, usize),
+}
+
+impl Default for TextValues {
+    fn default() -> Self {
+        Self { dictionary: Texts::default(), form: ByteArrayForm::Plain(0) }
+    }
+}
+
+impl TextValues {
+    /// Whether few bytes of a page may state many of values.
+    pub fn can_expand(&self) -> bool {
+        matches!(self.form, ByteArrayForm::Dictionary(_))
+    }
+
+    /// Calls `take` for each of the next `count` values of the page.
+    ///
+    /// # Errors
+    /// `Data` if there are fewer, or the dictionary is too small.
+    pub fn each(&mut self, bytes: &[u8], count: usize, mut take: impl FnMut(&[u8])) -> Result<()> {
+        match &mut self.form {
+            ByteArrayForm::Plain(position) => {
+                for _ in 0..count {
+                    take(plain(bytes, position)?);
+                }
+            }
+            ByteArrayForm::Dictionary(hybrid) => {
+                let dictionary = &self.dictionary;
+                let missing = |index| not_in_dictionary(index, dictionary.ends.len());
+                let text = |index: u32| dictionary.get(index as usize).ok_or_else(|| missing(index));
+                let mut indices = [0; CHUNK];
+                let mut done = 0;
+                while done < count {
+                    match hybrid.next(bytes, count - done, &mut indices)? {
+                        DecodedRun::Repeated(index, some) => {
+                            let text = text(index)?;
+                            (0..some).for_each(|_| take(text));
+                            done += some;
+                        }
+                        DecodedRun::Unpacked(some) => {
+                            for &index in some {
+                                take(text(index)?);
+                            }
+                            done += some.len();
+                        }
+                    }
+                }
+            }
+            ByteArrayForm::Decoded(texts, read) => {
+                for index in *read..*read + count {
+                    take(texts.get(index).ok_or_else(ends)?);
+                }
+                *read += count;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PageValues for TextValues {
+    fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        let mut texts = Texts::default();
+        let mut position = 0;
+        for _ in 0..count {
+            texts.bytes.extend_from_slice(plain(bytes, &mut position)?);
+            texts.ends.push(texts.bytes.len());
+        }
+        self.dictionary = texts;
+        Ok(())
+    }
+
+    fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
+        let from = bytes.get(start..).unwrap_or_default();
+        self.form = match encoding {
+            Encoding::PLAIN => ByteArrayForm::Plain(start),
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
+                ByteArrayForm::Dictionary(Hybrid::indices(bytes, start)?)
+            }
+            Encoding::DELTA_LENGTH_BYTE_ARRAY => ByteArrayForm::Decoded(behind_lengths(from, count)?, 0),
+            Encoding::DELTA_BYTE_ARRAY => ByteArrayForm::Decoded(behind_prefixes(from, count)?, 0),
+            other => {
+                return Err(Error::data(format!("the encoding {other} is not one for the column's type")));
+            }
+        };
+        Ok(())
+    }
+
+    fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        match &mut self.form {
+            ByteArrayForm::Dictionary(hybrid) => hybrid.skip(bytes, count),
+            ByteArrayForm::Decoded(_, read) => {
+                *read += count;
+                Ok(())
+            }
+            ByteArrayForm::Plain(_) => self.each(bytes, count, |_| ()),
+        }
+    }
+}
+
+impl<'a> StringDecoder<'a> {
+    pub fn new(pages: FlatPages<'a>) -> Self {
+        Self { pages, values: TextValues::default() }
+    }
+}
+
+impl JaggedDecoder for StringDecoder<'_> {
+    fn skip(&mut self, rows: usize) -> Result<()> {
+        self.pages.skip(&mut self.values, rows)
+    }
+
+    fn read(&mut self, mut rows: usize, output: &mut JaggedRows) -> Result<()> {
+        while rows > 0 {
+            let part = self.pages.next(&mut self.values, rows)?;
+            let some = part.rows.len();
+            let first = output.ends.len();
+            let (values, ends) = (&mut output.values, &mut output.ends);
+            let before = values.len();
+            let can_expand = self.values.can_expand();
+            let mut added = Ok(());
+            let mut add = |text: &[u8]| {
+                if can_expand && values.len() + text.len() - before > MAX_EXPANDED_BYTES {
+                    added = Err(too_long());
+                }
+                if added.is_ok() {
+                    added = values.extend(text);
+                }
+                ends.push(values.len());
+            };
+            match part.presence {
+                Presence::All => {
+                    self.values.each(part.page.bytes, some, &mut add)?;
+                    output.valid.resize(first + some, 1);
+                }
+                Presence::None => {
+                    (0..some).for_each(|_| add(&[]));
+                    output.valid.resize(first + some, 0);
+                }
+                Presence::Marked(there) => {
+                    self.values.each(part.page.bytes, there.ones(), &mut add)?;
+                    output.valid.resize(first + some, 0);
+                    there.write(&mut output.valid[first..]);
+                    spread(&output.valid[first..], output.values.len(), &mut output.ends, first);
+                }
+            }
+            added?;
+            rows -= some;
+        }
+        Ok(())
+    }
+}
+
+/// Makes of the ends of values those of rows: where `valid` is 0, a row has no value and ends where it
+/// begins. The first value's is number `first`.
+fn spread(valid: &[u8], last: usize, ends: &mut Vec<usize>, first: usize) {
+    let mut value = ends.len();
+    ends.resize(first + valid.len(), last);
+    // From the last row on, so that no end is overwritten before it is read.
+    for (row, &valid) in valid.iter().enumerate().rev() {
+        value -= usize::from(valid);
+        // A row ends where its value does, or the last value before it.
+        let of = if valid == 1 { Some(value) } else { value.checked_sub(1) };
+        ends[first + row] = of.map_or(0, |value| ends[value]);
+    }
+}

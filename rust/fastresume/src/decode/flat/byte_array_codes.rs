@@ -1,0 +1,150 @@
+//! Columns of text or bytes, delivered as a number of each: its bucket, or its code.
+
+use std::sync::Arc;
+
+use parquet::basic::Encoding;
+
+use crate::decode::decoder::{ScalarDecoder, Target};
+use crate::decode::flat::byte_array::TextValues;
+use crate::decode::flat::pages::FlatPages;
+use crate::decode::flat::primitive::fill;
+use crate::decode::numbers::{Elements, STEP, steps};
+use crate::error::Result;
+use crate::format::encoding::bitmap::Marks;
+use crate::format::encoding::byte_array::plain;
+use crate::format::encoding::page_values::{Page, PageValues};
+use crate::format::encoding::primitive::look_up;
+use crate::format::encoding::rle::Hybrid;
+use crate::schema::buckets::Buckets;
+use crate::schema::dictionary::Vocabulary;
+use crate::simd;
+
+/// What numbers texts have.
+#[derive(Debug, Clone)]
+pub enum Numbering {
+    Buckets(Buckets),
+    Codes(Arc<Vocabulary>),
+}
+
+impl Numbering {
+    fn of(&self, text: &[u8]) -> Result<u64> {
+        match self {
+            Self::Buckets(buckets) => Ok(buckets.of_bytes(text)),
+            Self::Codes(vocabulary) => vocabulary.code(text),
+        }
+    }
+}
+
+/// A column of text or bytes, delivered as numbers of 64 bits. No text is copied.
+pub struct HashDecoder<'a> {
+    pages: FlatPages<'a>,
+    values: HashedValues,
+}
+
+/// The numbers of the texts of pages.
+pub struct HashedValues {
+    numbering: Numbering,
+    /// Those of the dictionary's entries.
+    dictionary: Vec<u64>,
+    /// Of a page of indices to the dictionary: these.
+    indices: Option<Hybrid>,
+    /// Of other pages: their texts.
+    texts: TextValues,
+}
+
+impl HashedValues {
+    pub fn new(numbering: Numbering) -> Self {
+        Self { numbering, dictionary: Vec::new(), indices: None, texts: TextValues::default() }
+    }
+}
+
+impl Elements<u64> for HashedValues {
+    fn values(&mut self) -> &mut impl PageValues {
+        self
+    }
+
+    fn read(
+        &mut self,
+        page: Page<'_>,
+        output: &mut [u64],
+        _row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
+        if let Some(indices) = &mut self.indices {
+            return look_up(indices, page.bytes, &self.dictionary, output);
+        }
+        let (numbering, count) = (&self.numbering, output.len());
+        let mut places = output.iter_mut();
+        let mut numbered = Ok(());
+        self.texts.each(page.bytes, count, |text| {
+            if let (Some(place), Ok(())) = (places.next(), &numbered) {
+                numbered = numbering.of(text).map(|number| *place = number);
+            }
+        })?;
+        numbered
+    }
+
+    fn read_spread(
+        &mut self,
+        page: Page<'_>,
+        there: &Marks<'_>,
+        null: u64,
+        output: &mut [u64],
+        row_of: impl Fn(usize) -> Option<usize>,
+    ) -> Result<()> {
+        let mut scratch = [0; STEP + simd::EXPAND_SPARE];
+        for (marks, words, places) in steps(there, output) {
+            self.read(page, &mut scratch[..marks.ones()], &row_of)?;
+            simd::expand(&scratch, &words, null, places);
+        }
+        Ok(())
+    }
+}
+
+impl PageValues for HashedValues {
+    fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        self.dictionary.clear();
+        let mut position = 0;
+        for _ in 0..count {
+            self.dictionary.push(self.numbering.of(plain(bytes, &mut position)?)?);
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
+        self.indices = match encoding {
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => Some(Hybrid::indices(bytes, start)?),
+            _ => {
+                self.texts.open(encoding, bytes, start, count)?;
+                None
+            }
+        };
+        Ok(())
+    }
+
+    fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        match &mut self.indices {
+            Some(indices) => indices.skip(bytes, count),
+            None => self.texts.skip(bytes, count),
+        }
+    }
+}
+
+impl<'a> HashDecoder<'a> {
+    pub fn new(pages: FlatPages<'a>, numbering: Numbering) -> Self {
+        Self { pages, values: HashedValues::new(numbering) }
+    }
+}
+
+impl ScalarDecoder for HashDecoder<'_> {
+    fn skip(&mut self, rows: usize) -> Result<()> {
+        self.pages.skip(&mut self.values, rows)
+    }
+
+    fn page_rows(&mut self) -> Result<usize> {
+        self.pages.left_in_page(&mut self.values)
+    }
+
+    fn read(&mut self, target: Target<'_>) -> Result<()> {
+        fill(&mut self.pages, &mut self.values, target, |_| true)
+    }
+}

@@ -1,0 +1,8 @@
+//! Columns that have one value, or a null, in each row.
+
+pub mod pages;
+pub mod primitive;
+pub mod byte_array;
+pub mod byte_array_codes;
+pub mod fixed_len;
+pub mod validity;

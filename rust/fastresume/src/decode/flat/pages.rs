@@ -1,0 +1,170 @@
+//! The pages of a column that has one value, or a null, in each row.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::format::encoding::bitmap::{Bits, Marks};
+use crate::format::encoding::levels::Levels;
+use crate::format::encoding::page_values::{Page, PageValues};
+use crate::format::page::reader::{PageStart, Pages};
+use crate::schema::nulls::Nulls;
+
+/// Goes over the rows of a column chunk, page by page.
+pub struct FlatPages<'a> {
+    pages: Pages<'a>,
+    meaning: FlatLevels,
+    nulls: Nulls,
+    levels: Levels,
+    /// Which rows of the present page have a value, where its levels differ.
+    there: Bits,
+    /// Rows of the present page, and how many of them were passed.
+    in_page: usize,
+    at: usize,
+    /// Rows of the row group that were passed.
+    row: usize,
+}
+
+/// What the definition levels of a column mean.
+#[derive(Debug, Clone, Copy)]
+pub struct FlatLevels {
+    /// The largest level.
+    pub largest: u8,
+    /// The level from which on a row is there.
+    pub there: u8,
+}
+
+/// Rows of one page, to be decoded.
+pub struct PageSlice<'p> {
+    pub page: Page<'p>,
+    /// The rows, counted within the row group.
+    pub rows: Range<usize>,
+    /// Which of them have a value.
+    pub presence: Presence<'p>,
+    /// The bits that stand for those that have none.
+    pub null_bits: u64,
+}
+
+/// Which rows have a value.
+pub enum Presence<'p> {
+    All,
+    None,
+    /// Those that are marked with 1: some, not all.
+    Marked(Marks<'p>),
+}
+
+impl<'a> FlatPages<'a> {
+    pub fn new(pages: Pages<'a>, meaning: FlatLevels, nulls: Nulls) -> Self {
+        Self {
+            pages,
+            meaning,
+            nulls,
+            levels: Levels::default(),
+            there: Bits::default(),
+            in_page: 0,
+            at: 0,
+            row: 0,
+        }
+    }
+
+    /// The next rows, at most `most` (and not 0), which count as passed; `values` is where their values begin.
+    ///
+    /// # Errors
+    /// `Data` if there is none, a page is damaged, or a null is refused; `Source` if it can't be read.
+    pub fn next(&mut self, values: &mut impl PageValues, most: usize) -> Result<PageSlice<'_>> {
+        self.open_page(values)?;
+        let count = most.min(self.in_page - self.at);
+        let (place, rows) = (self.at..self.at + count, self.row..self.row + count);
+        (self.at, self.row) = (place.end, rows.end);
+        let (presence, null) = match self.same() {
+            Some(true) => (Presence::All, None),
+            Some(false) => (Presence::None, Some(0)),
+            None => {
+                let marks = self.there.part(place);
+                match marks.first_zero() {
+                    Some(null) => (Presence::Marked(marks), Some(null)),
+                    None => (Presence::All, None),
+                }
+            }
+        };
+        let null_bits = null.map_or(Ok(0), |null| self.nulls.bits(rows.start + null))?;
+        Ok(PageSlice { page: self.pages.page(), rows, presence, null_bits })
+    }
+
+    /// How many of the next rows lie in one page; at least one.
+    ///
+    /// # Errors
+    /// As for `next`, but for nulls.
+    pub fn left_in_page(&mut self, values: &mut impl PageValues) -> Result<usize> {
+        self.open_page(values)?;
+        Ok(self.in_page - self.at)
+    }
+
+    /// Passes over `rows` rows, whole pages of them by their headers.
+    ///
+    /// # Errors
+    /// As for `next`, but for nulls.
+    pub fn skip(&mut self, values: &mut impl PageValues, mut rows: usize) -> Result<()> {
+        while rows > 0 {
+            if self.at == self.in_page {
+                let passed = self.pages.pass_rows(self.row, rows)?;
+                self.row += passed;
+                rows -= passed;
+                if rows == 0 {
+                    break;
+                }
+                self.open_page(values)?;
+            }
+            let some = rows.min(self.in_page - self.at);
+            values.skip(self.pages.page().bytes, self.present(self.at..self.at + some))?;
+            self.at += some;
+            self.row += some;
+            rows -= some;
+        }
+        Ok(())
+    }
+
+    /// Opens pages until one has rows.
+    fn open_page(&mut self, values: &mut impl PageValues) -> Result<()> {
+        while self.at == self.in_page {
+            let Some(page) = self.pages.open(values)? else {
+                return Err(Error::data(format!("the column chunk ends after {} rows", self.row)));
+            };
+            self.open_data(&page, values)?;
+        }
+        Ok(())
+    }
+
+    fn open_data(&mut self, page: &PageStart, values: &mut impl PageValues) -> Result<()> {
+        let (bytes, count) = (self.pages.page().bytes, page.num_values);
+        page.check_rows(count)?;
+        let (repetition, definition) = page.level_bytes.unzip();
+        let mut start = repetition.unwrap_or(0);
+        let FlatLevels { largest, there } = self.meaning;
+        if largest > 0 {
+            let how = (page.definition_encoding, definition);
+            start = self.levels.read(bytes, start, count, largest, how)?;
+        } else {
+            self.levels.set(there, count);
+            start += definition.unwrap_or(0);
+        }
+        if self.levels.same().is_none() {
+            self.levels.at_least(there, &mut self.there);
+        }
+        values.open(page.encoding, bytes, start, self.present(0..count))?;
+        (self.in_page, self.at) = (count, 0);
+        Ok(())
+    }
+
+    /// Whether all rows of the present page have a value, or none; nothing if some have.
+    fn same(&self) -> Option<bool> {
+        self.levels.same().map(|level| level >= self.meaning.there)
+    }
+
+    /// How many of some rows of the present page have a value.
+    fn present(&self, rows: Range<usize>) -> usize {
+        match self.same() {
+            Some(is_there) => rows.len() * usize::from(is_there),
+            None => self.there.part(rows).ones(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Rows that might differ in length, and do not: lists of so many numbers; decimals held as bytes.
+
+use crate::decode::convert::{Converter, RowShape};
+use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
+use crate::error::{Error, Result};
+use crate::schema::nulls::Nulls;
+
+/// Rows are decoded so many bytes at a time, and one at least.
+const STEP_BYTES: usize = 1 << 18;
+
+/// What the rows of a jagged column become.
+#[derive(Debug, Clone, Copy)]
+pub enum FixedRows {
+    /// They have the length of those that are delivered.
+    Lists,
+    /// Each is converted.
+    Converted(Converter),
+}
+
+/// A jagged column, delivered as rows of one length.
+pub struct EqualDecoder<'a> {
+    decoder: Box<dyn JaggedDecoder + 'a>,
+    rows: FixedRows,
+    shape: RowShape,
+    nulls: Nulls,
+    /// The rows as decoded.
+    decoded: JaggedRows,
+    /// Rows that were passed.
+    row: usize,
+}
+
+impl<'a> EqualDecoder<'a> {
+    pub fn new(decoder: Box<dyn JaggedDecoder + 'a>, rows: FixedRows, shape: RowShape, nulls: Nulls) -> Self {
+        Self { decoder, rows, shape, nulls, decoded: JaggedRows::default(), row: 0 }
+    }
+
+    /// Whether the decoded rows are lists of the length that is delivered, none of them null: then they lie as they go.
+    fn is_even(&self) -> bool {
+        let bytes = self.shape.bytes();
+        let mut ends = self.decoded.ends.iter().zip(1..);
+        matches!(self.rows, FixedRows::Lists) && ends.all(|(&end, rows): (&usize, usize)| end == rows * bytes)
+    }
+
+    /// Writes decoded row `index` to its place.
+    fn put(&self, index: usize, place: &mut [u8]) -> Result<()> {
+        let row = self.row + index;
+        let value = &self.decoded.values.bytes()[self.decoded.bytes_of(index)];
+        if self.decoded.valid[index] == 0 {
+            self.shape.fill(place, self.nulls.bits(row)?);
+            return Ok(());
+        }
+        match self.rows {
+            FixedRows::Converted(converter) => converter.convert(value, place, row),
+            FixedRows::Lists if value.len() == place.len() => {
+                place.copy_from_slice(value);
+                Ok(())
+            }
+            FixedRows::Lists => Err(Error::data(format!(
+                "the list in row {row} of the row group has {} elements, expected {} as fixed= or the file's Arrow schema says",
+                value.len() / self.shape.width,
+                self.shape.size
+            ))),
+        }
+    }
+}
+
+impl ScalarDecoder for EqualDecoder<'_> {
+    fn skip(&mut self, rows: usize) -> Result<()> {
+        self.row += rows;
+        self.decoder.skip(rows)
+    }
+
+    fn page_rows(&mut self) -> Result<usize> {
+        // What nobody wants may have another length, or not fit.
+        Ok(1)
+    }
+
+    fn read(&mut self, target: Target<'_>) -> Result<()> {
+        let bytes = self.shape.bytes();
+        let step = (STEP_BYTES / bytes).max(1);
+        let mut valid = target.valid;
+        for places in target.values.chunks_mut(step * bytes) {
+            let rows = places.len() / bytes;
+            self.decoded.clear();
+            self.decoder.read(rows, &mut self.decoded)?;
+            if self.is_even() {
+                places.copy_from_slice(self.decoded.values.bytes());
+            } else {
+                for (index, place) in places.chunks_exact_mut(bytes).enumerate() {
+                    self.put(index, place)?;
+                }
+            }
+            let (marks, unmarked) = valid.split_at_mut(rows.min(valid.len()));
+            marks.copy_from_slice(&self.decoded.valid[..marks.len()]);
+            valid = unmarked;
+            self.row += rows;
+        }
+        Ok(())
+    }
+}

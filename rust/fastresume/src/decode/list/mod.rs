@@ -1,0 +1,8 @@
+//! Columns of lists.
+
+pub mod grid;
+pub mod pages;
+pub mod primitive;
+pub mod byte_array;
+pub mod validity;
+pub mod fixed_size;

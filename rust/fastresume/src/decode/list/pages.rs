@@ -1,0 +1,344 @@
+//! The pages of a column of lists: which levels belong to which rows, and what they say.
+//!
+//! Source: <https://github.com/apache/parquet-format#nested-encoding>
+
+use std::ops::Range;
+
+use crate::decode::list::grid::Grid;
+use crate::error::{Error, Result};
+use crate::format::encoding::bitmap::{Bits, WORD, lowest};
+use crate::format::encoding::levels::Levels;
+use crate::format::encoding::page_values::{Page, PageValues};
+use crate::format::encoding::rle::MAX_VALUES;
+use crate::format::page::reader::{PageStart, Pages};
+
+/// What the definition levels of a list column mean.
+#[derive(Debug, Clone, Copy)]
+pub struct ListLevels {
+    /// The level of an empty list; below it is that of a list that is null, if there are such.
+    pub empty: u8,
+    /// The lowest level of an element; of lists in lists, of one of the innermost.
+    pub element: u8,
+    /// The level of a value; between the two is that of an element that is null, if there are such.
+    pub value: u8,
+    /// Whether they are lists of lists of any length.
+    pub is_nested: bool,
+}
+
+/// Goes over the rows of a column chunk, page by page.
+pub struct ListPages<'a> {
+    pages: Pages<'a>,
+    meaning: ListLevels,
+    /// Of lists in lists of one length, what these must be.
+    grid: Option<Grid>,
+    levels: Levels,
+    bits: PageBits,
+    /// Levels of the present page, and how many of them were passed.
+    in_page: usize,
+    at: usize,
+    /// Rows of the row group that were passed.
+    row: usize,
+    /// Whether the next page may go on with a row, and with an inner list.
+    goes_on: [bool; 2],
+    /// Whether pages were passed over, so that what the next page goes on with is not wanted.
+    has_passed: bool,
+}
+
+/// What the pairs of levels of a page say.
+#[derive(Debug, Default)]
+pub struct PageBits {
+    /// Where a row begins.
+    pub starts: Bits,
+    /// Where one begins, whether it is not null.
+    pub valid: Bits,
+    /// Whether there is an element, which may be null; of lists of lists, one of an inner list.
+    pub elements: Bits,
+    /// Whether there is a value.
+    pub values: Bits,
+    /// Whether an element has none.
+    pub has_null_elements: bool,
+    /// The same of inner lists, if there are such.
+    pub inner: Option<InnerBits>,
+}
+
+/// What the pairs of levels of a page say of inner lists.
+#[derive(Debug, Default)]
+pub struct InnerBits {
+    /// Where one begins.
+    pub begins: Bits,
+    /// Where one begins, whether it is not null.
+    pub valid: Bits,
+    /// Whether there is one.
+    there: Bits,
+    /// Where none goes on.
+    starts: Bits,
+}
+
+/// Levels of one page that belong to rows which are asked for.
+#[derive(Debug, Clone)]
+pub struct LevelRange {
+    /// The levels, counted within the page.
+    pub levels: Range<usize>,
+    /// The rows that begin there, counted within the row group.
+    pub rows: Range<usize>,
+}
+
+/// How far rows were gone over that are asked for together.
+#[derive(Debug)]
+pub struct RowWalk {
+    /// Rows that have not begun.
+    left: usize,
+    has_begun: bool,
+    is_over: bool,
+}
+
+impl RowWalk {
+    pub fn new(rows: usize) -> Self {
+        Self { left: rows, has_begun: false, is_over: rows == 0 }
+    }
+}
+
+impl<'a> ListPages<'a> {
+    /// The pages of lists; where they have a grid, of lists in lists.
+    pub fn new(pages: Pages<'a>, meaning: ListLevels, grid: Option<Grid>) -> Self {
+        let inner = meaning.is_nested.then(InnerBits::default);
+        let bits = PageBits { inner, ..PageBits::default() };
+        Self {
+            pages,
+            meaning,
+            grid,
+            levels: Levels::default(),
+            bits,
+            in_page: 0,
+            at: 0,
+            row: 0,
+            goes_on: [true; 2],
+            has_passed: false,
+        }
+    }
+
+    /// The present page.
+    pub fn page(&self) -> Page<'_> {
+        self.pages.page()
+    }
+
+    /// What its levels say.
+    pub fn bits(&self) -> &PageBits {
+        &self.bits
+    }
+
+    /// Whether a stretch begins within a row.
+    pub fn is_continued(&self, stretch: &LevelRange) -> bool {
+        self.bits.starts.part(stretch.levels.start..self.in_page).nth_one(0) != Ok(0)
+    }
+
+    /// The next levels of a walk's rows, which count as passed; `values` is where their values begin. Nothing at
+    /// its end.
+    ///
+    /// # Errors
+    /// `Data` if there are fewer rows, or a page is damaged; `Source` if it can't be read.
+    pub fn next(&mut self, values: &mut impl PageValues, walk: &mut RowWalk) -> Result<Option<LevelRange>> {
+        if walk.is_over {
+            return Ok(None);
+        }
+        if !self.open_page(values)? {
+            if walk.left > 0 {
+                return Err(Error::data(format!("the column chunk ends after {} rows", self.row)));
+            }
+            walk.is_over = true;
+            return Ok(None);
+        }
+        if !walk.has_begun && self.bits.starts.part(self.at..self.at + 1).ones() == 0 {
+            return Err(Error::data(format!("row {} of the row group has no beginning", self.row)));
+        }
+        let (end, begun) = match self.bits.starts.part(self.at..self.in_page).nth_one(walk.left) {
+            Ok(next) => (self.at + next, walk.left),
+            Err(begun) => (self.in_page, begun),
+        };
+        let stretch = LevelRange { levels: self.at..end, rows: self.row..self.row + begun };
+        walk.left -= begun;
+        walk.has_begun = true;
+        // The last row ends where the next one begins, or the chunk ends.
+        walk.is_over = end < self.in_page;
+        (self.at, self.row) = (end, stretch.rows.end);
+        Ok(Some(stretch))
+    }
+
+    /// Refuses rows of a stretch whose lists have not the lengths of the grid, if there is one.
+    ///
+    /// # Errors
+    /// `Data`, naming the row.
+    pub fn check_grid(&mut self, stretch: &LevelRange) -> Result<()> {
+        let Some(grid) = &mut self.grid else { return Ok(()) };
+        let PageBits { starts, elements, .. } = &self.bits;
+        let (mut row, mut first) = (stretch.rows.start, stretch.levels.start);
+        while first < stretch.levels.end {
+            let next = starts.part(first + 1..stretch.levels.end).nth_one(0);
+            let next = next.map_or(stretch.levels.end, |next| first + 1 + next);
+            // What begins no row here is of the one before.
+            let begins = starts.part(first..first + 1).ones();
+            grid.check((row + begins).saturating_sub(1), begins == 0, first, &elements.part(first..next))?;
+            row += begins;
+            first = next;
+        }
+        Ok(())
+    }
+
+    /// Passes over `rows` rows, whole pages of them by their headers.
+    ///
+    /// # Errors
+    /// As for `next`.
+    pub fn skip(&mut self, values: &mut impl PageValues, rows: usize) -> Result<()> {
+        let mut walk = RowWalk::new(rows);
+        self.pass_pages(&mut walk)?;
+        while let Some(stretch) = self.next(values, &mut walk)? {
+            values.skip(self.pages.page().bytes, self.bits.values.part(stretch.levels).ones())?;
+            self.pass_pages(&mut walk)?;
+        }
+        Ok(())
+    }
+
+    /// Passes over whole pages of a walk's rows, if the present page is at its end.
+    fn pass_pages(&mut self, walk: &mut RowWalk) -> Result<()> {
+        if self.at == self.in_page && walk.left > 0 {
+            let passed = self.pages.pass_rows(self.row, walk.left)?;
+            if passed > 0 {
+                self.row += passed;
+                (self.goes_on, self.has_passed) = ([true; 2], true);
+                *walk = RowWalk::new(walk.left - passed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens pages until one has levels; false at the end of the chunk.
+    fn open_page(&mut self, values: &mut impl PageValues) -> Result<bool> {
+        while self.at == self.in_page {
+            let Some(page) = self.pages.open(values)? else { return Ok(false) };
+            self.open_data(&page, values)?;
+        }
+        Ok(true)
+    }
+
+    fn open_data(&mut self, page: &PageStart, values: &mut impl PageValues) -> Result<()> {
+        let (bytes, count) = (self.pages.page().bytes, page.num_values);
+        if count > MAX_VALUES {
+            return Err(Error::data(format!("a page has {count} values, at most {MAX_VALUES} are read")));
+        }
+        let (repetition, definition) = page.level_bytes.unzip();
+        let PageBits { starts, valid, elements, values: present, inner, .. } = &mut self.bits;
+        let ListLevels { empty, element, value, is_nested } = self.meaning;
+        let deepest = self.grid.as_ref().map_or(1 + u8::from(is_nested), Grid::deepest);
+        let start = self.levels.read(bytes, 0, count, deepest, (page.repetition_encoding, repetition))?;
+        self.levels.at_least(1, present);
+        if let Some(grid) = &mut self.grid {
+            grid.open(&self.levels);
+        }
+        starts.set(count, |index| !present.words()[index]);
+        if let Some(inner) = inner {
+            self.levels.at_least(2, present);
+            inner.starts.set(count, |index| !present.words()[index]);
+        }
+        let how = (page.definition_encoding, definition);
+        let start = self.levels.read(bytes, start, count, value, how)?;
+        self.levels.at_least(value, present);
+        if let Some(inner) = inner.as_mut() {
+            self.levels.at_least(empty.saturating_add(1), &mut inner.there);
+            self.levels.at_least(element.saturating_sub(1), &mut inner.valid);
+        }
+        self.levels.at_least(element, elements);
+        self.levels.at_least(empty, valid);
+        let rows = starts.all().ones();
+        let begins_row = starts.words().first().is_none_or(|word| word & 1 == 1);
+        if page.rows.is_some() && !begins_row {
+            return Err(Error::data("a page begins within a row"));
+        }
+        page.check_rows(rows)?;
+        self.pages.check_group_rows(self.row + rows)?;
+        let found = present.all().ones();
+        self.bits.has_null_elements = found < self.bits.elements.all().ones();
+        if self.grid.is_none() {
+            self.bits.check(&mut self.goes_on)?;
+        }
+        values.open(page.encoding, bytes, start, found)?;
+        let has_passed = std::mem::take(&mut self.has_passed);
+        let first = if has_passed { self.bits.starts.all().nth_one(0).unwrap_or(count) } else { 0 };
+        values.skip(bytes, self.bits.values.part(0..first).ones())?;
+        self.pages.note_rows(self.row..self.row + rows);
+        (self.in_page, self.at) = (count, first);
+        Ok(())
+    }
+}
+
+/// Refuses levels that go on with a list which has no elements; `goes_on` is whether the first one may, and then
+/// whether one behind the last may.
+fn check(starts: &Bits, elements: &Bits, goes_on: &mut bool) -> Result<()> {
+    let mut before = u64::from(*goes_on);
+    for (index, (&start, &element)) in starts.words().iter().zip(elements.words()).enumerate() {
+        let follows = element << 1 | before;
+        before = element >> (WORD - 1);
+        // What does not begin a list is an element, and behind one.
+        let is_wrong = !(start | element & follows) & lowest(starts.len() - index * WORD);
+        if is_wrong != 0 {
+            return Err(Error::data("the levels of a page contradict each other"));
+        }
+    }
+    if let Some(last) = starts.len().checked_sub(1) {
+        *goes_on = elements.part(last..last + 1).ones() == 1;
+    }
+    Ok(())
+}
+
+impl PageBits {
+    /// Refuses levels that contradict each other; `goes_on` is of rows, and of inner lists.
+    fn check(&mut self, [row_goes_on, inner_goes_on]: &mut [bool; 2]) -> Result<()> {
+        let Some(inner) = &mut self.inner else { return check(&self.starts, &self.elements, row_goes_on) };
+        check(&self.starts, &inner.there, row_goes_on)?;
+        check(&inner.starts, &self.elements, inner_goes_on)?;
+        // A row without inner lists begins, and no inner list does.
+        inner.begins.combine(&inner.starts, &inner.there, |start, there| start & there);
+        Ok(())
+    }
+
+    /// Calls `begin` for each row that begins in a stretch: with the elements of the stretch before it, and 1
+    /// if it is not null, 0 if it is. Gives all elements.
+    pub fn rows(&self, stretch: &LevelRange, mut begin: impl FnMut(usize, u8)) -> usize {
+        let [starts, valid, elements] =
+            [&self.starts, &self.valid, &self.elements].map(|bits| bits.part(stretch.levels.clone()));
+        let mut passed = 0;
+        for ((mut starts, valid), elements) in starts.words().zip(valid.words()).zip(elements.words()) {
+            while starts != 0 {
+                let place = starts.trailing_zeros();
+                let before = elements & ((1 << place) - 1);
+                begin(passed + before.count_ones() as usize, u8::from(valid >> place & 1 == 1));
+                starts &= starts - 1;
+            }
+            passed += elements.count_ones() as usize;
+        }
+        passed
+    }
+
+    /// Which of the elements of a stretch have a value.
+    pub fn there(&self, stretch: &LevelRange, there: &mut Bits) {
+        let [elements, values] = [&self.elements, &self.values].map(|bits| bits.part(stretch.levels.clone()));
+        there.clear(elements.ones());
+        let mut passed = 0;
+        for (value, element) in values.words().zip(elements.words()) {
+            there.add(passed, compressed(value, element));
+            passed += element.count_ones() as usize;
+        }
+    }
+}
+
+/// The bits of a word that stand where those of `mask` are 1, side by side.
+fn compressed(word: u64, mask: u64) -> u64 {
+    let (mut word, mut left_out) = (word, !mask);
+    // From the highest one on, so that those below it keep their places.
+    while left_out != 0 {
+        let place = left_out.ilog2();
+        let below = (1 << place) - 1;
+        word = word & below | word >> 1 & !below;
+        left_out &= below;
+    }
+    word
+}

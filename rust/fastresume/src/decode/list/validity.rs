@@ -1,0 +1,139 @@
+//! Which rows of a column in lists are there: levels alone are decoded, never a value.
+
+use crate::decode::decoder::{ScalarDecoder, Target, mark_all};
+use crate::decode::flat::validity::Unread;
+use crate::error::{Error, Result};
+use crate::format::encoding::bitmap::Bits;
+use crate::format::encoding::levels::Levels;
+use crate::format::encoding::rle::MAX_VALUES;
+use crate::format::page::reader::{PageStart, Pages};
+
+/// What the levels of a column in lists mean.
+#[derive(Debug, Clone, Copy)]
+pub struct RowLevels {
+    /// The largest repetition level; 0 begins a row.
+    pub repetition: u8,
+    /// The largest definition level.
+    pub largest: u8,
+    /// The definition level from which on a row is there.
+    pub there: u8,
+}
+
+/// Whether the lists, or the structs around them, are there: a truth value for each row.
+pub struct ListPresenceDecoder<'a> {
+    pages: Pages<'a>,
+    meaning: RowLevels,
+    levels: Levels,
+    /// Of the present page, where a row begins, and whether what begins there is not null.
+    starts: Bits,
+    there: Bits,
+    /// Levels of the present page, and how many of them were read.
+    in_page: usize,
+    at: usize,
+    /// Rows of the row group that were passed.
+    row: usize,
+}
+
+impl<'a> ListPresenceDecoder<'a> {
+    /// The rows of pages.
+    pub fn new(pages: Pages<'a>, meaning: RowLevels) -> Self {
+        let (levels, starts, there) = (Levels::default(), Bits::default(), Bits::default());
+        Self { pages, meaning, levels, starts, there, in_page: 0, at: 0, row: 0 }
+    }
+
+    fn open_data(&mut self, page: &PageStart) -> Result<()> {
+        let (bytes, count) = (self.pages.page().bytes, page.num_values);
+        if count > MAX_VALUES {
+            return Err(Error::data(format!("a page has {count} values, at most {MAX_VALUES} are read")));
+        }
+        let RowLevels { repetition, largest, there } = self.meaning;
+        let (repetition_bytes, definition_bytes) = page.level_bytes.unzip();
+        let how = (page.repetition_encoding, repetition_bytes);
+        let start = self.levels.read(bytes, 0, count, repetition, how)?;
+        self.levels.at_least(1, &mut self.there);
+        self.starts.set(count, |index| !self.there.words()[index]);
+        self.levels.read(bytes, start, count, largest, (page.definition_encoding, definition_bytes))?;
+        self.levels.at_least(there, &mut self.there);
+        let starts = self.starts.part(0..count);
+        if page.rows.is_some() && count > 0 && starts.nth_one(0) != Ok(0) {
+            return Err(Error::data("a page begins within a row"));
+        }
+        let rows = starts.ones();
+        page.check_rows(rows)?;
+        self.pages.check_group_rows(self.row + rows)?;
+        (self.in_page, self.at) = (count, 0);
+        Ok(())
+    }
+
+    /// Goes to where the next row begins; what is passed is of the row before.
+    fn begin_row(&mut self) -> Result<()> {
+        loop {
+            if self.at < self.in_page
+                && let Ok(passed) = self.starts.part(self.at..self.in_page).nth_one(0)
+            {
+                if passed > 0 && self.row == 0 {
+                    return Err(Error::data("row 0 of the row group has no beginning"));
+                }
+                self.at += passed;
+                return Ok(());
+            }
+            self.at = self.in_page;
+            let Some(page) = self.pages.open(&mut Unread)? else {
+                return Err(Error::data(format!("the column chunk ends after {} rows", self.row)));
+            };
+            self.open_data(&page)?;
+        }
+    }
+}
+
+impl ScalarDecoder for ListPresenceDecoder<'_> {
+    fn skip(&mut self, rows: usize) -> Result<()> {
+        let mut left = rows;
+        while left > 0 {
+            if self.at == self.in_page {
+                let passed = self.pages.pass_rows(self.row, left)?;
+                self.row += passed;
+                left -= passed;
+                if left == 0 {
+                    break;
+                }
+            }
+            self.begin_row()?;
+            let marks = self.starts.part(self.at..self.in_page);
+            let (passed, some) = match marks.nth_one(left) {
+                Ok(next) => (next, left),
+                Err(begun) => (marks.len(), begun),
+            };
+            (self.at, self.row) = (self.at + passed, self.row + some);
+            left -= some;
+        }
+        Ok(())
+    }
+
+    fn page_rows(&mut self) -> Result<usize> {
+        self.begin_row()?;
+        Ok(self.starts.part(self.at..self.in_page).ones())
+    }
+
+    fn read(&mut self, target: Target<'_>) -> Result<()> {
+        let mut places = target.values.iter_mut();
+        while places.len() > 0 {
+            self.begin_row()?;
+            // The level of what begins a row says whether it is there.
+            let (starts, there) =
+                (self.starts.part(self.at..self.in_page), self.there.part(self.at..self.in_page));
+            let mut passed = 0;
+            for (starts, there) in starts.each().zip(there.each()) {
+                if starts {
+                    let Some(place) = places.next() else { break };
+                    *place = u8::from(there);
+                    self.row += 1;
+                }
+                passed += 1;
+            }
+            self.at += passed;
+        }
+        mark_all(target.valid, 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! Rows of a row group to columns of numbers.
+
+pub mod decoder;
+pub mod open_file;
+pub mod row_picker;
+pub mod numbers;
+pub mod convert;
+pub mod flat;
+pub mod list;
+pub mod factory;

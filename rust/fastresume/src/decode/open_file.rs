@@ -1,0 +1,185 @@
+//! The files of a dataset, opened for decoding.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parquet::basic::Type as Physical;
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::schema::types::ColumnDescPtr;
+
+use crate::dataset::manifest::Manifest;
+use crate::error::{Error, Result};
+use crate::format::metadata::column_chunk::{Chunk, start_of};
+use crate::format::metadata::column_metadata::Leaves;
+use crate::format::metadata::footer::FooterBytes;
+use crate::format::metadata::page_index::read_index;
+use crate::format::page::locations::PagePlaces;
+use crate::format::page::reader::{Buffers, Pages};
+use crate::schema::columns::Column;
+use crate::source::byte_source::Source;
+use crate::source::local::LocalFile;
+
+/// A reader keeps so many files open.
+pub const OPEN_FILES: usize = 8;
+
+/// A file of the dataset, opened for decoding.
+pub struct OpenFile {
+    source: Arc<dyn Source>,
+    leaves: Arc<Leaves>,
+    places: Arc<PagePlaces>,
+    verifies_checksums: bool,
+}
+
+impl OpenFile {
+    /// Opens a file of the manifest to read columns, and checks that it is still the one that it was.
+    ///
+    /// # Errors
+    /// `Source` if it can't be opened; `Data` if it is damaged or was changed.
+    pub fn open<'a>(
+        manifest: &Manifest,
+        file: usize,
+        columns: impl IntoIterator<Item = &'a Column>,
+    ) -> Result<Self> {
+        let (source, footer) = read_footer(manifest, file)?;
+        let columns = columns.into_iter().filter(|column| !column.stored.is_constant());
+        let numbers: BTreeSet<usize> = columns.map(|column| column.leaf).collect();
+        let leaves = manifest.footers().leaves(footer, numbers.into_iter().collect());
+        let leaves = leaves.map_err(|error: Error| error.in_file(&manifest.files()[file].path))?;
+        Ok(Self {
+            source: Arc::new(source),
+            leaves,
+            places: Arc::default(),
+            verifies_checksums: manifest.verifies_checksums(),
+        })
+    }
+
+    /// What the footer tells of the leaves that are read.
+    #[must_use]
+    pub fn leaves(&self) -> &Leaves {
+        &self.leaves
+    }
+
+    /// The leaf of the file's schema that a column is read from.
+    ///
+    /// # Errors
+    /// `Data` if the file has no such leaf.
+    pub fn leaf(&self, column: &Column) -> Result<ColumnDescPtr> {
+        Ok(Arc::clone(&self.leaves.leaf(column.leaf)?.described))
+    }
+
+    /// The pages of a column chunk.
+    ///
+    /// # Errors
+    /// `Data` if the row group's metadata contradict each other.
+    pub fn pages<'a>(
+        &self,
+        row_group: usize,
+        leaf_number: usize,
+        leaf: &ColumnDescPtr,
+        buffers: &'a mut Buffers,
+    ) -> Result<Pages<'a>> {
+        let chunk = self.chunk(row_group, leaf_number, leaf)?;
+        let (source, places) = (Arc::clone(&self.source), Arc::clone(&self.places));
+        Pages::new(source, chunk, places, self.verifies_checksums, buffers)
+    }
+
+    /// Where a column chunk lies.
+    fn chunk(&self, row_group: usize, leaf_number: usize, leaf: &ColumnDescPtr) -> Result<Chunk> {
+        let chunk = self.leaves.chunk(row_group, leaf_number)?;
+        let rows = self.leaves.rows(row_group);
+        let is_flat = leaf.max_rep_level() == 0;
+        if is_flat && u64::try_from(chunk.num_values()) != Ok(rows) {
+            return Err(Error::data(format!(
+                "the column chunk claims {} values, its row group {rows} rows",
+                chunk.num_values()
+            )));
+        }
+        place(chunk, leaf, rows, is_flat)
+    }
+
+    /// The first row of each data page of a column chunk, as its index names them; none if it has none.
+    ///
+    /// # Errors
+    /// `Data` if the index is damaged; `Source` if it can't be read.
+    pub fn page_starts(&self, row_group: usize, column: &Column) -> Result<Option<Vec<u64>>> {
+        let chunk = self.chunk(row_group, column.leaf, &self.leaf(column)?)?;
+        let Some(place) = chunk.index.clone() else { return Ok(None) };
+        let pages = read_index(self.source.as_ref(), place, &chunk)?;
+        Ok(Some(pages.into_iter().map(|page| page.first_row).collect()))
+    }
+
+    /// The file's bytes.
+    #[must_use]
+    pub fn source(&self) -> &dyn Source {
+        self.source.as_ref()
+    }
+}
+
+/// The footer of a file of the manifest, which is still the one that it was.
+///
+/// # Errors
+/// `Source` if the file can't be opened; `Data` if it is damaged or was changed.
+pub fn read_footer(manifest: &Manifest, file: usize) -> Result<(LocalFile, FooterBytes)> {
+    let file = &manifest.files()[file];
+    let source = LocalFile::open(&file.path)?;
+    let changed = |what: &str| {
+        Error::data(format!("the file was changed since the dataset was opened: {what}")).in_file(&file.path)
+    };
+    if source.size() != file.size {
+        return Err(changed(&format!("it had {} bytes, it has {}", file.size, source.size())));
+    }
+    let footer = FooterBytes::read(&source).map_err(|error| error.in_file(&file.path))?;
+    if footer.hash != file.footer_hash {
+        return Err(changed(
+            "its footer differs, though its size does not; if manifest_cache= was given, that file is stale: \
+             remove it",
+        ));
+    }
+    Ok((source, footer))
+}
+
+/// Says that a column's type can't be delivered.
+pub fn undeliverable(column: &Column) -> Error {
+    Error::data(format!("the type {} can't be delivered", column.type_name))
+}
+
+/// Bytes of one plain value; 0 for values of a bit, none if values differ in length.
+pub fn value_bytes(leaf: &ColumnDescPtr) -> Option<usize> {
+    match leaf.physical_type() {
+        Physical::INT32 | Physical::FLOAT => Some(4),
+        Physical::INT64 | Physical::DOUBLE => Some(8),
+        Physical::INT96 => Some(12),
+        Physical::FIXED_LEN_BYTE_ARRAY => usize::try_from(leaf.type_length()).ok(),
+        Physical::BYTE_ARRAY => None,
+        Physical::BOOLEAN => Some(0),
+    }
+}
+
+fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: u64, is_flat: bool) -> Result<Chunk> {
+    let start = start_of(chunk);
+    let end = start.checked_add(chunk.compressed_size());
+    let (Ok(start), Some(Ok(end))) = (u64::try_from(start), end.map(u64::try_from)) else {
+        return Err(Error::data(format!(
+            "the column chunk claims to start at {start} and to have {} bytes",
+            chunk.compressed_size()
+        )));
+    };
+    let index = match (chunk.offset_index_offset(), chunk.offset_index_length()) {
+        (Some(offset), Some(length)) => match (u64::try_from(offset), u64::try_from(length)) {
+            (Ok(offset), Ok(length)) => Some(offset..offset.saturating_add(length)),
+            _ => None,
+        },
+        _ => None,
+    };
+    Ok(Chunk {
+        start,
+        end,
+        index,
+        rows,
+        values: chunk.num_values().unsigned_abs(),
+        uncompressed_bytes: u64::try_from(chunk.uncompressed_size()).unwrap_or(0),
+        compression: chunk.compression(),
+        value_bytes: value_bytes(leaf),
+        is_flat,
+    })
+}

@@ -1,0 +1,110 @@
+//! What a filter reads: the values of columns, and of others whether they are there.
+
+use crate::dataset::manifest::Manifest;
+use crate::error::{Error, Result};
+use crate::projection::column_rules;
+use crate::projection::field::Field;
+use crate::projection::layout::Layout;
+use crate::projection::null_policy::Policy;
+use crate::projection::output_types::Shapes;
+use crate::projection::unify::{Request, is_optional};
+use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::schema::nulls::Nulls;
+
+/// The layout of the columns of a request, with masks for their nulls, and then of each of `asked`, a column of
+/// any type or a struct, whether it is there.
+///
+/// # Errors
+/// As for [`Layout::resolve`]; `Data` also if one of `asked` is nowhere, or is missing in a file and not optional.
+pub fn layout(manifest: &Manifest, request: &Request, asked: &[String]) -> Result<Layout> {
+    for name in request.columns.iter().flatten().chain(asked) {
+        check_name(manifest, name)?;
+    }
+    let (mut fields, mut columns) = (Vec::new(), vec![Vec::new(); manifest.schemas().count()]);
+    if request.columns.as_ref().is_none_or(|columns| !columns.is_empty()) {
+        let values = Layout::resolve(manifest, request, &[], &[(None, Policy::Mask)], &Shapes::default())?;
+        fields.extend_from_slice(values.fields());
+        columns = (0..columns.len()).map(|schema| values.columns(schema).to_vec()).collect();
+    }
+    for name in asked {
+        for (of_schema, column) in columns.iter_mut().zip(presence(manifest, request, name)?) {
+            of_schema.push(column);
+        }
+        let presence = Field::new(name.clone(), Dtype::Bool, Kind::Mask, vec![name.clone()]);
+        fields.push(Field { nulls: vec![Nulls::Filled(0)], ..presence });
+    }
+    Ok(Layout::new(manifest, fields, columns))
+}
+
+/// What masks and lengths are called behind the name of their column.
+const NO_COLUMNS: [(&str, &str, &str); 2] = [
+    ("_valid", "mask", "is_null() asks where the column is null"),
+    ("_length", "lengths", "a filter asks of what the files hold"),
+];
+
+/// Refuses the name of a mask or of lengths, which batches have and files do not.
+fn check_name(manifest: &Manifest, name: &str) -> Result<()> {
+    let has = |name: &str| {
+        manifest.schemas().any(|(columns, _)| {
+            columns.iter().any(|column| column.name == name || column_rules::is_in(&column.name, name))
+        })
+    };
+    for (end, what, remedy) in NO_COLUMNS {
+        if let Some(of) = name.strip_suffix(end).filter(|of| !has(name) && has(of)) {
+            let reason = format!("'{name}' is no column, but the {what} of '{of}' in batches: {remedy}");
+            return Err(Error::data(reason));
+        }
+    }
+    Ok(())
+}
+
+/// The name of the list or map of structs that a column is in, if that is in no other list: the structs around it
+/// have a column of their own.
+fn list_around<'a>(columns: &[Column], column: &'a Column) -> Option<&'a str> {
+    let is_struct = |name: &str| columns.iter().any(|one| one.kind == Kind::Mask && one.name == name);
+    let dots = column.name.match_indices('.').map(|(dot, _)| &column.name[..dot]);
+    dots.filter(|_| column.lists > 0).find(|name| !is_struct(name))
+}
+
+/// Of each schema, the column that tells where another is there.
+fn presence(manifest: &Manifest, request: &Request, name: &str) -> Result<Vec<Column>> {
+    let found: Vec<_> = manifest
+        .schemas()
+        .map(|(columns, file)| {
+            let named = || columns.iter().filter(|column| column.name == name);
+            // Lists of structs and maps are where their members' lists are.
+            let in_list = || columns.iter().find(|column| list_around(columns, column) == Some(name));
+            (named().find(|column| column.kind != Kind::Mask).or(named().next()).or_else(in_list), file)
+        })
+        .collect();
+    let Some((there, first_file)) = found.iter().find_map(|(column, file)| Some(((*column)?, *file))) else {
+        let columns = manifest.columns(0).iter().filter(|column| column.kind != Kind::Mask);
+        let names: Vec<&str> = columns.map(|column| column.name.as_str()).collect();
+        return Err(column_rules::no_match(&format!("'{name}'"), names.into_iter()));
+    };
+    let is_optional = is_optional(request, name)?;
+    let mut presence = Vec::with_capacity(found.len());
+    for (column, file) in &found {
+        let mask = |column: &Column| Column {
+            kind: Kind::Mask,
+            dtype: Some(Dtype::Bool),
+            size: None,
+            sizes: Vec::new(),
+            unit: None,
+            ..column.clone()
+        };
+        presence.push(match column {
+            Some(column) if column.kind == Kind::Mask && column.dtype.is_none() => {
+                let reason = "nothing tells where the struct is null: none of its members can be delivered";
+                return Err(Error::data(reason).in_column(name).in_file(file));
+            }
+            Some(column) => mask(column),
+            None if is_optional => Column { stored: Stored::Nothing, ..mask(there) },
+            None => {
+                let reason = format!("the column is missing; file '{}' has it", first_file.display());
+                return Err(Error::data(reason).in_column(name).in_file(file));
+            }
+        });
+    }
+    Ok(presence)
+}

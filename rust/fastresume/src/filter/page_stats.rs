@@ -1,0 +1,140 @@
+//! What stands beside the data of a row group: bounds of its pages, and which values it surely lacks.
+
+use std::sync::atomic::AtomicBool;
+
+use parquet::file::metadata::ColumnChunkMetaData;
+
+use crate::dataset::manifest::Manifest;
+use crate::decode::open_file::OpenFile;
+use crate::error::{Error, Result, check};
+use crate::filter::row_group_stats::{Bound, Facts, has_order, nulls};
+use crate::format::metadata::bloom_filter::BloomFilter;
+use crate::format::metadata::page_index::PageIndex;
+use crate::projection::layout::Layout;
+use crate::schema::columns::{Column, Kind};
+
+/// Of more values than these nothing is looked up: some of so many are likely to be there.
+pub const MAX_SOUGHT: usize = 1 << 10;
+
+/// What is told of one column of one row group.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Details {
+    /// The first row of each page, counted within the row group, and the facts of its rows; nothing if there
+    /// is no index of pages.
+    pub pages: Vec<(u64, Facts)>,
+    /// The numbers of the values that are sought and surely not there.
+    pub absent: Vec<usize>,
+}
+
+/// The details of some row groups: of each those of the columns of a layout's fields, field after field;
+/// `sought` are the values that each of these columns is compared with.
+///
+/// # Errors
+/// `Data` or `Source` if a file can't be opened, was changed, or has a damaged index or bloom filter;
+/// `Argument` if there is no such row group; `Interrupted` if stopped.
+pub fn read(
+    manifest: &Manifest,
+    layout: &Layout,
+    groups: &[usize],
+    sought: &[Vec<Bound>],
+    stop: &AtomicBool,
+) -> Result<Vec<Vec<Details>>> {
+    let mut found = Vec::with_capacity(groups.len());
+    let mut open: Option<(usize, OpenFile)> = None;
+    for &group in groups {
+        check(stop)?;
+        if group >= manifest.num_groups() {
+            return Err(Error::Argument(format!("there is no row group {group}")));
+        }
+        let place = manifest.place_of(group);
+        let path = &manifest.files()[place.file].path;
+        let columns = layout.columns(manifest.schema_of(place.file));
+        let file = match open.take().filter(|(file, _)| *file == place.file) {
+            Some(known) => known,
+            None => (place.file, OpenFile::open(manifest, place.file, columns)?),
+        };
+        let mut of_columns = Vec::with_capacity(sought.len());
+        for (index, column) in columns.iter().enumerate() {
+            let values = sought.get(index).map_or(&[][..], Vec::as_slice);
+            let details = details(&file.1, place.index, column, values);
+            of_columns
+                .push(details.map_err(|error| {
+                    error.in_column(&column.name).in_row_group(place.index).in_file(path)
+                })?);
+        }
+        found.push(of_columns);
+        open = Some(file);
+    }
+    Ok(found)
+}
+
+fn details(file: &OpenFile, group: usize, column: &Column, sought: &[Bound]) -> Result<Details> {
+    if column.stored.is_constant() {
+        return Ok(Details::default());
+    }
+    let chunk = file.leaves().chunk(group, column.leaf)?;
+    let pages = pages(file, group, column, chunk)?;
+    let absent = if sought.len() > MAX_SOUGHT { Vec::new() } else { absent(file, column, chunk, sought)? };
+    Ok(Details { pages, absent })
+}
+
+fn pages(
+    file: &OpenFile,
+    group: usize,
+    column: &Column,
+    chunk: &ColumnChunkMetaData,
+) -> Result<Vec<(u64, Facts)>> {
+    let is_flat = chunk.column_descr().max_rep_level() == 0;
+    let place = chunk.column_index_offset().zip(chunk.column_index_length());
+    let Some((offset, length)) = place.filter(|_| is_flat && column.kind != Kind::List) else {
+        return Ok(Vec::new());
+    };
+    let (Ok(offset), Ok(length)) = (u64::try_from(offset), u64::try_from(length)) else {
+        return Err(Error::data(format!("the page index claims {length} bytes of bounds at {offset}")));
+    };
+    let Some(starts) = file.page_starts(group, column)? else { return Ok(Vec::new()) };
+    let index = PageIndex::read(file.source(), offset..offset.saturating_add(length), starts.len())?;
+    if starts.first().is_some_and(|&first| first != 0) {
+        return Err(Error::data(format!("the page index begins at row {}, expected 0", starts[0])));
+    }
+    let (leaf, rows) = (file.leaves().leaf(column.leaf)?, file.leaves().rows(group));
+    let has_order = has_order(leaf, column);
+    let each = starts.iter().enumerate().map(|(page, &first)| {
+        let end = starts.get(page + 1).copied().unwrap_or(rows);
+        let stated = if index.is_null(page) { Some(end - first) } else { index.nulls(page) };
+        let nulls = nulls(leaf, column, stated);
+        let (low, high) = index.bounds(page);
+        let is_told = has_order && !index.is_null(page);
+        let bounds = is_told.then(|| Bound::of_plain(low, column).zip(Bound::of_plain(high, column)));
+        (first, Facts::new(bounds.flatten(), nulls))
+    });
+    Ok(each.collect())
+}
+
+/// The numbers of the values that are surely not in a chunk.
+fn absent(
+    file: &OpenFile,
+    column: &Column,
+    chunk: &ColumnChunkMetaData,
+    sought: &[Bound],
+) -> Result<Vec<usize>> {
+    let mut filter = None;
+    if let Some(offset) = chunk.bloom_filter_offset().filter(|_| !sought.is_empty()) {
+        let offset = u64::try_from(offset)
+            .map_err(|_| Error::data(format!("the bloom filter is said to lie at {offset}")))?;
+        filter = BloomFilter::open(file.source(), offset)?;
+    }
+    let mut absent = Vec::new();
+    for (number, value) in sought.iter().enumerate() {
+        // What the type has no value for is nowhere.
+        let Some(plain) = value.plain(column) else { continue };
+        let mut is_absent = true;
+        for bytes in plain {
+            is_absent = is_absent && filter.as_ref().map_or(Ok(false), |filter| filter.excludes(&bytes))?;
+        }
+        if is_absent {
+            absent.push(number);
+        }
+    }
+    Ok(absent)
+}

@@ -1,0 +1,282 @@
+//! What footers tell of the values of a column, row group by row group.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use parquet::basic::ColumnOrder;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy};
+use parquet::file::statistics::Statistics;
+
+use crate::dataset::hive_partition::Value;
+use crate::dataset::manifest::Manifest;
+use crate::decode::open_file::read_footer;
+use crate::error::{Result, check};
+use crate::format::metadata::column_metadata::Leaf;
+use crate::projection::layout::Layout;
+use crate::schema::columns::{Column, Dtype, Kind, Stored};
+
+/// A value of a column.
+#[derive(Debug, Clone, PartialEq, PartialOrd)]
+pub enum Bound {
+    /// Of a column of integers or booleans.
+    Integer(i128),
+    /// Of a column of floats.
+    Float(f64),
+    /// Of a column of text or bytes.
+    Bytes(Vec<u8>),
+}
+
+/// What is told of one column of some rows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Facts {
+    /// No value is less, and none is greater; NaN is not counted. None of either if they are not known.
+    pub bounds: Option<(Bound, Bound)>,
+    /// How many rows are null, if that is known.
+    pub nulls: Option<u64>,
+}
+
+impl Facts {
+    /// Facts whose bounds count only if they can be such: NaN, or what contradicts itself, bounds nothing.
+    #[must_use]
+    pub fn new(bounds: Option<(Bound, Bound)>, nulls: Option<u64>) -> Self {
+        Self { bounds: bounds.filter(|(low, high)| low <= high), nulls }
+    }
+}
+
+/// The facts of the columns of a layout's fields, field after field: of each column those of every row group.
+/// Footers are read, where not all that is asked for stands in the paths.
+///
+/// # Errors
+/// `Data` or `Source` if a file can't be opened, or was changed; `Interrupted` if stopped.
+pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<Vec<Vec<Facts>>> {
+    let count = layout.fields().iter().map(|field| field.columns.len()).sum();
+    let mut found = vec![Vec::with_capacity(manifest.num_groups()); count];
+    let mut ends = manifest.file_groups().skip(1);
+    let mut group = 0;
+    for (index, file) in manifest.files().iter().enumerate() {
+        check(stop)?;
+        let groups = group..ends.next().unwrap_or(group);
+        group = groups.end;
+        let columns = layout.columns(manifest.schema_of(index));
+        let each = columns.iter().zip(&mut found);
+        let (constant, told): (Vec<_>, Vec<_>) = each.partition(|(column, _)| column.stored.is_constant());
+        for (column, found) in constant {
+            let rows = groups.clone().map(|group| manifest.group_rows(group));
+            found.extend(rows.map(|rows| facts_of_path(&file.path, column, rows.end - rows.start)));
+        }
+        if !told.is_empty() {
+            add_told(manifest, index, told).map_err(|error| error.in_file(&file.path))?;
+        }
+    }
+    Ok(found)
+}
+
+/// Adds what a file's footer tells of columns.
+fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Vec<Facts>)>) -> Result<()> {
+    let (_, footer) = read_footer(manifest, file)?;
+    let footer = footer.parse()?;
+    let numbers: Vec<usize> = columns.iter().map(|(column, _)| column.leaf).collect();
+    let leaves = numbers.iter().map(|&number| Leaf::of(footer.file(), number)).collect::<Result<Vec<_>>>()?;
+    let options = ParquetMetaDataOptions::new()
+        .with_column_stats_policy(ParquetStatisticsPolicy::skip_except(&numbers))
+        .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)
+        .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll);
+    for group in footer.row_groups(options) {
+        let group = group?;
+        for ((column, found), leaf) in columns.iter_mut().zip(&leaves) {
+            found.push(facts(group.column(column.leaf), leaf, column));
+        }
+    }
+    Ok(())
+}
+
+/// The facts of so many rows of a column that is one value in all of a file, or null.
+fn facts_of_path(path: &Path, column: &Column, rows: u64) -> Facts {
+    let value = of_path(path, column);
+    let nulls = if value.is_none() { rows } else { 0 };
+    Facts { bounds: value.map(|value| (value.clone(), value)), nulls: Some(nulls) }
+}
+
+/// What a path says of a column whose values stand there; nothing of others, and of a null.
+#[must_use]
+pub fn of_path(path: &Path, column: &Column) -> Option<Bound> {
+    let bytes = Some(column).filter(|column| column.stored == Stored::Path);
+    let bytes = bytes.and_then(|column| Value::of(path, &column.name).into_row(column))?;
+    Some(match bytes.first_chunk() {
+        Some(integer) if column.kind == Kind::Scalar => Bound::Integer(i64::from_le_bytes(*integer).into()),
+        _ => Bound::Bytes(bytes),
+    })
+}
+
+fn facts(chunk: &ColumnChunkMetaData, leaf: &Leaf, column: &Column) -> Facts {
+    let told = chunk.statistics();
+    let nulls = nulls(leaf, column, told.and_then(Statistics::null_count_opt));
+    // In the fields of old writers, text and unsigned numbers may be ordered otherwise.
+    let told = told.filter(|told| !told.is_min_max_deprecated() && has_order(leaf, column));
+    Facts::new(told.and_then(|told| bounds(told, column)), nulls)
+}
+
+/// How many rows of a column are null, where so many values of its leaf are stated to be.
+pub(crate) fn nulls(leaf: &Leaf, column: &Column, stated: Option<u64>) -> Option<u64> {
+    if column.level == 0 {
+        return Some(0);
+    }
+    // Of a leaf in lists, elements are counted; of a struct, members may be null where it is there.
+    let is_of_rows = leaf.described.max_rep_level() == 0;
+    let is_of_column = i16::from(column.level) == leaf.described.max_def_level();
+    stated.filter(|&nulls| is_of_rows && (nulls == 0 || is_of_column))
+}
+
+/// Whether the values of a column are compared as their type says: without that, nobody knows what bounds
+/// are. The total order of floats differs from theirs in zeros and NaN alone, of which bounds say nothing.
+pub(crate) fn has_order(leaf: &Leaf, column: &Column) -> bool {
+    let is_float = matches!(column.stored, Stored::Number(Dtype::Float32 | Dtype::Float64));
+    match leaf.order {
+        Some(ColumnOrder::TYPE_DEFINED_ORDER(_)) => true,
+        Some(ColumnOrder::IEEE_754_TOTAL_ORDER) => is_float,
+        _ => false,
+    }
+}
+
+/// Whether numbers are compared as unsigned ones.
+fn is_unsigned(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::Uint8 | Dtype::Uint16 | Dtype::Uint32 | Dtype::Uint64)
+}
+
+fn bounds(told: &Statistics, column: &Column) -> Option<(Bound, Bound)> {
+    let dtype = match (column.kind, column.stored) {
+        (Kind::String | Kind::Binary, Stored::Bytes) => {
+            let Statistics::ByteArray(told) = told else { return None };
+            let bytes = |value: &parquet::data_type::ByteArray| Bound::Bytes(value.data().to_vec());
+            return Some((bytes(told.min_opt()?), bytes(told.max_opt()?)));
+        }
+        (Kind::Scalar, Stored::Number(dtype)) => dtype,
+        _ => return None,
+    };
+    let is_unsigned = is_unsigned(dtype);
+    let of_32 =
+        |&bits: &i32| Bound::Integer(if is_unsigned { bits.cast_unsigned().into() } else { bits.into() });
+    let of_64 =
+        |&bits: &i64| Bound::Integer(if is_unsigned { bits.cast_unsigned().into() } else { bits.into() });
+    Some(match told {
+        Statistics::Boolean(told) => {
+            let integer = |&value: &bool| Bound::Integer(value.into());
+            (integer(told.min_opt()?), integer(told.max_opt()?))
+        }
+        Statistics::Int32(told) => (of_32(told.min_opt()?), of_32(told.max_opt()?)),
+        Statistics::Int64(told) => (of_64(told.min_opt()?), of_64(told.max_opt()?)),
+        Statistics::Float(told) => {
+            let float = |&value: &f32| Bound::Float(value.into());
+            (float(told.min_opt()?), float(told.max_opt()?))
+        }
+        Statistics::Double(told) => (Bound::Float(*told.min_opt()?), Bound::Float(*told.max_opt()?)),
+        // Half floats, decimals and old timestamps have bounds of other forms: their rows are read.
+        Statistics::ByteArray(_) | Statistics::FixedLenByteArray(_) | Statistics::Int96(_) => return None,
+    })
+}
+
+impl Bound {
+    /// A plain value of a column, as pages and the index of pages hold it; none if its type has no bounds here,
+    /// or other bytes.
+    #[must_use]
+    pub fn of_plain(bytes: &[u8], column: &Column) -> Option<Self> {
+        let dtype = match (column.kind, column.stored) {
+            (Kind::String | Kind::Binary, Stored::Bytes) => return Some(Self::Bytes(bytes.to_vec())),
+            (Kind::Scalar, Stored::Number(dtype)) => dtype,
+            _ => return None,
+        };
+        Some(match dtype {
+            Dtype::Bool => Self::Integer((<[u8; 1]>::try_from(bytes).ok()?[0] & 1).into()),
+            Dtype::Int8 | Dtype::Int16 | Dtype::Int32 => {
+                Self::Integer(i32::from_le_bytes(bytes.try_into().ok()?).into())
+            }
+            Dtype::Uint8 | Dtype::Uint16 | Dtype::Uint32 => {
+                Self::Integer(u32::from_le_bytes(bytes.try_into().ok()?).into())
+            }
+            Dtype::Int64 => Self::Integer(i64::from_le_bytes(bytes.try_into().ok()?).into()),
+            Dtype::Uint64 => Self::Integer(u64::from_le_bytes(bytes.try_into().ok()?).into()),
+            Dtype::Float32 => Self::Float(f32::from_le_bytes(bytes.try_into().ok()?).into()),
+            Dtype::Float64 => Self::Float(f64::from_le_bytes(bytes.try_into().ok()?)),
+            Dtype::Float16 | Dtype::Bfloat16 => return None,
+        })
+    }
+
+    /// The plain values of a column that are equal to this one: two for a zero among floats, none if its type
+    /// has no such value. Nothing if that is not known.
+    #[must_use]
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::float_cmp,
+        reason = "what is not the same afterwards is no value of the type"
+    )]
+    pub fn plain(&self, column: &Column) -> Option<Vec<Vec<u8>>> {
+        let dtype = match (column.kind, column.stored, self) {
+            (Kind::String | Kind::Binary, Stored::Bytes, Self::Bytes(bytes)) => {
+                return Some(vec![bytes.clone()]);
+            }
+            // Larger ones may be floats, and are no integers.
+            (Kind::Scalar, Stored::Number(_), Self::Integer(value)) if value.unsigned_abs() >= 1 << 100 => {
+                return None;
+            }
+            (Kind::Scalar, Stored::Number(dtype), Self::Integer(_) | Self::Float(_)) => dtype,
+            _ => return None,
+        };
+        let integer = match *self {
+            Self::Integer(value) => Some(value),
+            Self::Float(value) if value.abs() < 2_f64.powi(65) => {
+                (value.fract() == 0.0).then_some(value as i128)
+            }
+            _ => None,
+        };
+        macro_rules! integers {
+            ($type:ty, $stored:ty) => {
+                integer
+                    .and_then(|value| <$type>::try_from(value).ok())
+                    .map(|value| vec![<$stored>::from(value).to_le_bytes().to_vec()])
+                    .unwrap_or_default()
+            };
+        }
+        let float = || match *self {
+            Self::Integer(value) => {
+                let float = value as f64;
+                (float as i128 == value).then_some(float)
+            }
+            // Nothing is equal to NaN.
+            Self::Float(value) => Some(value).filter(|value| !value.is_nan()),
+            Self::Bytes(_) => None,
+        };
+        Some(match dtype {
+            Dtype::Int8 => integers!(i8, i32),
+            Dtype::Int16 => integers!(i16, i32),
+            Dtype::Int32 => integers!(i32, i32),
+            Dtype::Uint8 => integers!(u8, u32),
+            Dtype::Uint16 => integers!(u16, u32),
+            Dtype::Uint32 => integers!(u32, u32),
+            Dtype::Int64 => integers!(i64, i64),
+            Dtype::Uint64 => integers!(u64, u64),
+            Dtype::Float32 => {
+                let single = float()
+                    .map(|float| (float, float as f32))
+                    .filter(|(float, single)| f64::from(*single) == *float);
+                single
+                    .into_iter()
+                    .flat_map(|(_, value)| both_zeros(value, 0.0))
+                    .map(|value: f32| value.to_le_bytes().to_vec())
+                    .collect()
+            }
+            Dtype::Float64 => float()
+                .into_iter()
+                .flat_map(|value| both_zeros(value, 0.0))
+                .map(|value: f64| value.to_le_bytes().to_vec())
+                .collect(),
+            // Bloom filters hold no truth values, and of half floats nobody knows.
+            Dtype::Bool | Dtype::Float16 | Dtype::Bfloat16 => return None,
+        })
+    }
+}
+
+/// The value; of a zero, both of them.
+fn both_zeros<T: PartialEq + Copy + std::ops::Neg<Output = T>>(value: T, zero: T) -> Vec<T> {
+    if value == zero { vec![zero, -zero] } else { vec![value] }
+}

@@ -1,0 +1,5 @@
+//! Pages decompressed, by the codec that their column chunk names.
+
+pub mod gzip;
+pub mod brotli;
+pub mod codec;

@@ -1,0 +1,308 @@
+//! Repetition and definition levels: which values of a page begin a row, and which are there.
+//!
+//! They are kept as the bits that they have in common with a hybrid: a page's levels are looked at by the word,
+//! never one by one.
+//!
+//! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
+
+use parquet::basic::Encoding;
+
+use crate::error::{Error, Result};
+use crate::format::encoding::bitmap::Bits;
+use crate::format::encoding::level_runs::{from_the_top, read_hybrid, too_high};
+
+/// The levels of one page; the memory is reused from page to page.
+#[derive(Debug, Default)]
+pub struct Levels {
+    count: usize,
+    /// The level of all values, if they are known to have the same one: then `planes` say nothing.
+    same: Option<u8>,
+    /// Bit k of each level.
+    planes: Vec<Bits>,
+}
+
+impl Levels {
+    /// Makes all of `count` levels this one.
+    pub fn set(&mut self, level: u8, count: usize) {
+        (self.same, self.count) = (Some(level), count);
+    }
+
+    /// The level that all values have, if they are known to.
+    pub fn same(&self) -> Option<u8> {
+        self.same
+    }
+
+    /// Which levels are at least this one.
+    pub fn at_least(&self, level: u8, found: &mut Bits) {
+        if let Some(same) = self.same {
+            found.clear(self.count);
+            found.add_run(0..if same >= level { self.count } else { 0 });
+            return;
+        }
+        if usize::from(level) >> self.planes.len() > 0 {
+            // No level has more bits than there are planes.
+            return found.clear(self.count);
+        }
+        // Almost all lists and nulls need two bits or one.
+        match (self.planes.as_slice(), level) {
+            ([only], 1) => return found.combine(only, only, |word, _| word),
+            ([low, high], 1) => return found.combine(low, high, |low, high| low | high),
+            ([_, high], 2) => return found.combine(high, high, |word, _| word),
+            ([low, high], 3) => return found.combine(low, high, |low, high| low & high),
+            _ => {}
+        }
+        found.set(self.count, |index| {
+            // Compared from the highest bit on: what is larger already, and what is the same so far.
+            let (mut larger, mut equal) = (0, u64::MAX);
+            for (bit, plane) in self.planes.iter().enumerate().rev() {
+                let word = plane.words()[index];
+                if level >> bit & 1 == 1 {
+                    equal &= word;
+                } else {
+                    larger |= equal & word;
+                    equal &= !word;
+                }
+            }
+            larger | equal
+        });
+    }
+
+    /// Reads `count` levels of at most `largest` (and not 0), which begin at byte `start` of a page; gives
+    /// the byte after them. `stated` are their bytes, if the page's header says how many they are.
+    ///
+    /// # Errors
+    /// `Data` if the page ends before them, or one is larger.
+    pub fn read(
+        &mut self,
+        bytes: &[u8],
+        start: usize,
+        count: usize,
+        largest: u8,
+        (encoding, stated): (Encoding, Option<usize>),
+    ) -> Result<usize> {
+        let width = (u8::BITS - largest.leading_zeros()) as usize;
+        let is_hybrid = stated.is_some() || encoding == Encoding::RLE;
+        let (first, end) = match stated {
+            Some(length) => (start, start.saturating_add(length)),
+            None if is_hybrid => {
+                let length = bytes.get(start..).and_then(|rest| rest.first_chunk::<4>());
+                let length = length.map_or(usize::MAX, |length| u32::from_le_bytes(*length) as usize);
+                (start + 4, (start + 4).saturating_add(length))
+            }
+            #[expect(deprecated, reason = "old files have it")]
+            None if encoding == Encoding::BIT_PACKED => (start, start + (count * width).div_ceil(8)),
+            None => return Err(Error::data(format!("levels are encoded as {encoding}, expected RLE"))),
+        };
+        let levels = bytes.get(first..end).ok_or_else(|| {
+            Error::data(format!("a page's levels end at byte {end}, the page has {}", bytes.len()))
+        })?;
+        self.count = count;
+        self.planes.resize_with(width, Bits::default);
+        if is_hybrid {
+            macro_rules! by_width {
+                ($($width:literal)*) => {
+                    match width {
+                        $($width => read_hybrid::<$width>(&mut self.planes, levels, count, largest)?,)*
+                        _ => None,
+                    }
+                };
+            }
+            self.same = by_width!(1 2 3 4 5 6 7 8);
+        } else {
+            self.same = None;
+            // As many bytes lie behind them, so that their number is bounded.
+            self.planes.iter_mut().for_each(|plane| plane.clear(count));
+            for index in 0..count {
+                let level = from_the_top(levels, width, index);
+                for (bit, plane) in self.planes.iter_mut().enumerate() {
+                    plane.add(index, u64::from(level >> bit & 1));
+                }
+            }
+        }
+        self.check(largest)?;
+        Ok(end)
+    }
+
+    /// Refuses levels above the largest, which their width allows.
+    fn check(&self, largest: u8) -> Result<()> {
+        if self.same.is_some() || (usize::from(largest) + 1) >> self.planes.len() > 0 {
+            return Ok(());
+        }
+        let mut above = Bits::default();
+        self.at_least(largest + 1, &mut above);
+        if above.words().iter().any(|&word| word != 0) {
+            return Err(too_high(largest + 1, largest));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs of `(level, count, is_packed)` as bytes, and each level.
+    fn hybrid(runs: &[(u8, usize, bool)], width: usize) -> (Vec<u8>, Vec<u8>) {
+        let (mut bytes, mut levels) = (Vec::new(), Vec::new());
+        for &(level, count, is_packed) in runs {
+            if !is_packed {
+                if count < 64 {
+                    bytes.push(u8::try_from(count * 2).unwrap());
+                } else {
+                    let header = [(count * 2 % 128) | 128, count / 64];
+                    bytes.extend(header.map(|byte| u8::try_from(byte).unwrap()));
+                }
+                bytes.push(level);
+                levels.extend(vec![level; count]);
+                continue;
+            }
+            let groups = count.div_ceil(8);
+            bytes.push(u8::try_from(groups * 2 + 1).unwrap());
+            let some: Vec<u8> = (0..groups * 8)
+                .map(|index| u8::try_from(index * index / 3 % (usize::from(level) + 1)).unwrap())
+                .collect();
+            let mut packed = vec![0; groups * width];
+            for (index, level) in some.iter().enumerate() {
+                for bit in 0..width {
+                    packed[(index * width + bit) / 8] |= (level >> bit & 1) << ((index * width + bit) % 8);
+                }
+            }
+            bytes.extend(packed);
+            levels.extend(some);
+        }
+        (bytes, levels)
+    }
+
+    fn read(bytes: &[u8], count: usize, largest: u8) -> Result<Levels> {
+        let mut levels = Levels::default();
+        let end = levels.read(bytes, 0, count, largest, (Encoding::RLE, Some(bytes.len())))?;
+        assert_eq!(end, bytes.len());
+        Ok(levels)
+    }
+
+    #[test]
+    fn levels_of_every_width_are_found_in_runs_and_packed_groups_at_any_place() {
+        for largest in [1, 2, 3, 4, 7, 9, 31, 255] {
+            let width = (u8::BITS - u8::leading_zeros(largest)) as usize;
+            for first in [1, 7, 63, 64, 65, 200, 1000] {
+                let runs = [
+                    (largest, first, false),
+                    (largest, 48, true),
+                    (0, 3, false),
+                    (largest / 2, 130, false),
+                    (largest, 8, true),
+                    (largest, 300, true),
+                ];
+                let (bytes, expected) = hybrid(&runs, width);
+                for count in [first + 1, first + 50, expected.len() - 9, expected.len()] {
+                    let levels = read(&bytes, count, largest).unwrap();
+                    for least in [0, 1, largest / 2, largest] {
+                        let mut found = Bits::default();
+                        levels.at_least(least, &mut found);
+                        let mut marks = vec![0; count];
+                        found.all().write(&mut marks);
+                        let expected = expected[..count].iter().map(|&level| u8::from(level >= least));
+                        assert_eq!(marks, expected.collect::<Vec<_>>(), "{count} levels up to {largest}");
+                    }
+                }
+                assert!(read(&bytes, expected.len() + 1, largest).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn runs_and_groups_that_take_turns_are_levels_as_any_others() {
+        for largest in [1, 2] {
+            for groups in 1..11 {
+                let runs: Vec<_> = (1..68)
+                    .flat_map(|same| {
+                        [(u8::try_from(same % 2).unwrap(), same, false), (largest, 8 * groups, true)]
+                    })
+                    .collect();
+                let (bytes, expected) = hybrid(&runs, usize::from(largest));
+                for count in (1..200).chain([expected.len() - 3, expected.len()]) {
+                    let mut found = Bits::default();
+                    read(&bytes, count, largest).unwrap().at_least(1, &mut found);
+                    let found: Vec<u8> = found.all().each().map(u8::from).collect();
+                    let expected = expected[..count].iter().map(|&level| level.min(1));
+                    assert_eq!(found, expected.collect::<Vec<_>>(), "{count} levels up to {largest}");
+                }
+                assert!(read(&bytes, expected.len() + 1, largest).is_err());
+            }
+        }
+        let runs = [(1, 9, false), (1, 16, true), (2, 20, false), (1, 16, true), (1, 300, true)];
+        let (high, expected) = hybrid(&runs, 1);
+        assert!(read(&high, expected.len(), 1).is_err());
+    }
+
+    #[test]
+    fn no_level_is_as_high_as_one_that_has_more_bits_than_the_largest() {
+        for largest in [1, 3, 7, 31] {
+            let (bytes, expected) =
+                hybrid(&[(largest, 8, false), (largest, 64, true)], largest.count_ones() as usize);
+            let levels = read(&bytes, expected.len(), largest).unwrap();
+            for least in [largest + 1, largest + 2, 2 * largest + 2, 255] {
+                let mut found = Bits::default();
+                levels.at_least(least, &mut found);
+                let expected = (expected.len(), 0);
+                assert_eq!(
+                    (found.len(), found.all().ones()),
+                    expected,
+                    "{least} among levels up to {largest}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn one_run_says_that_all_are_the_same() {
+        let (bytes, _) = hybrid(&[(2, 500, false)], 2);
+        let levels = read(&bytes, 400, 3).unwrap();
+        assert_eq!(levels.same(), Some(2));
+        let mut found = Bits::default();
+        levels.at_least(2, &mut found);
+        assert_eq!((found.all().ones(), found.len()), (400, 400));
+        levels.at_least(3, &mut found);
+        assert_eq!((found.all().ones(), found.len()), (0, 400));
+    }
+
+    #[test]
+    fn a_page_of_no_levels_holds_none_of_the_page_before() {
+        let (bytes, _) = hybrid(&[(1, 100, false), (3, 80, true)], 2);
+        let mut levels = read(&bytes, 150, 3).unwrap();
+        for how in [(Encoding::RLE, Some(0)), (Encoding::RLE, None)] {
+            levels.read(&[0; 4], 0, 0, 3, how).unwrap();
+            for least in 0..4 {
+                let mut found = Bits::default();
+                levels.at_least(least, &mut found);
+                assert_eq!((found.len(), found.all().ones(), found.all().first_zero()), (0, 0, None));
+            }
+        }
+    }
+
+    #[test]
+    fn a_level_above_the_largest_is_refused() {
+        let (packed, _) = hybrid(&[(2, 100, false), (3, 100, true)], 2);
+        assert!(read(&packed, 200, 3).is_ok());
+        assert!(read(&packed, 200, 2).is_err());
+        let (run, _) = hybrid(&[(2, 100, false), (4, 100, false)], 2);
+        assert!(read(&run, 200, 3).is_err());
+        assert!(read(&run, 100, 3).is_ok(), "what lies behind the last level is not looked at");
+    }
+
+    #[test]
+    fn the_old_packing_begins_with_the_highest_bit() {
+        let mut levels = Levels::default();
+        #[expect(deprecated, reason = "old files have it")]
+        let how = (Encoding::BIT_PACKED, None);
+        // 3, 0, 1, 2, 3 in two bits each.
+        assert_eq!(levels.read(&[0, 0b1100_0110, 0b1100_0000], 1, 5, 3, how).unwrap(), 3);
+        let mut found = Bits::default();
+        for (least, expected) in [(1, [1, 0, 1, 1, 1]), (2, [1, 0, 0, 1, 1]), (3, [1, 0, 0, 0, 1])] {
+            levels.at_least(least, &mut found);
+            let mut marks = [9; 5];
+            found.all().write(&mut marks);
+            assert_eq!(marks, expected);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The values of one data page, in whatever encoding, as plain numbers.
+//!
+//! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
+
+use bytemuck::Pod;
+use parquet::basic::Encoding;
+
+use crate::error::{Error, Result};
+use crate::format::encoding::byte_array::of_one_length;
+use crate::format::encoding::delta::deltas;
+use crate::format::encoding::fallback;
+use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
+use crate::format::encoding::rle::{EncodedRun, Hybrid, not_in_dictionary};
+use crate::format::encoding::varint::ends;
+
+/// A number as a page holds it: its bits, whatever they mean.
+pub trait Word: Pod + Default {
+    /// The lowest bits of a number: what is an integer comes delta-encoded.
+    fn lowest(bits: u64) -> Self;
+}
+
+macro_rules! words {
+    ($($word:ty)*) => {
+        $(impl Word for $word {
+            #[allow(clippy::cast_possible_truncation, reason = "deltas are counted modulo the type's size")]
+            fn lowest(bits: u64) -> Self {
+                bits as Self
+            }
+        })*
+    };
+}
+
+words!(u8 u16 u32 u64);
+
+/// The values of the pages of a column chunk, as far as they were read. Pages are the caller's.
+#[derive(Debug)]
+pub struct Values<P> {
+    is_integer: bool,
+    /// How many values the dictionary has.
+    dictionary: usize,
+    /// The values of the present page, where they are decoded all at once.
+    decoded: Vec<P>,
+    /// Indices of values that were picked.
+    indices: Vec<u32>,
+    form: PrimitiveForm,
+}
+
+/// How the values of the present page are held.
+#[derive(Debug)]
+enum PrimitiveForm {
+    /// From byte `.0` on.
+    Plain(usize),
+    /// Truth values, from bit `.0` on.
+    Bits(usize),
+    /// Indices to the dictionary.
+    Dictionary(Hybrid),
+    /// Truth values in runs, which end before byte `.1`.
+    Runs(Hybrid, usize),
+    /// Byte k of all values together: where they begin, how many there are, how many were read.
+    Split(usize, usize, usize),
+    /// Decoded all at once: how many were read.
+    Decoded(usize),
+}
+
+impl<P: Word> Values<P> {
+    /// The values of a chunk whose pages were not opened yet; `is_integer` allows delta encoding.
+    pub fn new(is_integer: bool) -> Self {
+        Self {
+            is_integer,
+            dictionary: 0,
+            decoded: Vec::new(),
+            indices: Vec::new(),
+            form: PrimitiveForm::Plain(0),
+        }
+    }
+
+    /// The next `output.len()` values.
+    ///
+    /// # Errors
+    /// `Data` if there are fewer, or the dictionary is too small.
+    pub fn read(&mut self, page: Page<'_>, output: &mut [P]) -> Result<()> {
+        let Page { bytes, dictionary } = page;
+        match &mut self.form {
+            PrimitiveForm::Plain(start) => {
+                let length = size_of_val(output);
+                let source = bytes.get(*start..*start + length).ok_or_else(ends)?;
+                bytemuck::cast_slice_mut(output).copy_from_slice(source);
+                *start += length;
+            }
+            PrimitiveForm::Bits(bit) => {
+                let places: &mut [u8] = bytemuck::cast_slice_mut(output);
+                for place in places {
+                    let byte = bytes.get(*bit / 8).ok_or_else(ends)?;
+                    *place = byte >> (*bit % 8) & 1;
+                    *bit += 1;
+                }
+            }
+            PrimitiveForm::Dictionary(hybrid) => {
+                look_up(hybrid, bytes, entries(dictionary, self.dictionary), output)?
+            }
+            PrimitiveForm::Runs(hybrid, end) => {
+                look_up(hybrid, &bytes[..*end], bytemuck::cast_slice(&[0_u8, 1]), output)?;
+            }
+            PrimitiveForm::Split(start, stride, read) => {
+                let width = size_of::<P>();
+                let places: &mut [u8] = bytemuck::cast_slice_mut(output);
+                for byte in 0..width {
+                    let first = *start + byte * *stride + *read;
+                    let source = bytes.get(first..first + places.len() / width).ok_or_else(ends)?;
+                    // Of no values, there is no second byte either.
+                    let places = places.get_mut(byte..).unwrap_or_default();
+                    for (place, &value) in places.iter_mut().step_by(width).zip(source) {
+                        *place = value;
+                    }
+                }
+                *read += places.len() / width;
+            }
+            PrimitiveForm::Decoded(read) => {
+                let source = self.decoded.get(*read..*read + output.len()).ok_or_else(ends)?;
+                output.copy_from_slice(source);
+                *read += output.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes next on a page of indices to the dictionary: these, and its values.
+    pub fn indices<'p>(&mut self, page: Page<'p>) -> Option<(&mut Hybrid, &'p [P])> {
+        let PrimitiveForm::Dictionary(indices) = &mut self.form else { return None };
+        Some((indices, entries(page.dictionary, self.dictionary)))
+    }
+
+    /// Some of the next `count` values, ascending ones that are counted from the next one on; all of them are
+    /// passed.
+    ///
+    /// # Errors
+    /// As for `read`.
+    pub fn pick(&mut self, page: Page<'_>, places: &[u32], count: usize, output: &mut [P]) -> Result<()> {
+        let Page { bytes, dictionary } = page;
+        let picked = output.iter_mut().zip(places);
+        let width = size_of::<P>();
+        match &mut self.form {
+            PrimitiveForm::Plain(start) => {
+                let source = bytes.get(*start..*start + count * width).ok_or_else(ends)?;
+                for (output, &place) in picked {
+                    *output = bytemuck::pod_read_unaligned(&source[place as usize * width..][..width]);
+                }
+                *start += count * width;
+            }
+            PrimitiveForm::Bits(bit) => {
+                for (output, &place) in picked {
+                    let bit = *bit + place as usize;
+                    let byte = bytes.get(bit / 8).ok_or_else(ends)?;
+                    *output = P::lowest((byte >> (bit % 8) & 1).into());
+                }
+                *bit += count;
+            }
+            PrimitiveForm::Dictionary(hybrid) => {
+                let dictionary = entries(dictionary, self.dictionary);
+                pick_up(hybrid, bytes, dictionary, (places, count), &mut self.indices, output)?;
+            }
+            PrimitiveForm::Runs(hybrid, end) => {
+                let dictionary = [P::lowest(0), P::lowest(1)];
+                pick_up(hybrid, &bytes[..*end], &dictionary, (places, count), &mut self.indices, output)?;
+            }
+            PrimitiveForm::Split(start, stride, read) => {
+                for (output, &place) in picked {
+                    for (byte, output) in bytemuck::bytes_of_mut(output).iter_mut().enumerate() {
+                        let at = *start + byte * *stride + *read + place as usize;
+                        *output = *bytes.get(at).ok_or_else(ends)?;
+                    }
+                }
+                *read += count;
+            }
+            PrimitiveForm::Decoded(read) => {
+                let source = self.decoded.get(*read..*read + count).ok_or_else(ends)?;
+                picked.for_each(|(output, &place)| *output = source[place as usize]);
+                *read += count;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<P: Word> PageValues for Values<P> {
+    fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        check_dictionary(bytes, count, size_of::<P>())?;
+        self.dictionary = count;
+        Ok(())
+    }
+
+    fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
+        let width = size_of::<P>();
+        let is_truth = width == 1;
+        let there = bytes.len().saturating_sub(start);
+        let enough = |needed: usize| check_values(count, there, needed);
+        self.form = match encoding {
+            Encoding::PLAIN if is_truth => {
+                enough(count.div_ceil(8))?;
+                PrimitiveForm::Bits(start * 8)
+            }
+            Encoding::PLAIN => {
+                enough(count.saturating_mul(width))?;
+                PrimitiveForm::Plain(start)
+            }
+            // A dictionary of truth values makes no sense, and could hold others.
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !is_truth => {
+                PrimitiveForm::Dictionary(Hybrid::indices(bytes, start)?)
+            }
+            Encoding::RLE if is_truth => {
+                enough(4)?;
+                let (first, end) = (start + 4, runs_end(bytes, start)?);
+                PrimitiveForm::Runs(Hybrid::new(first, 1)?, end)
+            }
+            Encoding::BYTE_STREAM_SPLIT if !is_truth => {
+                enough(count.saturating_mul(width))?;
+                PrimitiveForm::Split(start, there / width, 0)
+            }
+            Encoding::DELTA_BINARY_PACKED if self.is_integer => {
+                self.decoded.clear();
+                deltas(bytes.get(start..).unwrap_or_default(), count, |value| {
+                    self.decoded.push(P::lowest(value.cast_unsigned()));
+                })?;
+                PrimitiveForm::Decoded(0)
+            }
+            // Half-precision numbers are texts of two bytes, to the specification.
+            Encoding::DELTA_BYTE_ARRAY if width == 2 => {
+                let texts = of_one_length(bytes.get(start..).unwrap_or_default(), count, width)?;
+                self.decoded.clear();
+                self.decoded.extend(texts.chunks_exact(width).map(bytemuck::pod_read_unaligned::<P>));
+                PrimitiveForm::Decoded(0)
+            }
+            _ => {
+                let values = bytes.get(start..).unwrap_or_default();
+                fallback::decode(encoding, self.is_integer, values, count, &mut self.decoded)?;
+                PrimitiveForm::Decoded(0)
+            }
+        };
+        Ok(())
+    }
+
+    fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
+        match &mut self.form {
+            PrimitiveForm::Plain(start) => *start += count * size_of::<P>(),
+            PrimitiveForm::Bits(read) | PrimitiveForm::Split(_, _, read) | PrimitiveForm::Decoded(read) => {
+                *read += count
+            }
+            PrimitiveForm::Dictionary(hybrid) => hybrid.skip(bytes, count)?,
+            PrimitiveForm::Runs(hybrid, end) => hybrid.skip(&bytes[..*end], count)?,
+        }
+        Ok(())
+    }
+}
+
+/// The byte behind runs that have their length in front of them, at byte `start`.
+///
+/// # Errors
+/// `Data` if the page ends before them.
+fn runs_end(bytes: &[u8], start: usize) -> Result<usize> {
+    let rest = bytes.get(start..).unwrap_or_default();
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(ends)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > rest.len() {
+        return Err(Error::data(format!(
+            "a page's runs of truth values claim {length} bytes, the page has {} left",
+            rest.len()
+        )));
+    }
+    Ok(start + 4 + length)
+}
+
+/// The values of a dictionary that has so many.
+fn entries<P: Pod>(dictionary: &[u8], count: usize) -> &[P] {
+    bytemuck::cast_slice(&dictionary[..count * size_of::<P>()])
+}
+
+/// The values of the dictionary that the next indices of a hybrid name.
+///
+/// # Errors
+/// `Data` if there are fewer, or the dictionary is too small.
+pub fn look_up<P: Pod>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
+    let mut done = 0;
+    let missing = |index| not_in_dictionary(index, dictionary.len());
+    while done < output.len() {
+        let places = &mut output[done..];
+        match hybrid.stretch(bytes, places.len())? {
+            EncodedRun::Repeated(index, count) => {
+                let value = dictionary.get(index as usize).ok_or_else(|| missing(index))?;
+                places[..count].fill(*value);
+                done += count;
+            }
+            EncodedRun::Packed(packed) => {
+                packed.look_up(dictionary, &mut places[..packed.count]).map_err(missing)?;
+                done += packed.count;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The values of the dictionary that some of the next `count` indices of a hybrid name.
+fn pick_up<P: Copy>(
+    hybrid: &mut Hybrid,
+    bytes: &[u8],
+    dictionary: &[P],
+    (places, count): (&[u32], usize),
+    indices: &mut Vec<u32>,
+    output: &mut [P],
+) -> Result<()> {
+    indices.resize(places.len(), 0);
+    hybrid.pick(bytes, places, indices)?;
+    hybrid.skip(bytes, count - places.last().map_or(0, |&last| last as usize + 1))?;
+    for (output, &index) in output.iter_mut().zip(indices.iter()) {
+        let value = dictionary.get(index as usize);
+        *output = *value.ok_or_else(|| not_in_dictionary(index, dictionary.len()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_truth_values_end_where_their_length_says() {
+        // A group of eight ones, behind which the page has another one that is not among its runs.
+        let page = |length| [length, 0, 0, 0, 3, 0xff, 3, 0xff];
+        let read = |bytes: &[u8], count| {
+            let mut values = Values::<u8>::new(false);
+            values.open(Encoding::RLE, bytes, 0, count)?;
+            let mut found = vec![0; count];
+            values.read(Page { bytes, dictionary: &[] }, &mut found).map(|()| found)
+        };
+        assert_eq!(read(&page(2), 8).unwrap(), [1; 8]);
+        assert_eq!(read(&page(4), 16).unwrap(), [1; 16]);
+        assert_eq!(read(&page(2), 9).unwrap_err().to_string(), "a page ends before its values do");
+        let error = read(&page(5), 8).unwrap_err().to_string();
+        assert_eq!(error, "a page's runs of truth values claim 5 bytes, the page has 4 left");
+    }
+}

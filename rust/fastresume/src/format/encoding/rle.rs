@@ -1,0 +1,311 @@
+//! Bit-packed integers, and the hybrid of runs and bit-packed groups that levels and indices come in.
+//!
+//! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
+
+use crate::error::{Error, Result};
+use crate::format::encoding::bit_packing::{Packed, integer};
+use crate::format::encoding::varint::{ends, varint};
+
+/// How many integers are unpacked at a time.
+pub const CHUNK: usize = 512;
+
+/// A page whose levels or values are decoded all at once holds at most so many: runs let few bytes state many.
+pub const MAX_VALUES: usize = 1 << 26;
+
+/// Integers of a hybrid, as far as they were read. The bytes are the caller's.
+#[derive(Debug, Clone, Copy)]
+pub struct Hybrid {
+    /// Bits of each integer, at most 32.
+    width: usize,
+    /// Where the next run begins.
+    position: usize,
+    run: Run,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    Repeated {
+        value: u32,
+        left: usize,
+    },
+    /// The group of integers that begins at byte `start`; `index` of them were read.
+    Packed {
+        start: usize,
+        index: usize,
+        left: usize,
+    },
+}
+
+/// What stands next in a hybrid, as it is there.
+pub enum EncodedRun<'p> {
+    /// So many times this value.
+    Repeated(u32, usize),
+    Packed(Packed<'p>),
+}
+
+/// What stands next in a hybrid, unpacked.
+pub enum DecodedRun<'b> {
+    /// So many times this value.
+    Repeated(u32, usize),
+    /// Integers, which were unpacked to the buffer.
+    Unpacked(&'b [u32]),
+}
+
+impl Hybrid {
+    /// The integers that begin at byte `position`.
+    ///
+    /// # Errors
+    /// `Data` if they have more than 32 bits.
+    pub fn new(position: usize, width: usize) -> Result<Self> {
+        if width > 32 {
+            return Err(Error::data(format!("a page packs integers of {width} bits, 32 are the most")));
+        }
+        Ok(Self { width, position, run: Run::Repeated { value: 0, left: 0 } })
+    }
+
+    /// Indices to a dictionary, behind the byte that states their width.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn indices(bytes: &[u8], start: usize) -> Result<Self> {
+        // A page of no values may leave out the width.
+        let width = bytes.get(start).copied().unwrap_or(0);
+        Self::new(start + 1, usize::from(width))
+    }
+
+    /// At most `most` (and not 0) of the next integers.
+    ///
+    /// # Errors
+    /// `Data` if the bytes end before.
+    pub fn stretch<'p>(&mut self, bytes: &'p [u8], most: usize) -> Result<EncodedRun<'p>> {
+        self.enter_run(bytes)?;
+        Ok(match &mut self.run {
+            Run::Repeated { value, left } => {
+                let count = most.min(*left);
+                *left -= count;
+                EncodedRun::Repeated(*value, count)
+            }
+            Run::Packed { start, index, left } => {
+                let count = most.min(*left);
+                let packed = Packed { bytes: &bytes[*start..], width: self.width, index: *index, count };
+                *index += count;
+                *left -= count;
+                EncodedRun::Packed(packed)
+            }
+        })
+    }
+
+    /// At most `most` (and not 0) of the next integers; `buffer` is for unpacked ones.
+    ///
+    /// # Errors
+    /// `Data` if the bytes end before.
+    pub fn next<'b>(
+        &mut self,
+        bytes: &[u8],
+        most: usize,
+        buffer: &'b mut [u32; CHUNK],
+    ) -> Result<DecodedRun<'b>> {
+        self.enter_run(bytes)?;
+        let room = match self.run {
+            Run::Repeated { .. } => most,
+            Run::Packed { index, .. } => CHUNK - index % 8,
+        };
+        Ok(match self.stretch(bytes, most.min(room))? {
+            EncodedRun::Repeated(value, count) => DecodedRun::Repeated(value, count),
+            EncodedRun::Packed(packed) => DecodedRun::Unpacked(packed.unpack(buffer)),
+        })
+    }
+
+    /// Some of the next integers, ascending ones that are counted from the next one on, go to `found`; all up to
+    /// the last of them are passed.
+    ///
+    /// # Errors
+    /// `Data` if the bytes end before.
+    pub fn pick(&mut self, bytes: &[u8], places: &[u32], found: &mut [u32]) -> Result<()> {
+        let (mut passed, mut done) = (0, 0);
+        while let Some(&place) = places.get(done) {
+            self.skip(bytes, place as usize - passed)?;
+            self.enter_run(bytes)?;
+            let (Run::Repeated { left, .. } | Run::Packed { left, .. }) = self.run;
+            let first = place as usize;
+            // One by one: runs are short, and each of them is looked at anyway.
+            let inside = places[done..].iter().take_while(|&&place| (place as usize) - first < left).count();
+            let (places, found) = (&places[done..done + inside], &mut found[done..done + inside]);
+            let count = places[inside - 1] as usize - first + 1;
+            match &mut self.run {
+                Run::Repeated { value, left } => {
+                    found.fill(*value);
+                    *left -= count;
+                }
+                Run::Packed { start, index, left } => {
+                    let packed = &bytes[*start..];
+                    for (found, &place) in found.iter_mut().zip(places) {
+                        *found = integer(packed, self.width, *index + place as usize - first);
+                    }
+                    *index += count;
+                    *left -= count;
+                }
+            }
+            passed = first + count;
+            done += inside;
+        }
+        Ok(())
+    }
+
+    /// Passes over `count` integers.
+    ///
+    /// # Errors
+    /// `Data` if the bytes end before.
+    pub fn skip(&mut self, bytes: &[u8], mut count: usize) -> Result<()> {
+        while count > 0 {
+            self.enter_run(bytes)?;
+            let passed = match &mut self.run {
+                Run::Repeated { left, .. } => {
+                    let passed = count.min(*left);
+                    *left -= passed;
+                    passed
+                }
+                Run::Packed { index, left, .. } => {
+                    let passed = count.min(*left);
+                    *index += passed;
+                    *left -= passed;
+                    passed
+                }
+            };
+            count -= passed;
+        }
+        Ok(())
+    }
+
+    /// Reads the header of the next run that holds anything, if the present one is used up.
+    fn enter_run(&mut self, bytes: &[u8]) -> Result<()> {
+        loop {
+            if let Run::Repeated { left: 1.., .. } | Run::Packed { left: 1.., .. } = self.run {
+                return Ok(());
+            }
+            let header = self.varint(bytes)?;
+            let count = usize::try_from(header >> 1).unwrap_or(usize::MAX);
+            if header & 1 == 0 {
+                let value_bytes = self.width.div_ceil(8);
+                let value = bytes.get(self.position..self.position + value_bytes).ok_or_else(ends)?;
+                let value = value.iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte));
+                self.position += value_bytes;
+                self.run = Run::Repeated { value, left: count };
+            } else {
+                let start = self.position;
+                let there = bytes.len() - start;
+                let stated = count.saturating_mul(self.width);
+                self.position += stated.min(there);
+                // Some writers leave out what fills up the last group.
+                let is_whole = stated <= there;
+                let left = if is_whole { count.saturating_mul(8) } else { there * 8 / self.width };
+                self.run = Run::Packed { start, index: 0, left };
+            }
+        }
+    }
+
+    fn varint(&mut self, bytes: &[u8]) -> Result<u64> {
+        varint(bytes, &mut self.position)
+    }
+}
+
+/// What is said of an index that a dictionary of `count` values has not.
+pub fn not_in_dictionary(index: u32, count: usize) -> Error {
+    Error::data(format!("a page names value {index} of a dictionary that has {count}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::encoding::bit_packing::tests::pack;
+
+    #[test]
+    fn integers_at_any_places_are_those_that_are_read_one_by_one() {
+        // 40 times 5, four groups of eight, once 2, five groups of eight.
+        let mut bytes = vec![80, 5, 9];
+        let some: Vec<u64> = (0..32).map(|value| value * 7 % 31).collect();
+        let more: Vec<u64> = (0..40).map(|value| value * 11 % 29).collect();
+        bytes.extend(pack(&some, 5));
+        bytes.extend([2, 2, 11]);
+        bytes.extend(pack(&more, 5));
+        let all: Vec<u32> = std::iter::repeat_n(5, 40)
+            .chain(some)
+            .chain([2])
+            .chain(more)
+            .map(|value| u32::try_from(value).unwrap())
+            .collect();
+        let every =
+            |step: usize, from: usize| -> Vec<u32> { (0..).take(all.len() - from).step_by(step).collect() };
+        for skipped in [0, 1, 39, 40, 71, 72, 73, 100] {
+            for step in [1, 2, 3, 7, 31, 50, 200] {
+                let places = every(step, skipped);
+                let mut hybrid = Hybrid::new(0, 5).unwrap();
+                hybrid.skip(&bytes, skipped).unwrap();
+                let mut found = vec![99; places.len()];
+                hybrid.pick(&bytes, &places, &mut found).unwrap();
+                let expected: Vec<u32> = places.iter().map(|&place| all[skipped + place as usize]).collect();
+                assert_eq!(found, expected);
+                let passed = skipped + places.last().map_or(0, |&last| last as usize + 1);
+                if let Some(&next) = all.get(passed) {
+                    hybrid.pick(&bytes, &[0], &mut found[..1]).unwrap();
+                    assert_eq!(found[0], next);
+                }
+            }
+        }
+        let mut hybrid = Hybrid::new(0, 5).unwrap();
+        assert!(hybrid.pick(&bytes, &[113], &mut [0]).is_err());
+        assert!(Hybrid::new(0, 5).unwrap().pick(&bytes, &[], &mut []).is_ok());
+    }
+
+    #[test]
+    fn groups_that_fill_the_buffer_more_than_once_are_read_from_any_place() {
+        for width in 1..=32 {
+            let mask = u64::MAX >> (64 - width);
+            let values: Vec<u64> =
+                (0_u64..1200).map(|value| value.wrapping_mul(0x9E37_79B9) & mask).collect();
+            let mut bytes = vec![0xad, 0x02];
+            bytes.extend(pack(&values, width));
+            for skipped in 0..20 {
+                for most in [1, 13, 500, CHUNK - 1, CHUNK, 2000] {
+                    let mut hybrid = Hybrid::new(0, width).unwrap();
+                    hybrid.skip(&bytes, skipped).unwrap();
+                    let (mut found, mut buffer) = (Vec::new(), [0; CHUNK]);
+                    while found.len() < values.len() - skipped {
+                        let DecodedRun::Unpacked(some) = hybrid.next(&bytes, most, &mut buffer).unwrap()
+                        else {
+                            panic!("there is no run");
+                        };
+                        assert!((1..=most).contains(&some.len()));
+                        found.extend(some.iter().map(|&value| u64::from(value)));
+                    }
+                    assert_eq!(found, values[skipped..], "width {width}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn runs_and_groups_follow_each_other() {
+        // 5 times 3, then a group of eight of 3 bits, then 2 times 1.
+        let mut bytes = vec![10, 3, 3];
+        bytes.extend(pack(&[0, 1, 2, 3, 4, 5, 6, 7], 3));
+        bytes.extend([4, 1]);
+        let expected = [3, 3, 3, 3, 3, 0, 1, 2, 3, 4, 5, 6, 7, 1, 1];
+        for skipped in 0..expected.len() {
+            for most in 1..9 {
+                let mut hybrid = Hybrid::new(0, 3).unwrap();
+                hybrid.skip(&bytes, skipped).unwrap();
+                let (mut found, mut buffer) = (Vec::new(), [0; CHUNK]);
+                while found.len() + skipped < expected.len() {
+                    let left = expected.len() - skipped - found.len();
+                    match hybrid.next(&bytes, most.min(left), &mut buffer).unwrap() {
+                        DecodedRun::Repeated(value, count) => found.extend(std::iter::repeat_n(value, count)),
+                        DecodedRun::Unpacked(some) => found.extend(some),
+                    }
+                }
+                assert_eq!(found, expected[skipped..]);
+                assert!(hybrid.next(&bytes, 1, &mut buffer).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The footer of one Parquet file: read, hashed, and looked at before it is believed.
+//!
+//! Source: <https://parquet.apache.org/docs/file-format/>
+
+use std::ops::Range;
+
+use parquet::file::metadata::{
+    FileMetaData, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
+};
+
+use crate::error::{Error, Result, caught};
+use crate::format::metadata::thrift::Walk;
+use crate::format::metadata::thrift_types;
+use crate::source::byte_source::Source;
+
+/// How deep a schema may nest. The parser recurses, so a deeper one could exhaust the stack.
+const MAX_SCHEMA_DEPTH: usize = 100;
+
+/// A schema of more columns and groups is taken for damaged: each takes a kilobyte when parsed.
+const MAX_SCHEMA_ELEMENTS: u64 = 1 << 18;
+
+/// Names of columns, with those of the groups that they are in, may take so many bytes in all: each is kept.
+const MAX_PATHS_BYTES: u64 = 64 << 20;
+
+/// A longer footer is taken for damaged: those of 100,000 columns and thousands of row groups are shorter.
+const MAX_FOOTER_BYTES: u64 = 256 << 20;
+
+/// Length of a footer's hash in bytes.
+pub const HASH_BYTES: usize = 16;
+
+/// The head of a list of no structs, in Thrift's compact protocol.
+const EMPTY_LIST_OF_STRUCTS: u8 = 0x0c;
+
+/// A footer of one row group, up to that, and its end: a version (1), a number of rows (0), the head of the list.
+const ONE_ROW_GROUP: (&[u8], u8) = (&[0x15, 0x02, 0x26, 0x00, 0x19, 0x1c], 0);
+
+const TAIL_BYTES: usize = 8;
+const MAGIC: &[u8] = b"PAR1";
+const ENCRYPTED_MAGIC: &[u8] = b"PARE";
+
+/// The first read asks for this many bytes, so that most footers come in one read.
+const FIRST_READ_BYTES: u64 = 64 << 10;
+
+/// A footer, whose row groups are parsed one at a time: all of them together take many times its bytes.
+#[derive(Debug)]
+pub struct Footer {
+    bytes: Vec<u8>,
+    /// All that is said beside row groups.
+    metadata: ParquetMetaData,
+    groups: Vec<RowGroup>,
+}
+
+/// What a row group is said to have, and where the footer says the rest.
+#[derive(Debug)]
+struct RowGroup {
+    rows: i64,
+    bytes: Range<usize>,
+}
+
+/// A footer as the file holds it, and the hash of its bytes.
+pub struct FooterBytes {
+    bytes: Vec<u8>,
+    /// BLAKE3 of them, cut to 128 bits.
+    pub hash: [u8; HASH_BYTES],
+}
+
+impl FooterBytes {
+    /// The bytes of a file's footer.
+    ///
+    /// # Errors
+    /// `Data` if the file is empty, truncated, encrypted or not Parquet, or if its footer is damaged; `Source` if
+    /// it can't be read.
+    pub fn read(source: &dyn Source) -> Result<Self> {
+        let size = source.size();
+        if size < (TAIL_BYTES + MAGIC.len()) as u64 {
+            return Err(Error::data(format!("not a parquet file: {size} bytes, expected at least 12")));
+        }
+        let first_length = size.min(FIRST_READ_BYTES);
+        let end = source.read(size - first_length, usize_of(first_length))?;
+        let (rest, tail) = end.split_at(end.len() - TAIL_BYTES);
+        let (length, magic) = tail.split_at(4);
+        if magic == ENCRYPTED_MAGIC {
+            return Err(Error::data("the footer is encrypted, which is not supported"));
+        }
+        if magic != MAGIC {
+            return Err(Error::data(format!(
+                "no parquet footer: the file ends in {}, expected {}",
+                magic.escape_ascii(),
+                MAGIC.escape_ascii()
+            )));
+        }
+        let length = u64::from(u32::from_le_bytes([length[0], length[1], length[2], length[3]]));
+        let limit = size - (TAIL_BYTES + MAGIC.len()) as u64;
+        if length > limit {
+            return Err(Error::data(format!(
+                "the footer claims {length} bytes, but the file has room for {limit}"
+            )));
+        }
+        if length > MAX_FOOTER_BYTES {
+            return Err(Error::data(format!(
+                "the footer claims {length} bytes, at most {MAX_FOOTER_BYTES} are read"
+            )));
+        }
+        let bytes = if usize_of(length) <= rest.len() {
+            rest[rest.len() - usize_of(length)..].to_vec()
+        } else {
+            source.read(size - TAIL_BYTES as u64 - length, usize_of(length))?
+        };
+        thrift_types::check(&bytes)?;
+        let mut hash = [0; HASH_BYTES];
+        hash.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..HASH_BYTES]);
+        Ok(Self { bytes, hash })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The footer, with its row counts cross-checked; its row groups are still to be parsed.
+    ///
+    /// # Errors
+    /// `Data` if it is damaged, nested too deep, or disagrees with itself about rows.
+    pub fn parse(self) -> Result<Footer> {
+        let bytes = self.bytes;
+        let Outline { list, groups } = outline(&bytes)?;
+        let no_groups = if list.is_empty() { &[][..] } else { &[EMPTY_LIST_OF_STRUCTS] };
+        let metadata = decoded(&[&bytes[..list.start], no_groups, &bytes[list.end..]].concat(), None)?;
+        check_row_counts(metadata.file_metadata().num_rows(), &groups)?;
+        Ok(Footer { bytes, metadata, groups })
+    }
+}
+
+impl Footer {
+    /// What is said of the whole file.
+    pub fn file(&self) -> &FileMetaData {
+        self.metadata.file_metadata()
+    }
+
+    /// The rows of each row group.
+    pub fn group_rows(&self) -> impl Iterator<Item = u64> {
+        // Not negative: they were checked.
+        self.groups.iter().map(|group| group.rows.unsigned_abs())
+    }
+
+    /// The row groups, each parsed when it is asked for.
+    ///
+    /// # Errors
+    /// `Data` if one is damaged.
+    pub fn row_groups(
+        &self,
+        options: ParquetMetaDataOptions,
+    ) -> impl Iterator<Item = Result<RowGroupMetaData>> {
+        let options = options.with_schema(self.file().schema_descr_ptr());
+        let (start, end) = ONE_ROW_GROUP;
+        let mut one = Vec::new();
+        self.groups.iter().map(move |group| {
+            one.clear();
+            one.extend_from_slice(start);
+            one.extend_from_slice(&self.bytes[group.bytes.clone()]);
+            one.push(end);
+            let parsed = decoded(&one, Some(&options))?.into_builder().take_row_groups().pop();
+            parsed.ok_or_else(|| Error::data("damaged footer: a row group is not there"))
+        })
+    }
+}
+
+fn decoded(bytes: &[u8], options: Option<&ParquetMetaDataOptions>) -> Result<ParquetMetaData> {
+    caught(|| {
+        ParquetMetaDataReader::decode_metadata_with_options(bytes, options)
+            .map_err(|cause| Error::data(format!("damaged footer: {cause}")))
+    })
+}
+
+fn usize_of(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// Where a footer lists row groups, head and all (nowhere if it does not), and each of these.
+struct Outline {
+    list: Range<usize>,
+    groups: Vec<RowGroup>,
+}
+
+/// Finds the row groups of a footer, and refuses what its parser could not take.
+fn outline(bytes: &[u8]) -> Result<Outline> {
+    const SCHEMA: i16 = 2;
+    const ROW_GROUPS: i16 = 4;
+    let mut found = Outline { list: 0..0, groups: Vec::new() };
+    Walk::new(bytes).fields(|walk, number, _| {
+        match number {
+            SCHEMA => check_schema(walk)?,
+            ROW_GROUPS if found.list.is_empty() => {
+                let start = walk.position();
+                let (_, length) = walk.list()?;
+                for _ in 0..length {
+                    found.groups.push(row_group(walk)?);
+                }
+                found.list = start..walk.position();
+            }
+            ROW_GROUPS => return Err(Error::data("damaged footer: it lists row groups twice")),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok(found)
+}
+
+fn row_group(walk: &mut Walk<'_>) -> Result<RowGroup> {
+    const COLUMNS: i16 = 1;
+    const NUM_ROWS: i16 = 3;
+    let start = walk.position();
+    let (mut rows, mut has_columns) = (None, false);
+    walk.fields(|walk, number, _| {
+        has_columns |= number == COLUMNS;
+        if number == NUM_ROWS {
+            rows = Some(walk.integer()?);
+        }
+        Ok(number == NUM_ROWS)
+    })?;
+    // A row group of a single byte would take many times as much here.
+    let rows = rows.filter(|_| has_columns);
+    let rows =
+        rows.ok_or_else(|| Error::data("damaged footer: a row group lacks its columns or its rows"))?;
+    Ok(RowGroup { rows, bytes: start..walk.position() })
+}
+
+/// Refuses a schema that is nested deeper than a recursive parser can take, or counts children that are not there.
+fn check_schema(walk: &mut Walk<'_>) -> Result<()> {
+    const NAME: i16 = 4;
+    const NUM_CHILDREN: i16 = 5;
+    // For each open group, how many of its children are still to come, and the bytes of its path.
+    let mut open: Vec<(u64, u64)> = Vec::new();
+    let mut paths_bytes = 0;
+    let (_, length) = walk.list()?;
+    if length > MAX_SCHEMA_ELEMENTS {
+        return Err(Error::data(format!(
+            "the schema claims {length} columns and groups, at most {MAX_SCHEMA_ELEMENTS} are read"
+        )));
+    }
+    for index in 0..length {
+        let mut children = 0;
+        let mut path_bytes = open.last().map_or(0, |(_, bytes)| *bytes);
+        walk.fields(|walk, number, wire| {
+            if number == NUM_CHILDREN {
+                children = u64::try_from(walk.integer32()?).unwrap_or(0);
+            } else if number == NAME {
+                let before = walk.position();
+                walk.pass(wire)?;
+                path_bytes += (walk.position() - before) as u64;
+            }
+            Ok(number == NUM_CHILDREN || number == NAME)
+        })?;
+        paths_bytes += path_bytes;
+        if paths_bytes > MAX_PATHS_BYTES {
+            return Err(Error::data(format!(
+                "the names of the columns and of their groups take more than {MAX_PATHS_BYTES} bytes"
+            )));
+        }
+        let left = length - index - 1;
+        if children > left {
+            return Err(Error::data(format!(
+                "a group claims {children} children, the schema has {left} left"
+            )));
+        }
+        if let Some((left, _)) = open.last_mut() {
+            *left -= 1;
+        }
+        if children > 0 {
+            open.push((children, path_bytes));
+        }
+        while open.last().is_some_and(|(left, _)| *left == 0) {
+            open.pop();
+        }
+        if open.len() > MAX_SCHEMA_DEPTH {
+            return Err(Error::data(format!("the schema is nested more than {MAX_SCHEMA_DEPTH} deep")));
+        }
+    }
+    Ok(())
+}
+
+fn check_row_counts(stated: i64, groups: &[RowGroup]) -> Result<()> {
+    let mut sum = 0_i64;
+    for (index, RowGroup { rows, .. }) in groups.iter().enumerate() {
+        if *rows < 0 {
+            return Err(Error::data(format!("the row group claims {rows} rows")).in_row_group(index));
+        }
+        sum = sum
+            .checked_add(*rows)
+            .ok_or_else(|| Error::data("the rows of the row groups do not fit 63 bits"))?;
+    }
+    if sum != stated {
+        return Err(Error::data(format!("the footer claims {stated} rows, its row groups hold {sum}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::data_type::Int64Type;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    /// The footer of a file of two columns, with row groups of so many rows.
+    fn footer(group_rows: &[i64]) -> Vec<u8> {
+        let schema = parse_message_type("message root { required int64 a; required int64 b; }").unwrap();
+        let mut file = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut file, schema.into(), Arc::default()).unwrap();
+        for &rows in group_rows {
+            let mut group = writer.next_row_group().unwrap();
+            while let Some(mut column) = group.next_column().unwrap() {
+                let values: Vec<i64> = (0..rows).collect();
+                column.typed::<Int64Type>().write_batch(&values, None, None).unwrap();
+                column.close().unwrap();
+            }
+            group.close().unwrap();
+        }
+        writer.close().unwrap();
+        let (before, tail) = file.split_at(file.len() - TAIL_BYTES);
+        let length = u32::from_le_bytes(*tail.first_chunk().unwrap()) as usize;
+        before[before.len() - length..].to_vec()
+    }
+
+    fn parse(bytes: Vec<u8>) -> Result<Footer> {
+        FooterBytes { bytes, hash: [0; HASH_BYTES] }.parse()
+    }
+
+    #[test]
+    fn row_groups_one_at_a_time_are_those_of_the_whole_footer() {
+        for group_rows in [&[][..], &[7], &[3, 0, 5, 1000]] {
+            let bytes = footer(group_rows);
+            let whole = ParquetMetaDataReader::decode_metadata(&bytes).unwrap();
+            let found = parse(bytes).unwrap();
+            let each: Result<Vec<_>> = found.row_groups(ParquetMetaDataOptions::new()).collect();
+            for (one, expected) in each.unwrap().iter().zip(whole.row_groups()) {
+                assert_eq!((one.columns(), one.num_rows()), (expected.columns(), expected.num_rows()));
+            }
+            assert_eq!(found.file(), whole.file_metadata());
+            let rows: Vec<u64> = found.group_rows().collect();
+            assert_eq!(rows, group_rows.iter().map(|rows| rows.unsigned_abs()).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_footer_without_row_groups_or_with_two_lists_of_them_or_with_lacking_rows_is_refused() {
+        let message = |bytes| parse(bytes).err().unwrap().to_string();
+        // {1: version 1, 2: a root without children, 3: rows, 4: row groups}
+        let start = [0x15, 0x02, 0x19, 0x1c, 0x48, 0x01, b'r', 0x15, 0x00, 0x00, 0x16];
+        let of_rows = |rows: u8, rest: &[u8]| [&start[..], &[2 * rows], rest].concat();
+        assert_eq!(parse(of_rows(0, &[0x19, 0x0c, 0])).unwrap().group_rows().count(), 0);
+        assert!(message(of_rows(0, &[0])).contains("row_groups is missing"));
+        assert!(message(of_rows(0, &[0x19, 0x0c, 0x09, 0x08, 0x0c, 0])).contains("lists row groups twice"));
+        assert!(message(of_rows(0, &[0x19, 0x1c, 0, 0])).contains("lacks its columns or its rows"));
+        let group = [0x19, 0x1c, 0x19, 0x0c, 0x16, 0x00, 0x16, 0x06, 0, 0];
+        assert_eq!(parse(of_rows(3, &group)).unwrap().group_rows().collect::<Vec<_>>(), [3]);
+        assert!(message(of_rows(4, &group)).contains("claims 4 rows, its row groups hold 3"));
+    }
+
+    #[test]
+    fn a_schema_nested_thousands_deep_is_refused_before_it_is_parsed() {
+        let depth = 5000_u16;
+        // field 2: list<struct> of 5001 elements, each {5: num_children = 1} but the last
+        let mut bytes = vec![0x29, 0xfc, 0x89, 0x27];
+        for _ in 0..depth {
+            bytes.extend([0x55, 0x02, 0x00]);
+        }
+        bytes.extend([0x00, 0x00]);
+        let error = outline(&bytes).err().unwrap();
+        assert_eq!(error.to_string(), "the schema is nested more than 100 deep");
+    }
+}

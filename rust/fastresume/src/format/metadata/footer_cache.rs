@@ -1,0 +1,86 @@
+//! What footers tell of the leaves that are read, kept for whoever asks next.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use crate::error::{Result, locked};
+use crate::format::metadata::column_metadata::Leaves;
+use crate::format::metadata::footer::{FooterBytes, HASH_BYTES};
+
+/// What is kept takes no more memory than this: some hundred files' leaves, of whatever number there are.
+pub const MAX_BYTES: usize = 16 << 20;
+
+/// Leaves by the hash of a footer's bytes, which tells that they are still the same, and by their numbers.
+///
+/// The first ones stay: who goes over all files again and again would find none of those that came last.
+#[derive(Debug, Default)]
+pub struct Footers(Mutex<CachedFooters>);
+
+type FooterKey = ([u8; HASH_BYTES], Vec<usize>);
+
+#[derive(Debug, Default)]
+struct CachedFooters {
+    by_key: HashMap<FooterKey, Arc<Leaves>>,
+    bytes: usize,
+}
+
+impl Footers {
+    /// The leaves of a file by their numbers, which ascend; its footer is parsed if they are not kept.
+    ///
+    /// # Errors
+    /// As for `FooterBytes::parse` and `Leaves::of`.
+    pub fn leaves(&self, footer: FooterBytes, numbers: Vec<usize>) -> Result<Arc<Leaves>> {
+        let key = (footer.hash, numbers);
+        if let Some(leaves) = self.get(&key) {
+            return Ok(leaves);
+        }
+        let leaves = Arc::new(Leaves::of(&footer.parse()?, &key.1)?);
+        self.keep(key, &leaves);
+        Ok(leaves)
+    }
+
+    fn get(&self, key: &FooterKey) -> Option<Arc<Leaves>> {
+        locked(&self.0).by_key.get(key).cloned()
+    }
+
+    /// Keeps leaves, if there is room.
+    fn keep(&self, key: FooterKey, leaves: &Arc<Leaves>) {
+        let bytes = leaves.bytes();
+        let mut kept = locked(&self.0);
+        if kept.bytes.saturating_add(bytes) <= MAX_BYTES
+            && kept.by_key.insert(key, Arc::clone(leaves)).is_none()
+        {
+            kept.bytes += bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Leaves that take at least so many bytes.
+    fn leaves(bytes: usize) -> Arc<Leaves> {
+        Arc::new(Leaves::of_no_columns(vec![1; bytes / size_of::<u64>()]))
+    }
+
+    #[test]
+    fn leaves_are_kept_until_there_is_no_more_room() {
+        let footers = Footers::default();
+        let key = |hash: u8| ([hash; HASH_BYTES], vec![1, 2]);
+        let (small, large) = (leaves(80), leaves(MAX_BYTES / 3));
+        footers.keep(key(0), &small);
+        for hash in 1..5 {
+            footers.keep(key(hash), &large);
+            // Twice the same takes no room.
+            footers.keep(key(hash), &large);
+        }
+        let is_kept = |hash: u8| footers.get(&key(hash)).is_some();
+        assert_eq!([0, 1, 2, 3, 4].map(is_kept), [true, true, true, false, false]);
+        assert!(Arc::ptr_eq(&footers.get(&key(0)).unwrap(), &small));
+        footers.keep(key(9), &small);
+        assert!(is_kept(9), "a small one still has room");
+        assert!(!is_kept(10));
+        assert!(footers.get(&([0; HASH_BYTES], vec![1])).is_none(), "other leaves of the same file");
+    }
+}

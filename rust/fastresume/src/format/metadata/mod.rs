@@ -1,0 +1,12 @@
+//! What a Parquet file says of itself: footers, page headers, page indexes and bloom filters.
+
+pub mod thrift;
+pub mod thrift_types;
+pub mod footer;
+pub mod column_metadata;
+pub mod footer_cache;
+pub mod column_chunk;
+pub mod page_header;
+pub mod page_index;
+pub mod bloom_filter;
+pub mod size_estimate;

@@ -1,0 +1,194 @@
+//! The page index of a column chunk: where its data pages lie (OffsetIndex), and what their values are bounded by (ColumnIndex).
+//!
+//! Source: <https://github.com/apache/parquet-format/blob/master/PageIndex.md>
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::format::metadata::column_chunk::Chunk;
+use crate::format::metadata::thrift::{Walk, Wire};
+use crate::source::byte_source::Source;
+
+/// A longer index is taken for damaged: it has some 20 bytes for a page.
+pub const MAX_INDEX_BYTES: u64 = 64 << 20;
+
+/// Where a data page is.
+#[derive(Debug, Clone, Copy)]
+pub struct PagePlace {
+    /// The offset of its header.
+    pub offset: u64,
+    /// Its first row, counted within the row group.
+    pub first_row: u64,
+}
+
+/// The data pages of a chunk, in order, as its index names them.
+///
+/// Source: <https://github.com/apache/parquet-format/blob/master/PageIndex.md>
+///
+/// # Errors
+/// `Data` if the index lies outside of the file, or its pages outside of the chunk, or out of order.
+pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Result<Vec<PagePlace>> {
+    let length = place.end.saturating_sub(place.start);
+    if length > MAX_INDEX_BYTES {
+        return Err(Error::data(format!(
+            "the page index claims {length} bytes, at most {MAX_INDEX_BYTES} are read"
+        )));
+    }
+    let bytes = source.read(place.start, usize::try_from(length).unwrap_or(usize::MAX))?;
+    let mut pages = Vec::new();
+    let mut walk = Walk::new(&bytes);
+    walk.fields(|walk, number, wire| {
+        if (number, wire) != (1, Wire::List) {
+            return Ok(false);
+        }
+        let (element, length) = walk.list()?;
+        for _ in 0..length {
+            if element != Wire::Struct {
+                return Err(Error::data("the page index lists something else than pages"));
+            }
+            pages.push(read_place(walk)?);
+        }
+        Ok(true)
+    })?;
+    let is_in_order = pages
+        .windows(2)
+        .all(|pair| pair[0].offset < pair[1].offset && pair[0].first_row <= pair[1].first_row);
+    let is_inside = pages
+        .iter()
+        .all(|page| (chunk.start..chunk.end).contains(&page.offset) && page.first_row <= chunk.rows);
+    if is_in_order && is_inside {
+        Ok(pages)
+    } else {
+        Err(Error::data(format!(
+            "the page index names pages out of order, or outside of the column chunk at [{}, {}) of {} rows",
+            chunk.start, chunk.end, chunk.rows
+        )))
+    }
+}
+
+fn read_place(walk: &mut Walk<'_>) -> Result<PagePlace> {
+    let (mut offset, mut first_row) = (-1, -1);
+    walk.fields(|walk, number, wire| {
+        match (number, wire) {
+            (1, Wire::I64) => offset = walk.integer()?,
+            (3, Wire::I64) => first_row = walk.integer()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    match (u64::try_from(offset), u64::try_from(first_row)) {
+        (Ok(offset), Ok(first_row)) => Ok(PagePlace { offset, first_row }),
+        _ => Err(Error::data(format!("the page index places row {first_row} at byte {offset}"))),
+    }
+}
+
+/// The bounds of the pages of a column chunk, as its index holds them: plain values, which may be cut short.
+#[derive(Debug)]
+pub struct PageIndex {
+    bytes: Vec<u8>,
+    pages: Vec<PageBounds>,
+}
+
+/// What is told of one page.
+#[derive(Debug, Clone, Default)]
+struct PageBounds {
+    is_null: bool,
+    low: Range<usize>,
+    high: Range<usize>,
+    nulls: Option<u64>,
+}
+
+/// The lists of an index, each with an element for each page.
+#[derive(Debug, Default)]
+struct Lists {
+    are_null: Vec<bool>,
+    lows: Vec<Range<usize>>,
+    highs: Vec<Range<usize>>,
+    nulls: Option<Vec<i64>>,
+}
+
+impl PageIndex {
+    /// The index of a chunk of so many pages.
+    ///
+    /// # Errors
+    /// `Data` if it lies outside of the file, is damaged, or is of another number of pages.
+    pub fn read(source: &dyn Source, place: Range<u64>, pages: usize) -> Result<Self> {
+        let length = place.end.saturating_sub(place.start);
+        if length > MAX_INDEX_BYTES {
+            return Err(Error::data(format!(
+                "the page index claims {length} bytes of bounds, at most {MAX_INDEX_BYTES} are read"
+            )));
+        }
+        let bytes = source.read(place.start, usize::try_from(length).unwrap_or(usize::MAX))?;
+        let Lists { are_null, lows, highs, nulls } = Lists::read(&bytes)?;
+        let counts = [are_null.len(), lows.len(), highs.len(), nulls.as_ref().map_or(pages, Vec::len)];
+        if let Some(other) = counts.into_iter().find(|&count| count != pages) {
+            return Err(Error::data(format!(
+                "the page index bounds {other} pages, and places {pages} of them"
+            )));
+        }
+        let mut nulls = nulls.into_iter().flatten().map(|count| u64::try_from(count).ok());
+        let each = are_null.into_iter().zip(lows).zip(highs);
+        let pages = each.map(|((is_null, low), high)| {
+            let nulls = nulls.next().flatten();
+            PageBounds { is_null, low, high, nulls }
+        });
+        let pages = pages.collect();
+        Ok(Self { bytes, pages })
+    }
+
+    /// Whether all values of a page are null.
+    pub fn is_null(&self, page: usize) -> bool {
+        self.pages[page].is_null
+    }
+
+    /// The bounds of the values of a page that has some: none is below the first, none above the second.
+    pub fn bounds(&self, page: usize) -> (&[u8], &[u8]) {
+        let PageBounds { low, high, .. } = &self.pages[page];
+        (&self.bytes[low.clone()], &self.bytes[high.clone()])
+    }
+
+    /// How many values of a page are null, if that is told.
+    pub fn nulls(&self, page: usize) -> Option<u64> {
+        self.pages[page].nulls
+    }
+}
+
+impl Lists {
+    fn read(bytes: &[u8]) -> Result<Self> {
+        let mut found = Self::default();
+        Walk::new(bytes).fields(|walk, number, wire| {
+            if wire != Wire::List || !matches!(number, 1 | 2 | 3 | 5) {
+                return Ok(false);
+            }
+            let (element, length) = walk.list()?;
+            let is_its_own = match number {
+                1 => matches!(element, Wire::True | Wire::False),
+                5 => element == Wire::I64,
+                _ => element == Wire::Binary,
+            };
+            if !is_its_own && length > 0 {
+                return Err(Error::data(format!(
+                    "damaged page index: field {number} is a list of {element:?}, which is not its own"
+                )));
+            }
+            match number {
+                1 => (0..length)
+                    .try_for_each(|_| walk.listed_boolean().map(|mark| found.are_null.push(mark)))?,
+                5 => {
+                    let nulls = found.nulls.get_or_insert_default();
+                    (0..length).try_for_each(|_| walk.integer().map(|count| nulls.push(count)))?;
+                }
+                _ => {
+                    let bounds = if number == 2 { &mut found.lows } else { &mut found.highs };
+                    for _ in 0..length {
+                        let length = walk.binary()?.len();
+                        bounds.push(walk.position() - length..walk.position());
+                    }
+                }
+            }
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+}

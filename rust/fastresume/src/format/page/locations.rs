@@ -1,0 +1,79 @@
+//! Where data pages of a file lie, as far as their headers were read.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use crate::error::locked;
+use crate::format::metadata::column_chunk::Chunk;
+use crate::format::metadata::page_index::PagePlace;
+
+/// More pages of a file are not noted: what was noted so far is forgotten then.
+pub const MOST_PAGES: usize = 1 << 14;
+
+/// Data pages by column chunk and first row, so that those who read another part of a row group need not read the headers
+/// before it again.
+#[derive(Debug, Default)]
+pub struct PagePlaces(Mutex<BTreeMap<(ChunkKey, u64), u64>>);
+
+/// Where a column chunk begins and ends, and what counts as a row: of damaged files, chunks may overlap.
+type ChunkKey = (u64, u64, bool);
+
+impl PagePlaces {
+    /// Notes pages of a column chunk.
+    pub fn note(&self, chunk: &Chunk, pages: &[PagePlace]) {
+        let mut places = locked(&self.0);
+        if places.len() + pages.len() > MOST_PAGES {
+            places.clear();
+        }
+        places.extend(pages.iter().map(|page| ((key(chunk), page.first_row), page.offset)));
+    }
+
+    /// Of the pages of a column chunk that were noted, the last one that begins at a row or before.
+    pub fn last(&self, chunk: &Chunk, row: u64) -> Option<PagePlace> {
+        let places = locked(&self.0);
+        let (&(_, first_row), &offset) = places.range((key(chunk), 0)..=(key(chunk), row)).next_back()?;
+        Some(PagePlace { offset, first_row })
+    }
+}
+
+fn key(chunk: &Chunk) -> ChunkKey {
+    (chunk.start, chunk.end, chunk.is_flat)
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::basic::Compression;
+
+    use super::*;
+
+    #[test]
+    fn the_last_page_up_to_a_row_is_told_of_each_chunk() {
+        let chunk = |start, end, is_flat| Chunk {
+            start,
+            end,
+            index: None,
+            rows: 100,
+            values: 100,
+            uncompressed_bytes: 0,
+            compression: Compression::UNCOMPRESSED,
+            value_bytes: None,
+            is_flat,
+        };
+        let places = PagePlaces::default();
+        let page = |first_row| PagePlace { offset: 1000 + first_row, first_row };
+        let (one, other) = (chunk(4, 5000, true), chunk(9, 5000, true));
+        places.note(&one, &[page(0), page(10), page(30)]);
+        places.note(&other, &[page(20)]);
+        let row_of = |chunk, row| places.last(chunk, row).map(|page| (page.offset, page.first_row));
+        assert_eq!(row_of(&one, 9), Some((1000, 0)));
+        assert_eq!(row_of(&one, 29), Some((1010, 10)));
+        assert_eq!(row_of(&one, u64::MAX), Some((1030, 30)));
+        assert_eq!(row_of(&other, 19), None);
+        for (start, end, is_flat) in [(5, 5000, true), (4, 4000, true), (4, 5000, false)] {
+            assert!(places.last(&chunk(start, end, is_flat), 100).is_none());
+        }
+        let many: Vec<_> = (0..MOST_PAGES as u64).map(page).collect();
+        places.note(&other, &many);
+        assert_eq!((row_of(&one, 9), row_of(&other, 7)), (None, Some((1007, 7))));
+    }
+}

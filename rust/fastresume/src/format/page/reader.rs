@@ -1,0 +1,319 @@
+//! The pages of one column chunk, opened: checksums verified, pages decompressed into memory that is reused.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parquet::basic::{Compression, Encoding};
+
+use crate::error::{Error, Result};
+use crate::format::compression::codec::Codec;
+use crate::format::encoding::page_values::{Page, PageValues};
+use crate::format::metadata::column_chunk::Chunk;
+use crate::format::metadata::page_header::Header;
+use crate::format::page::dictionary_cache::{DictionaryKey, PageDictionaries};
+use crate::format::page::locations::PagePlaces;
+use crate::format::page::scanner::{PageWalk, PassedPage, grow, to_usize};
+use crate::memory::buffer::Memory;
+use crate::source::byte_source::Source;
+
+/// Memory that one thread reuses from page to page and column to column.
+#[derive(Default)]
+pub struct Buffers {
+    /// Bytes of the source that were read ahead.
+    ahead: Vec<u8>,
+    /// The bytes of the present page, if they were compressed.
+    expanded: Vec<u8>,
+    /// The bytes of the dictionary.
+    dictionary: Arc<Memory>,
+    codec: Option<(Compression, Codec)>,
+    part: Option<GroupPart>,
+}
+
+/// What is wanted now: a part of a row group, or all of it.
+struct GroupPart {
+    /// The row group, counted over all files.
+    group: usize,
+    /// Rows behind this one are not wanted.
+    end_row: u64,
+    dictionaries: Arc<PageDictionaries>,
+}
+
+impl Buffers {
+    /// The bytes of the dictionary that was opened last.
+    pub fn dictionary(&self) -> &[u8] {
+        self.dictionary.bytes()
+    }
+
+    /// Begins with a part of a row group, or all of it: up to this row, or to its end if it has no more rows. The group counts
+    /// over all files; its dictionaries are kept for those who read another part.
+    pub fn begin_part(&mut self, group: usize, end_row: u64, dictionaries: &Arc<PageDictionaries>) {
+        dictionaries.begin(group);
+        self.part = Some(GroupPart { group, end_row, dictionaries: Arc::clone(dictionaries) });
+    }
+}
+
+/// Opens the pages of one column chunk; those that are passed over are not decompressed.
+pub struct Pages<'a> {
+    walk: PageWalk<'a>,
+    expanded: &'a mut Vec<u8>,
+    dictionary: &'a mut Arc<Memory>,
+    codec: &'a mut Codec,
+    part: Option<&'a GroupPart>,
+    verifies_checksums: bool,
+    /// Values of the data pages that were opened.
+    opened_values: u64,
+    /// The bytes of the present page: of what was expanded, or of what was read ahead.
+    is_expanded: bool,
+    page: Range<usize>,
+}
+
+/// What a decoder has to know of a data page; its bytes are [`Pages::page`].
+pub struct PageStart {
+    /// Values: rows in a flat column, of which some may be null; else one for each pair of levels.
+    pub num_values: usize,
+    pub encoding: Encoding,
+    pub repetition_encoding: Encoding,
+    pub definition_encoding: Encoding,
+    /// Bytes of repetition and of definition levels, if they are stated apart from them.
+    pub level_bytes: Option<(usize, usize)>,
+    /// Its rows, if the header states them, or the index of the pages led to it.
+    pub rows: Option<u64>,
+}
+
+impl PageStart {
+    /// Refuses a page that has other rows than were stated.
+    pub fn check_rows(&self, found: usize) -> Result<()> {
+        match self.rows {
+            Some(stated) if stated != found as u64 => Err(Error::data(format!(
+                "a page holds {found} rows, its header or the page index states {stated}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'a> Pages<'a> {
+    /// The pages of a chunk, of which checksums are compared if that is asked for.
+    ///
+    /// # Errors
+    /// `Data` if the chunk lies outside of the file, or its codec is not known.
+    pub fn new(
+        source: Arc<dyn Source>,
+        chunk: Chunk,
+        places: Arc<PagePlaces>,
+        verifies_checksums: bool,
+        buffers: &'a mut Buffers,
+    ) -> Result<Self> {
+        let Buffers { ahead, expanded, dictionary, codec, part } = buffers;
+        let part = part.as_ref();
+        let end_row = part.map_or(chunk.rows, |part| part.end_row);
+        let compression = chunk.compression;
+        let walk = PageWalk::new(source, chunk, places, end_row, ahead)?;
+        let known = codec.take().filter(|(known, _)| *known == compression);
+        let known = known.map_or_else(|| Codec::new(compression), |(_, known)| Ok(known))?;
+        let (_, codec) = codec.insert((compression, known));
+        Ok(Self {
+            walk,
+            expanded,
+            dictionary,
+            codec,
+            part,
+            verifies_checksums,
+            opened_values: 0,
+            is_expanded: false,
+            page: 0..0,
+        })
+    }
+
+    /// Passes over whole data pages; see [`PageWalk::pass_rows`].
+    pub fn pass_rows(&mut self, row: usize, rows: usize) -> Result<usize> {
+        self.walk.pass_rows(row, rows)
+    }
+
+    /// Notes which rows begin in the present page; see [`PageWalk::note_rows`].
+    pub fn note_rows(&mut self, rows: Range<usize>) {
+        self.walk.note_rows(rows);
+    }
+
+    /// Opens the dictionary alone, if the chunk begins with one, and gives how many values it has.
+    ///
+    /// # Errors
+    /// `Data` if it is damaged; `Source` if it can't be read.
+    pub fn dictionary(&mut self) -> Result<Option<usize>> {
+        self.walk.is_skipping = true;
+        if !self.walk.header()?.is_some_and(Header::is_dictionary) {
+            return Ok(None);
+        }
+        self.walk.pass();
+        let dictionary = self.walk.take_dictionary();
+        dictionary.map(|dictionary| self.open_dictionary(&dictionary)).transpose()
+    }
+
+    /// Opens the next data page, none at the end; `values` takes over the dictionary that it needs.
+    pub fn open(&mut self, values: &mut impl PageValues) -> Result<Option<PageStart>> {
+        let header = loop {
+            // Of a part of the rows the dictionary is read by itself, since they may lie far behind it.
+            self.walk.is_skipping = self.walk.is_part() && self.walk.is_before_dictionary();
+            let header = self.walk.header()?.cloned();
+            self.walk.is_skipping = false;
+            match header {
+                Some(header) if header.is_dictionary() => _ = self.walk.pass(),
+                Some(header) => break header,
+                None => return Ok(None),
+            }
+        };
+        let encoding = header.encoding()?;
+        if let Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY = encoding
+            && values.wants_dictionary()
+        {
+            if let Some(dictionary) = self.walk.take_dictionary() {
+                let count = self.open_dictionary(&dictionary)?;
+                values.open_dictionary(self.dictionary.bytes(), count)?;
+            }
+            if !self.walk.has_dictionary() {
+                return Err(Error::data(
+                    "a page needs a dictionary, and the column chunk has none before it",
+                ));
+            }
+        }
+        self.opened_values += header.values() as u64;
+        let stated_values = self.walk.chunk().values;
+        if self.opened_values > stated_values {
+            return Err(Error::data(format!(
+                "the pages hold more than the {stated_values} values that the footer states"
+            )));
+        }
+        let Some(page) = self.walk.pass() else { return Ok(None) };
+        self.expand(&page, None)?;
+        if let (Some(indexed), Some(stated)) = (page.indexed_rows, header.stated_rows())
+            && indexed != stated
+        {
+            return Err(Error::data(format!(
+                "a page's header states {stated} rows, the page index {indexed}"
+            )));
+        }
+        let [repetition_encoding, definition_encoding] = header.level_encodings()?;
+        Ok(Some(PageStart {
+            num_values: header.values(),
+            encoding,
+            repetition_encoding,
+            definition_encoding,
+            level_bytes: header.level_bytes(),
+            rows: header.stated_rows().or(page.indexed_rows),
+        }))
+    }
+
+    /// Reads a dictionary; gives how many values it has.
+    fn open_dictionary(&mut self, page: &PassedPage) -> Result<usize> {
+        let PassedPage { offset, header, .. } = page;
+        match header.encoding()? {
+            Encoding::PLAIN | Encoding::PLAIN_DICTIONARY => {}
+            other => return Err(Error::data(format!("a dictionary is encoded as {other}, expected PLAIN"))),
+        }
+        let chunk = self.walk.chunk();
+        let value_bytes = chunk.value_bytes.unwrap_or(4);
+        let key = DictionaryKey { chunk: chunk.start, offset: *offset, compression: chunk.compression };
+        // One at a time: the last one goes before there is memory for the next.
+        *self.dictionary = Arc::default();
+        if let Some(kept) = self.part.and_then(|part| part.dictionaries.get(part.group, &key)) {
+            *self.dictionary = kept;
+        } else {
+            let is_far = self.walk.is_far_behind(offset + header.compressed_bytes());
+            self.walk.is_skipping |= self.walk.is_part() || is_far;
+            let mut dictionary = Memory::lent();
+            self.expand(page, Some(&mut dictionary))?;
+            self.walk.is_skipping = false;
+            *self.dictionary = Arc::new(dictionary);
+            if let Some(part) = self.part.filter(|_| self.walk.is_part()) {
+                part.dictionaries.keep(part.group, key, self.dictionary);
+            }
+        }
+        let count = header.values();
+        let needed = count.saturating_mul(value_bytes);
+        if needed > self.dictionary.len() {
+            return Err(Error::data(format!(
+                "the dictionary claims {count} values, which take {needed} bytes, and has {}",
+                self.dictionary.len()
+            )));
+        }
+        Ok(count)
+    }
+
+    /// Refuses pages that hold so many rows, if these are more than the row group has.
+    ///
+    /// # Errors
+    /// `Data`, naming its number.
+    pub fn check_group_rows(&self, rows: usize) -> Result<()> {
+        let stated = self.walk.chunk().rows;
+        if rows as u64 > stated {
+            return Err(Error::data(format!("the pages hold more than the {stated} rows of the row group")));
+        }
+        Ok(())
+    }
+
+    /// The page that was opened last.
+    pub fn page(&self) -> Page<'_> {
+        let held = if self.is_expanded { self.expanded.as_slice() } else { self.walk.memory() };
+        Page { bytes: held.get(self.page.clone()).unwrap_or_default(), dictionary: self.dictionary.bytes() }
+    }
+
+    /// Makes a page the present one, or the dictionary whose memory is given: compares its checksum if that is asked for, and
+    /// decompresses it if it is compressed.
+    fn expand(&mut self, page: &PassedPage, dictionary: Option<&mut Memory>) -> Result<()> {
+        let header = &page.header;
+        let place = self.walk.bytes(page.offset, header.compressed_bytes())?;
+        let bytes = &self.walk.memory()[place.clone()];
+        if let Some(stated) = header.checksum.filter(|_| self.verifies_checksums) {
+            let found = crc32fast::hash(bytes);
+            if found != stated.cast_unsigned() {
+                return Err(Error::data(format!(
+                    "a page's checksum is {found:08x}, its header states {:08x}",
+                    stated.cast_unsigned()
+                )));
+            }
+        }
+        let levels =
+            header.level_bytes().map_or(0, |(repetition, definition)| repetition.saturating_add(definition));
+        let stated = to_usize(header.uncompressed_bytes())?;
+        if levels > bytes.len() || levels > stated {
+            return Err(Error::data(format!(
+                "a page claims {levels} bytes of levels and has {} ({stated} uncompressed)",
+                bytes.len()
+            )));
+        }
+        let codec = Some(&mut *self.codec).filter(|codec| !codec.is_none() && header.is_compressed());
+        let as_it_is = match &codec {
+            None => Some(bytes),
+            Some(codec) if levels == 0 => codec.as_it_is(bytes, stated),
+            Some(_) => None,
+        };
+        let output = match (as_it_is, dictionary) {
+            (Some(page), Some(dictionary)) => return dictionary.extend(page),
+            (Some(page), None) => {
+                self.is_expanded = false;
+                // What is put in front of it is all that codecs add.
+                self.page = place.end - page.len()..place.end;
+                return Ok(());
+            }
+            (None, Some(dictionary)) => {
+                dictionary.resize(stated)?;
+                dictionary.bytes_mut()
+            }
+            (None, None) => {
+                self.is_expanded = true;
+                self.page = 0..stated;
+                grow(self.expanded, stated)?;
+                &mut self.expanded[..stated]
+            }
+        };
+        // The levels in front of a page of version 2 never are compressed.
+        output[..levels].copy_from_slice(&bytes[..levels]);
+        // A page of nulls alone may hold no values, not even an empty compressed block.
+        if let Some(codec) = codec
+            && stated > levels
+        {
+            codec.decompress(&bytes[levels..], &mut output[levels..])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Memory as the system gives it: words of the allocator, or whole pages of their own.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use memmap2::MmapMut;
+
+use crate::error::{Error, Result};
+
+/// So many bytes or more are pages of their own: they begin and end at bounds of pages, and go back to the system when
+/// they are dropped.
+pub const PAGED_BYTES: usize = 64 << 10;
+
+/// Bytes of a page, as most systems have them.
+const PAGE_BYTES: usize = 4 << 10;
+
+/// Bytes of all pages that are there, and the most that ever were since these were counted anew.
+static PAGED: AtomicUsize = AtomicUsize::new(0);
+static MOST_PAGED: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that are aligned to 8.
+#[derive(Debug)]
+pub enum Block {
+    /// Words of the allocator.
+    Words(Vec<u64>),
+    /// Whole pages.
+    Pages(SystemPages),
+}
+
+/// Keeps pages where they are, so that a device reads them by itself.
+pub trait PageLock: fmt::Debug + Send + Sync {
+    /// Whether the pages of these bytes are locked now, whose address is that of a page.
+    fn lock(&self, address: usize, bytes: usize) -> bool;
+
+    /// Unlocks what was locked there, before the pages go back to the system.
+    fn unlock(&self, address: usize, bytes: usize);
+}
+
+/// Whole pages, which are counted, and who has locked them.
+#[derive(Debug)]
+pub struct SystemPages(MmapMut, Option<&'static dyn PageLock>);
+
+impl SystemPages {
+    fn zeroed(bytes: usize) -> Result<Self> {
+        let whole = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or_else(|| no_memory(bytes))?;
+        let map = MmapMut::map_anon(whole).map_err(|_| no_memory(bytes))?;
+        // Maps that lie side by side become one, so that large pages hold small blocks as well. Where the system has
+        // none, it is no worse than it was.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        MOST_PAGED.fetch_max(PAGED.fetch_add(whole, Ordering::Relaxed) + whole, Ordering::Relaxed);
+        Ok(Self(map, None))
+    }
+}
+
+impl Drop for SystemPages {
+    fn drop(&mut self) {
+        if let Some(lock) = self.1 {
+            lock.unlock(self.0.as_ptr().expose_provenance(), self.0.len());
+        }
+        PAGED.fetch_sub(self.0.len(), Ordering::Relaxed);
+    }
+}
+
+/// The most bytes of pages that were there at once since this was asked before, beside those of the allocator.
+pub fn most_paged() -> usize {
+    MOST_PAGED.swap(PAGED.load(Ordering::Relaxed), Ordering::Relaxed)
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self::Words(Vec::new())
+    }
+}
+
+impl Block {
+    /// So many bytes of zeros, or some more.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn zeroed(bytes: usize) -> Result<Self> {
+        if bytes < PAGED_BYTES {
+            return Ok(Self::Words(vec![0; bytes.div_ceil(8)]));
+        }
+        SystemPages::zeroed(bytes).map(Self::Pages)
+    }
+
+    /// Has its pages locked, if it has any, and they are not; whether they are.
+    pub fn lock(&mut self, lock: &'static dyn PageLock) -> bool {
+        let Self::Pages(SystemPages(map, locked)) = self else { return false };
+        if locked.is_none() && lock.lock(map.as_mut_ptr().expose_provenance(), map.len()) {
+            *locked = Some(lock);
+        }
+        locked.is_some()
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Words(words) => bytemuck::cast_slice(words),
+            Self::Pages(pages) => &pages.0,
+        }
+    }
+
+    /// The bytes, to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Words(words) => bytemuck::cast_slice_mut(words),
+            Self::Pages(pages) => &mut pages.0,
+        }
+    }
+
+    /// The number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Words(words) => 8 * words.len(),
+            Self::Pages(pages) => pages.0.len(),
+        }
+    }
+}
+
+/// What is said when the system does not give so many bytes.
+pub fn no_memory(bytes: usize) -> Error {
+    Error::Argument(format!("no memory for a tensor of {bytes} bytes: batches are too large"))
+}

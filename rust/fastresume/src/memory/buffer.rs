@@ -1,0 +1,336 @@
+//! Memory for the values of tensors, which comes back and is used again.
+
+use crate::error::Result;
+use crate::memory::block::{Block, no_memory};
+pub use crate::memory::block::{PAGED_BYTES, PageLock, most_paged};
+use crate::memory::free_list::{KEPT_BYTES, STORE, Store};
+
+/// Where one who reads gets memory: what was let go of comes first, since fresh memory costs more than what is written
+/// to it.
+#[derive(Debug)]
+pub struct Pool {
+    store: Option<&'static Store>,
+    stated_bytes: usize,
+}
+
+impl Pool {
+    /// A pool for one who states so many bytes. One who states none lets go of memory for ever.
+    #[must_use]
+    pub fn new(stated_bytes: usize) -> Self {
+        Self::of(&STORE, stated_bytes)
+    }
+
+    fn of(store: &'static Store, stated_bytes: usize) -> Self {
+        if stated_bytes == 0 {
+            return Self { store: None, stated_bytes };
+        }
+        store.begin(stated_bytes);
+        Self { store: Some(store), stated_bytes }
+    }
+
+    /// Memory for so many bytes, which hold anything; it comes back when it is dropped.
+    ///
+    /// From `PAGED_BYTES` on it begins and ends at bounds of pages.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn memory(&self, length: usize) -> Result<Memory> {
+        let store = self.store.filter(|_| length >= KEPT_BYTES);
+        let block = store.map_or_else(|| Block::zeroed(length), |store| store.take(length))?;
+        Ok(Memory { block, length, store })
+    }
+
+    /// Memory of no bytes, which grows with what was let go of, and comes back as well.
+    #[must_use]
+    pub fn growing(&self) -> Memory {
+        Memory { block: Block::default(), length: 0, store: self.store }
+    }
+}
+
+/// Gives back to the system what is kept for those who read next.
+pub fn release() {
+    STORE.release();
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(store) = self.store {
+            store.end(self.stated_bytes);
+        }
+    }
+}
+
+/// Bytes that are aligned to 8: numbers of any type.
+#[derive(Debug, Default)]
+pub struct Memory {
+    block: Block,
+    length: usize,
+    /// Where the block goes in the end.
+    store: Option<&'static Store>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(store) = self.store {
+            store.give(std::mem::take(&mut self.block));
+        }
+    }
+}
+
+impl Memory {
+    /// Memory of no bytes, which comes back for others of the process.
+    #[must_use]
+    pub fn lent() -> Self {
+        Self { block: Block::default(), length: 0, store: Some(&STORE) }
+    }
+
+    /// Memory of no bytes, which grows as this one does.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self { block: Block::default(), length: 0, store: self.store }
+    }
+
+    /// The bytes.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.block.bytes()[..self.length]
+    }
+
+    /// The bytes, to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.block.bytes_mut()[..self.length]
+    }
+
+    /// Has its pages locked, for as long as they are used again and again, if they are pages of their own; whether
+    /// they are locked.
+    pub fn lock(&mut self, lock: &'static dyn PageLock) -> bool {
+        self.block.lock(lock)
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Forgets the bytes, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    /// Forgets all bytes but the first so many.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
+    /// Makes it so many bytes; new ones hold anything that was there before, or zeros.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn resize(&mut self, length: usize) -> Result<()> {
+        if length > self.block.len() {
+            // What grows bit by bit is not copied each time; room that was made is enough.
+            let room = self.room();
+            let bytes = if length <= room { room } else { length.max(self.block.len() / 2 * 3) };
+            self.reserve(bytes - self.length)?;
+            if let Block::Words(words) = &mut self.block {
+                words.resize(bytes.div_ceil(8).max(words.len()), 0);
+            }
+        }
+        self.length = length;
+        Ok(())
+    }
+
+    /// Makes room for so many bytes behind those there are.
+    ///
+    /// # Errors
+    /// As for `resize`.
+    pub fn reserve(&mut self, bytes: usize) -> Result<()> {
+        let wanted = self.length.saturating_add(bytes);
+        if wanted <= self.room() {
+            return Ok(());
+        }
+        if let (None, Block::Words(words)) = (self.store, &mut self.block) {
+            // The system moves it without a copy.
+            let more = wanted.div_ceil(8) - words.len();
+            return words.try_reserve_exact(more).map_err(|_| no_memory(wanted));
+        }
+        if self.length == 0 {
+            // Nothing is copied, so that both need not be there at once.
+            self.put(Block::default());
+        }
+        let mut larger = self.store.map_or_else(|| Block::zeroed(wanted), |store| store.take(wanted))?;
+        larger.bytes_mut()[..self.length].copy_from_slice(self.bytes());
+        self.put(larger);
+        Ok(())
+    }
+
+    /// Bytes that it may have as it is.
+    fn room(&self) -> usize {
+        match &self.block {
+            Block::Words(words) if self.store.is_none() => 8 * words.capacity(),
+            block => block.len(),
+        }
+    }
+
+    /// Puts another block in the place of this one.
+    fn put(&mut self, block: Block) {
+        let old = std::mem::replace(&mut self.block, block);
+        if let Some(store) = self.store {
+            store.give(old);
+        }
+    }
+
+    /// Adds bytes at the end.
+    ///
+    /// # Errors
+    /// As for `resize`.
+    #[inline]
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<()> {
+        let (start, end) = (self.length, self.length + bytes.len());
+        if end > self.block.len() {
+            self.resize(end)?;
+        }
+        self.length = end;
+        self.bytes_mut()[start..].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl From<Vec<u64>> for Memory {
+    fn from(words: Vec<u64>) -> Self {
+        Self { length: 8 * words.len(), block: Block::Words(words), store: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_added_as_a_vector_adds_them() {
+        for lengths in [[0, 1, 7, 8, 9, 100], [8, 8, 0, 3, 16, 1], [5, 0, 0, 200, 1, 64]] {
+            for reserved in [0, 50, 1000] {
+                let (mut memory, mut expected) = (Memory::default(), Vec::new());
+                for round in 0..2 {
+                    memory.clear();
+                    expected.clear();
+                    memory.reserve(reserved).unwrap();
+                    for (byte, length) in (round..).zip(lengths) {
+                        memory.extend(&vec![byte; length]).unwrap();
+                        expected.extend(vec![byte; length]);
+                        assert_eq!(memory.bytes(), expected);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn memory_that_grows_takes_what_was_let_go_of_and_gives_back_what_it_had() {
+        static OWN: Store = Store::new();
+        let pool = Pool::of(&OWN, 1 << 24);
+        let grow = || {
+            let (mut memory, mut expected) = (pool.growing(), Vec::new());
+            for byte in 0..200_u8 {
+                let bytes = vec![byte; 97 * usize::from(byte)];
+                memory.extend(&bytes).unwrap();
+                expected.extend(bytes);
+                assert_eq!(memory.bytes(), expected);
+            }
+            memory.truncate(97);
+            assert_eq!(memory.another().len(), 0);
+            assert_eq!(memory.bytes(), [1; 97]);
+        };
+        grow();
+        let after_one = OWN.bytes();
+        assert!(after_one > 97 * 199 * 100, "what was too small came back as well");
+        grow();
+        assert_eq!(OWN.bytes(), after_one, "nothing else was needed");
+    }
+
+    #[test]
+    fn a_pool_of_nothing_gives_memory_that_does_not_come_back() {
+        static OWN: Store = Store::new();
+        for (stated, comes_back) in [(1, true), (0, false)] {
+            drop(Pool::of(&OWN, stated).memory(2 * KEPT_BYTES).unwrap());
+            assert_eq!(OWN.bytes() > 0, comes_back);
+            OWN.release();
+        }
+    }
+
+    /// Notes what is locked; refuses all but the first so many.
+    #[derive(Debug)]
+    struct Noted {
+        locked: Mutex<BTreeMap<usize, usize>>,
+        most: usize,
+    }
+
+    impl PageLock for Noted {
+        fn lock(&self, address: usize, bytes: usize) -> bool {
+            let mut locked = self.locked.lock().unwrap();
+            assert_eq!((address % 4096, bytes % 4096), (0, 0));
+            locked.len() < self.most && locked.insert(address, bytes).is_none()
+        }
+
+        fn unlock(&self, address: usize, bytes: usize) {
+            assert_eq!(self.locked.lock().unwrap().remove(&address), Some(bytes));
+        }
+    }
+
+    #[test]
+    fn pages_are_locked_once_and_unlocked_before_they_go() {
+        static OWN: Store = Store::new();
+        static LOCK: Noted = Noted { locked: Mutex::new(BTreeMap::new()), most: 1 };
+        let locked = || LOCK.locked.lock().unwrap().clone();
+        let pool = Pool::of(&OWN, 1 << 24);
+        assert!(!pool.memory(PAGED_BYTES - 1).unwrap().lock(&LOCK), "it may share its pages with others");
+        for _ in 0..3 {
+            let mut memory = pool.memory(3 * PAGED_BYTES).unwrap();
+            assert!(memory.lock(&LOCK));
+            assert!(memory.lock(&LOCK));
+            let at = memory.bytes().as_ptr().addr();
+            assert_eq!(locked(), [(at, 3 * PAGED_BYTES)].into());
+            let mut other = pool.memory(3 * PAGED_BYTES).unwrap();
+            assert!(!other.lock(&LOCK), "what can't be locked is memory as any other");
+            other.bytes_mut().fill(1);
+            drop(other);
+        }
+        let mut memory = pool.memory(3 * PAGED_BYTES).unwrap();
+        memory.lock(&LOCK);
+        memory.resize(9 * PAGED_BYTES).unwrap();
+        drop(memory);
+        assert_eq!(locked().len(), 1);
+        OWN.release();
+        assert!(locked().is_empty());
+    }
+
+    #[test]
+    fn large_memory_is_whole_pages() {
+        let pool = Pool::new(0);
+        for length in [PAGED_BYTES, PAGED_BYTES + 1, 3_000_000] {
+            let mut memory = pool.memory(length).unwrap();
+            assert_eq!(memory.len(), length);
+            assert_eq!(memory.bytes().as_ptr().addr() % 4096, 0);
+            assert_eq!(memory.block.len() % 4096, 0);
+            assert!(memory.bytes().iter().all(|&byte| byte == 0));
+            memory.bytes_mut().fill(1);
+            memory.resize(2 * length).unwrap();
+            assert!(memory.bytes()[..length].iter().all(|&byte| byte == 1));
+            assert!(memory.bytes()[length..].iter().all(|&byte| byte == 0));
+        }
+        assert!(pool.memory(usize::MAX).is_err());
+        assert!(pool.memory(1 << 60).is_err());
+    }
+}

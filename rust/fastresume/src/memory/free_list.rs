@@ -1,0 +1,247 @@
+//! Memory that was let go of, until it is used again.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::error::Result;
+use crate::memory::block::Block;
+
+/// Less than this is not worth keeping.
+pub const KEPT_BYTES: usize = 4 << 10;
+
+/// So much stays when nobody reads any more: mostly, another pass follows, and fresh memory costs more than what is
+/// written to it. The default window of a shuffled order, and what is decoded beside it, is less.
+const RESTING_BYTES: usize = 352 << 20;
+
+/// So often a lock is tried that another thread holds. Nobody may ever unlock it: this may be a child that was forked
+/// while a thread of its parent held it.
+const TRIES: usize = 100;
+
+/// The store of the process.
+pub static STORE: Store = Store::new();
+
+/// Blocks that came back.
+///
+/// What is kept and what is out are together no more than what those who read have stated, or than ever was out at
+/// once, but for blocks too small to be kept, which come anyhow. What they need comes before what is kept.
+#[derive(Debug)]
+pub struct Store {
+    kept: Mutex<FreeBlocks>,
+    /// Bytes of blocks that are in use, and the most that ever were, since the first of those who read now came.
+    out: AtomicUsize,
+    most_out: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct FreeBlocks {
+    by_bytes: BTreeMap<usize, Vec<Block>>,
+    bytes: usize,
+    /// How many read, and what they stated.
+    readers: usize,
+    stated_bytes: usize,
+}
+
+impl FreeBlocks {
+    /// Takes out blocks, large ones first, until they have no more than so many bytes.
+    fn shrink(&mut self, bytes: usize) -> Vec<Block> {
+        let mut out = Vec::new();
+        while self.bytes > bytes
+            && let Some(block) = self.by_bytes.last_entry().and_then(|mut last| last.get_mut().pop())
+        {
+            self.took(&block);
+            out.push(block);
+        }
+        out
+    }
+
+    /// Notes that a block was taken out.
+    fn took(&mut self, block: &Block) {
+        self.bytes -= block.len();
+        if self.by_bytes.get(&block.len()).is_some_and(Vec::is_empty) {
+            self.by_bytes.remove(&block.len());
+        }
+    }
+}
+
+impl Store {
+    /// A store of nothing.
+    pub const fn new() -> Self {
+        let kept = FreeBlocks { by_bytes: BTreeMap::new(), bytes: 0, readers: 0, stated_bytes: 0 };
+        Self { kept: Mutex::new(kept), out: AtomicUsize::new(0), most_out: AtomicUsize::new(0) }
+    }
+
+    /// Notes that somebody begins to read, and states so many bytes.
+    pub fn begin(&self, stated_bytes: usize) {
+        if let Some(mut kept) = self.kept() {
+            kept.readers += 1;
+            kept.stated_bytes = kept.stated_bytes.saturating_add(stated_bytes);
+            if kept.readers == 1 {
+                kept.stated_bytes = stated_bytes;
+                self.most_out.store(self.out.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Notes that somebody who stated so many bytes reads no more.
+    pub fn end(&self, stated_bytes: usize) {
+        if let Some(mut kept) = self.kept() {
+            kept.readers = kept.readers.saturating_sub(1);
+            kept.stated_bytes = kept.stated_bytes.saturating_sub(stated_bytes);
+            if kept.readers == 0 {
+                let dropped = kept.shrink(RESTING_BYTES);
+                drop(kept);
+                drop(dropped);
+            }
+        }
+    }
+
+    /// A block of so many bytes, or some more, which hold anything.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn take(&self, bytes: usize) -> Result<Block> {
+        let block = match self.take_kept(bytes) {
+            Some(block) => block,
+            None => Block::zeroed(bytes)?,
+        };
+        let out = self.out.fetch_add(block.len(), Ordering::Relaxed) + block.len();
+        self.most_out.fetch_max(out, Ordering::Relaxed);
+        Ok(block)
+    }
+
+    /// A block that was kept. Where none fits, it makes room for one, unless so few bytes are never kept.
+    fn take_kept(&self, bytes: usize) -> Option<Block> {
+        if bytes < KEPT_BYTES {
+            return None;
+        }
+        let mut kept = self.kept()?;
+        let fitting = kept.by_bytes.range_mut(bytes..=bytes.saturating_add(bytes / 8)).next();
+        if let Some(block) = fitting.and_then(|(_, same)| same.pop()) {
+            kept.took(&block);
+            return Some(block);
+        }
+        let room = self.room(&kept).saturating_sub(bytes);
+        let dropped = kept.shrink(room);
+        drop(kept);
+        drop(dropped);
+        None
+    }
+
+    /// Takes a block back.
+    pub fn give(&self, block: Block) {
+        let bytes = block.len();
+        self.out.fetch_sub(bytes, Ordering::Relaxed);
+        if bytes >= KEPT_BYTES
+            && let Some(mut kept) = self.kept()
+            && kept.bytes + bytes <= self.room(&kept)
+        {
+            kept.bytes += bytes;
+            kept.by_bytes.entry(bytes).or_default().push(block);
+        }
+    }
+
+    /// Gives what is kept back to the system.
+    pub fn release(&self) {
+        let dropped = self.kept().map(|mut kept| kept.shrink(0));
+        drop(dropped);
+    }
+
+    /// Bytes that may be kept, as things are.
+    fn room(&self, kept: &FreeBlocks) -> usize {
+        if kept.readers == 0 {
+            return RESTING_BYTES;
+        }
+        let most = kept.stated_bytes.max(self.most_out.load(Ordering::Relaxed));
+        most.saturating_sub(self.out.load(Ordering::Relaxed))
+    }
+
+    fn kept(&self) -> Option<MutexGuard<'_, FreeBlocks>> {
+        (0..TRIES).find_map(|_| {
+            std::hint::spin_loop();
+            self.kept.try_lock().ok()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Store {
+        pub fn bytes(&self) -> usize {
+            self.kept().unwrap().bytes
+        }
+    }
+
+    #[test]
+    fn what_came_back_is_taken_again_and_nothing_of_another_size() {
+        let store = Store::new();
+        store.begin(0);
+        for bytes in [2 * KEPT_BYTES, 3 << 20] {
+            let mut one = store.take(bytes).unwrap();
+            one.bytes_mut().fill(7);
+            let other = store.take(bytes).unwrap();
+            assert_eq!(other.bytes()[0], 0, "two that are out at once are not the same");
+            store.give(one);
+            store.give(other);
+            let found = [store.take(bytes).unwrap(), store.take(bytes).unwrap()];
+            assert_eq!(found.iter().filter(|block| block.bytes()[0] == 7).count(), 1);
+            assert_eq!(store.take(bytes / 2).unwrap().bytes()[0], 0);
+            assert_eq!(store.bytes(), 0);
+            for block in found {
+                store.give(block);
+            }
+        }
+        store.give(store.take(KEPT_BYTES - 8).unwrap());
+        assert_eq!(store.take(KEPT_BYTES - 8).unwrap().len(), KEPT_BYTES - 8);
+    }
+
+    #[test]
+    fn what_is_too_little_to_be_kept_makes_no_room_for_itself() {
+        let store = Store::new();
+        store.begin(100 * KEPT_BYTES);
+        store.give(store.take(100 * KEPT_BYTES).unwrap());
+        assert_eq!(store.take(8).unwrap().len(), 8);
+        assert_eq!(store.bytes(), 100 * KEPT_BYTES);
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_out_are_never_more_than_was_stated_or_was_out_at_once() {
+        for stated in [0, 100 * KEPT_BYTES, 1000 * KEPT_BYTES] {
+            let store = Store::new();
+            store.begin(stated);
+            let (mut out, mut most) = (Vec::<Block>::new(), 0);
+            for round in 0_usize..2000 {
+                let bytes = KEPT_BYTES * (1 + round * 7919 % 40) / 3;
+                if round * 31 % 97 < 50 {
+                    out.push(store.take(bytes).unwrap());
+                } else if !out.is_empty() {
+                    store.give(out.swap_remove(round * 13 % out.len()));
+                }
+                let now: usize = out.iter().map(Block::len).sum();
+                most = most.max(now);
+                assert!(store.bytes() + now <= most.max(stated) + 40 * KEPT_BYTES / 3 / 8);
+            }
+            assert!(store.bytes() > 0 || stated == 0);
+        }
+    }
+
+    #[test]
+    fn when_nobody_reads_no_more_than_the_rest_is_kept() {
+        let store = Store::new();
+        store.begin(usize::MAX);
+        store.begin(usize::MAX);
+        let blocks: Vec<Block> = (0..9).map(|_| store.take(RESTING_BYTES / 8).unwrap()).collect();
+        for block in blocks {
+            store.give(block);
+        }
+        store.end(usize::MAX);
+        assert_eq!(store.bytes(), RESTING_BYTES / 8 * 9);
+        store.end(usize::MAX);
+        assert_eq!(store.bytes(), RESTING_BYTES);
+        store.begin(RESTING_BYTES / 8 * 3);
+        assert!(store.take(RESTING_BYTES / 4).is_ok());
+        assert_eq!(store.bytes(), RESTING_BYTES / 8, "what does not fit makes room for what is needed");
+    }
+}

@@ -1,0 +1,5 @@
+//! Blocks that are pinned, reused and counted, and which tensors own.
+
+pub mod block;
+pub mod free_list;
+pub mod buffer;

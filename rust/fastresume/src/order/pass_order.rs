@@ -1,0 +1,436 @@
+//! Which row stands at which position of a pass.
+//!
+//! This arithmetic is a part of the cursor's format: a change to it raises the format's number.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::manifest::MAX_ROWS;
+use crate::error::{Error, Result};
+use crate::intervals::set::Intervals;
+use crate::order::blocks::Blocks;
+use crate::order::permutation::{Inverse, Permutation, key};
+use crate::order::selection::Selection;
+
+/// The memory that a window of the default size decodes to.
+const WINDOW_BYTES: u64 = 256 << 20;
+
+/// A default window has so many blocks, or half of them where row groups would be divided into parts
+/// of fewer rows than these: each part decodes its dictionaries again.
+const BLOCKS_PER_WINDOW: u64 = 16;
+const MIN_PART_ROWS: u64 = 1 << 15;
+
+/// By default, row groups are joined up to so many rows, but not to more than such a share of a window.
+const MAX_JOINED_ROWS: u64 = 1 << 13;
+const JOINED_PER_WINDOW: u64 = 64;
+
+/// By default, no dataset has more blocks than about this: planning a pass takes time for each.
+const MANY_BLOCKS: u64 = 1 << 22;
+
+/// What fixes an order, as the cursor records it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum OrderKind {
+    /// Position p is row p.
+    Sequential,
+    /// Blocks permuted over the dataset, rows permuted within windows of blocks.
+    Shuffled {
+        /// With the epoch, the key of all permutations.
+        seed: u64,
+        /// Rows of a block, at most.
+        block_rows: u64,
+        /// Rows of a window, at most.
+        window_rows: u64,
+    },
+}
+
+/// What a user asks for: `None` leaves it to the cursor that is loaded, or to the defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OrderChoice {
+    /// The rows as they lie in the files.
+    Sequential,
+    /// Shuffled.
+    Shuffled {
+        /// The seed; 0 by default.
+        seed: Option<u64>,
+        /// Rows of a block, at most.
+        block_rows: Option<u64>,
+        /// Rows of a window, at most.
+        window_rows: Option<u64>,
+    },
+}
+
+impl OrderChoice {
+    /// The order of a job without a cursor: what is not named follows from the dataset alone.
+    ///
+    /// # Errors
+    /// `Argument` if a named size is 0, or a block is larger than a window.
+    pub fn resolve(&self, num_rows: u64, row_bytes: u64, largest_group: u64) -> Result<OrderKind> {
+        let &Self::Shuffled { seed, block_rows, window_rows } = self else {
+            return Ok(OrderKind::Sequential);
+        };
+        let by_memory = (WINDOW_BYTES / row_bytes.max(1)).max(1);
+        let window = window_rows.unwrap_or(by_memory);
+        let part = (window / BLOCKS_PER_WINDOW).max(MIN_PART_ROWS.min(window * 2 / BLOCKS_PER_WINDOW));
+        let joined = MAX_JOINED_ROWS.min(window / JOINED_PER_WINDOW);
+        let least = num_rows.div_ceil(MANY_BLOCKS).max(1);
+        let block = largest_group.clamp(joined.max(least), part.max(least));
+        let block = block_rows.unwrap_or(block.min(window_rows.unwrap_or(u64::MAX)));
+        let kind = OrderKind::Shuffled {
+            seed: seed.unwrap_or(0),
+            block_rows: block,
+            window_rows: window_rows.unwrap_or(window.max(block)),
+        };
+        kind.check().map_err(Error::Argument)?;
+        Ok(kind)
+    }
+
+    /// What of a cursor's order contradicts the choice: its name, the cursor's value, and the chosen one.
+    #[must_use]
+    pub fn contradiction(&self, kind: &OrderKind) -> Option<(&'static str, String, String)> {
+        let kind_of = |is_shuffled| if is_shuffled { "shuffled" } else { "sequential" };
+        match (self, kind) {
+            (Self::Sequential, OrderKind::Sequential) => None,
+            (
+                Self::Shuffled { seed, block_rows, window_rows },
+                OrderKind::Shuffled { seed: of_seed, block_rows: of_block, window_rows: of_window },
+            ) => [
+                ("seed", seed, of_seed),
+                ("block_rows", block_rows, of_block),
+                ("window_rows", window_rows, of_window),
+            ]
+            .into_iter()
+            .find_map(|(name, chosen, found)| {
+                let chosen = chosen.filter(|chosen| chosen != found)?;
+                Some((name, found.to_string(), chosen.to_string()))
+            }),
+            _ => Some((
+                "order",
+                kind_of(*kind != OrderKind::Sequential).into(),
+                kind_of(*self != Self::Sequential).into(),
+            )),
+        }
+    }
+}
+
+impl OrderKind {
+    /// Why the numbers make no order.
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+        match *self {
+            Self::Shuffled { block_rows, window_rows, .. } if block_rows == 0 || window_rows < block_rows => {
+                Err(format!(
+                    "a window holds at least one block, and a block at least one row: found block_rows \
+                     {block_rows}, window_rows {window_rows}"
+                ))
+            }
+            Self::Shuffled { seed, block_rows, window_rows } => {
+                match [("seed", seed), ("block_rows", block_rows), ("window_rows", window_rows)]
+                    .into_iter()
+                    .find(|&(_, number)| number >= MAX_ROWS)
+                {
+                    Some((name, number)) => Err(format!("{name} {number} is not below 2^53")),
+                    None => Ok(()),
+                }
+            }
+            Self::Sequential => Ok(()),
+        }
+    }
+}
+
+/// A bijection from the positions of one pass to the selected rows, of which there are as many.
+///
+/// It knows nothing of ranks, workers, threads or batch sizes. Callers think in positions and ask
+/// here for rows; nobody else may take a position for a row. (Within, a position has an ordinal, and the
+/// selection tells the row of that.)
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    selection: Arc<Selection>,
+    shuffle: Option<Shuffle>,
+}
+
+/// The tables of a shuffled order: O(row groups).
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Shuffle {
+    seed: u64,
+    epoch: u64,
+    blocks: Blocks,
+    block_order: Permutation,
+    /// Window w is positions `[window_starts[w], window_starts[w + 1])`.
+    window_starts: Vec<u64>,
+}
+
+/// Positions whose rows are permuted among themselves. Its rows are told by their ordinals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// The positions.
+    pub positions: Range<u64>,
+    /// The ordinals of each block, in the order in which they are laid one after another.
+    pub blocks: Vec<Range<u64>>,
+    /// Where each block begins among the laid ordinals.
+    laid: Vec<u64>,
+    permutation: Permutation,
+}
+
+impl Order {
+    /// The order of one pass over the selected rows.
+    ///
+    /// # Errors
+    /// `Argument` if the blocks are too many for memory.
+    pub fn new(kind: &OrderKind, epoch: u64, selection: impl Into<Arc<Selection>>) -> Result<Self> {
+        let selection = selection.into();
+        let shuffle = match *kind {
+            OrderKind::Sequential => None,
+            OrderKind::Shuffled { seed, block_rows, window_rows } => {
+                kind.check().map_err(Error::State)?;
+                Some(Shuffle::new(seed, epoch, block_rows, window_rows, selection.group_starts())?)
+            }
+        };
+        Ok(Self { selection, shuffle })
+    }
+
+    /// The rows of ordinals, in order, as runs of consecutive row numbers.
+    pub fn rows_of_ordinals(&self, ordinals: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.selection.rows(ordinals)
+    }
+
+    /// The rows at `positions`, in order, as runs of consecutive row numbers.
+    ///
+    /// Positions beyond the end give nothing.
+    pub fn rows(&self, positions: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.ordinals(positions).flat_map(|ordinals| self.selection.rows(ordinals))
+    }
+
+    fn ordinals(&self, positions: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut next = positions.start;
+        let end = positions.end.min(self.selection.count());
+        let mut window: Option<Window> = None;
+        std::iter::from_fn(move || {
+            if next >= end {
+                return None;
+            }
+            let first = next;
+            let Some(shuffle) = &self.shuffle else {
+                next = end;
+                return Some(first..end);
+            };
+            if !window.as_ref().is_some_and(|window| window.positions.contains(&first)) {
+                window = Some(shuffle.window(shuffle.window_at(first)));
+            }
+            next += 1;
+            let ordinal = window.as_ref()?.ordinal(first);
+            Some(ordinal..ordinal + 1)
+        })
+    }
+
+    /// The rows at a set of positions, as a set: whole windows cost their blocks, others their rows.
+    #[must_use]
+    pub fn row_set(&self, positions: &Intervals) -> Intervals {
+        let rows_of = |ordinals: &[Range<u64>]| {
+            Intervals::of_sorted(ordinals.iter().flat_map(|of| self.selection.rows(of.clone())))
+        };
+        let Some(shuffle) = &self.shuffle else { return rows_of(positions.ranges()) };
+        let mut ordinals = Vec::new();
+        for range in positions.ranges() {
+            let mut next = range.start;
+            while next < range.end.min(self.selection.count()) {
+                let window = shuffle.window(shuffle.window_at(next));
+                let end = window.positions.end.min(range.end);
+                if (next..end) == window.positions {
+                    ordinals.extend(window.blocks);
+                } else {
+                    let each = (next..end).map(|position| window.ordinal(position));
+                    ordinals.extend(each.map(|ordinal| ordinal..ordinal + 1));
+                }
+                next = end;
+            }
+        }
+        ordinals.sort_unstable_by_key(|ordinals: &Range<u64>| ordinals.start);
+        rows_of(&ordinals)
+    }
+
+    /// The rows of the largest window; 0 of a sequential order.
+    #[must_use]
+    pub fn largest_window(&self) -> u64 {
+        let starts = self.shuffle.as_ref().map_or(&[][..], |shuffle| &shuffle.window_starts);
+        starts.windows(2).map(|window| window[1] - window[0]).max().unwrap_or(0)
+    }
+
+    /// The number of blocks and of windows; none of a sequential order.
+    #[must_use]
+    pub fn sizes(&self) -> Option<(usize, usize)> {
+        let shuffle = self.shuffle.as_ref()?;
+        Some((to_index(shuffle.blocks.count()), shuffle.window_starts.len() - 1))
+    }
+
+    /// The window that holds a position below the number of rows; none in a sequential order.
+    #[must_use]
+    pub fn window_at(&self, position: u64) -> Option<Window> {
+        let shuffle = self.shuffle.as_ref().filter(|_| position < self.selection.count())?;
+        Some(shuffle.window(shuffle.window_at(position)))
+    }
+
+    /// The positions of the window that holds a position; in a sequential order, the position alone.
+    #[must_use]
+    pub fn window_positions(&self, position: u64) -> Range<u64> {
+        match &self.shuffle {
+            Some(shuffle) if position < self.selection.count() => {
+                shuffle.positions(shuffle.window_at(position))
+            }
+            _ => position..position + 1,
+        }
+    }
+}
+
+impl Shuffle {
+    fn new(seed: u64, epoch: u64, block_rows: u64, window_rows: u64, group_starts: &[u64]) -> Result<Self> {
+        let blocks = Blocks::new(group_starts, block_rows)?;
+        let num_blocks = blocks.count();
+        let block_order = Permutation::new(num_blocks, key(&[seed, epoch, 0]));
+        let num_windows = num_blocks.div_ceil((window_rows / block_rows).max(1));
+        // Block by block as they lie, not place by place: the table of windows is the smaller one, and
+        // what is read out of order should fit the processor's caches.
+        let mut window_starts = vec![0; to_index(num_windows) + 1];
+        blocks.each(|block, rows| {
+            let window = window_of(block_order.inverse(block), num_windows, num_blocks);
+            window_starts[to_index(window) + 1] += rows;
+        });
+        let mut position = 0;
+        for start in &mut window_starts {
+            position += *start;
+            *start = position;
+        }
+        Ok(Self { seed, epoch, blocks, block_order, window_starts })
+    }
+
+    fn window_at(&self, position: u64) -> usize {
+        self.window_starts.partition_point(|&start| start <= position) - 1
+    }
+
+    fn positions(&self, window: usize) -> Range<u64> {
+        self.window_starts[window]..self.window_starts[window + 1]
+    }
+
+    fn window(&self, window: usize) -> Window {
+        let places = places(window as u64, self.window_starts.len() as u64 - 1, self.blocks.count());
+        let blocks: Vec<_> = places.map(|place| self.blocks.rows(self.block_order.at(place))).collect();
+        let mut end = 0;
+        let laid = blocks.iter().map(|rows| {
+            let start = end;
+            end += rows.end - rows.start;
+            start
+        });
+        let laid = laid.collect();
+        let permutation = Permutation::new(end, key(&[self.seed, self.epoch, window as u64 + 1]));
+        Window { positions: self.positions(window), blocks, laid, permutation }
+    }
+}
+
+impl Window {
+    /// The ordinal at a position of the window.
+    #[must_use]
+    pub fn ordinal(&self, position: u64) -> u64 {
+        let laid = self.permutation.at(position - self.positions.start);
+        let block = self.laid.partition_point(|&start| start <= laid) - 1;
+        self.blocks[block].start + (laid - self.laid[block])
+    }
+
+    /// What tells the positions of ordinals, to be asked for many.
+    #[must_use]
+    pub fn inverse(&self) -> Inverse {
+        Inverse::of(&self.permutation)
+    }
+
+    /// The positions of consecutive ordinals of block `block` of the window, counted from its first position, some of
+    /// them at a time. `inverse` is the window's own.
+    pub fn places(&self, inverse: &Inverse, block: usize, ordinals: Range<u64>, each: impl FnMut(&[u64])) {
+        let laid = self.laid[block] + (ordinals.start - self.blocks[block].start);
+        inverse.each(laid..laid + (ordinals.end - ordinals.start), each);
+    }
+}
+
+/// The places of the blocks of a window: windows have equally many blocks, or one less.
+fn places(window: u64, num_windows: u64, num_blocks: u64) -> Range<u64> {
+    // Both are below 2^27.
+    window * num_blocks / num_windows..(window + 1) * num_blocks / num_windows
+}
+
+/// The window of a place: the inverse of [`places`].
+fn window_of(place: u64, num_windows: u64, num_blocks: u64) -> u64 {
+    ((place + 1) * num_windows - 1) / num_blocks
+}
+
+/// A number of blocks or windows, which are in memory.
+fn to_index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::blocks::tests::starts;
+
+    fn shuffled(block_rows: u64, window_rows: u64) -> OrderKind {
+        OrderKind::Shuffled { seed: 17, block_rows, window_rows }
+    }
+
+    #[test]
+    fn every_row_stands_at_one_position() {
+        let layouts: [&[u64]; 7] =
+            [&[], &[0, 0], &[1], &[97], &[0, 5, 0, 31, 2, 0], &[1; 1000], &[64, 65, 63, 1]];
+        for groups in layouts {
+            for (block_rows, window_rows) in [(1, 1), (1, 7), (8, 8), (8, 30), (1000, 1000)] {
+                for epoch in 0..2 {
+                    let order = Order::new(
+                        &shuffled(block_rows, window_rows),
+                        epoch,
+                        Selection::everything(&starts(groups)),
+                    )
+                    .unwrap();
+                    let num_rows = groups.iter().sum::<u64>();
+                    let mut rows: Vec<u64> = order.rows(0..num_rows + 9).map(|run| run.start).collect();
+                    for (position, &row) in rows.iter().enumerate() {
+                        let window = order.window_at(position as u64).unwrap();
+                        let block = window.blocks.iter().position(|rows| rows.contains(&row)).unwrap();
+                        let place = position as u64 - window.positions.start;
+                        window.places(&window.inverse(), block, row..row + 1, |found| {
+                            assert_eq!(found, [place]);
+                        });
+                        assert!(window.positions.end - window.positions.start <= window_rows);
+                    }
+                    rows.sort_unstable();
+                    assert_eq!(rows, (0..num_rows).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_is_in_the_window_that_has_it() {
+        for num_blocks in 1..40 {
+            for num_windows in 1..=num_blocks {
+                for window in 0..num_windows {
+                    let places = places(window, num_windows, num_blocks);
+                    assert!(places.clone().all(|place| window_of(place, num_windows, num_blocks) == window));
+                    assert!(!places.is_empty());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn default_sizes_follow_from_the_dataset() {
+        let choice = OrderChoice::Shuffled { seed: None, block_rows: None, window_rows: None };
+        let resolved = |row_bytes, largest| choice.resolve(1 << 30, row_bytes, largest).unwrap();
+        let of = |block_rows, window_rows| OrderKind::Shuffled { seed: 0, block_rows, window_rows };
+        assert_eq!(resolved(256, 1 << 20), of(1 << 16, 1 << 20));
+        assert_eq!(resolved(256, 10_000), of(10_000, 1 << 20));
+        assert_eq!(resolved(256, 3), of(1 << 13, 1 << 20));
+        assert_eq!(resolved(2048, 1 << 17), of(1 << 14, 1 << 17));
+        assert_eq!(resolved(8192, 1000), of(1000, 1 << 15));
+        assert_eq!(resolved(1 << 30, 1000), of(256, 256));
+        let huge = choice.resolve(1 << 40, 256, 100_000).unwrap();
+        assert_eq!(huge, of(1 << 18, 1 << 20));
+    }
+}

@@ -1,0 +1,9 @@
+//! Threads that decode ahead of the consumer, in the order in which batches are needed.
+
+pub mod stream_queue;
+pub mod schedule;
+pub mod decode_cost;
+pub mod in_flight;
+pub mod task_queue;
+pub mod activity;
+pub mod thread_pool;

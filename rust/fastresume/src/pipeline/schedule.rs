@@ -1,0 +1,208 @@
+//! What to decode next: the streams of one reader, cut into segments.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::segment::{Piece, Places, SEGMENT_BYTES, Segment, part_of};
+use crate::batch::slots::pending::waiting;
+use crate::batch::window::{Stretch, WindowPart};
+use crate::dataset::manifest::Manifest;
+use crate::error::Result;
+use crate::format::page::dictionary_cache::most_kept;
+use crate::order::pass_order::{Order, Window};
+use crate::pipeline::stream_queue::StreamQueue;
+use crate::projection::layout::Layout;
+use crate::resume::lanes::{Stream, WorkerId};
+use crate::resume::pass::Pass;
+
+/// A segment ends after so many batches, so that small ones don't pile up by the hundred thousand.
+const MAX_BATCHES: usize = 4096;
+
+/// The first segment of a stream that begins amid what is decoded in one go ends after so many, so that nobody waits for
+/// all of the rest after a resume.
+const FIRST_BATCHES: usize = 2;
+
+/// A segment ends after so many pieces: those of a selection may be a row each.
+const MAX_PIECES: usize = 1 << 16;
+
+/// Gives the segments of one reader in the order in which batches first need them.
+pub struct Schedule {
+    manifest: Arc<Manifest>,
+    order: Order,
+    pass: Arc<Pass>,
+    turns: StreamQueue,
+    /// Segments of the window that was opened last.
+    open: VecDeque<Segment>,
+    row_bytes: u64,
+}
+
+impl Schedule {
+    /// The schedule of what is left of a pass for one reader.
+    ///
+    /// # Errors
+    /// `Argument` if the reader has no share in the pass's cut.
+    pub fn new(
+        manifest: Arc<Manifest>,
+        layout: &Layout,
+        order: Order,
+        pass: Arc<Pass>,
+        reader: WorkerId,
+    ) -> Result<Self> {
+        Ok(Self {
+            turns: StreamQueue::new(pass.streams(reader)?),
+            open: VecDeque::new(),
+            row_bytes: layout.row_bytes() as u64,
+            manifest,
+            order,
+            pass,
+        })
+    }
+
+    /// Whether rows come scattered over the batches of a window.
+    pub fn is_shuffled(&self) -> bool {
+        self.order.sizes().is_some()
+    }
+
+    /// Bytes of the batches that what is decoded in one go makes, over all streams: the tail is one of few rows. A
+    /// segment leaves room for a strip of the one before, which stays until its last batch is ended, and for batches; and
+    /// there are the dictionaries of a row group that is decoded in parts.
+    pub fn open_bytes(&self) -> u64 {
+        let of_each = self.turns.streams().map(|stream| match self.order.largest_window() {
+            0 => stream.rows().saturating_mul(self.row_bytes).min(SEGMENT_BYTES) / 2 * 3,
+            rows => waiting(stream.rows().min(rows).saturating_mul(self.row_bytes)),
+        });
+        of_each.fold(most_kept(self.manifest.largest_group(), self.row_bytes), u64::saturating_add)
+    }
+
+    /// The next segment, or none at the end.
+    pub fn next_segment(&mut self) -> Option<Segment> {
+        if let Some(segment) = self.open.pop_front() {
+            return Some(segment);
+        }
+        let index = self.turns.first()?;
+        let (stream, given) = self.turns.stream(index);
+        let counted = stream.counted(given);
+        let position = self.pass.division().remaining().slice(counted..counted + 1).next()?.start;
+        let Some(window) = self.order.window_at(position) else {
+            return self.segment_from(index);
+        };
+        self.open_window(window);
+        self.open.pop_front()
+    }
+
+    /// Makes the segments of a window, for all streams that come to it now.
+    fn open_window(&mut self, window: Window) {
+        let remaining = self.pass.division().remaining();
+        let counted = remaining.rank(window.positions.start)..remaining.rank(window.positions.end);
+        let taken = self.turns.take_window(&counted);
+        let streams = taken.into_iter().map(|(index, given)| (given, self.turns.stream(index).0.clone()));
+        let part = Arc::new(WindowPart::new(window, remaining, streams.collect()));
+        // Blocks of one part of a row group are decoded in one go: its dictionaries are read once.
+        let mut reached = 0;
+        for (block, mut ordinals) in part.blocks() {
+            while let Some(rows) = self.order.rows_of_ordinals(ordinals.clone()).next() {
+                let group = self.manifest.group_of(rows.start);
+                let decoded = part_of(&self.manifest.group_rows(group), rows.start, self.row_bytes);
+                let rows = rows.start..decoded.end.min(rows.end);
+                let stretch = Stretch { block, ordinal: ordinals.start, rows: rows.clone() };
+                ordinals.start += rows.end - rows.start;
+                match self.open.back_mut() {
+                    Some(Segment { places: Places::Scattered { stretches, .. }, .. })
+                        if decoded.start < reached =>
+                    {
+                        stretches.push(stretch);
+                    }
+                    _ => {
+                        let places = Places::Scattered { part: Arc::clone(&part), stretches: vec![stretch] };
+                        self.open.push_back(Segment { group, places });
+                    }
+                }
+                reached = decoded.end;
+            }
+        }
+    }
+
+    /// The segment that begins with the next row of a stream, whose rows count as given. Where the stream ends in it,
+    /// it goes on with the one that begins there, as the tail does behind a lane: none of it is decoded twice.
+    fn segment_from(&mut self, index: usize) -> Option<Segment> {
+        let (stream, given) = self.turns.stream(index);
+        let row = self.runs(stream, given).next()?.start;
+        let group = self.manifest.group_of(row);
+        let whole = self.manifest.group_rows(group);
+        let part = part_of(&whole, row, self.row_bytes);
+        let is_resumed = given == 0 && row > part.start;
+        let most_batches = if is_resumed { FIRST_BATCHES } else { MAX_BATCHES };
+        let mut begun =
+            Begun { first: whole.start, rows: part, pieces: Vec::new(), batches: 0, most_batches };
+        let mut next = Some(index);
+        while let Some(index) = next {
+            let (stream, given) = self.turns.stream(index);
+            let reached = begun.add(stream, given, self.runs(stream, given));
+            let end = stream.counted(stream.rows() - 1) + 1;
+            let is_used_up = reached > given && reached == stream.rows();
+            if reached > given {
+                self.turns.take(index, reached);
+            }
+            // Batches ascend: what is left of a segment waits for its first one.
+            let last_batch = begun.pieces.last().map_or(0, |last| last.batch);
+            let follows = |&index: &usize| self.turns.stream(index).0.first_batch > last_batch;
+            next = self.turns.beginning_at(end).filter(|index| is_used_up && follows(index));
+        }
+        Some(Segment { group, places: Places::Pieces(begun.pieces) })
+    }
+
+    /// The rows that come after `given` rows of a stream.
+    fn runs(&self, stream: &Stream, given: u64) -> impl Iterator<Item = Range<u64>> + use<'_> {
+        let remaining = self.pass.division().remaining();
+        let positions = stream.stretches(given).flat_map(|counted| remaining.slice(counted));
+        positions.flat_map(|positions| self.order.rows(positions))
+    }
+}
+
+/// A segment of ascending rows, to which more may come.
+struct Begun {
+    /// The first row of the row group.
+    first: u64,
+    /// The rows that may still come.
+    rows: Range<u64>,
+    pieces: Vec<Piece>,
+    batches: usize,
+    most_batches: usize,
+}
+
+impl Begun {
+    /// Adds rows of a stream that come after `given` of its own, as far as they belong here; gives how many were
+    /// given then.
+    fn add(&mut self, stream: &Stream, mut given: u64, runs: impl Iterator<Item = Range<u64>>) -> u64 {
+        for run in runs {
+            // Decoders only go forward: a row before the last one opens a segment of its own.
+            if run.start < self.rows.start || run.start >= self.rows.end {
+                break;
+            }
+            let end = run.end.min(self.rows.end);
+            let mut row = run.start;
+            while row < end && self.pieces.len() < MAX_PIECES {
+                let batch = stream.batch_of(given);
+                if self.pieces.last().is_none_or(|last| last.batch != batch) {
+                    if self.batches == self.most_batches {
+                        break;
+                    }
+                    self.batches += 1;
+                }
+                let in_slice = given % stream.slice_rows;
+                let rows = (stream.slice_rows - in_slice).min(end - row);
+                let first = row - self.first;
+                let slot_row = stream.slot_row + in_slice;
+                self.pieces.push(Piece { batch, rows: first..first + rows, slot_row });
+                row += rows;
+                given += rows;
+            }
+            self.rows.start = row;
+            if row < run.end || self.pieces.len() == MAX_PIECES {
+                break;
+            }
+        }
+        given
+    }
+}

@@ -1,0 +1,282 @@
+//! What a reader's batches still need, and what of it is to be done next.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use crate::batch::filler::Filled;
+use crate::batch::segment::{Places, Segment, to_usize};
+use crate::batch::slots::fields::{SharedSlots, Slots};
+use crate::batch::slots::pending::waiting;
+use crate::batch::window::WindowPart;
+use crate::dataset::manifest::Manifest;
+use crate::error::{Error, Result};
+use crate::memory::buffer::Pool;
+use crate::order::pass_order::Order;
+use crate::pipeline::in_flight::{BatchSlots, Filling};
+use crate::pipeline::schedule::Schedule;
+use crate::projection::layout::Layout;
+use crate::resume::lanes::WorkerId;
+use crate::resume::pass::Pass;
+
+/// What a batch takes beside its values.
+const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
+
+/// So many batches behind the front one are brought into their last form ahead of the consumer. More would leave the
+/// processor's caches before they are asked for.
+const ENDED_AHEAD: u64 = 8;
+
+/// The batches of one reader in what is left of a pass, from what is to be decoded to those that wait for the consumer.
+pub struct Agenda {
+    pass: Arc<Pass>,
+    reader: WorkerId,
+    budget_bytes: u64,
+    /// The memory of batches that the consumer let go of.
+    pool: Pool,
+    schedule: Schedule,
+    /// A segment that waits for room.
+    waiting: Option<Segment>,
+    /// Later parts of segments that were too large to be decoded at once.
+    divided: Vec<Decoding>,
+    /// The window that was opened last, and the memory of its batches, which all its segments share.
+    window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
+    filling: Filling,
+    /// What is being decoded takes so many bytes, which its batches do not take yet.
+    decoding_bytes: u64,
+    /// The next batch to deliver.
+    front: u64,
+    /// The least batch that can't be had, and why.
+    failed: Option<(u64, Error)>,
+}
+
+/// What is done in one go.
+pub enum Task {
+    Decode(Decoding),
+    /// A batch whose rows are all there is brought into the form that is delivered.
+    End(u64, SharedSlots),
+}
+
+/// A segment to decode, and the memory of its batches.
+pub struct Decoding {
+    pub segment: Segment,
+    pub slots: Arc<BatchSlots>,
+    /// What its rows take, if their batches do not take it from the beginning.
+    bytes: u64,
+}
+
+/// What is to be decoded next.
+enum NextDecode {
+    /// What is left of a segment, as an index.
+    Divided(usize),
+    /// The segment that waits.
+    Segment,
+}
+
+/// What is at the front.
+pub enum Front {
+    /// A batch, ready for its consumer, and its memory.
+    Batch(u64, Slots),
+    /// Nothing more: the pass is over for this reader.
+    End,
+}
+
+impl Agenda {
+    /// What is left of a pass for a reader, whose batches may take so many bytes before they are delivered.
+    ///
+    /// # Errors
+    /// `Argument` if the reader has no share in the pass's cut.
+    pub fn new(
+        manifest: Arc<Manifest>,
+        layout: &Layout,
+        order: Order,
+        pass: Arc<Pass>,
+        reader: WorkerId,
+        budget_bytes: u64,
+    ) -> Result<Self> {
+        let schedule = Schedule::new(manifest, layout, order, Arc::clone(&pass), reader)?;
+        let is_scattered = schedule.is_shuffled();
+        let pool = Pool::new(to_usize(budget_bytes.saturating_add(schedule.open_bytes()))?);
+        let front = pass.done() + reader.worker;
+        Ok(Self {
+            pass,
+            reader,
+            budget_bytes,
+            pool,
+            schedule,
+            waiting: None,
+            divided: Vec::new(),
+            window: None,
+            filling: Filling::new(is_scattered),
+            decoding_bytes: 0,
+            front,
+            failed: None,
+        })
+    }
+
+    /// How many batches have all their rows, and the bytes of these.
+    pub fn queued(&self) -> (u64, u64) {
+        self.filling.queued()
+    }
+
+    /// Takes the front batch if it is ready, its error, or the end; none if it is still coming.
+    pub fn take_front(&mut self) -> Option<Result<Front>> {
+        let batch = self.front;
+        if batch >= self.pass.batches() {
+            return Some(Ok(Front::End));
+        }
+        if let Some(slots) = self.filling.take_ready(batch) {
+            self.front += self.reader.workers;
+            return Some(Ok(Front::Batch(batch, slots)));
+        }
+        self.failure().map(|error| Err(error.clone()))
+    }
+
+    /// Whether there is something for the consumer: the front batch, to be delivered or to be ended first, or its error.
+    pub fn has_front(&self) -> bool {
+        let is_there = self.filling.is_ready(self.front) || self.filling.has_complete(self.among(0));
+        is_there || self.failure().is_some()
+    }
+
+    /// Why the front batch can't be had.
+    fn failure(&self) -> Option<&Error> {
+        self.failed.as_ref().filter(|(first, _)| *first <= self.front).map(|(_, error)| error)
+    }
+
+    /// What to do next, if there is something: batches of which all is there come first, then the next segment, if
+    /// its batches fit the budget.
+    ///
+    /// What the front batch needs is taken whatever the budget says, so something always moves.
+    pub fn take(&mut self, layout: &Layout) -> Option<Task> {
+        if let Some(end) = self.take_end(ENDED_AHEAD) {
+            return Some(end);
+        }
+        let segment = match self.next()? {
+            NextDecode::Divided(at) => return Some(Task::Decode(self.divided.swap_remove(at))),
+            NextDecode::Segment => self.waiting.take()?,
+        };
+        match self.slots_for(&segment, layout) {
+            Ok(slots) => {
+                let row_bytes = layout.row_bytes().saturating_add(layout.jagged_row_bytes()) as u64;
+                let bytes = waiting(segment.scattered_rows().saturating_mul(row_bytes));
+                self.decoding_bytes = self.decoding_bytes.saturating_add(bytes);
+                Some(Task::Decode(Decoding { segment, slots, bytes }))
+            }
+            Err(error) => {
+                self.note_failed(segment.first_batch(), error);
+                None
+            }
+        }
+    }
+
+    /// Takes the front batch, if it is to be ended.
+    pub fn take_front_end(&mut self) -> Option<Task> {
+        self.take_end(0)
+    }
+
+    /// Whether there seems to be something to do.
+    pub fn has_task(&mut self) -> bool {
+        let among = self.among(ENDED_AHEAD);
+        self.filling.has_complete(among) || self.next().is_some()
+    }
+
+    /// Notes what became of a segment that was decoded: if it failed, for which batch.
+    pub fn note_decoded(&mut self, decoding: &Decoding, filled: std::result::Result<Filled, (u64, Error)>) {
+        self.decoding_bytes = self.decoding_bytes.saturating_sub(decoding.bytes);
+        match filled {
+            Ok(Filled { rows, left }) => {
+                self.filling.count(&rows);
+                let slots = &decoding.slots;
+                let left = left.map(|segment| Decoding { segment, slots: Arc::clone(slots), bytes: 0 });
+                self.divided.extend(left);
+            }
+            Err((first, error)) => self.note_failed(first, error),
+        }
+    }
+
+    /// Notes that a batch was ended.
+    pub fn note_ended(&mut self, batch: u64) {
+        self.filling.end(batch);
+    }
+
+    /// Notes why a batch and those behind it can't be had.
+    pub fn note_failed(&mut self, first: u64, error: Error) {
+        if self.failed.as_ref().is_none_or(|(batch, _)| first < *batch) {
+            self.failed = Some((first, error));
+        }
+    }
+
+    /// A batch to end, of the front one and so many behind it.
+    fn take_end(&mut self, behind: u64) -> Option<Task> {
+        let (batch, slots) = self.filling.take_complete(self.among(behind))?;
+        Some(Task::End(batch, slots))
+    }
+
+    /// The front batch and so many behind it.
+    fn among(&self, behind: u64) -> RangeInclusive<u64> {
+        self.front..=self.front + behind * self.reader.workers
+    }
+
+    /// What to decode next, if its batches fit the budget.
+    fn next(&mut self) -> Option<NextDecode> {
+        // What batches before a failed one need is still decoded: these are delivered.
+        let end = self.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
+        let front = self.front;
+        let is_full = self.filling.bytes().saturating_add(self.decoding_bytes) >= self.budget_bytes;
+        let may_go = |segment: &Segment| {
+            let first = segment.first_batch();
+            first < end && (!is_full || first <= front)
+        };
+        let divided = self.divided.iter().enumerate().filter(|(_, task)| may_go(&task.segment));
+        if let Some((at, _)) = divided.min_by_key(|(_, task)| task.segment.first_batch()) {
+            return Some(NextDecode::Divided(at));
+        }
+        if self.waiting.is_none() {
+            self.waiting = self.schedule.next_segment();
+        }
+        self.waiting.as_ref().filter(|segment| may_go(segment)).map(|_| NextDecode::Segment)
+    }
+
+    /// What a batch of so many rows is expected to take beside its rows of one length.
+    fn other_bytes(layout: &Layout, rows: u64, is_shuffled: bool) -> u64 {
+        let jagged = rows.saturating_mul(layout.jagged_row_bytes() as u64);
+        let numbers = rows.saturating_mul(size_of::<u64>() as u64);
+        let bytes = if is_shuffled { waiting(jagged).saturating_add(numbers) } else { jagged };
+        bytes.saturating_add(BATCH_OVERHEAD_BYTES)
+    }
+
+    /// The memory of each batch that a segment goes to, new for batches that are new.
+    fn slots_for(&mut self, segment: &Segment, layout: &Layout) -> Result<Arc<BatchSlots>> {
+        match &segment.places {
+            Places::Pieces(pieces) => {
+                let slots = self.slots_of(pieces.iter().map(|piece| piece.batch), layout)?;
+                Ok(Arc::new(slots))
+            }
+            Places::Scattered { part, .. } => {
+                if let Some((open, slots)) = &self.window
+                    && Arc::ptr_eq(open, part)
+                {
+                    return Ok(Arc::clone(slots));
+                }
+                let slots = Arc::new(self.slots_of(part.batches().iter().copied(), layout)?);
+                self.window = Some((Arc::clone(part), Arc::clone(&slots)));
+                Ok(slots)
+            }
+        }
+    }
+
+    fn slots_of(&mut self, batches: impl Iterator<Item = u64>, layout: &Layout) -> Result<BatchSlots> {
+        let is_shuffled = self.schedule.is_shuffled();
+        let Self { pass, reader, pool, filling, .. } = self;
+        filling.slots_of(batches, |batch| {
+            let shape = pass.shape(batch, reader.rank);
+            let rows = to_usize(shape.rows)?;
+            let scattered = if is_shuffled { Some(to_usize(shape.distinct)?) } else { None };
+            let slots = Slots::new(layout, rows, pool, scattered)?;
+            let bytes = slots.bytes().saturating_add(Self::other_bytes(layout, shape.rows, is_shuffled));
+            Ok((slots, shape, bytes))
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "task_queue_tests.rs"]
+mod tests;

@@ -1,0 +1,333 @@
+//! The only place with threads: segments are decoded ahead, bounded by bytes, and batches come out in
+//! order.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::batch::filler::Filler;
+use crate::batch::segment::to_usize;
+use crate::batch::slots::fields::Slots;
+use crate::batch::slots::row_ids::Written;
+use crate::dataset::manifest::Manifest;
+use crate::error::{Error, Result, caught, locked};
+use crate::memory::buffer::Memory;
+use crate::order::pass_order::Order;
+use crate::pipeline::activity::{Activity, Doing};
+use crate::pipeline::task_queue::{Agenda, Decoding, Front, Task};
+use crate::projection::layout::Layout;
+use crate::resume::cursor::Cursor;
+use crate::resume::lanes::WorkerId;
+use crate::resume::pass::Pass;
+
+/// A batch, ready for its consumer.
+#[derive(Debug)]
+pub struct Delivered {
+    /// The number of rows.
+    pub rows: usize,
+    /// The first so many rows are delivered for the first time; the others fill the batch up.
+    pub valid_rows: usize,
+    /// The memory of each field of the layout.
+    pub fields: Vec<Memory>,
+    /// Which rows it has.
+    pub written: Written,
+    /// The cursor after this batch.
+    pub cursor: Cursor,
+    /// The pass that it belongs to, and its number there.
+    pub pass: Arc<Pass>,
+    /// Its number within the present cut.
+    pub batch: u64,
+}
+
+impl Delivered {
+    /// Whether it is the last batch of the pass.
+    #[must_use]
+    pub fn ends_pass(&self) -> bool {
+        self.batch + 1 == self.pass.batches()
+    }
+}
+
+/// What a poll of the pipeline found.
+#[derive(Debug)]
+pub enum Polled {
+    /// The next batch.
+    Batch(Box<Delivered>),
+    /// Nothing yet: poll again.
+    Pending,
+    /// The pass is over for this reader.
+    End,
+}
+
+/// What the threads share and nobody changes.
+struct Work {
+    filler: Filler,
+    pass: Arc<Pass>,
+    rank: u64,
+    stop: AtomicBool,
+    /// Of the threads, and of the consumer behind them.
+    activity: Arc<Activity>,
+    state: Mutex<State>,
+    room: Condvar,
+    ready: Condvar,
+}
+
+struct State {
+    agenda: Agenda,
+    /// Threads that wait for something to do, and whether one of them was called and is not there yet.
+    idle: usize,
+    is_one_called: bool,
+}
+
+/// Decodes what one reader is to deliver in the rest of a pass.
+///
+/// With no threads, polling decodes in the caller's thread. With some, they start at the first poll
+/// (or at [`Pipeline::start`]), decode ahead until `budget_bytes` of batches are in memory, and end
+/// when the pipeline is dropped. After a fork the child's copy has no threads: polling it says so.
+pub struct Pipeline {
+    work: Arc<Work>,
+    threads: usize,
+    running: Vec<JoinHandle<()>>,
+    process: u32,
+}
+
+impl Pipeline {
+    /// A pipeline over what is left of `pass` for `reader`.
+    ///
+    /// # Errors
+    /// `Argument` if the reader has no share in the pass's cut, or batches have 2^32 rows or more.
+    pub fn new(
+        manifest: Arc<Manifest>,
+        layout: Layout,
+        order: Order,
+        pass: Arc<Pass>,
+        reader: WorkerId,
+        threads: usize,
+        budget_bytes: u64,
+    ) -> Result<Self> {
+        if pass.rank_rows() > u64::from(u32::MAX) {
+            return Err(Error::Argument(format!("no memory for batches of {} rows", pass.rank_rows())));
+        }
+        let agenda =
+            Agenda::new(Arc::clone(&manifest), &layout, order, Arc::clone(&pass), reader, budget_bytes)?;
+        let work = Work {
+            filler: Filler::new(manifest, layout),
+            pass,
+            rank: reader.rank,
+            stop: AtomicBool::new(false),
+            activity: Arc::new(Activity::new(threads + 1)),
+            state: Mutex::new(State { agenda, idle: 0, is_one_called: false }),
+            room: Condvar::new(),
+            ready: Condvar::new(),
+        };
+        Ok(Self { work: Arc::new(work), threads, running: Vec::new(), process: std::process::id() })
+    }
+
+    /// Starts the threads, if there are to be any and they do not run yet.
+    ///
+    /// # Errors
+    /// `Source` if the system gives no thread; `State` in a forked child.
+    pub fn start(&mut self) -> Result<()> {
+        self.check_process()?;
+        while self.running.len() < self.threads {
+            let work = Arc::clone(&self.work);
+            let number = self.running.len();
+            let name = format!("fastresume-{number}");
+            let thread = std::thread::Builder::new().name(name).spawn(move || work.run(number));
+            self.running.push(
+                thread.map_err(|cause| Error::Source(format!("can't start a decoding thread: {cause}")))?,
+            );
+        }
+        Ok(())
+    }
+
+    /// The next batch, if it is ready within `patience` (or, without threads, after one segment).
+    ///
+    /// # Errors
+    /// Why the next batch can't be had. All batches before it were delivered; the error stays.
+    pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
+        self.start()?;
+        let mut state = locked(&self.work.state);
+        loop {
+            if let Some(front) = state.agenda.take_front() {
+                self.work.call_one(state);
+                return match front? {
+                    Front::Batch(batch, slots) => self.work.delivered(batch, slots),
+                    Front::End => Ok(Polled::End),
+                };
+            }
+            let task = if self.threads > 0 {
+                // The threads may be busy with what comes later.
+                state.agenda.take_front_end()
+            } else {
+                self.work.take(&mut state)
+            };
+            let Some(task) = task else { break };
+            drop(state);
+            let is_end = matches!(task, Task::End(..));
+            self.work.perform(&task, self.threads);
+            if !is_end {
+                return Ok(Polled::Pending);
+            }
+            state = locked(&self.work.state);
+        }
+        if self.threads > 0 {
+            drop(self.work.ready.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner));
+        }
+        Ok(Polled::Pending)
+    }
+
+    /// What others may see of it, at any time.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View { activity: Arc::clone(&self.work.activity), work: Arc::downgrade(&self.work) }
+    }
+
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if self.threads > 0 && self.is_forked() {
+            return Err(Error::State(format!(
+                "this iterator was made in process {}, before it forked: make a new one in process {}",
+                self.process,
+                std::process::id()
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        let running = std::mem::take(&mut self.running);
+        if self.is_forked() {
+            // The threads are the parent's; so may be the locks.
+            running.into_iter().for_each(std::mem::forget);
+            return;
+        }
+        self.work.stop.store(true, Ordering::Relaxed);
+        // With the lock held, so that no thread misses it between its check and its wait.
+        drop(locked(&self.work.state));
+        self.work.room.notify_all();
+        for thread in running {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Work {
+    /// A decoding thread.
+    fn run(&self, thread: usize) {
+        loop {
+            let mut state = locked(&self.state);
+            let task = loop {
+                if self.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Some(task) = self.take(&mut state) {
+                    break task;
+                }
+                state.idle += 1;
+                state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+                state.is_one_called = false;
+            };
+            self.call_one(state);
+            self.perform(&task, thread);
+        }
+    }
+
+    /// Lets go of the state, and wakes a thread if there is something to do for one, which does the same when it has taken its
+    /// task. To wake all of them for one batch costs more than ending it, and the consumer would have to.
+    fn call_one(&self, mut state: MutexGuard<'_, State>) {
+        let calls_one = state.idle > 0 && !state.is_one_called && state.agenda.has_task();
+        state.is_one_called |= calls_one;
+        drop(state);
+        if calls_one {
+            self.room.notify_one();
+        }
+    }
+
+    fn delivered(&self, batch: u64, slots: Slots) -> Result<Polled> {
+        let shape = self.pass.shape(batch, self.rank);
+        let (fields, written) = slots.into_parts(self.filler.layout());
+        Ok(Polled::Batch(Box::new(Delivered {
+            rows: to_usize(shape.rows)?,
+            valid_rows: to_usize(shape.valid)?,
+            fields,
+            written,
+            cursor: self.pass.cursor_after(batch + 1),
+            pass: Arc::clone(&self.pass),
+            batch,
+        })))
+    }
+
+    /// What to do next, if there is something.
+    fn take(&self, state: &mut State) -> Option<Task> {
+        let task = state.agenda.take(self.filler.layout());
+        // There may be no memory for the front batch.
+        if task.is_none() && state.agenda.has_front() {
+            self.ready.notify_one();
+        }
+        task
+    }
+
+    /// Does a task in the thread of this number, notes what came of it, or why it failed, and tells the consumer.
+    fn perform(&self, task: &Task, thread: usize) {
+        // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
+        let has_front = match task {
+            Task::Decode(decoding) => {
+                let Decoding { segment, slots, .. } = decoding;
+                let fill = || self.filler.fill(segment, |batch| slots.get(&batch), &self.stop);
+                let filled = self.activity.during(thread, Doing::Decoding(segment.group), || caught(fill));
+                let filled = filled.map_err(|error| {
+                    let first = caught(|| Ok(segment.first_needing_batch()));
+                    (first.unwrap_or_else(|_| segment.first_batch()), error)
+                });
+                self.note(|agenda| agenda.note_decoded(decoding, filled))
+            }
+            Task::End(batch, slots) => {
+                let shape = self.pass.shape(*batch, self.rank);
+                let layout = self.filler.layout();
+                let finish =
+                    || locked(slots).finish(layout, to_usize(shape.distinct)?, to_usize(shape.rows)?);
+                let ended = self.activity.during(thread, Doing::Ending(*batch), || caught(finish));
+                self.note(|agenda| match ended {
+                    Ok(()) => agenda.note_ended(*batch),
+                    Err(error) => agenda.note_failed(*batch, error),
+                })
+            }
+        };
+        if has_front {
+            self.ready.notify_one();
+        }
+    }
+
+    /// Notes what came of a task, and tells whether there is something for the consumer then.
+    fn note(&self, came: impl FnOnce(&mut Agenda)) -> bool {
+        let mut state = locked(&self.state);
+        came(&mut state.agenda);
+        state.agenda.has_front()
+    }
+}
+
+/// What others may see of a pipeline, which it does not keep alive.
+pub struct View {
+    /// Of its threads, and of its consumer, which comes last.
+    pub activity: Arc<Activity>,
+    work: Weak<Work>,
+}
+
+impl View {
+    /// How many batches are ready, and their bytes; none once the pipeline is gone. Not to be called after a fork.
+    #[must_use]
+    pub fn queued(&self) -> (u64, u64) {
+        self.work.upgrade().map_or((0, 0), |work| locked(&work.state).agenda.queued())
+    }
+}
+
+#[cfg(test)]
+#[path = "thread_pool_tests.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+//! One tensor of a batch, before there is any.
+
+use crate::projection::padding::Padding;
+use crate::schema::columns::{Dtype, Kind};
+use crate::schema::nulls::Nulls;
+
+/// One tensor of a batch: `[rows]`, or `[rows, k]` where k columns are stacked or a row has k elements; or a
+/// jagged one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// The key of the tensor.
+    pub name: String,
+    /// Its element type.
+    pub dtype: Dtype,
+    /// What its rows are.
+    pub kind: Kind,
+    /// Elements of a row of its one column, where it is no single number and all rows have as many.
+    pub size: Option<usize>,
+    /// Of lists, how many elements they have at each level, from the outermost on; else nothing.
+    pub sizes: Vec<usize>,
+    /// What its numbers count or stand for, where their type alone does not say it.
+    pub unit: Option<String>,
+    /// The columns of the files that it holds.
+    pub columns: Vec<String>,
+    /// Whether it is a matrix; a stack of one column is one, too.
+    pub is_stacked: bool,
+    /// How its rows are made of so many elements each, if they have any number of them in the files. The lengths
+    /// that they had are the field behind it.
+    pub padding: Option<Padding>,
+    /// What becomes of the nulls of each column.
+    pub nulls: Vec<Nulls>,
+}
+
+impl Field {
+    /// One number per row of some columns; nothing is said yet of nulls.
+    #[must_use]
+    pub fn new(name: String, dtype: Dtype, kind: Kind, columns: Vec<String>) -> Self {
+        Self {
+            name,
+            dtype,
+            kind,
+            size: None,
+            sizes: Vec::new(),
+            unit: None,
+            columns,
+            is_stacked: false,
+            padding: None,
+            nulls: Vec::new(),
+        }
+    }
+
+    /// Bytes of one row of values, where rows have one length.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.element_bytes() * self.columns.len()
+    }
+
+    /// Bytes of one row of one column, where rows have one length.
+    #[must_use]
+    pub fn element_bytes(&self) -> usize {
+        self.dtype.width().saturating_mul(self.size.unwrap_or(1))
+    }
+
+    /// Whether its rows have one length as they are decoded, and come by themselves.
+    #[must_use]
+    pub fn is_flat(&self) -> bool {
+        !self.kind.is_jagged() && self.padding.is_none() && self.kind != Kind::Length
+    }
+
+    /// Whether a row of it is one number.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.columns.len() == 1 && self.size.is_none()
+    }
+
+    /// The shape of one row, where rows have one length; nothing of a single number, or of stacked columns.
+    #[must_use]
+    pub fn row_shape(&self) -> Vec<usize> {
+        if self.sizes.is_empty() { self.size.into_iter().collect() } else { self.sizes.clone() }
+    }
+
+    /// Whether a mask tells which values are valid.
+    #[must_use]
+    pub fn is_masked(&self) -> bool {
+        self.nulls.contains(&Nulls::Masked)
+    }
+
+    /// Bytes of one row of the mask.
+    #[must_use]
+    pub fn mask_bytes(&self) -> usize {
+        if self.is_masked() { self.columns.len() } else { 0 }
+    }
+}

@@ -1,0 +1,344 @@
+//! The resume state: a small value that rides on every batch.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::dataset::manifest::Manifest;
+use crate::error::{Error, Result};
+use crate::intervals::set::Intervals;
+use crate::order::pass_order::{OrderChoice, OrderKind};
+use crate::order::selection::Selection;
+use crate::resume::lanes::{Cut, Division};
+
+/// Which dataset in which order a cursor belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The manifest's fingerprint.
+    pub fingerprint: String,
+    /// The number of selected rows.
+    pub num_rows: u64,
+    /// The hash of the selection; none of all rows.
+    pub selection: Option<String>,
+    /// The order.
+    pub order: OrderKind,
+}
+
+impl Identity {
+    /// The rows of a manifest that are selected, in this order.
+    #[must_use]
+    pub fn of(manifest: &Manifest, selection: &Selection, order: OrderKind) -> Self {
+        Self {
+            fingerprint: manifest.fingerprint().to_owned(),
+            num_rows: selection.count(),
+            selection: selection.hash().map(str::to_owned),
+            order,
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("{} with {} rows", self.fingerprint, self.num_rows)
+    }
+
+    fn selection_name(&self) -> String {
+        match &self.selection {
+            Some(hash) => format!("{hash} with {} rows", self.num_rows),
+            None => format!("all {} rows", self.num_rows),
+        }
+    }
+}
+
+/// How far a job has come: what `state_dict()` saves and `load_state_dict()` takes.
+///
+/// Canonical: no cut with nothing done, and the end of a pass is the start of the next one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    pub(super) identity: Arc<Identity>,
+    pub(super) first_epoch: u64,
+    pub(super) epoch: u64,
+    /// Positions of this pass that no cut explains: the same memory in all cursors of a pass.
+    pub(super) consumed: Arc<Consumed>,
+    /// The cuts of this pass with the batches done in each; the last one may go on.
+    pub(super) cuts: Vec<(Cut, u64)>,
+}
+
+/// Positions that no cut explains. There may be millions of intervals: what is done for each batch looks at none.
+#[derive(Debug, Default)]
+pub(super) struct Consumed {
+    pub(super) intervals: Intervals,
+    /// The checksum of the text up to their end, once somebody asked.
+    pub(super) check: OnceLock<u32>,
+}
+
+impl PartialEq for Consumed {
+    fn eq(&self, other: &Self) -> bool {
+        self.intervals == other.intervals
+    }
+}
+
+/// With this, an `Arc` compares its address first.
+impl Eq for Consumed {}
+
+impl From<Intervals> for Consumed {
+    fn from(intervals: Intervals) -> Self {
+        Self { intervals, check: OnceLock::new() }
+    }
+}
+
+pub(super) fn damaged(what: impl std::fmt::Display) -> Error {
+    Error::State(format!("damaged state: {what}"))
+}
+
+impl Cursor {
+    /// The cursor before the first batch of the first pass.
+    #[must_use]
+    pub fn start(identity: Identity) -> Self {
+        Self {
+            identity: Arc::new(identity),
+            first_epoch: 0,
+            epoch: 0,
+            consumed: Arc::default(),
+            cuts: Vec::new(),
+        }
+    }
+
+    /// A cursor of a pass whose `consumed` positions are done, after `epoch` whole passes.
+    ///
+    /// If everything is consumed, it is the next pass at zero.
+    ///
+    /// # Errors
+    /// `State` if positions lie beyond the dataset.
+    pub fn from_consumed(identity: Identity, epoch: u64, consumed: Intervals) -> Result<Self> {
+        if consumed.end() > identity.num_rows {
+            return Err(Error::State(format!(
+                "rows up to {} are consumed, but the dataset has {}",
+                consumed.end(),
+                identity.num_rows
+            )));
+        }
+        let done = consumed.count() == identity.num_rows && identity.num_rows > 0;
+        let cursor = Self { epoch, consumed: Arc::new(consumed.into()), ..Self::start(identity) };
+        Ok(if done { cursor.next_pass() } else { cursor })
+    }
+
+    /// Whether the intervals are those of another cursor, in the same memory: false tells nothing.
+    #[must_use]
+    pub fn shares_consumed(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.consumed, &other.consumed)
+    }
+
+    /// The dataset and order that the cursor belongs to.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The number of the pass, counted over all jobs.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The number of the pass that this job began with; `epoch - first_epoch` passes are its own.
+    #[must_use]
+    pub fn first_epoch(&self) -> u64 {
+        self.first_epoch
+    }
+
+    /// Global batches of this pass that were delivered, over all cuts.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.cuts.iter().map(|(_, done)| done).sum()
+    }
+
+    /// Refuses a cursor of another dataset or selection than `own`, or of an order that contradicts the chosen
+    /// one (the order of `own` is not looked at).
+    ///
+    /// # Errors
+    /// `State`, naming both values.
+    pub fn check_identity(&self, own: &Identity, choice: &OrderChoice) -> Result<()> {
+        let found = self.identity.as_ref();
+        let foreign = |what: &str, found: String, own: String| {
+            Err(Error::State(format!("the state is of another {what}: {found}, this one is {own}")))
+        };
+        if found.fingerprint != own.fingerprint {
+            return foreign("dataset", found.name(), own.name());
+        }
+        if found.selection != own.selection {
+            return foreign("selection of rows", found.selection_name(), own.selection_name());
+        }
+        if found.num_rows != own.num_rows {
+            return foreign("dataset", found.name(), own.name());
+        }
+        match choice.contradiction(&found.order) {
+            Some((what, found, chosen)) => foreign(what, found, chosen),
+            None => Ok(()),
+        }
+    }
+
+    /// How many positions of this pass were delivered.
+    #[must_use]
+    pub fn consumed_rows(&self) -> u64 {
+        let of_cuts = self.cuts.iter().map(|(cut, done)| done * cut.global_batch_rows());
+        self.consumed.intervals.count() + of_cuts.sum::<u64>()
+    }
+
+    /// The positions of this pass that were not delivered yet.
+    ///
+    /// # Errors
+    /// `State` if a cut has more batches done than it holds, or all of them with nothing left over.
+    pub fn remaining(&self) -> Result<Intervals> {
+        let mut remaining = self.consumed.intervals.complement(self.identity.num_rows);
+        for &(cut, done) in &self.cuts {
+            let division = Division::new(cut, remaining);
+            if done == division.batches() && division.rest() == 0 {
+                return Err(damaged(format!(
+                    "all {done} batches done of a cut, after which it would be in the next pass"
+                )));
+            }
+            remaining = division.remaining_after(done)?;
+        }
+        Ok(remaining)
+    }
+
+    /// The cuts of the present pass with the batches done in each; the last one may go on.
+    #[must_use]
+    pub fn cuts(&self) -> &[(Cut, u64)] {
+        &self.cuts
+    }
+
+    /// The cursor before its last cut, if that is `cut`, and the batches done in it; else itself and 0.
+    #[must_use]
+    pub fn before_cut(&self, cut: Cut) -> (Self, u64) {
+        match self.cuts.last() {
+            Some(&(last, done)) if last == cut => (self.before_last_cut(), done),
+            _ => (self.clone(), 0),
+        }
+    }
+
+    /// The cursor before its last cut; itself if it has none.
+    #[must_use]
+    pub fn before_last_cut(&self) -> Self {
+        Self { cuts: self.cuts[..self.cuts.len().saturating_sub(1)].to_vec(), ..self.clone() }
+    }
+
+    /// Where batch `step` of the pass was or will be: the cursor before its cut, the cut, the batches done in
+    /// that, and its number in that. The last cut goes on; none if there is no cut.
+    #[must_use]
+    pub fn at_step(&self, step: u64) -> Option<(Self, Cut, u64, u64)> {
+        let mut batch = step;
+        let mut index = 0;
+        while index + 1 < self.cuts.len() && batch >= self.cuts[index].1 {
+            batch -= self.cuts[index].1;
+            index += 1;
+        }
+        let &(cut, done) = self.cuts.get(index)?;
+        Some((Self { cuts: self.cuts[..index].to_vec(), ..self.clone() }, cut, done, batch))
+    }
+
+    /// The cursor after `done` batches of one more cut.
+    #[must_use]
+    pub fn with_cut(&self, cut: Cut, done: u64) -> Self {
+        let mut cursor = self.clone();
+        cursor.cuts.extend((done > 0).then_some((cut, done)));
+        cursor
+    }
+
+    /// Why another cursor is not of the same pass of the same job.
+    ///
+    /// # Errors
+    /// The reason, with both values.
+    pub fn check_same_pass(&self, other: &Self) -> std::result::Result<(), String> {
+        let (mine, theirs) = (self.identity.as_ref(), other.identity.as_ref());
+        let order = |of: &Identity| serde_json::to_string(&of.order).unwrap_or_default();
+        let compared = [
+            ("dataset", mine.fingerprint.clone(), theirs.fingerprint.clone()),
+            ("selection of rows", mine.selection_name(), theirs.selection_name()),
+            ("order", order(mine), order(theirs)),
+            ("epoch", self.epoch.to_string(), other.epoch.to_string()),
+            ("first_epoch", self.first_epoch.to_string(), other.first_epoch.to_string()),
+        ];
+        if let Some((what, mine, theirs)) = compared.into_iter().find(|(_, mine, theirs)| mine != theirs) {
+            return Err(format!("{what} {mine} and {what} {theirs}"));
+        }
+        if self.consumed != other.consumed {
+            return Err("they began with different intervals consumed".into());
+        }
+        Ok(())
+    }
+
+    /// The start of the present pass.
+    #[must_use]
+    pub fn restarted(&self) -> Self {
+        Self { consumed: Arc::default(), cuts: Vec::new(), ..self.clone() }
+    }
+
+    /// The start of the next pass.
+    #[must_use]
+    pub fn next_pass(&self) -> Self {
+        self.at_epoch(self.epoch + 1)
+    }
+
+    /// The start of any pass: of one before this job's, as the job had begun with it.
+    #[must_use]
+    pub fn at_epoch(&self, epoch: u64) -> Self {
+        Self { epoch, first_epoch: self.first_epoch.min(epoch), ..self.restarted() }
+    }
+
+    /// The same position as the first pass of another job: the count starts anew.
+    #[must_use]
+    pub fn with_epochs_reset(&self) -> Self {
+        self.clone().with_first_epoch(self.epoch)
+    }
+
+    /// The same position of a job that began with the pass `first_epoch`.
+    #[must_use]
+    pub fn with_first_epoch(self, first_epoch: u64) -> Self {
+        Self { first_epoch, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(num_rows: u64) -> Cursor {
+        let fingerprint = "00112233445566778899aabbccddeeff".to_owned();
+        Cursor::start(Identity { fingerprint, num_rows, selection: None, order: OrderKind::Sequential })
+    }
+
+    fn after(done: u64) -> Cursor {
+        start(100).with_cut(Cut::new(2, 1, 5).unwrap(), done)
+    }
+
+    #[test]
+    fn the_text_is_canonical_and_reads_back() {
+        let cursor = after(3);
+        let text = cursor.to_json();
+        assert!(text.contains(r#""consumed":[],"cuts":[[2,1,5,3]],"dataset":{"fingerprint":"0011"#));
+        assert_eq!(Cursor::parse(&text).unwrap(), cursor);
+        assert_eq!(cursor.remaining().unwrap().ranges(), &[15..50, 65..100]);
+    }
+
+    #[test]
+    fn every_single_character_of_damage_is_noticed() {
+        let text = after(3).to_json();
+        for index in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[index] = if bytes[index] == b'1' { b'2' } else { b'1' };
+            let Ok(damaged) = String::from_utf8(bytes) else { continue };
+            if damaged != text {
+                assert!(matches!(Cursor::parse(&damaged), Err(Error::State(_))), "{damaged}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_with_more_done_than_there_is_is_refused() {
+        let mut cursor = after(3);
+        for done in [10, 11] {
+            cursor.cuts[0].1 = done;
+            assert!(matches!(Cursor::parse(&cursor.to_json()), Err(Error::State(_))));
+        }
+        let everything = Cursor { consumed: Arc::new(Intervals::full(100).into()), ..start(100) };
+        assert!(matches!(Cursor::parse(&everything.to_json()), Err(Error::State(_))));
+    }
+}

@@ -1,0 +1,85 @@
+//! One cursor out of those of ranks that are out of step.
+
+use crate::error::{Error, Result};
+use crate::intervals::set::Intervals;
+use crate::resume::cursor::Cursor;
+use crate::resume::lanes::{Cut, Division, WorkerId};
+
+/// The cursor after all that the ranks of a job were given: the state of rank 0, then that of rank 1, ...
+///
+/// Equal states give that state. Otherwise every rank's part of the last cut is taken from its own state, and
+/// the result says what is consumed by its intervals.
+///
+/// # Errors
+/// `Argument` without a state; `State` if they are not of one pass of one job on so many ranks.
+pub fn merge(states: &[Cursor]) -> Result<Cursor> {
+    let Some(first) = states.first() else {
+        return Err(Error::Argument(
+            "no state is given: pass that of rank 0, then that of rank 1, ...".into(),
+        ));
+    };
+    for (rank, state) in states.iter().enumerate() {
+        first.check_same_pass(state).map_err(|reason| {
+            Error::State(format!("the states of ranks 0 and {rank} are not of one pass: {reason}"))
+        })?;
+    }
+    let most = states.iter().max_by_key(|state| state.cuts().len()).unwrap_or(first);
+    let Some((&(cut, _), earlier)) = most.cuts().split_last() else { return Ok(first.clone()) };
+    let mut done = Vec::with_capacity(states.len());
+    for (rank, state) in states.iter().enumerate() {
+        done.push(match state.cuts().strip_prefix(earlier) {
+            Some([]) => 0,
+            Some(&[(last, done)]) if last == cut => done,
+            _ => {
+                return Err(Error::State(format!(
+                    "the states are not of one pass: rank {rank} has the cuts {:?}, another rank has {:?}",
+                    numbers(state),
+                    numbers(most)
+                )));
+            }
+        });
+    }
+    if done.windows(2).all(|pair| pair[0] == pair[1]) {
+        return Ok(first.clone());
+    }
+    let before = most.before_last_cut();
+    let remaining = before.remaining()?;
+    let consumed = remaining.complement(before.identity().num_rows);
+    let taken = taken(&Division::new(cut, remaining), &done)?;
+    Cursor::from_consumed(before.identity().clone(), before.epoch(), consumed.union(&taken))
+        .map(|cursor| cursor.with_first_epoch(before.first_epoch()))
+}
+
+/// The positions that the ranks were given, each so many batches of the division.
+fn taken(division: &Division, done: &[u64]) -> Result<Intervals> {
+    let world_size = done.len() as u64;
+    let mut ranges = Vec::new();
+    for (rank, &done) in (0..).zip(done) {
+        let reader = WorkerId { rank, world_size, worker: 0, workers: 1 };
+        let streams = division.streams(reader, 0).map_err(|_| {
+            Error::State(format!(
+                "{world_size} states are merged, but so many ranks can't share the cut {:?}",
+                cut_numbers(division.cut())
+            ))
+        })?;
+        for stream in streams {
+            let slices = done.saturating_sub(stream.first_batch).div_ceil(stream.batch_stride);
+            let rows = slices.min(stream.slices) * stream.slice_rows;
+            let counted = stream.stretches(0).map_while(|stretch| {
+                let end =
+                    stretch.end.min(stretch.start + (rows - stream.rows_before(stretch.start).min(rows)));
+                (stretch.start < end).then_some(stretch.start..end)
+            });
+            ranges.extend(counted.flat_map(|counted| division.remaining().slice(counted)));
+        }
+    }
+    Intervals::new(ranges)
+}
+
+fn cut_numbers(cut: Cut) -> [u64; 3] {
+    [cut.lanes(), cut.groups(), cut.rows()]
+}
+
+fn numbers(cursor: &Cursor) -> Vec<[u64; 4]> {
+    cursor.cuts().iter().map(|&(cut, done)| [cut.lanes(), cut.groups(), cut.rows(), done]).collect()
+}

@@ -1,0 +1,241 @@
+//! What is left of a pass under one cut: its batches, whose they are, and the cursor after each.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::intervals::set::Intervals;
+use crate::resume::cursor::Cursor;
+use crate::resume::lanes::{Cut, Division, MAX_LANES, Stream, WorkerId};
+use crate::resume::tail::{Shape, Tail};
+
+/// What is left of a pass under one cut.
+#[derive(Debug, Clone)]
+pub struct Pass {
+    /// The cursor without the present cut.
+    before: Cursor,
+    division: Division,
+    done: u64,
+    tail: Tail,
+    world_size: u64,
+}
+
+impl Pass {
+    /// The pass that goes on from a cursor under `cut`: the cursor's last cut goes on if it is the same one.
+    ///
+    /// # Errors
+    /// `State` if a cut has more batches done than it holds; `Argument` without a rank, or with more than
+    /// any topology has.
+    pub fn new(cursor: &Cursor, cut: Cut, tail: Tail, world_size: u64) -> Result<Self> {
+        let (before, done) = cursor.before_cut(cut);
+        Self::of(before, cut, done, tail, world_size)
+    }
+
+    fn of(before: Cursor, cut: Cut, done: u64, tail: Tail, world_size: u64) -> Result<Self> {
+        if world_size == 0 || world_size > MAX_LANES {
+            return Err(Error::Argument(format!(
+                "world_size must be at least 1 and at most {MAX_LANES}, found {world_size}"
+            )));
+        }
+        let division = Division::new(cut, before.remaining()?);
+        Ok(Self { before, division, done, tail, world_size })
+    }
+
+    /// The pass that a cursor's cuts tell, at the cut that held batch `step` of it: with `cut` where no cut
+    /// did. Gives the number of the batch within that cut, too.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn at_step(cursor: &Cursor, step: u64, cut: Cut, tail: Tail, world_size: u64) -> Result<(Self, u64)> {
+        let (before, cut, done, batch) =
+            cursor.at_step(step).unwrap_or_else(|| (cursor.clone(), cut, 0, step));
+        Ok((Self::of(before, cut, done, tail, world_size)?, batch))
+    }
+
+    /// The present cut, applied.
+    #[must_use]
+    pub fn division(&self) -> &Division {
+        &self.division
+    }
+
+    /// Batches of the present cut that were done when the pass was taken up.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Batches of the present cut, those done and a last one of the tail included.
+    #[must_use]
+    pub fn batches(&self) -> u64 {
+        self.division.batches() + u64::from(self.tail_gives_batch())
+    }
+
+    /// Batches that are still to come.
+    #[must_use]
+    pub fn batches_left(&self) -> u64 {
+        self.batches() - self.done
+    }
+
+    /// The number of the pass.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.before.epoch()
+    }
+
+    /// Batches of the pass before batch `batch` of the present cut, over all cuts.
+    #[must_use]
+    pub fn step_of(&self, batch: u64) -> u64 {
+        self.before.steps() + batch
+    }
+
+    /// The cursor after `done` batches of the present cut; after the last one it is the next pass.
+    ///
+    /// Where the cut is known to have come so far in mid pass, it did: under another tail policy, say.
+    #[must_use]
+    pub fn cursor_after(&self, done: u64) -> Cursor {
+        if done >= self.batches() && done > self.done {
+            return self.before.next_pass();
+        }
+        self.before.with_cut(self.division.cut(), done)
+    }
+
+    /// The positions that no rank gets.
+    #[must_use]
+    pub fn dropped(&self) -> Intervals {
+        let start = if self.tail_gives_batch() { u64::MAX } else { self.rest_start() };
+        Intervals::of_sorted(self.division.remaining().slice(start..u64::MAX))
+    }
+
+    /// Rows over all ranks that only fill the last global batch up.
+    #[must_use]
+    pub fn padded_rows(&self) -> u64 {
+        let is_padded = self.tail == Tail::Pad && self.tail_gives_batch();
+        if is_padded { self.division.cut().global_batch_rows() - self.division.rest() } else { 0 }
+    }
+
+    /// The shape of a rank's batch `batch` of the present cut.
+    #[must_use]
+    pub fn shape(&self, batch: u64, rank: u64) -> Shape {
+        let rank_rows = self.rank_rows();
+        if batch < self.division.batches() {
+            return Shape::whole(rank_rows);
+        }
+        self.tail.share(self.division.rest(), rank_rows, rank, self.world_size).0
+    }
+
+    /// Whole batches of a rank have so many rows.
+    #[must_use]
+    pub fn rank_rows(&self) -> u64 {
+        self.division.cut().global_batch_rows() / self.world_size
+    }
+
+    /// What a reader consumes from here to the end of the pass.
+    ///
+    /// # Errors
+    /// `Argument` if the reader has no share in the cut.
+    pub fn streams(&self, reader: WorkerId) -> Result<Vec<Stream>> {
+        self.streams_from(reader, self.done)
+    }
+
+    fn streams_from(&self, reader: WorkerId, done: u64) -> Result<Vec<Stream>> {
+        let mut streams = self.division.streams(reader, done)?;
+        let last = self.division.batches();
+        let is_mine = last % reader.workers == (done + reader.worker) % reader.workers;
+        if self.tail_gives_batch() && is_mine {
+            let (_, parts) =
+                self.tail.share(self.division.rest(), self.rank_rows(), reader.rank, self.world_size);
+            let mut slot_row = 0;
+            for part in parts.into_iter().filter(|part| !part.is_empty()) {
+                let slice_rows = part.end - part.start;
+                streams.push(Stream {
+                    start: self.rest_start() + part.start,
+                    slices: 1,
+                    slice_rows,
+                    slice_stride: slice_rows,
+                    first_batch: last,
+                    batch_stride: 1,
+                    slot_row,
+                });
+                slot_row += slice_rows;
+            }
+        }
+        Ok(streams)
+    }
+
+    /// The positions of the distinct rows of a rank's batch of the present cut, in the batch's order.
+    ///
+    /// # Errors
+    /// `Argument` if the rank has no share in the cut.
+    pub fn positions(&self, batch: u64, rank: u64) -> Result<Vec<Range<u64>>> {
+        let reader = WorkerId { rank, world_size: self.world_size, worker: 0, workers: 1 };
+        let mut slices: Vec<(u64, Range<u64>)> = Vec::new();
+        for stream in self.streams_from(reader, 0)? {
+            let Some(past) = batch.checked_sub(stream.first_batch) else { continue };
+            if past % stream.batch_stride == 0 && past / stream.batch_stride < stream.slices {
+                let start = stream.start + past / stream.batch_stride * stream.slice_stride;
+                slices.push((stream.slot_row, start..start + stream.slice_rows));
+            }
+        }
+        slices.sort_unstable_by_key(|(slot_row, _)| *slot_row);
+        let remaining = self.division.remaining();
+        Ok(slices.into_iter().flat_map(|(_, counted)| remaining.slice(counted)).collect())
+    }
+
+    fn tail_gives_batch(&self) -> bool {
+        self.tail.gives_batch(self.division.rest(), self.world_size)
+    }
+
+    /// Where the rest begins, counted along the remaining positions.
+    fn rest_start(&self) -> u64 {
+        self.division.remaining().count() - self.division.rest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::pass_order::OrderKind;
+    use crate::resume::cursor::Identity;
+
+    fn pass(num_rows: u64, tail: Tail, world_size: u64) -> Pass {
+        let fingerprint = "00112233445566778899aabbccddeeff".to_owned();
+        let start =
+            Cursor::start(Identity { fingerprint, num_rows, selection: None, order: OrderKind::Sequential });
+        Pass::new(&start, Cut::new(world_size, 1, 5).unwrap(), tail, world_size).unwrap()
+    }
+
+    #[test]
+    fn a_finished_pass_is_the_next_pass_at_zero() {
+        for (tail, batches) in [(Tail::Drop, 10), (Tail::Short, 11), (Tail::Pad, 11)] {
+            let pass = pass(103, tail, 2);
+            assert_eq!(pass.batches(), batches);
+            let end = pass.cursor_after(batches);
+            assert_eq!((end.epoch(), end.steps()), (1, 0));
+            assert_eq!(end.remaining().unwrap(), Intervals::full(103));
+            assert_eq!(pass.cursor_after(batches - 1).epoch(), 0);
+        }
+    }
+
+    #[test]
+    fn all_cursors_of_a_pass_share_what_was_consumed_before() {
+        let consumed = Intervals::new(vec![0..1, 2..3]).unwrap();
+        let identity = pass(103, Tail::Short, 2).before.identity().clone();
+        let start = Cursor::from_consumed(identity, 0, consumed).unwrap();
+        let cut = Cut::new(2, 1, 5).unwrap();
+        let pass = Pass::new(&start, cut, Tail::Short, 2).unwrap();
+        assert!((0..3).all(|done| pass.cursor_after(done).shares_consumed(&start)));
+        let resumed = Pass::new(&pass.cursor_after(2), cut, Tail::Short, 2).unwrap();
+        assert!(resumed.cursor_after(3).shares_consumed(&start));
+    }
+
+    #[test]
+    fn the_rest_is_dropped_shared_or_filled_up() {
+        assert_eq!(pass(103, Tail::Drop, 2).dropped().ranges(), std::slice::from_ref(&(100..103)));
+        let short = pass(103, Tail::Short, 2);
+        assert!(short.dropped().is_empty());
+        assert_eq!((short.shape(10, 0).rows, short.shape(10, 1).rows), (1, 2));
+        assert_eq!(short.positions(10, 1).unwrap(), std::slice::from_ref(&(101..103)));
+        let pad = pass(103, Tail::Pad, 2);
+        assert_eq!(pad.positions(10, 1).unwrap(), vec![102..103, 100..102]);
+        assert_eq!(pad.shape(10, 1), Shape { rows: 5, valid: 0, distinct: 3 });
+    }
+}

@@ -1,0 +1,396 @@
+//! From the numbers that a file holds to those that a tensor holds: casts, checked, and buckets.
+//!
+//! One rule: a cast keeps every number, but that a float becomes the nearest one of a narrower float type. What
+//! it can't keep is a misfit: an integer that the type does not hold exactly, a fraction or what is not finite
+//! for an integer, a finite float that would become infinite.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::schema::buckets::Buckets;
+use crate::schema::half::{brain_of_single, half_of_single, single_of_brain, single_of_half, single_to_odd};
+use crate::schema::types::Dtype;
+
+/// Writes numbers of one type as those of another; false if one is a misfit, whose place may hold anything.
+type Loop = fn(&[u8], &mut [u8]) -> bool;
+
+/// What becomes of the numbers of a column.
+#[derive(Debug, Clone, Copy)]
+pub struct Delivery {
+    stored: Dtype,
+    delivered: Dtype,
+    how: How,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum How {
+    /// Their bits stay what they are.
+    Copied,
+    Cast(Loop),
+    Hashed(Buckets),
+    /// How far they are above a floor: they are raised again before they are delivered.
+    Lowered(u64),
+}
+
+impl Delivery {
+    /// Numbers of one type, delivered in another; none if there is no way. Integers of less than 32 bits are
+    /// stored in 32.
+    #[must_use]
+    pub fn new(stored: Dtype, delivered: Dtype) -> Option<Self> {
+        use Dtype::{Int8, Int16, Int32, Uint8, Uint16, Uint32};
+        let is_copied = match (stored, delivered) {
+            (Int8 | Int16, Int32) | (Uint8 | Uint16, Int32 | Uint32) => true,
+            _ => stored == delivered && (Self::width_of(stored) == delivered.width()),
+        };
+        let how = if is_copied { How::Copied } else { How::Cast(cast(stored, delivered)?) };
+        Some(Self { stored, delivered, how })
+    }
+
+    /// Integers, delivered as the buckets that they are in; none for other numbers.
+    #[must_use]
+    pub fn hashed(stored: Dtype, buckets: Buckets) -> Option<Self> {
+        stored.is_integer().then_some(Self { stored, delivered: Dtype::Int64, how: How::Hashed(buckets) })
+    }
+
+    /// Integers of 64 bits, as what they are above a floor, in 32 bits.
+    #[must_use]
+    pub fn lowered(stored: Dtype, floor: u64) -> Self {
+        Self { stored, delivered: Dtype::Uint32, how: How::Lowered(floor) }
+    }
+
+    /// The type of the numbers in the file.
+    pub fn stored(&self) -> Dtype {
+        self.stored
+    }
+
+    /// Bytes of a number in the file, and in the tensor.
+    pub fn widths(&self) -> (usize, usize) {
+        (Self::width_of(self.stored), self.delivered.width())
+    }
+
+    fn width_of(stored: Dtype) -> usize {
+        if stored.is_integer() { stored.width().max(4) } else { stored.width() }
+    }
+
+    /// Whether the bits stay what they are.
+    pub fn is_copied(&self) -> bool {
+        matches!(self.how, How::Copied)
+    }
+
+    /// Writes all of the numbers; false if one is a misfit, whose place may hold anything.
+    pub fn write(&self, numbers: &[u8], places: &mut [u8]) -> bool {
+        match self.how {
+            How::Copied => {
+                places.copy_from_slice(numbers);
+                true
+            }
+            How::Cast(cast) => cast(numbers, places),
+            How::Hashed(buckets) => {
+                put_in_buckets(self.stored, buckets, numbers, bytemuck::cast_slice_mut(places));
+                true
+            }
+            How::Lowered(floor) => {
+                lower(bytemuck::cast_slice(numbers), floor, bytemuck::cast_slice_mut(places))
+            }
+        }
+    }
+
+    /// Writes a number of 64 bits to its place.
+    ///
+    /// # Errors
+    /// What is to be said of a misfit.
+    pub fn write_one(&self, number: u64, place: &mut [u8]) -> std::result::Result<(), String> {
+        // Numbers are looked at where they are aligned.
+        let mut delivered = [0_u64];
+        let bytes = &mut bytemuck::cast_slice_mut(&mut delivered)[..self.delivered.width()];
+        if !self.write(bytemuck::bytes_of(&number), bytes) {
+            return Err(self.misfit(bytemuck::bytes_of(&number)));
+        }
+        place.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// What is to be said of a number that does not fit.
+    pub fn misfit(&self, number: &[u8]) -> String {
+        let value = text(self.stored, number);
+        let delivered = self.delivered.name();
+        let how = if self.stored.is_integer() && self.delivered.is_float() { " exactly" } else { "" };
+        format!("{value}, which does not fit {delivered}{how}: cast= can name a type that holds it")
+    }
+}
+
+/// Writes how far numbers are above a floor; false if one is too far above it, or below.
+#[allow(clippy::cast_possible_truncation, reason = "it is seen in the end whether one did not fit")]
+fn lower(numbers: &[u64], floor: u64, places: &mut [u32]) -> bool {
+    let mut all = 0;
+    for (place, number) in places.iter_mut().zip(numbers) {
+        let above = number.wrapping_sub(floor);
+        all |= above;
+        *place = above as u32;
+    }
+    u32::try_from(all).is_ok()
+}
+
+/// A type whose numbers a file holds.
+trait CastSource {
+    type Bits: Pod;
+    const IS_FLOAT: bool;
+    fn cast<T: CastTarget>(bits: Self::Bits) -> Option<T::Bits>;
+}
+
+/// A type in which a tensor holds numbers.
+trait CastTarget {
+    type Bits: Pod;
+    fn of_signed(value: i64) -> Option<Self::Bits>;
+    fn of_unsigned(value: u64) -> Option<Self::Bits>;
+    fn of_double(value: f64) -> Option<Self::Bits>;
+
+    fn of_single(value: f32) -> Option<Self::Bits> {
+        Self::of_double(value.into())
+    }
+}
+
+struct Truth;
+struct Half;
+struct Brain;
+
+/// Integers of 32 bits, and shorter ones, which are stored in as many.
+struct Short<const IS_SIGNED: bool>;
+
+macro_rules! sources {
+    ($($source:ty, $bits:ty, $take:ident, $is_float:literal, |$value:ident| $number:expr;)*) => {
+        $(impl CastSource for $source {
+            type Bits = $bits;
+            const IS_FLOAT: bool = $is_float;
+            #[inline]
+            fn cast<T: CastTarget>($value: $bits) -> Option<T::Bits> {
+                T::$take($number)
+            }
+        })*
+    };
+}
+
+sources! {
+    Truth, u8, of_unsigned, false, |bits| bits.into();
+    Short<true>, u32, of_signed, false, |bits| bits.cast_signed().into();
+    Short<false>, u32, of_unsigned, false, |bits| bits.into();
+    i64, u64, of_signed, false, |bits| bits.cast_signed();
+    u64, u64, of_unsigned, false, |bits| bits;
+    Half, u16, of_single, true, |bits| single_of_half(bits);
+    f32, u32, of_single, true, |bits| f32::from_bits(bits);
+    f64, u64, of_double, true, |bits| f64::from_bits(bits);
+}
+
+macro_rules! integers {
+    ($($type:ty)*) => {
+        $(#[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            clippy::cast_sign_loss,
+            clippy::cast_lossless,
+            clippy::float_cmp,
+            reason = "what is lost is compared; bounds are powers of two, or small"
+        )]
+        impl CastTarget for $type {
+            type Bits = $type;
+            #[inline]
+            fn of_signed(value: i64) -> Option<$type> {
+                value.try_into().ok()
+            }
+            #[inline]
+            fn of_unsigned(value: u64) -> Option<$type> {
+                value.try_into().ok()
+            }
+            #[inline]
+            fn of_double(value: f64) -> Option<$type> {
+                let end = (<$type>::MAX / 2 + 1) as f64 * 2.0;
+                let is_within = value >= <$type>::MIN as f64 && value < end;
+                let whole = value as $type;
+                (is_within && whole as f64 == value).then_some(whole)
+            }
+        })*
+    };
+}
+
+integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+impl CastTarget for Truth {
+    type Bits = u8;
+
+    fn of_signed(value: i64) -> Option<u8> {
+        u8::of_signed(value).filter(|value| *value <= 1)
+    }
+
+    fn of_unsigned(value: u64) -> Option<u8> {
+        u8::of_unsigned(value).filter(|value| *value <= 1)
+    }
+
+    fn of_double(value: f64) -> Option<u8> {
+        u8::of_double(value).filter(|value| *value <= 1)
+    }
+}
+
+/// Floats hold an integer exactly if the way back leads to it: the largest ones lead to one more.
+macro_rules! wide_floats {
+    ($($type:ty, |$value:ident| $nearest:expr;)*) => {
+        $(#[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            clippy::cast_sign_loss,
+            reason = "what is lost is compared"
+        )]
+        impl CastTarget for $type {
+            type Bits = $type;
+            #[inline]
+            fn of_signed(value: i64) -> Option<$type> {
+                let float = value as $type;
+                (float as i64 == value && float < i64::MAX as $type).then_some(float)
+            }
+            #[inline]
+            fn of_unsigned(value: u64) -> Option<$type> {
+                let float = value as $type;
+                (float as u64 == value && float < u64::MAX as $type).then_some(float)
+            }
+            #[inline]
+            fn of_double($value: f64) -> Option<$type> {
+                $nearest
+            }
+        })*
+    };
+}
+
+wide_floats! {
+    f32, |value| {
+        let single = value as f32;
+        (single.is_finite() || !value.is_finite()).then_some(single)
+    };
+    f64, |value| Some(value);
+}
+
+/// A number is infinite or none where all bits of the exponent are 1; an integer is kept if those bits of the single
+/// that are lost, so many, are 0: it is none of the smallest numbers, which keep fewer.
+macro_rules! narrow_floats {
+    ($($type:ty, $narrow:ident, exponent $exponent:literal, lost $lost:literal;)*) => {
+        $(impl $type {
+            /// An integer, if it is the number that its bits stand for.
+            #[inline]
+            fn of_whole(single: f32) -> Option<u16> {
+                let bits = $narrow(single);
+                (single.to_bits().trailing_zeros() >= $lost && bits & $exponent != $exponent).then_some(bits)
+            }
+        }
+        impl CastTarget for $type {
+            type Bits = u16;
+            #[inline]
+            fn of_signed(value: i64) -> Option<u16> {
+                f32::of_signed(value).and_then(Self::of_whole)
+            }
+            #[inline]
+            fn of_unsigned(value: u64) -> Option<u16> {
+                f32::of_unsigned(value).and_then(Self::of_whole)
+            }
+            #[inline]
+            fn of_double(value: f64) -> Option<u16> {
+                let bits = $narrow(single_to_odd(value));
+                (bits & $exponent != $exponent || !value.is_finite()).then_some(bits)
+            }
+            #[inline]
+            fn of_single(value: f32) -> Option<u16> {
+                let bits = $narrow(value);
+                (bits & $exponent != $exponent || !value.is_finite()).then_some(bits)
+            }
+        })*
+    };
+}
+
+narrow_floats! {
+    Half, half_of_single, exponent 0x7c00, lost 13;
+    Brain, brain_of_single, exponent 0x7f80, lost 16;
+}
+
+fn each<S: CastSource, T: CastTarget>(numbers: &[u8], places: &mut [u8]) -> bool {
+    let mut fits = true;
+    let numbers: &[S::Bits] = bytemuck::cast_slice(numbers);
+    for (place, &bits) in bytemuck::cast_slice_mut(places).iter_mut().zip(numbers) {
+        match S::cast::<T>(bits) {
+            // Without a branch many floats are cast at once; the checks of integers are cheaper with one.
+            value if S::IS_FLOAT => {
+                fits &= value.is_some();
+                *place = value.unwrap_or(T::Bits::zeroed());
+            }
+            Some(value) => *place = value,
+            None => fits = false,
+        }
+    }
+    fits
+}
+
+fn cast(stored: Dtype, delivered: Dtype) -> Option<Loop> {
+    macro_rules! from {
+        ($source:ty) => {
+            match delivered {
+                Dtype::Bool => each::<$source, Truth>,
+                Dtype::Int8 => each::<$source, i8>,
+                Dtype::Int16 => each::<$source, i16>,
+                Dtype::Int32 => each::<$source, i32>,
+                Dtype::Int64 => each::<$source, i64>,
+                Dtype::Uint8 => each::<$source, u8>,
+                Dtype::Uint16 => each::<$source, u16>,
+                Dtype::Uint32 => each::<$source, u32>,
+                Dtype::Uint64 => each::<$source, u64>,
+                Dtype::Float16 => each::<$source, Half>,
+                Dtype::Bfloat16 => each::<$source, Brain>,
+                Dtype::Float32 => each::<$source, f32>,
+                Dtype::Float64 => each::<$source, f64>,
+            }
+        };
+    }
+    Some(match stored {
+        Dtype::Bool => from!(Truth),
+        Dtype::Int8 | Dtype::Int16 | Dtype::Int32 => from!(Short<true>),
+        Dtype::Uint8 | Dtype::Uint16 | Dtype::Uint32 => from!(Short<false>),
+        Dtype::Int64 => from!(i64),
+        Dtype::Uint64 => from!(u64),
+        Dtype::Float16 => from!(Half),
+        Dtype::Float32 => from!(f32),
+        Dtype::Float64 => from!(f64),
+        // No file holds these.
+        Dtype::Bfloat16 => return None,
+    })
+}
+
+fn put_in_buckets(stored: Dtype, buckets: Buckets, numbers: &[u8], places: &mut [u64]) {
+    fn put<P: Pod>(numbers: &[u8], places: &mut [u64], bucket: impl Fn(P) -> u64) {
+        for (place, &bits) in places.iter_mut().zip(bytemuck::cast_slice(numbers)) {
+            *place = bucket(bits);
+        }
+    }
+    match stored {
+        Dtype::Int8 | Dtype::Int16 | Dtype::Int32 => {
+            put(numbers, places, |number: i32| buckets.of_integer(i64::from(number).cast_unsigned()));
+        }
+        Dtype::Uint8 | Dtype::Uint16 | Dtype::Uint32 => {
+            put(numbers, places, |number: u32| buckets.of_integer(number.into()));
+        }
+        _ => put(numbers, places, |number: u64| buckets.of_integer(number)),
+    }
+}
+
+/// A number, for people.
+fn text(stored: Dtype, number: &[u8]) -> String {
+    let mut bytes = [0; 8];
+    let width = number.len().min(8);
+    bytes[..width].copy_from_slice(&number[..width]);
+    let bits = u64::from_le_bytes(bytes);
+    let short = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let half = bytes.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes));
+    match stored {
+        Dtype::Bool => (bits != 0).to_string(),
+        Dtype::Int8 | Dtype::Int16 | Dtype::Int32 => short.cast_signed().to_string(),
+        Dtype::Int64 => bits.cast_signed().to_string(),
+        Dtype::Uint8 | Dtype::Uint16 | Dtype::Uint32 | Dtype::Uint64 => bits.to_string(),
+        Dtype::Float16 => format!("{:?}", single_of_half(half)),
+        Dtype::Bfloat16 => format!("{:?}", single_of_brain(half)),
+        Dtype::Float32 => format!("{:?}", f32::from_bits(short)),
+        Dtype::Float64 => format!("{:?}", f64::from_bits(bits)),
+    }
+}

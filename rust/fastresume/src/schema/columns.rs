@@ -1,0 +1,299 @@
+//! The columns of a file, as tensors see them.
+//!
+//! Source: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#nested-types>
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use parquet::basic::{ConvertedType, LogicalType, Repetition};
+use parquet::schema::types::{SchemaDescriptor, Type};
+use serde::{Deserialize, Serialize};
+
+use crate::schema::arrow_schema::{ArrowField, ArrowFields};
+use crate::schema::dictionary::Vocabulary;
+use crate::schema::shaping::Shaping;
+use crate::schema::types::LeafType;
+pub use crate::schema::types::{Dtype, Kind, Stored};
+
+/// A column of a file: a leaf of its schema, or whether a struct is there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name; inside structs and maps, the names down to it with dots between (`a.b`).
+    pub name: String,
+    /// Its type in the file, for people (`int32`, `timestamp[us]`, `list<float>`, ...).
+    pub type_name: String,
+    /// What its rows are.
+    pub kind: Kind,
+    /// The element type of its tensor; none if it can't be delivered without more being said.
+    pub dtype: Option<Dtype>,
+    /// Elements of a row, where it is no single number and all rows have as many.
+    pub size: Option<usize>,
+    /// How many lists its values are in, one in the other.
+    pub lists: usize,
+    /// Of each of these, from the outermost on, how many elements it has, where the file says that all have as many;
+    /// else nothing.
+    pub sizes: Vec<usize>,
+    /// What its numbers count or stand for (`timestamp[us, UTC]`, `decimal(9, 2)`, ...), where their type
+    /// alone does not say it.
+    pub unit: Option<String>,
+    /// How the file holds its values.
+    pub stored: Stored,
+    /// The definition level from which on a row is there: a value, a list (which may be empty), a struct.
+    pub level: u8,
+    /// The definition level from which on the innermost list has an element; in no list, 0.
+    pub element: u8,
+    /// Its index among the leaves of the schema.
+    pub leaf: usize,
+    /// What was asked to become of its values; the type and kind are those of what they become.
+    #[serde(skip)]
+    pub shaping: Shaping,
+    /// The values of all files, if codes are asked for.
+    #[serde(skip)]
+    pub vocabulary: Option<Arc<Vocabulary>>,
+}
+
+impl Column {
+    /// Bytes of a row, where all rows have as many; 0 if it can't be delivered.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.dtype.map_or(0, |dtype| dtype.width().saturating_mul(self.elements()))
+    }
+
+    /// The element type of its tensor, if nothing else were to become of its values.
+    #[must_use]
+    pub fn unshaped(&self) -> Option<Dtype> {
+        match self.shaping {
+            Shaping::None => self.dtype,
+            Shaping::Cast(dtype) | Shaping::Hashed(dtype, _) | Shaping::Coded(dtype, _) => Some(dtype),
+        }
+    }
+
+    /// Its type in the file, for people, and how long its lists are where all have one length.
+    #[must_use]
+    pub fn type_of_rows(&self) -> Cow<'_, str> {
+        match self.size {
+            Some(size) if self.lists > 0 => format!("{} of {size} elements", self.type_name).into(),
+            _ => Cow::Borrowed(&self.type_name),
+        }
+    }
+
+    /// Elements of a row, where all rows have as many.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.size.unwrap_or(1)
+    }
+
+    /// Whether each row has one value in the file, or a null.
+    #[must_use]
+    pub fn is_flat(&self) -> bool {
+        !matches!(self.kind, Kind::List | Kind::Lists | Kind::Strings | Kind::Binaries)
+    }
+}
+
+/// The columns of a file, in the file's order; a struct stands before its members. Of lists its Arrow schema says more.
+#[must_use]
+pub fn columns(schema: &SchemaDescriptor, arrow: &ArrowFields) -> Vec<Column> {
+    let mut found = FoundColumns { schema, columns: Vec::new(), leaf: 0 };
+    for root in schema.root_schema().get_fields() {
+        found.add(root, root.name(), Above::default(), arrow.get(root.name()));
+    }
+    found.columns
+}
+
+/// A row of more elements is believed to have one length where the user says so, but not where a file does.
+const MAX_ELEMENTS: usize = 1 << 24;
+
+/// What is above a node of the schema.
+#[derive(Debug, Clone, Default)]
+struct Above {
+    /// The definition level at which a value of the node is there.
+    level: u8,
+    /// How many lists and maps it is in.
+    lists: usize,
+    /// How many elements the outermost ones have, as far as all have as many.
+    sizes: Vec<usize>,
+    /// The definition level at which the outermost one is there.
+    list_level: u8,
+    /// The definition level at which the innermost one has an element.
+    element: u8,
+}
+
+impl Above {
+    fn optional(mut self, node: &Type) -> Self {
+        self.level = self.level.saturating_add(u8::from(is(node, Repetition::OPTIONAL)));
+        self
+    }
+
+    fn repeated(mut self, size: Option<usize>) -> Self {
+        self.sizes.extend(size.filter(|_| self.sizes.len() == self.lists));
+        if self.lists == 0 {
+            self.list_level = self.level;
+        }
+        self.level = self.level.saturating_add(1);
+        self.element = self.level;
+        self.lists += 1;
+        self
+    }
+}
+
+/// The columns that were found so far.
+struct FoundColumns<'a> {
+    schema: &'a SchemaDescriptor,
+    columns: Vec<Column>,
+    leaf: usize,
+}
+
+impl FoundColumns<'_> {
+    /// Adds the columns of a node and of those below it.
+    fn add(&mut self, node: &Type, name: &str, above: Above, arrow: Option<&ArrowField>) {
+        let above = if is(node, Repetition::REPEATED) { above.repeated(None) } else { above.optional(node) };
+        if node.is_primitive() {
+            self.add_leaf(name, &above, arrow);
+        } else if let Some(repeated) = list_of(node) {
+            let above = above.repeated(arrow.and_then(|list| list.size));
+            let arrow = arrow.and_then(ArrowField::element);
+            match element_of(node, repeated) {
+                Some(element) => self.add(element, name, above, arrow),
+                None if repeated.is_primitive() => self.add_leaf(name, &above, arrow),
+                None => self.add_members(repeated, name, &above, arrow),
+            }
+        } else if let Some([key, values @ ..]) = entries_of(node) {
+            let above = above.repeated(None);
+            let entry = arrow.and_then(ArrowField::element);
+            self.add(key, &format!("{name}.key"), above.clone(), entry.and_then(|entry| entry.member(0)));
+            for value in values {
+                let arrow = entry.and_then(|entry| entry.member(1));
+                self.add(value, &format!("{name}.value"), above.clone(), arrow);
+            }
+        } else {
+            let place = self.columns.len();
+            self.add_members(node, name, &above, arrow);
+            if above.lists == 0 && self.columns.len() > place {
+                let mask = struct_mask(name, above.level, &self.columns[place..]);
+                self.columns.insert(place, mask);
+            }
+        }
+    }
+
+    fn add_members(&mut self, group: &Type, name: &str, above: &Above, arrow: Option<&ArrowField>) {
+        for member in group.get_fields() {
+            let arrow = arrow.and_then(|group| group.members().get(member.name()));
+            self.add(member, &format!("{name}.{}", member.name()), above.clone(), arrow);
+        }
+    }
+
+    fn add_leaf(&mut self, name: &str, above: &Above, arrow: Option<&ArrowField>) {
+        let leaf = self.leaf;
+        self.leaf += 1;
+        if leaf >= self.schema.num_columns() {
+            return;
+        }
+        let LeafType { name: mut type_name, kind, dtype, size, mut unit, stored } =
+            LeafType::of(&self.schema.column(leaf));
+        // Parquet has no durations.
+        let of_arrow = arrow.and_then(|field| field.unit).filter(|_| stored == Stored::Number(Dtype::Int64));
+        if let Some(counted) = of_arrow.filter(|_| unit.is_none()) {
+            type_name = format!("duration[{counted}]");
+            unit = Some(type_name.clone());
+        }
+        let (name, level) = (name.to_owned(), above.level);
+        let (lists, sizes, element, shaping) = (above.lists, Vec::new(), above.element, Shaping::None);
+        let column = Column {
+            name,
+            type_name,
+            kind,
+            dtype,
+            size,
+            lists,
+            sizes,
+            unit,
+            stored,
+            level,
+            element,
+            leaf,
+            shaping,
+            vocabulary: None,
+        };
+        self.columns.push(if lists == 0 { column } else { listed(column, above) });
+    }
+}
+
+/// A leaf inside of lists, as a column.
+fn listed(column: Column, above: &Above) -> Column {
+    let type_name = format!("{}{}{}", "list<".repeat(above.lists), column.type_name, ">".repeat(above.lists));
+    let holds_numbers = matches!(column.stored, Stored::Number(_) | Stored::Decimal { is_integer: true, .. });
+    let (kind, is_delivered) = match (above.lists, column.kind) {
+        (1, Kind::String) => (Kind::Strings, true),
+        (1, Kind::Binary) => (Kind::Binaries, true),
+        _ => (Kind::List, holds_numbers),
+    };
+    let dtype = column.dtype.filter(|_| is_delivered);
+    let is_known = holds_numbers && above.sizes.len() == above.lists;
+    let elements = above.sizes.iter().try_fold(1_usize, |elements, &size| elements.checked_mul(size));
+    let is_known = is_known && elements.is_some_and(|elements| elements <= MAX_ELEMENTS);
+    let sizes = if is_known { above.sizes.clone() } else { Vec::new() };
+    Column { type_name, kind, dtype, sizes, level: above.list_level, ..column }
+}
+
+/// Whether a struct is there, as the levels of one of its members tell: best of one without lists.
+fn struct_mask(name: &str, level: u8, members: &[Column]) -> Column {
+    let told = members.iter().find(|member| member.is_flat());
+    let told = told.or_else(|| members.iter().find(|member| member.dtype.is_some() && member.lists == 1));
+    Column {
+        name: name.to_owned(),
+        type_name: "struct".into(),
+        kind: Kind::Mask,
+        dtype: told.map(|_| Dtype::Bool),
+        size: None,
+        lists: 0,
+        sizes: Vec::new(),
+        unit: None,
+        stored: told.map_or(Stored::Unknown, |member| member.stored),
+        level,
+        element: 0,
+        leaf: told.map_or(0, |member| member.leaf),
+        shaping: Shaping::None,
+        vocabulary: None,
+    }
+}
+
+fn is(node: &Type, repetition: Repetition) -> bool {
+    node.get_basic_info().has_repetition() && node.get_basic_info().repetition() == repetition
+}
+
+/// What a list repeats: its elements, or groups of one.
+fn list_of(node: &Type) -> Option<&Type> {
+    let info = node.get_basic_info();
+    let is_marked = matches!(info.logical_type_ref(), Some(LogicalType::List))
+        || (info.logical_type_ref().is_none() && info.converted_type() == ConvertedType::LIST);
+    repeated_in(node).filter(|_| is_marked)
+}
+
+/// The element of a list if what it repeats are groups of one, as they are but in old files.
+fn element_of<'a>(list: &Type, repeated: &'a Type) -> Option<&'a Type> {
+    if repeated.is_primitive() {
+        return None;
+    }
+    let is_struct = repeated.name() == "array" || repeated.name() == format!("{}_tuple", list.name());
+    match repeated.get_fields() {
+        [element] if !is_struct && !is(element, Repetition::REPEATED) => Some(element),
+        _ => None,
+    }
+}
+
+/// Keys and values of a map.
+fn entries_of(node: &Type) -> Option<&[Arc<Type>]> {
+    let info = node.get_basic_info();
+    let is_marked = matches!(info.logical_type_ref(), Some(LogicalType::Map))
+        || (info.logical_type_ref().is_none()
+            && matches!(info.converted_type(), ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE));
+    repeated_in(node).filter(|entry| is_marked && !entry.is_primitive()).map(Type::get_fields)
+}
+
+/// The only field of a group, if it is repeated and the group is not.
+fn repeated_in(node: &Type) -> Option<&Type> {
+    match node.get_fields() {
+        [field] if is(field, Repetition::REPEATED) && !is(node, Repetition::REPEATED) => Some(field),
+        _ => None,
+    }
+}

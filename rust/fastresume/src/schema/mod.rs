@@ -1,0 +1,11 @@
+//! Types of columns, in files and in tensors: casts, buckets, dictionary codes.
+
+pub mod nulls;
+pub mod half;
+pub mod buckets;
+pub mod types;
+pub mod arrow_schema;
+pub mod cast;
+pub mod dictionary;
+pub mod shaping;
+pub mod columns;

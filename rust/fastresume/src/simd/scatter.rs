@@ -1,0 +1,213 @@
+//! Rows to their places.
+
+use super::dispatch::{chosen, is_newer_intel};
+use super::prefetch::{fetch_bytes, fetch_near};
+
+/// A row of what was decoded, and the row of a batch that it becomes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Move {
+    /// The row of what was decoded.
+    pub from: u32,
+    /// The row of the batch.
+    pub to: u32,
+}
+
+/// So many rows before one is put in its place, that is asked for, where the processor gains by it: the second cache holds
+/// one batch of some hundred KiB, and not the one before it as well.
+const ROWS_AHEAD: usize = 16;
+
+/// So far behind the row that is put in its place, rows are asked for, on the same processors: by themselves these read
+/// ahead no farther than to the end of a page.
+const SOURCE_BYTES_AHEAD: usize = 4 << 10;
+
+/// Runs a loop over rows of a length, which knows of how many whole units of how many bytes they consist, but for an end that
+/// is no longer than a unit; of none if they are long.
+macro_rules! by_length {
+    ($row_bytes:expr, $call:ident($($rest:expr),*)) => {
+        match $row_bytes {
+            1 => $call::<1, 1>($($rest),*),
+            2..=3 => $call::<2, 1>($($rest),*),
+            4..=7 => $call::<4, 1>($($rest),*),
+            8..=15 => $call::<8, 1>($($rest),*),
+            16..=32 => $call::<16, 1>($($rest),*),
+            33..=64 => $call::<32, 1>($($rest),*),
+            65..=96 => $call::<32, 2>($($rest),*),
+            97..=128 => $call::<32, 3>($($rest),*),
+            129..=160 => $call::<32, 4>($($rest),*),
+            161..=192 => $call::<32, 5>($($rest),*),
+            193..=224 => $call::<32, 6>($($rest),*),
+            225..=256 => $call::<32, 7>($($rest),*),
+            _ => $call::<32, 0>($($rest),*),
+        }
+    };
+}
+
+chosen! {
+    /// Copies rows of `row_bytes` bytes, which lie one behind another, each to its place.
+    pub fn scatter(source: &[u8], row_bytes: usize, moves: &[Move], output: &mut [u8]) -> ()
+        = scatter_inline, for AVX2 scatter_inline
+}
+
+chosen! {
+    /// Copies rows of `row_bytes` bytes, which lie one behind another, to their places in `outputs`, each of which has room for
+    /// `1 << shift` rows. Places beyond these are nowhere.
+    pub fn deal(source: &[u8], row_bytes: usize, places: &[u32], outputs: &mut [&mut [u8]], shift: u32) -> ()
+        = deal_inline, for AVX2 deal_inline
+}
+
+chosen! {
+    /// Copies rows of as many numbers as there are floors, each to its place, and adds to each number its floor.
+    pub fn scatter_raised(source: &[u32], floors: &[u64], moves: &[Move], output: &mut [u64]) -> ()
+        = scatter_raised_inline, for AVX2 scatter_raised_inline
+}
+
+#[inline(always)]
+fn scatter_inline(source: &[u8], row_bytes: usize, moves: &[Move], output: &mut [u8]) {
+    by_length!(row_bytes, scatter_rows(source, row_bytes, moves, output));
+}
+
+#[inline(always)]
+fn deal_inline(source: &[u8], row_bytes: usize, places: &[u32], outputs: &mut [&mut [u8]], shift: u32) {
+    by_length!(row_bytes, deal_rows(source, row_bytes, places, outputs, shift));
+}
+
+/// Asks for the place of a later row, one of so many bytes, and for what lies a page behind this one.
+#[inline(always)]
+fn ask_ahead(row: &[u8], later: Move, output: &[u8], place_bytes: usize) {
+    fetch_near(output, later.to as usize * place_bytes, place_bytes);
+    fetch_bytes(row, SOURCE_BYTES_AHEAD, row.len());
+}
+
+#[inline(always)]
+fn scatter_raised_inline(source: &[u32], floors: &[u64], moves: &[Move], output: &mut [u64]) {
+    let count = floors.len();
+    let each = source.chunks_exact(count.max(1)).zip(moves);
+    let asks = is_newer_intel();
+    let last = moves.len().saturating_sub(1);
+    for (number, (row, of)) in each.enumerate() {
+        if asks {
+            let later = moves[(number + ROWS_AHEAD).min(last)];
+            ask_ahead(bytemuck::cast_slice(row), later, bytemuck::cast_slice(output), 8 * count);
+        }
+        let start = of.to as usize * count;
+        let places = &mut output[start..start + count];
+        let raised = |numbers: &[u32; 4], floors: &[u64; 4]| -> [u64; 4] {
+            std::array::from_fn(|side| u64::from(numbers[side]).wrapping_add(floors[side]))
+        };
+        let fours = row.as_chunks::<4>().0.iter().zip(floors.as_chunks::<4>().0);
+        for (place, (numbers, floors)) in places.as_chunks_mut::<4>().0.iter_mut().zip(fours) {
+            *place = raised(numbers, floors);
+        }
+        // The last four, of which some were written before.
+        if let (Some(place), Some(numbers), Some(floors)) =
+            (places.last_chunk_mut::<4>(), row.last_chunk::<4>(), floors.last_chunk::<4>())
+        {
+            *place = raised(numbers, floors);
+        } else {
+            for (place, (number, floor)) in places.iter_mut().zip(row.iter().zip(floors)) {
+                *place = u64::from(*number).wrapping_add(*floor);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn scatter_rows<const UNIT: usize, const UNITS: usize>(
+    source: &[u8],
+    row_bytes: usize,
+    moves: &[Move],
+    output: &mut [u8],
+) {
+    let asks = UNIT >= 32 && is_newer_intel();
+    let last = moves.len().saturating_sub(1);
+    for (number, (row, of)) in source.chunks_exact(row_bytes.max(1)).zip(moves).enumerate() {
+        if asks {
+            ask_ahead(row, moves[(number + ROWS_AHEAD).min(last)], output, row_bytes);
+        }
+        let start = of.to as usize * row_bytes;
+        copy_row::<UNIT, UNITS>(row, &mut output[start..start + row_bytes]);
+    }
+}
+
+#[inline(always)]
+fn deal_rows<const UNIT: usize, const UNITS: usize>(
+    source: &[u8],
+    row_bytes: usize,
+    places: &[u32],
+    outputs: &mut [&mut [u8]],
+    shift: u32,
+) {
+    for (row, &place) in source.chunks_exact(row_bytes.max(1)).zip(places) {
+        let Some(output) = outputs.get_mut((place >> shift) as usize) else { continue };
+        let start = (place & ((1 << shift) - 1)) as usize * row_bytes;
+        if UNIT >= 32 {
+            // Where what comes behind it in its batch goes. The processor does not see by itself how so many places go on.
+            fetch_bytes(output, start + 2 * row_bytes, row_bytes);
+        }
+        copy_row::<UNIT, UNITS>(row, &mut output[start..start + row_bytes]);
+    }
+}
+
+/// Copies a row of `UNITS` whole units and an end without a call; one of none of them by one.
+#[inline(always)]
+fn copy_row<const UNIT: usize, const UNITS: usize>(from: &[u8], to: &mut [u8]) {
+    if UNITS == 0 {
+        return to.copy_from_slice(from);
+    }
+    let units = from.as_chunks::<UNIT>().0.iter().zip(to.as_chunks_mut::<UNIT>().0);
+    units.take(UNITS).for_each(|(unit, place)| *place = *unit);
+    if let (Some(end), Some(place)) = (from.last_chunk::<UNIT>(), to.last_chunk_mut::<UNIT>()) {
+        *place = *end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_any_length_are_put_in_their_places() {
+        for row_bytes in (1..70).chain([104, 127, 128, 129, 200, 255, 256, 257, 300]) {
+            let rows: Vec<u8> = (0..=250).cycle().take(37 * row_bytes).collect();
+            let row = |row: usize| &rows[row * row_bytes..][..row_bytes];
+            let places: Vec<u32> = (0..37).map(|row| row * 5 % 37).collect();
+            let mut output = vec![255; rows.len()];
+            let moves: Vec<Move> = (0..).zip(&places).map(|(from, &to)| Move { from, to }).collect();
+            scatter(&rows, row_bytes, &moves, &mut output);
+            for (number, &place) in places.iter().enumerate() {
+                assert_eq!(&output[place as usize * row_bytes..][..row_bytes], row(number));
+            }
+            // Where three rows go nowhere.
+            let places: Vec<u32> =
+                places.iter().map(|&place| if place < 34 { place } else { u32::MAX }).collect();
+            let mut outputs = vec![vec![255; 4 * row_bytes]; 9];
+            let mut dealt: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+            deal(&rows, row_bytes, &places, &mut dealt, 2);
+            for (number, &place) in places.iter().enumerate().filter(|(_, place)| **place != u32::MAX) {
+                let (output, at) = (place as usize / 4, place as usize % 4);
+                assert_eq!(&outputs[output][at * row_bytes..][..row_bytes], row(number));
+            }
+        }
+    }
+
+    #[test]
+    fn lowered_rows_are_raised_where_they_are_put() {
+        for count in (0..20).chain([64, 101]) {
+            let floors: Vec<u64> =
+                (0..count).map(|column| (u64::MAX - 50).wrapping_add(column << 40)).collect();
+            let count = floors.len();
+            let rows: Vec<u32> = (0..37 * u32::try_from(count).unwrap()).map(|number| number << 20).collect();
+            let moves: Vec<Move> = (0..37).map(|from| Move { from, to: from * 5 % 37 }).collect();
+            let mut output = vec![7; rows.len()];
+            scatter_raised(&rows, &floors, &moves, &mut output);
+            let mut plain = vec![7; rows.len()];
+            scatter_raised_inline(&rows, &floors, &moves, &mut plain);
+            assert_eq!(output, plain);
+            for (number, value) in output.iter().enumerate() {
+                let (to, column) = (number / count, number % count);
+                let from = moves.iter().position(|of| of.to as usize == to).unwrap();
+                assert_eq!(*value, floors[column].wrapping_add(rows[from * count + column].into()));
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What gives bytes at ranges, wherever they lie.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Something that gives bytes at ranges: a local file now, an object store behind the same seam.
+pub trait Source: Send + Sync {
+    /// The size in bytes.
+    fn size(&self) -> u64;
+
+    /// Fills `buffer` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `Source` if they can't be read; `Data` if the source ends before them.
+    fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// Exactly `length` bytes from `offset`.
+    ///
+    /// # Errors
+    /// As for `read_into`; and `Data`, before any memory is taken, if the source has not so many bytes.
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        self.check(offset, length)?;
+        let mut bytes = vec![0; length];
+        self.read_into(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Refuses bytes that lie outside of the source.
+    ///
+    /// # Errors
+    /// `Data`, naming both.
+    fn check(&self, offset: u64, length: usize) -> Result<()> {
+        let end = offset.checked_add(length as u64);
+        if end.is_none_or(|end| end > self.size()) {
+            let reason =
+                format!("{length} bytes at {offset} lie outside of the file's {} bytes", self.size());
+            return Err(Error::data(reason).in_file(self.path()));
+        }
+        Ok(())
+    }
+
+    /// The path, for messages.
+    fn path(&self) -> &Path;
+}
