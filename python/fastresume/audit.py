@@ -105,7 +105,7 @@ class DeliveryLog:
         Raises:
             SourceError: if the file can't be written; the path is named.
         """
-        rows = of_runs(of_buffer(batch.runs))[: batch.valid_rows]
+        rows = of_runs(of_buffer(batch.runs))
         numbers = [batch.epoch, batch.step, *_numbers(of_buffer(batch.positions))]
         if batch.ends_pass:
             numbers += _numbers(of_buffer(batch.dropped))

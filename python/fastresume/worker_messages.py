@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import fastresume._core as _core
 from fastresume.batch import Batch
@@ -13,7 +13,7 @@ from fastresume.buffers import Intervals
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A batch that a worker made: what the iterator asks of one that the core delivered."""
+    """A batch that a worker made, transformed: a `Delivered`."""
 
     batch: Batch
     planned: _core.Pass
@@ -33,19 +33,19 @@ class Arrival:
         return self.batch._origin.valid_rows
 
     @property
-    def runs(self) -> Any:
-        """Their numbers, int64 `[n, 2]`."""
-        return self.batch._origin.runs
+    def runs(self) -> _core.Buffer:
+        """The numbers of the valid rows, in the batch's order, as ranges."""
+        return self.planned.valid_runs(self.number, self.rank, self.batch._origin.runs)
 
     @property
     def positions(self) -> _core.Buffer:
-        """Their positions in the order of the pass."""
-        return self.planned.positions(self.number, self.rank)
+        """The positions of the valid rows in the order of the pass, as ranges."""
+        return self.planned.valid_positions(self.number, self.rank)
 
     @property
     def dropped(self) -> _core.Buffer:
-        """The positions of the pass that no rank gets."""
-        return self.planned.dropped()
+        """The positions that no rank gets, if it is the last batch of the pass; else none."""
+        return self.planned.dropped_with(self.number)
 
     @property
     def epoch(self) -> int:
