@@ -12,7 +12,7 @@ import pytest
 
 import fastresume as fr
 from fastresume.audit import DeliveryLog
-from fastresume.intervals import of_buffer
+from fastresume.buffers import of_buffer
 from fastresume.records import HEADER, MAGIC, record
 from fastresume.witness import Declared, Report, audit
 from strategies import Shuffle, plain_spec
@@ -153,7 +153,7 @@ def forge(loader: fr.Loader, change: Callable[[SimpleNamespace], None]) -> None:
 
 def new_log(logs: Path, dataset: fr.ParquetDataset) -> DeliveryLog:
     """A log as a `Loader` makes it."""
-    log = DeliveryLog(logs, dataset._manifest, dataset.world)
+    log = DeliveryLog(logs, dataset.spec.manifest, dataset.world)
     how = (1, 1, dataset.batch_size), dataset.batch_size, dataset.tail, dataset.on_iter
     log.begin(*how)
     return log

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 import oracle
-from fastresume.iterator import WorkerIterator
+from fastresume.worker_iterator import WorkerIterator
 from layouts import Contents
 from strategies import Chosen, Dataset, Shuffle, Topology
 
@@ -266,7 +266,10 @@ class Rank:
         return iter(self.dataset if self.loader is None else self.loader)
 
     def _take_turns(self) -> Iterator[fr.Batch]:
-        workers = [WorkerIterator(self.dataset, k, self.workers) for k in range(self.workers)]
+        workers = [
+            WorkerIterator(self.dataset.spec, self.dataset.shared_cursor, k, self.workers)
+            for k in range(self.workers)
+        ]
         last = None
         for worker in itertools.cycle(workers):
             batch = next(worker, None)

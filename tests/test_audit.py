@@ -92,6 +92,26 @@ def test_breaks_peeks_resets_and_loads_of_earlier_states_are_proven(
     assert_proven(logs, 2)
 
 
+@ORDERS
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("rows", [22, 32])
+def test_what_workers_deliver_is_proven_as_what_threads_deliver(
+    tmp_path: Path, shuffle: Shuffle | None, tail: str, rows: int
+) -> None:
+    """Copies that filled a worker's batch up were logged as rows that were delivered."""
+    data = plain_spec([rows - 7], [7]).write(tmp_path / "data").directory
+    order = {} if shuffle is None else Shuffle(3, 4, 12).arguments
+    said = []
+    for workers in (0, 1):
+        logs = tmp_path / f"logs-{workers}"
+        for rank in range(2):
+            dataset = fr.ParquetDataset(data, batch_size=10, tail=tail, rank=rank, world_size=2, **order)
+            with fr.Loader(dataset, num_workers=workers, audit=logs) as loader:
+                list(loader)
+        said.append(assert_proven(logs, 1))
+    assert said[0] == said[1]
+
+
 def test_evaluation_that_restarts_is_proven_each_time(data: Path, logs: Path) -> None:
     ranks = Ranks(data, logs, on_iter="restart", tail="short")
     for _ in range(3):

@@ -49,7 +49,7 @@ def test_a_batch_that_is_handed_over_twice_is_told_from_one_that_was_taken_back(
     dataset = fr.ParquetDataset(data, batch_size=ROWS if last else 400, rank=0, world_size=1)
     iterator = iter(dataset)
     batch = iterator._open().front()
-    start, cursor = dataset._shared.cursor, batch.cursor
+    start, cursor = dataset.shared_cursor.cursor, batch.cursor
     for name, befores in (("taken back", [start, start]), ("twice", [start, cursor])):
         log = new_log(logs / name, dataset)
         for before in befores:
@@ -61,7 +61,7 @@ def test_a_batch_that_is_handed_over_twice_is_told_from_one_that_was_taken_back(
 
 def test_a_copy_of_a_log_has_a_file_of_its_own(data: Path, logs: Path) -> None:
     dataset = fr.ParquetDataset(data, batch_size=10, rank=0, world_size=1)
-    reader, log, before = iter(dataset)._open(), new_log(logs, dataset), dataset._shared.cursor
+    reader, log, before = iter(dataset)._open(), new_log(logs, dataset), dataset.shared_cursor.cursor
     for turn in range(6):
         batch = reader.front()
         log.deliver(batch, batch.cursor, before)
@@ -75,7 +75,7 @@ def test_a_copy_of_a_log_has_a_file_of_its_own(data: Path, logs: Path) -> None:
 def test_a_loader_that_leaves_a_batch_out(data: Path, logs: Path) -> None:
     dataset = fr.ParquetDataset(data, batch_size=10, rank=0, world_size=1)
     reader = iter(dataset)._open()
-    log, before = new_log(logs, dataset), dataset._shared.cursor
+    log, before = new_log(logs, dataset), dataset.shared_cursor.cursor
     while (batch := reader.front()) is not None:
         if batch.step != 5:
             log.deliver(batch, batch.cursor, before)

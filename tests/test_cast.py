@@ -414,7 +414,7 @@ def test_a_state_goes_on_under_other_casts(path: Path) -> None:
 
 def test_narrow_types_take_less_memory_by_the_plan(path: Path) -> None:
     write(path, **{f"c_{index}": pa.array(range(40)) for index in range(8)})
-    plain, narrow = (open_dataset(path, cast)._layout.row_bytes for cast in (None, torch.int8))
+    plain, narrow = (open_dataset(path, cast).spec.layout.row_bytes for cast in (None, torch.int8))
     assert (plain, narrow) == (64, 8)
     for to in CASTS:
         assert open_dataset(path, getattr(torch, to)).plan().steps == 6

@@ -24,9 +24,10 @@ from torch import nn
 
 import fastresume as fr
 import training
-from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness, durable
+from fastresume import files
+from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness
 from fastresume.checkpoint.randomness import derive
-from fastresume.generators import untouched
+from fastresume.rng import untouched
 from strategies import Dataset
 from training import small, steps_of
 
@@ -296,7 +297,7 @@ def test_errors_of_a_save_that_is_not_waited_for_are_raised_by_the_next_call(
     ):
         checkpointer = Checkpointer(directory / name)
         with monkeypatch.context() as patch:
-            patch.setattr(durable, "publish", full)
+            patch.setattr(files, "publish", full)
             checkpointer.save(1, model=small(), wait=False)
             with pytest.raises(CheckpointError, match=r"save: OSError: \[Errno 28\] No space left on device"):
                 call(checkpointer)
@@ -345,7 +346,7 @@ def test_an_error_that_nobody_would_hear_of_is_a_warning(
         may_go.set()
         thread.join()
 
-    monkeypatch.setattr(durable, "publish", late)
+    monkeypatch.setattr(files, "publish", late)
     for is_over in (False, True):
         may_go.clear()
         with pytest.warns(

@@ -22,7 +22,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import fastresume as fr
 import training
-from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness, durable
+from fastresume import files
+from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness
 from fastresume.checkpoint.history import History
 from forks import in_ranks
 from strategies import Dataset
@@ -132,7 +133,7 @@ def fail_in_turns(rank: int, data: Dataset, directory: Path) -> list[str]:
         ):
             with pytest.MonkeyPatch.context() as patch:
                 if "model" in options and rank:
-                    patch.setattr(durable, "write", full)
+                    patch.setattr(files, "write", full)
                 try:
                     checkpointer.save(**options, wait=wait)
                     checkpointer.wait()

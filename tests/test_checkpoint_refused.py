@@ -16,7 +16,8 @@ from torch import nn
 
 import fastresume as fr
 import training
-from fastresume.checkpoint import Checkpointer, CheckpointError, Entry, Randomness, durable, manifest
+from fastresume import files
+from fastresume.checkpoint import Checkpointer, CheckpointError, Entry, Randomness, manifest
 from fastresume.checkpoint.history import History
 from strategies import Dataset
 from training import small, steps_of
@@ -66,7 +67,7 @@ def test_a_manifest_names_no_file_outside_of_its_directory(directory: Path, name
     checkpointer.save(1, model=small(1))
     entry = checkpointer.latest()
     assert entry is not None
-    content = manifest.Manifest(**{**vars(entry.manifest), "files": {name: durable.Digest(0, "")}})
+    content = manifest.Manifest(**{**vars(entry.manifest), "files": {name: files.Digest(0, "")}})
     with pytest.raises(fr.StateError, match="which is no file of its directory"):
         manifest.Manifest.from_json(content.to_json())
     (entry.path / "manifest.json").write_bytes(content.to_json())

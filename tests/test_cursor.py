@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 import oracle
 from fastresume import _core
-from fastresume.intervals import of_buffer
+from fastresume.buffers import of_buffer
 from golden import make_cursors
 from jobs import fields_of, oracle_job, parallel, text_of
 from strategies import TAILS, Dataset, chains, orders
@@ -157,7 +157,7 @@ def test_a_cursor_survives_every_pickle_protocol(small_dataset: Dataset, protoco
 
 
 def test_a_cursor_can_not_be_changed(small_dataset: Dataset) -> None:
-    cursor = read(small_dataset.directory, 10)._shared.cursor
+    cursor = read(small_dataset.directory, 10).shared_cursor.cursor
     with pytest.raises(AttributeError):
         cursor.epoch = 3  # type: ignore[misc]
     with pytest.raises(AttributeError):

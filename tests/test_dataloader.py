@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, get_worker_info
 
 import fastresume as fr
 from child import children, shared_memory
-from fastresume import workers
+from fastresume import shared_cursor
 from fastresume.checkpoint import Checkpointer
 from oracle import OracleJob
 from strategies import Dataset, plain_spec
@@ -208,7 +208,7 @@ def take_state(_worker: int) -> None:
     info = torch.utils.data.get_worker_info()
     assert info is not None
     info.dataset.state_dict()
-    assert not info.dataset._shared.is_behind
+    assert not info.dataset.shared_cursor.is_behind
 
 
 def test_drawing_exactly_the_last_batch_ends_the_pass(data: Dataset) -> None:
@@ -347,7 +347,7 @@ def test_a_batch_from_a_worker_is_a_plain_value(data: Dataset) -> None:
 def test_a_state_too_long_to_share_is_refused_by_workers_and_loads_in_process(
     data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "CAPACITY_BYTES", workers._TEXT_START + 300)
+    monkeypatch.setattr(shared_cursor, "CAPACITY_BYTES", shared_cursor._TEXT_START + 300)
     dataset = make(data)
     offsets = {f"{data.directory}:{start}": start for start in range(0, 200, 2)}
     dataset.load_state_dict(fr.Cursor.from_offsets(offsets, dataset))
@@ -358,7 +358,7 @@ def test_a_state_too_long_to_share_is_refused_by_workers_and_loads_in_process(
 
 def test_intervals_of_a_state_are_written_for_workers_once_in_a_pass(data: Dataset) -> None:
     dataset, other = make(data), make(data)
-    shared = dataset._shared
+    shared = dataset.shared_cursor
     for step in (2, 6):
         offsets = {f"{data.directory}:{start}": start for start in range(0, 100, step)}
         other.load_state_dict(fr.Cursor.from_offsets(offsets, other))

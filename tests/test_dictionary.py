@@ -134,7 +134,7 @@ def test_every_cell_has_the_code_of_its_value(spec: DatasetSpec, data: st.DataOb
         }
         order = {} if data.draw(st.booleans()) else Shuffle(3, 8, 16).arguments
         dataset = make(files, 5, nulls=rules, dictionary=texts or None, tail="short", **order)
-        found = dataset._layout
+        found = dataset.spec.layout
         assert {name: found.dictionary(name)[0] for name in texts} == values  # type: ignore[index]
         for batch in dataset:
             assert_holds(batch, cells, rules)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 import oracle
-from fastresume.iterator import WorkerIterator
+from fastresume.worker_iterator import WorkerIterator
 from jobs import (
     FEWER,
     MANY_WORKERS,
@@ -306,7 +306,7 @@ def test_what_two_workers_can_not_share_is_refused_where_they_begin(
     dataset = make(small_dataset, **{"batch_size": 12, **arguments})
     assert len(list(dataset)) == 103 // dataset.batch_size
     with pytest.raises(ValueError, match=message):
-        next(WorkerIterator(dataset, 0, 2))
+        next(WorkerIterator(dataset.spec, dataset.shared_cursor, 0, 2))
 
 
 def test_the_nearest_that_are_named_are_accepted(small_dataset: Dataset) -> None:

@@ -28,7 +28,7 @@ from columns import (
     tables,
     written_cells,
 )
-from fastresume.arguments import null_list
+from fastresume.column_options import null_list
 from jobs import make
 from strategies import FLOATS, INTEGERS, TYPES, Dataset, DatasetSpec, Shuffle, plain_spec, written
 

@@ -69,7 +69,7 @@ def dictionary_bytes(dataset: Dataset, plan: fr.Plan) -> int:
 
 def of_footers(dataset: fr.ParquetDataset) -> tuple[int, int]:
     """What is kept of footers, and what a thread has beside that while it opens a file."""
-    *_, kept, opening = dataset._layout.footprint(dataset._manifest)
+    *_, kept, opening = dataset.spec.layout.footprint(dataset.spec.manifest)
     return kept, opening
 
 

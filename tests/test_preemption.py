@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 import fastresume as fr
-from fastresume import crew, station
+from fastresume import crew, worker_process
 from fastresume.training import INTERRUPTED, RESUMABLE, Preemption
 from forks import join
 from strategies import Dataset
@@ -165,12 +165,12 @@ def begin_late(worker: int) -> None:
     """What a worker does first, at whose beginning a signal finds it."""
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGINT)
-    station.begin(worker)
+    worker_process.begin(worker)
 
 
 def dispositions(_batch: fr.Batch) -> dict[str, Any]:
     os.kill(os.getpid(), signal.SIGTERM)
-    ignored = [signal.getsignal(each) is signal.SIG_IGN for each in station.IGNORED]
+    ignored = [signal.getsignal(each) is signal.SIG_IGN for each in worker_process.IGNORED]
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     return {"ignored": ignored, "blocked": [int(each) for each in blocked]}
 

@@ -104,7 +104,8 @@ def test_progress_is_that_of_all_ranks_and_the_rest_is_foretold(small_dataset: D
 def test_the_pace_is_that_of_late(small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("fastresume.stats.time.perf_counter", lambda: clock[0])
-    stats = Stats(make(small_dataset))
+    dataset = make(small_dataset)
+    stats = Stats(dataset.spec, dataset.shared_cursor)
     delivered: Any = fr.Loader(make(small_dataset), threads=0)._present()._front()
     for seconds, batches in ((1.0, 100), (20.0, 10)):
         for _ in range(batches):

@@ -12,23 +12,25 @@ ROOT = Path(__file__).parent.parent
 
 PYTHON_ORDER = [
     "_core",
-    "arguments",
-    "padding",
-    "draft",
-    "world",
+    "files",
+    "rng",
+    "buffers",
+    "checks",
+    "column_options",
+    "row_options",
+    "topology",
     "intervals",
-    "selection",
     "cursor",
+    "shared_cursor",
     "distributed",
     "peers",
     "seeds",
-    "generators",
     "origin",
     "arrow",
     "jagged",
+    "schema",
     "batch",
-    "pagelock",
-    "parcel",
+    "delivered",
     "truth",
     "comparing",
     "expression",
@@ -36,36 +38,43 @@ PYTHON_ORDER = [
     "scan",
     "foreign",
     "filter",
-    "transform",
-    "workers",
-    "callers",
-    "lanes",
     "records",
     "audit",
-    "device",
-    "activity",
-    "ahead",
-    "board",
-    "station",
-    "arrival",
-    "deaths",
-    "crew",
-    "trail",
-    "stats",
-    "watchdog",
-    "iterator",
-    "plan",
-    "travel",
-    "dataset",
-    "progress",
-    "loader",
-    "integrations",
-    "checkpoint",
-    "testing",
-    "training",
     "placement",
     "lineage",
     "witness",
+    "map_function",
+    "places",
+    "spec",
+    "transform",
+    "pagelock",
+    "device",
+    "ahead",
+    "activity",
+    "trail",
+    "travel",
+    "stats",
+    "watchdog",
+    "progress",
+    "parcel",
+    "board",
+    "deaths",
+    "worker_messages",
+    "worker_process",
+    "station",
+    "crew",
+    "callers",
+    "workers",
+    "worker_iterator",
+    "iterator",
+    "resumable",
+    "plan",
+    "dataset",
+    "loader",
+    "testing",
+    "training",
+    "checkpoint",
+    "integrations",
     "bench",
     "cli",
     "__init__",
@@ -96,8 +105,6 @@ BENCH_ORDER = [
 
 
 CHECKPOINT_ORDER = [
-    "failure",
-    "durable",
     "randomness",
     "ranks",
     "manifest",
@@ -260,17 +267,15 @@ def test_frameworks_are_imported_by_their_integration_alone() -> None:
 
 
 def imports_of(path: Path, package: str) -> set[str]:
-    """Return the modules of the package that a file imports when it runs."""
-    tree = ast.parse(path.read_text())
-    # What is imported for annotations alone never runs.
-    for block in [node for node in ast.walk(tree) if isinstance(node, ast.If)]:
-        if isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
-            block.body = []
-    return {name for node in ast.walk(tree) for name in imported(node, package)}
+    """Return the modules of the package that a file imports, be it for annotations alone."""
+    return {name for node in ast.walk(ast.parse(path.read_text())) for name in imported(node, package)}
 
 
 def imported(node: ast.AST, package: str) -> set[str]:
     """Return the modules of the package that an import names."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names if alias.name.startswith(f"{package}.")]
+        return {name.removeprefix(f"{package}.").split(".")[0] for name in names}
     if isinstance(node, ast.ImportFrom) and node.module == package:
         return {alias.name for alias in node.names}
     if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):

@@ -11,18 +11,18 @@ import logging
 
 from fastresume import distributed, intervals, testing, training
 from fastresume._core import DataError, FastresumeError, SourceError, StateError, __version__
-from fastresume.arguments import Hash
-from fastresume.batch import Batch, Field, Schema
+from fastresume.batch import Batch
+from fastresume.column_options import Hash, Pad
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset
 from fastresume.expression import Column, Expression, column
 from fastresume.jagged import Jagged
 from fastresume.loader import Loader
-from fastresume.padding import Pad
 from fastresume.plan import Plan
-from fastresume.selection import Split
+from fastresume.row_options import Split
+from fastresume.schema import Field, Schema
 from fastresume.stats import Stats
-from fastresume.world import World
+from fastresume.topology import World
 
 __all__ = [
     "Batch",

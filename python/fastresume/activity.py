@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Protocol
 
-from fastresume import _core
+import fastresume._core as _core
 
 
 class Activity(Protocol):

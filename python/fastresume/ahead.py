@@ -18,7 +18,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from fastresume import _core
+import fastresume._core as _core
 
 MAX_THREADS = 4
 """More threads wait for each other: Python code runs in one at a time."""

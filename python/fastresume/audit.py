@@ -13,12 +13,14 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fastresume import _core, draft
-from fastresume.intervals import Intervals, of_buffer, of_runs, of_words
+import fastresume._core as _core
+from fastresume import files
+from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
+from fastresume.delivered import Delivered
 from fastresume.records import (
     BATCH,
     FIXED,
@@ -32,10 +34,7 @@ from fastresume.records import (
     state_hash,
     varints,
 )
-
-if TYPE_CHECKING:
-    from fastresume.arrival import Arrival
-    from fastresume.world import World
+from fastresume.topology import World
 
 
 @dataclass
@@ -97,7 +96,7 @@ class DeliveryLog:
         """Takes note of how the next batches are cut. Nothing is written before the first of them."""
         self._segment = {"cut": list(cut), "batch_size": batch_size, "tail": tail, "on_iter": on_iter}
 
-    def deliver(self, batch: _core.Delivered | Arrival, after: _core.Cursor, before: _core.Cursor) -> None:
+    def deliver(self, batch: Delivered, after: _core.Cursor, before: _core.Cursor) -> None:
         """Writes that a batch is being handed over, and from which state to which this leads.
 
         A batch that is handed over again from the same state, because a signal handler's exception kept it
@@ -106,7 +105,7 @@ class DeliveryLog:
         Raises:
             SourceError: if the file can't be written; the path is named.
         """
-        rows = of_runs(of_buffer(batch.runs))[: batch.valid_rows]
+        rows = of_runs(of_buffer(batch.runs))
         numbers = [batch.epoch, batch.step, *_numbers(of_buffer(batch.positions))]
         if batch.ends_pass:
             numbers += _numbers(of_buffer(batch.dropped))
@@ -191,7 +190,7 @@ class DeliveryLog:
         path = self._directory / name
         try:
             if not path.exists():
-                draft.put(path, content())
+                files.put(path, content())
         except OSError as cause:
             raise _failure(path, cause) from None
 

@@ -6,7 +6,7 @@ from types import FrameType
 
 from torch.utils.data import default_collate
 
-from fastresume import _core
+import fastresume._core as _core
 from fastresume.batch import refuse_to_collate
 
 

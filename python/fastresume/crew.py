@@ -16,23 +16,26 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from multiprocessing.context import BaseContext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from fastresume import _core, parcel
-from fastresume.arrival import Run
+import fastresume._core as _core
+from fastresume import parcel
+from fastresume.activity import Activity
+from fastresume.batch import Batch
 from fastresume.board import Board
+from fastresume.buffers import of_buffer, of_runs
 from fastresume.deaths import Ward, cause, dead
-from fastresume.intervals import of_buffer, of_runs
-from fastresume.origin import Share
+from fastresume.origin import Origin, Share
+from fastresume.places import locate
 from fastresume.seeds import batch_seed
-from fastresume.station import Failure, Made, Station, Task, begin, signals_held
+from fastresume.spec import ReadSpec
+from fastresume.station import Station
 from fastresume.transform import some_of
-
-if TYPE_CHECKING:
-    from fastresume.dataset import ParquetDataset
+from fastresume.worker_messages import Arrival, Failure, Made, Task
+from fastresume.worker_process import begin, signals_held
 
 _log = logging.getLogger("fastresume")
 
@@ -45,7 +48,7 @@ class Crew:
     """The worker processes of one loader: they start when they are needed, and last until `close`.
 
     Args:
-        dataset: what they read.
+        spec: what they read.
         workers: how many there are.
         prefetch_factor: how many batches each of them makes ahead.
         context: how they are started; None for Python's default.
@@ -54,14 +57,14 @@ class Crew:
 
     def __init__(
         self,
-        dataset: ParquetDataset,
+        spec: ReadSpec,
         workers: int,
         prefetch_factor: int,
         context: str | BaseContext | None,
         page_lock: Callable[[], _core.PageLock | None] | None = None,
     ) -> None:
         self.workers = workers
-        self.dataset = dataset
+        self.spec = spec
         self._prefetch_factor = prefetch_factor
         self._context = context
         self._page_lock = page_lock
@@ -215,9 +218,9 @@ class Crew:
             )
 
     def _new_loader(self, epoch: int, board: Board) -> DataLoader[bytes]:
-        dataset, world = self.dataset, self.dataset.world
-        seed = batch_seed(dataset._seed, epoch, 0, world.rank) & 0x7FFFFFFFFFFFFFFF
-        station: Any = Station(dataset, self.workers, board)
+        spec, world = self.spec, self.spec.world
+        seed = batch_seed(spec.seed, epoch, 0, world.rank) & 0x7FFFFFFFFFFFFFFF
+        station: Any = Station(spec, self.workers, board)
         return DataLoader(
             station,
             batch_size=None,
@@ -251,13 +254,81 @@ class Crew:
         served = self._served
         if served is None or number >= served.batches:
             return []
-        positions = of_buffer(served.positions(number, self.dataset.world.rank))
-        order = _core.Order(served.cursor_after(number), self.dataset._manifest)
+        positions = of_buffer(served.positions(number, self.spec.world.rank))
+        order = _core.Order(served.cursor_after(number), self.spec.manifest)
         rows = of_runs(of_buffer(order.rows(positions)))
-        return list(dict.fromkeys(path for path, _, _ in self.dataset.locate(rows)))
+        return list(dict.fromkeys(path for path, _, _ in locate(self.spec.manifest, rows)))
 
     def __repr__(self) -> str:
         return f"Crew(workers={self.workers})"
+
+
+class Run:
+    """The batches of one pass in order: has the methods of a reader. It may be left at any moment."""
+
+    def __init__(
+        self, crew: Crew, planned: _core.Pass, share: Share, end_cursor: _core.Cursor | None
+    ) -> None:
+        self._crew = crew
+        self._planned = planned
+        self._share = share
+        self._end_cursor = end_cursor
+        self._process = os.getpid()
+        self._number = planned.batches - planned.batches_left
+        self._arrival: Arrival | None = None
+
+    @property
+    def activity(self) -> Activity:
+        """What the workers are at."""
+        return self._crew.activity
+
+    def start(self) -> None:
+        """Starts the workers, and lets them make the first batches."""
+        if self._number < self._planned.batches:
+            self._crew.serve(self._planned, self._number)
+
+    def front(self) -> Arrival | None:
+        """The first batch that was not let go of; None at the end.
+
+        Raises:
+            FastresumeError: if a worker died. The next call starts new ones.
+            Exception: what a worker raised over the batch. The next call lets them try again.
+        """
+        if self._process != os.getpid():
+            raise _core.StateError(
+                f"this iterator was made in process {self._process}, before it forked: make a new one in "
+                f"process {os.getpid()}"
+            )
+        if self._number >= self._planned.batches:
+            return None
+        if self._arrival is None or self._arrival.number != self._number:
+            self._arrival = None
+            found, num_bytes = self._crew.fetch(self._planned, self._number)
+            if isinstance(found, Failure):
+                raise found.exception()
+            self._arrival = self._arrived(found, num_bytes)
+        return self._arrival
+
+    def advance(self) -> None:
+        """Lets go of the front batch."""
+        self._number += 1
+
+    def close(self) -> None:
+        """Lets go of the front batch; the workers are the crew's."""
+        self._arrival = None
+
+    def _arrived(self, made: Made, num_bytes: int) -> Arrival:
+        planned, share, number = self._planned, self._share, made.number
+        count, valid, _ = planned.shape(number, share.rank)
+        ends_pass = number + 1 == planned.batches
+        cursor = planned.cursor_after(number + 1)
+        after = self._end_cursor if ends_pass and self._end_cursor is not None else cursor
+        masked = self._crew.spec.schema.masked
+        runs = made.runs.copy()  # not to hold on to the memory of all tensors, which may go to a device
+        origin = Origin(after, planned.epoch, planned.step_of(number), count, valid, runs, masked, share)
+        values: Any = made.values
+        num_bytes -= made.runs.nbytes
+        return Arrival(Batch(values, origin), planned, number, share.rank, num_bytes, cursor)
 
 
 class CrewActivity:

@@ -4,18 +4,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Protocol, overload
 
-from fastresume import _core, intervals
-from fastresume.arguments import integer
-
-if TYPE_CHECKING:
-    from fastresume.dataset import ParquetDataset
+import fastresume._core as _core
+from fastresume.buffers import Intervals, of_buffer
+from fastresume.checks import integer
 
 KEY = "fastresume"
 """The one key of a state."""
 
 EPOCHS_COMPLETED = "__epochs_completed__"
+
+
+class ReadRows(Protocol):
+    """What a cursor asks of what a dataset reads: a `ReadSpec` has it."""
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """What the user named."""
+
+    @property
+    def manifest(self) -> _core.Manifest:
+        """The files, and which of their rows are selected."""
+
+    @property
+    def order_choice(self) -> object:
+        """What was named of the shuffled order; None of a sequential one."""
+
+
+class Dataset(Protocol):
+    """What a cursor asks of a dataset: a `ParquetDataset` has it."""
+
+    @property
+    def spec(self) -> ReadRows:
+        """What it reads."""
+
+    def remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
+        """What is left of a cursor's pass, by file and row group."""
 
 
 class Cursor:
@@ -65,7 +90,7 @@ class Cursor:
             raise _core.StateError(f"damaged state: it is not JSON: {cause}") from None
 
     @classmethod
-    def from_offsets(cls, offsets: Mapping[str, int], dataset: ParquetDataset) -> Cursor:
+    def from_offsets(cls, offsets: Mapping[str, int], dataset: Dataset) -> Cursor:
         """The cursor after the rows that `{"path:start": last}` offsets tell.
 
         The form is that of TorchEasyRec's `dataloader_state.json`: each key names a slice by a path (a
@@ -89,7 +114,7 @@ class Cursor:
             >>> Cursor.from_offsets(offsets, dataset).remaining().tolist()
             [[30, 50], [80, 100]]
         """
-        if dataset._choice is not None:
+        if dataset.spec.order_choice is not None:
             raise _core.StateError(
                 "offsets tell rows in the order of the files, but the dataset is shuffled: pass shuffle=False"
             )
@@ -105,13 +130,13 @@ class Cursor:
             elif ":" in key:
                 path, _, start_text = key.rpartition(":")
                 start, last = _to_start(key, start_text), _to_integer(key, value)
-                first, end = _rows_of(path, dataset)
+                first, end = _rows_of(path, dataset.spec)
                 if not (0 <= start <= end - first and start - 1 <= last < end - first):
                     raise _core.StateError(
                         f"key '{key}': offset {last} is out of range; '{path}' has {end - first} rows"
                     )
                 slices[key] = (first + start, first + last)
-        return cls(_core.Cursor.from_offsets(dataset._manifest, epoch, slices))
+        return cls(_core.Cursor.from_offsets(dataset.spec.manifest, epoch, slices))
 
     @classmethod
     def merge(cls, states_in_rank_order: Sequence[Mapping[str, Any] | Cursor]) -> Cursor:
@@ -178,14 +203,12 @@ class Cursor:
         return self.consumed_rows / max(self.num_rows, 1)
 
     @overload
-    def remaining(self) -> intervals.Intervals: ...
+    def remaining(self) -> Intervals: ...
 
     @overload
-    def remaining(self, dataset: ParquetDataset) -> list[tuple[str, int, intervals.Intervals]]: ...
+    def remaining(self, dataset: Dataset) -> list[tuple[str, int, Intervals]]: ...
 
-    def remaining(
-        self, dataset: ParquetDataset | None = None
-    ) -> intervals.Intervals | list[tuple[str, int, intervals.Intervals]]:
+    def remaining(self, dataset: Dataset | None = None) -> Intervals | list[tuple[str, int, Intervals]]:
         """What was not delivered of the present pass.
 
         Args:
@@ -201,8 +224,8 @@ class Cursor:
             StateError: if the cursor is of another dataset, selection or order.
         """
         if dataset is None:
-            return intervals.of_buffer(self._core.remaining())
-        return dataset._remaining_rows(self._core)
+            return of_buffer(self._core.remaining())
+        return dataset.remaining_rows(self)
 
     def __eq__(self, other: object) -> bool:
         return self._core == other._core if isinstance(other, Cursor) else NotImplemented
@@ -239,11 +262,11 @@ def _to_start(key: str, text: str) -> int:
     return int(text)
 
 
-def _rows_of(path: str, dataset: ParquetDataset) -> tuple[int, int]:
+def _rows_of(path: str, spec: ReadRows) -> tuple[int, int]:
     """The rows `[first, end)` of the files that a path names."""
-    if path == ",".join(dataset.paths):
-        return 0, dataset.num_file_rows
+    if path == ",".join(spec.paths):
+        return 0, spec.manifest.num_rows
     try:
-        return dataset._manifest.rows_of(path)
+        return spec.manifest.rows_of(path)
     except (ValueError, OSError) as cause:
         raise _core.StateError(f"the path '{path}' names no rows of this dataset: {cause}") from None

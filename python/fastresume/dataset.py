@@ -4,51 +4,41 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import numpy.typing as npt
-from torch.utils.data import IterableDataset, get_worker_info
 
-from fastresume import _core, travel
-from fastresume.arguments import (
+import fastresume._core as _core
+from fastresume.buffers import Intervals, of_buffer
+from fastresume.checks import at_least, names, one_of, one_path, path_list, truth
+from fastresume.column_options import (
     Casts,
+    ColumnOptions,
     Decimals,
+    End,
     Fixed,
     Hash,
     Nulls,
-    at_least,
+    Pads,
     cast_list,
     decimal_list,
     fixed_list,
-    global_share,
     hash_list,
-    names,
     null_list,
-    one_of,
-    one_path,
-    path_list,
+    pad_list,
     rename_list,
     stack_list,
-    truth,
+    truncation_list,
 )
-from fastresume.batch import Batch, Schema
-from fastresume.callers import check_caller, check_counter
-from fastresume.cursor import Cursor
 from fastresume.filter import select_filtered
-from fastresume.intervals import Intervals, of_buffer
-from fastresume.iterator import BatchIterator, WorkerIterator
-from fastresume.lanes import Cut, cut_of
-from fastresume.origin import Planned
-from fastresume.padding import End, Pads, pad_list, truncation_list
 from fastresume.plan import Plan, make_plan
-from fastresume.selection import Rows, select
-from fastresume.transform import Transform, check_picklable, name_of
-from fastresume.workers import SharedCursor
-from fastresume.world import World
+from fastresume.resumable import ResumableDataset
+from fastresume.row_options import Rows, order_choice, select
+from fastresume.schema import Schema
+from fastresume.spec import ReadSpec
+from fastresume.topology import World, cut_of, global_share, resolve_world
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -56,18 +46,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fastresume")
 
-BEHIND = (
-    "knows nothing of the batches that the workers of a torch DataLoader have read since the last state was "
-    "loaded or pass ended: save batch.state_dict() of the last batch, or call "
-    "dataset.load_state_dict(batch.state_dict()) before, or use fastresume.Loader(dataset, num_workers=...)"
-)
-"""What is said of a dataset's state that is not that of the last batch, after whose state it is."""
-
 Path = str | os.PathLike[str]
-OrderChoice = tuple[int | None, int | None, int | None] | None
 
 
-class ParquetDataset(IterableDataset[Batch]):
+class ParquetDataset(ResumableDataset):
     """An iterable of `Batch`es over Parquet files, which resumes exactly on any number of ranks.
 
     `iter(dataset)` gives the batches of this rank from the cursor to the end of the pass, decoded in the
@@ -229,104 +211,80 @@ class ParquetDataset(IterableDataset[Batch]):
         world_size: int | None = None,
         world: World | ProcessGroup | DeviceMesh | None = None,
     ) -> None:
-        super().__init__()
-        self.paths = path_list(paths)
-        self.world, self._world_was_detected = _resolve_world(rank, world_size, world)
+        named_paths = path_list(paths)
+        own_world, was_detected = resolve_world(rank, world_size, world)
         if (batch_size is None) == (global_batch_size is None):
             both = f"both, {batch_size!r} and {global_batch_size!r}"
             found = "neither" if batch_size is None else both
             raise TypeError(f"one of batch_size and global_batch_size must be given, found {found}")
-        self.batch_size = (
+        rows_of_rank = (
             at_least(1, "batch_size", batch_size)
             if batch_size is not None
-            else global_share(global_batch_size, self.world.world_size)
+            else global_share(global_batch_size, own_world.world_size)
         )
-        self.on_iter = one_of("on_iter", on_iter, ("continue", "restart"))
-        self.tail = one_of("tail", tail, ("drop", "short", "pad"))
-        self._choice = _order_choice(shuffle, seed, block_rows, window_rows)
-        self._seed = 0 if seed is None else at_least(0, "seed", seed)
-        self._lanes = None if lanes is None else at_least(1, "lanes", lanes)
-        self._groups = None if groups is None else at_least(1, "groups", groups)
-        self._cut(1)
-        self._columns = names("columns", columns)
-        self._stacks = stack_list(stack)
-        self._nulls = null_list(nulls)
-        self._decimals = decimal_list(decimals)
-        self._fixed = fixed_list(fixed)
-        self._pads = pad_list(pad)
-        self._truncations = truncation_list(truncate)
-        self._optional = names("optional", optional) or []
-        self._partitions = names("partitions", partitions) or []
-        self._casts = cast_list(cast)
-        self._hashes = hash_list(hash)
-        self._coded = names("dictionary", dictionary) or []
-        self._gathered: list[tuple[str, bytes]] = []
-        self._renamed = rename_list(rename)
-        opened = _open_manifest(self.paths, manifest_cache, truth("verify_checksums", verify_checksums))
+        iter_means = one_of("on_iter", on_iter, ("continue", "restart"))
+        named_tail = one_of("tail", tail, ("drop", "short", "pad"))
+        choice = order_choice(shuffle, seed, block_rows, window_rows)
+        own_seed = 0 if seed is None else at_least(0, "seed", seed)
+        named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
+        named_groups = None if groups is None else at_least(1, "groups", groups)
+        cut_of(rows_of_rank, own_world.world_size, 1, named_lanes, named_groups)
+        options = ColumnOptions(
+            columns=names("columns", columns),
+            stacks=stack_list(stack),
+            nulls=null_list(nulls),
+            decimals=decimal_list(decimals),
+            fixed=fixed_list(fixed),
+            pads=pad_list(pad),
+            truncations=truncation_list(truncate),
+            optional=names("optional", optional) or [],
+            partitions=names("partitions", partitions) or [],
+            casts=cast_list(cast),
+            hashes=hash_list(hash),
+            coded=names("dictionary", dictionary) or [],
+            renamed=rename_list(rename),
+            dictionaries=[],
+        )
+        opened = _open_manifest(named_paths, manifest_cache, truth("verify_checksums", verify_checksums))
         manifest = select(opened, rows, skip)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
         if filter is not None:
-            manifest = select_filtered(manifest, filter, cache, self._optional, self._partitions)
-        self._manifest = manifest
-        self._lay_out()
-        start = _core.Cursor.start(self._manifest, self._choice)
-        self._length = self._pass(start, 1).batches
-        if self._length == 0:
-            raise ValueError(
-                f"no batch would come from {self._row_counts()}: a global batch has {self.global_batch_size} "
-                f"({self.batch_size} rows on each of {self.world.world_size} ranks), and tail is {tail!r}"
-            )
-        self._shared = SharedCursor(start)
-        self._told_version = -1  # of the cursor, when its state was told to be behind
+            manifest = select_filtered(manifest, filter, cache, options.optional, options.partitions)
+        layout = options.layout(manifest)
+        spec = ReadSpec(
+            paths=tuple(named_paths),
+            manifest=manifest,
+            # Dictionaries are pickled along: no worker reads the files for them again.
+            columns=options._replace(dictionaries=layout.dictionaries),
+            layout=layout,
+            schema=Schema(layout),
+            order_choice=choice,
+            seed=own_seed,
+            world=own_world,
+            world_was_detected=was_detected,
+            batch_size=rows_of_rank,
+            tail=named_tail,
+            lanes=named_lanes,
+            groups=named_groups,
+            on_iter=iter_means,
+        )
+        super().__init__(spec)
         _log.info(
             "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %d rows a pass",
             len(self.files),
-            self._row_counts(),
-            self._manifest.num_row_groups,
+            spec.row_text(),
+            manifest.num_row_groups,
             self.fingerprint[:16],
-            self.world.rank,
-            self.world.world_size,
+            own_world.rank,
+            own_world.world_size,
             self._length,
-            self.batch_size,
+            rows_of_rank,
         )
-        self._transforms: tuple[Transform, ...] = ()
-
-    def _lay_out(self) -> None:
-        self._layout = _core.Layout(
-            self._manifest,
-            self._columns,
-            self._stacks,
-            self._nulls,
-            self._decimals,
-            self._fixed,
-            self._pads,
-            self._truncations,
-            self._optional,
-            self._partitions,
-            self._casts,
-            self._hashes,
-            self._renamed,
-            self._coded,
-            self._gathered,
-        )
-        # They are pickled along: no worker reads the files for them again.
-        self._gathered = self._layout.dictionaries
-        self.schema = Schema(self._layout)
-
-    @property
-    def num_rows(self) -> int:
-        """Rows that a pass has: those of all files, or those that `rows` and `skip` select."""
-        return self._manifest.num_selected
-
-    @property
-    def num_file_rows(self) -> int:
-        """Rows of all files: row numbers go from 0 to below it, whichever rows are selected."""
-        return self._manifest.num_rows
 
     @property
     def selection(self) -> Intervals | None:
         """The numbers of the selected rows: int64 `[n, 2]`, half open, sorted, coalesced; None if all are."""
-        selected = self._manifest.selected
+        selected = self.spec.manifest.selected
         return None if selected is None else of_buffer(selected)
 
     @property
@@ -341,41 +299,20 @@ class ParquetDataset(IterableDataset[Batch]):
             {}
         """
         found: dict[str, list[str] | list[bytes]] = {}
-        for name, _ in self._gathered:
-            values, is_text = self._layout.dictionary(name) or ([], False)
+        for name, _ in self.spec.columns.dictionaries:
+            values, is_text = self.spec.layout.dictionary(name) or ([], False)
             found[name] = [value.decode() for value in values] if is_text else values
         return found
 
     @property
     def files(self) -> tuple[str, ...]:
         """The absolute paths of the files, in the order in which their rows are numbered."""
-        return self._manifest.files
+        return self.spec.manifest.files
 
     @property
     def fingerprint(self) -> str:
         """A hash of the files' relative paths, sizes and footers; a cursor belongs to one."""
-        return self._manifest.fingerprint
-
-    @property
-    def global_batch_size(self) -> int:
-        """Rows per step over all ranks."""
-        return self.batch_size * self.world.world_size
-
-    def __len__(self) -> int:
-        """Batches that each rank gets in an unbroken pass."""
-        check_counter(sys._getframe(1))
-        return self._length
-
-    @property
-    def epoch(self) -> int:
-        """Passes that this job has completed."""
-        cursor = self._shared.cursor
-        return cursor.epoch - cursor.first_epoch
-
-    @property
-    def batches_left(self) -> int:
-        """Batches that this rank still gets in the present pass."""
-        return self._pass(self._shared.cursor, 1).batches_left
+        return self.spec.manifest.fingerprint
 
     def plan(self, workers: int = 0) -> Plan:
         """What is left of the present pass and what reading it takes, before it is read; prints as a table.
@@ -393,204 +330,7 @@ class ParquetDataset(IterableDataset[Batch]):
             >>> dataset.plan().steps
             3
         """
-        return make_plan(self, at_least(0, "workers", workers))
-
-    def state_dict(self) -> dict[str, str]:
-        """The state after the last delivered batch: one leaf under the key "fastresume".
-
-        The same on every rank under lockstep training. Taking it has no side effect. Under a DataLoader with
-        workers, take `batch.state_dict()`: this one changes only where a pass ends, which the logger
-        "fastresume" says, once in a pass, when it is taken after a batch of theirs.
-        """
-        shared = self._shared
-        if self.on_iter == "continue" and shared.is_behind and self._told_version != shared._version:
-            self._told_version = shared._version
-            _log.warning("dataset.state_dict() %s", BEHIND)
-        return Cursor(self._shared.cursor).to_state()
-
-    def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
-        """Goes on from a state at the next `iter()`, on any number of ranks and workers.
-
-        Reaches DataLoader workers that run already. An iterator made before raises at its next `next()`.
-
-        Args:
-            state: from `state_dict()` of a batch, dataset or `Loader`; its parsed JSON; or a `Cursor`.
-            reset_epochs: keep the position, and count the passes of this job from here.
-
-        Raises:
-            StateError: if the state is empty, damaged, or of another version, dataset, selection of rows or
-                order, or of another seed or size than was named. The dataset stays as it was.
-        """
-        cursor = Cursor.from_state(state)._core
-        cursor.check_dataset(self._manifest, self._choice)
-        self._shared.load(cursor.with_epochs_reset() if reset_epochs else cursor)
-        _log.info("goes on from a loaded state: %r", Cursor(self._shared.cursor))
-
-    def reset(self) -> None:
-        """Goes back to the start of the present pass, for the next `iter()`."""
-        self._shared.load(self._shared.cursor.restarted())
-
-    def __iter__(self) -> Iterator[Batch]:
-        """The batches of this rank up to the end of the pass; see `on_iter` for where they begin."""
-        check_caller(sys._getframe(1))
-        worker = get_worker_info()
-        if worker is None:
-            return BatchIterator(self, threads=0, prefetch_bytes=0)
-        return WorkerIterator(self, worker.id, worker.num_workers)
-
-    def map(self, function: Transform) -> Self:
-        """The dataset whose batches are what a function makes of this one's: `function(batch)`.
-
-        It shares the cursor with this one, and may be mapped again. The function is called in the caller's
-        thread by `iter()`; by a `Loader` in a few threads ahead of the loop, for several batches at once; and
-        by a torch DataLoader in its workers. So what it returns should depend on its batch alone; draw random
-        numbers from `batch.row_seeds()` and `batch.generator()`. See docs/TRANSFORMS.md.
-
-        Args:
-            function: is given a `Batch`, which it may change, and returns it or another one, or a mapping of
-                names to values: tensors of any shape, `Jagged`, or anything else. Whatever it returns has the
-                cursor and the row numbers of the batch that it was made of.
-
-        Raises:
-            TypeError: if it can't be called.
-
-        `next()` raises what the function raises, with a note that names the batch. The cursor stays before
-        that batch, and the next `next()` reads it again. `schema` is that of what the first function is
-        given; `read_rows()` calls none.
-
-        Example:
-            >>> def double(batch):
-            ...     batch["label"] = batch["label"] * 2
-            ...     return batch
-            >>> dataset.map(double).batch_at(epoch=0, step=0)["label"][:3]
-            tensor([0., 2., 4.])
-        """
-        if not callable(function):
-            raise TypeError(f"map takes a function of a batch, found {function!r}")
-        mapped = type(self).__new__(type(self))
-        mapped.__dict__.update(self.__dict__)
-        mapped._transforms = (*self._transforms, function)
-        return mapped
-
-    def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
-        """The batch of this rank at a step of a pass again, in a time that does not depend on its number.
-
-        Without a state, of a pass that this dataset reads from its start, in this process, with no change of
-        ranks or batch size on the way. With one, of the pass whose changes that state tells: any state of the
-        pass, best its last one; after the last change that it knows of, the pass is taken to go on.
-
-        Args:
-            epoch: the number of the pass, as `batch.epoch` counts it.
-            step: the number of the global batch in it, as `batch.step` counts it.
-            state: a state of that pass.
-
-        Raises:
-            IndexError: if the pass has no such step.
-            StateError: if the state is of another dataset, order or epoch.
-            ValueError: if the step was made under a cut that so many ranks can't share.
-
-        Example:
-            >>> dataset.batch_at(epoch=0, step=2).rows()[:2]
-            array([64, 65])
-        """
-        return travel.batch_at(self, epoch, step, state)
-
-    def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
-        """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
-
-        The batch belongs to no pass: its `cursor`, `state_dict()`, `epoch` and `step` raise.
-
-        Args:
-            row_numbers: as `batch.rows()` gives them, in `[0, num_file_rows)`, selected or not.
-
-        Raises:
-            IndexError: if a row is not of the files.
-            DataError, SourceError: if a file can't be read, or is damaged.
-
-        Example:
-            >>> dataset.read_rows([7, 7, 3])["label"].shape
-            torch.Size([3])
-        """
-        return travel.read_rows(self, row_numbers)
-
-    def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
-        """Where rows are: a list of (path, row group, row in the row group), in the given order.
-
-        Raises:
-            IndexError: if a row is not of the files.
-
-        Example:
-            >>> path, row_group, row = dataset.locate([53])[0]
-            >>> row_group, row
-            (0, 3)
-        """
-        return travel.locate(self, row_numbers)
-
-    def _remaining_rows(self, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
-        return travel.remaining_rows(self, cursor)
-
-    def _row_counts(self) -> str:
-        of_files = "" if self._manifest.selection is None else f" of {self.num_file_rows}"
-        return f"{self.num_rows}{of_files} rows"
-
-    def _cut(self, workers: int) -> Cut:
-        return cut_of(self.batch_size, self.world.world_size, workers, self._lanes, self._groups)
-
-    def _pass(self, cursor: _core.Cursor, workers: int) -> _core.Pass:
-        """What is left of the pass that a cursor is in."""
-        return _core.Pass(cursor, self._cut(workers), self.tail, self.world.world_size)
-
-    def _share(self, planned: _core.Pass, cursor: _core.Cursor) -> Planned:
-        """What the batches of this rank have in common in the pass that a cursor is in."""
-        seed: int = self._seed if self._choice is None else Cursor(cursor).order["seed"]
-        return Planned(self.world.rank, seed, planned)
-
-    def _bounds(self, cursor: _core.Cursor) -> tuple[_core.Cursor, _core.Cursor | None]:
-        """Where an iterator begins, and where it ends if that is not the next pass."""
-        if self.on_iter == "continue":
-            return cursor, None
-        return cursor.restarted(), cursor.restarted()
-
-    def _check_world(self) -> None:
-        current = World.of_default_group() if self._world_was_detected else None
-        if current is not None and current != self.world:
-            raise _core.FastresumeError(
-                f"the dataset was made for {self.world}, but the process group now says {current}: make it "
-                "after init_process_group, or pass rank= and world_size="
-            )
-
-    def __getitem__(self, index: object) -> Batch:
-        """Rows and batches have no places in a stream: what would ask for one is told what to write.
-
-        Raises:
-            TypeError: always.
-        """
-        raise TypeError(
-            f"a {type(self).__name__} is a stream of batches, which has no index: write "
-            "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0) for a split of the rows (in place of "
-            "random_split and Subset), read_rows([...]) for single rows, batch_at(epoch=, step=) for a batch"
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        check_picklable(self._transforms)
-        state = self.__dict__.copy()
-        for made in ("_layout", "schema"):
-            del state[made]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lay_out()
-
-    def __repr__(self) -> str:
-        order = Cursor(self._shared.cursor).order_text
-        return (
-            f"ParquetDataset({len(self.files)} files, {self._row_counts()}, {len(self.schema)} tensors, "
-            f"{order}, batch_size={self.batch_size}, rank {self.world.rank} of {self.world.world_size}, "
-            f"epoch {self.epoch}, {self.batches_left} batches left"
-            + "".join(f", mapped by {name_of(transform)}" for transform in self._transforms)
-            + ")"
-        )
+        return make_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))
 
 
 def dataset_behind(loader: object) -> ParquetDataset | None:
@@ -605,33 +345,3 @@ def _open_manifest(paths: list[str], cache: Path | None, verify_checksums: bool)
     if manifest.not_cached is not None:
         warnings.warn(manifest.not_cached, stacklevel=3)
     return manifest
-
-
-def _order_choice(
-    shuffle: bool, seed: int | None, block_rows: int | None, window_rows: int | None
-) -> OrderChoice:
-    """What is named of the order; None of a sequential one."""
-    named_seed = None if seed is None else at_least(0, "seed", seed)
-    block = None if block_rows is None else at_least(1, "block_rows", block_rows)
-    window = None if window_rows is None else at_least(1, "window_rows", window_rows)
-    if truth("shuffle", shuffle):
-        return named_seed, block, window
-    if block is not None or window is not None:
-        raise ValueError(
-            "block_rows and window_rows are sizes of the shuffled order: pass shuffle=True with them"
-        )
-    return None
-
-
-def _resolve_world(
-    rank: int | None, world_size: int | None, world: World | ProcessGroup | DeviceMesh | None
-) -> tuple[World, bool]:
-    if (rank is None) != (world_size is None):
-        raise TypeError("rank and world_size come together, found only one of them")
-    if world is not None and rank is not None:
-        raise TypeError("pass either world or rank and world_size, not both")
-    if world is not None:
-        return World.of(world), False
-    if rank is not None and world_size is not None:
-        return World(rank, world_size), False
-    return World.detect(), True

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fastresume import _core
+import fastresume._core as _core
+from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.expression import Expression
-from fastresume.intervals import Intervals, of_buffer, of_words
 from fastresume.truth import Facts, Sought, Truth
 
 GROUPS_AT_A_TIME = 256

@@ -16,10 +16,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fastresume import _core
-from fastresume.batch import Batch, Tensors
+import fastresume._core as _core
+from fastresume.batch import Batch
 from fastresume.jagged import dtype_name
 from fastresume.pagelock import page_lock, tell_failure
+from fastresume.schema import Tensors
 
 AHEAD = 2
 """So many batches are on the device, or on their way, beside the one that was handed over."""

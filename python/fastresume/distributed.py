@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed
 
-from fastresume import _core
+import fastresume._core as _core
 from fastresume.cursor import Cursor
-from fastresume.world import has_process_group
+from fastresume.topology import has_process_group
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

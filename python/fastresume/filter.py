@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from fastresume import _core, draft
+import fastresume._core as _core
+from fastresume import files
+from fastresume.buffers import Intervals
 from fastresume.decision import decide, selected_rows
 from fastresume.expression import Expression, column
 from fastresume.foreign import ask_arrow, is_of_arrow
-from fastresume.intervals import Intervals
 from fastresume.scan import scan
 
 Terms = Sequence[tuple[str, str, Any]]
@@ -197,6 +198,6 @@ def _write_cache(path: Path, key: dict[str, Any], found: _core.Manifest) -> None
     """Keeps a selection."""
     told = json.dumps({**key, "kept": found.selection}).encode()
     try:
-        draft.put(path, MAGIC + told + b"\n" + selected_rows(found).astype("<i8").tobytes())
+        files.put(path, MAGIC + told + b"\n" + selected_rows(found).astype("<i8").tobytes())
     except OSError as cause:
         warnings.warn(f"the filter's cache '{path}' can't be written: {cause.strerror}", stacklevel=4)

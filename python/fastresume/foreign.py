@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastresume import _core
+import fastresume._core as _core
+from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.decision import selected_rows
-from fastresume.intervals import Intervals, of_buffer, of_words
 from fastresume.scan import Progress
 
 

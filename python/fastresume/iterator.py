@@ -6,29 +6,25 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fastresume import _core
+import fastresume._core as _core
 from fastresume.activity import Making, ReaderActivity
 from fastresume.ahead import MAX_THREADS, Ahead, Beside
-from fastresume.arrival import Arrival, Run
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
-from fastresume.crew import Crew
+from fastresume.crew import Crew, Run
+from fastresume.delivered import Delivered, cursor_after
 from fastresume.device import AHEAD, Device, Placed
 from fastresume.origin import Planned
-from fastresume.station import settle
-from fastresume.stats import Delivered, Stats
+from fastresume.shared_cursor import SharedCursor
+from fastresume.spec import ReadSpec
+from fastresume.stats import Stats
 from fastresume.trail import Trail
-from fastresume.transform import cursor_after, make_batch
+from fastresume.transform import make_batch
 from fastresume.watchdog import Watchdog
-from fastresume.workers import Departing, new_iteration, new_ticket
-
-if TYPE_CHECKING:
-    from fastresume.dataset import ParquetDataset
-
+from fastresume.worker_messages import Arrival
 
 _log = logging.getLogger("fastresume")
 
@@ -42,7 +38,8 @@ class BatchIterator(Iterator[Batch]):
 
     def __init__(
         self,
-        dataset: ParquetDataset,
+        spec: ReadSpec,
+        shared: SharedCursor,
         threads: int,
         prefetch_bytes: int,
         stats: Stats | None = None,
@@ -52,15 +49,16 @@ class BatchIterator(Iterator[Batch]):
         device: Device | None = None,
         watchdog: Watchdog | None = None,
     ) -> None:
-        dataset._check_world()
-        dataset._shared.iterators += 1
-        self._dataset = dataset
-        self._number = dataset._shared.iterators
-        self._loads = dataset._shared.loads
-        self._cursor, self._end_cursor = dataset._bounds(dataset._shared.cursor)
+        spec.check_world()
+        shared.iterators += 1
+        self._spec = spec
+        self._shared = shared
+        self._number = shared.iterators
+        self._loads = shared.loads
+        self._cursor, self._end_cursor = spec.bounds(shared.cursor)
         self._threads = threads
         self._prefetch_bytes = prefetch_bytes
-        self._stats = Stats(dataset) if stats is None else stats
+        self._stats = Stats(spec, shared) if stats is None else stats
         self._log = log
         self._crew = crew
         self._device = device
@@ -78,7 +76,7 @@ class BatchIterator(Iterator[Batch]):
     @property
     def is_current(self) -> bool:
         """Whether its next batch is still the dataset's next batch."""
-        latest = (self._dataset._shared.iterators, self._dataset._shared.loads)
+        latest = (self._shared.iterators, self._shared.loads)
         return not self._is_over and (self._number, self._loads) == latest
 
     def start(self) -> None:
@@ -112,10 +110,10 @@ class BatchIterator(Iterator[Batch]):
         if self._device is not None:
             batch = self._device.in_place(batch)
         if self._log is not None:
-            logged_from = self._cursor if self._handed is None else self._dataset._shared.cursor
+            logged_from = self._cursor if self._handed is None else self._shared.cursor
             self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
         counted = self._stats._counts
-        shared, before = self._dataset._shared, self._dataset._shared._cursor
+        shared, before = self._shared, self._shared._cursor
         handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned
         try:
             self._made, self._handed = None, front.number
@@ -143,9 +141,9 @@ class BatchIterator(Iterator[Batch]):
             self._reader = None
 
     def __repr__(self) -> str:
-        cursor = self._dataset._shared.cursor
+        cursor = self._shared.cursor
         state = f"at step {cursor.steps} of pass {cursor.epoch}" if self.is_current else "over"
-        return f"BatchIterator({state}, {self._dataset!r})"
+        return f"BatchIterator({state}, {self._spec.text(cursor)})"
 
     def __del__(self) -> None:
         if isinstance(reader := getattr(self, "_reader", None), Ahead | Beside):
@@ -153,12 +151,12 @@ class BatchIterator(Iterator[Batch]):
 
     def _open(self) -> _core.Reader | Ahead | Beside | Run:
         if self._reader is None:
-            dataset, cut = self._dataset, self._dataset._cut(self._workers)
+            spec, cut = self._spec, self._spec.cut(self._workers)
             if self._log is not None:
-                self._log.begin(cut, dataset.batch_size, dataset.tail, dataset.on_iter)
-            place = (dataset.world.rank, dataset.world.world_size, 0, 1)
-            planned = dataset._pass(self._cursor, self._workers)
-            self._share = dataset._share(planned, self._cursor)
+                self._log.begin(cut, spec.batch_size, spec.tail, spec.on_iter)
+            place = (spec.world.rank, spec.world.world_size, 0, 1)
+            planned = spec.pass_from(self._cursor, self._workers)
+            self._share = spec.share(planned, self._cursor)
             _log.debug(
                 "reads pass %d from step %d: %d batches left, cut %s, %s",
                 planned.epoch,
@@ -175,8 +173,8 @@ class BatchIterator(Iterator[Batch]):
                 return self._reader
             page_lock = None if self._device is None else self._device.page_lock()
             reader = _core.Reader(
-                dataset._manifest,
-                dataset._layout,
+                spec.manifest,
+                spec.layout,
                 self._cursor,
                 planned,
                 place,
@@ -184,27 +182,26 @@ class BatchIterator(Iterator[Batch]):
                 self._prefetch_bytes,
                 page_lock,
             )
-            make = partial(make_batch, dataset, self._share, self._end_cursor)
+            make = partial(make_batch, spec, self._share, self._end_cursor)
             making = Making(ReaderActivity(reader.activity), make)
             self._stats._watch(making)
-            self._make_here = making if dataset._transforms else make
+            self._make_here = making if spec.transforms else make
             self._reader = self._ahead(reader, making)
         return self._reader
 
     def _ahead(self, reader: _core.Reader, making: Making) -> _core.Reader | Ahead | Beside:
         """The reader, with threads that run the transforms, and put batches onto a device, if there are."""
-        dataset, device, make = self._dataset, self._device, self._make_here
+        spec, device, make = self._spec, self._device, self._make_here
         if not self._threads:
             return reader if device is None else Beside(reader, make, device.put)
-        if not dataset._transforms:
+        if not spec.transforms:
             if device is None:
                 return reader
             ahead = Ahead(reader, partial(_put, device, make), 1, AHEAD)
             making.passes(ahead)
             return ahead
         threads = min(self._threads, MAX_THREADS)
-        batch_bytes = max(dataset.batch_size * dataset._layout.row_bytes, 1)
-        depth = max(min(2 * threads, self._prefetch_bytes // batch_bytes), 1)
+        depth = max(min(2 * threads, self._prefetch_bytes // spec.batch_bytes), 1)
         made = Ahead(reader, make, threads, depth)
         making.passes(made)
         if device is None:
@@ -230,14 +227,14 @@ class BatchIterator(Iterator[Batch]):
         signal handler, at whatever moment, can't bring the two apart.
         """
         if self._is_spoiled:
-            self._go_back(self._dataset._shared.cursor)
+            self._go_back(self._shared.cursor)
         reader = self._open()
         try:
             front: Delivered | None = reader.front()
             if (
                 front is not None
                 and self._handed == front.number
-                and self._dataset._shared._cursor == cursor_after(front, self._end_cursor)
+                and self._shared._cursor == cursor_after(front, self._end_cursor)
             ):
                 reader.advance()
                 del front  # where the caller has let go of the batch as well, the next one takes its memory
@@ -251,7 +248,7 @@ class BatchIterator(Iterator[Batch]):
         if self._crew is not None and self._device is None and isinstance(front, Arrival):
             return front.batch
         if self._made is None or self._made[0] is not front:
-            if self._device is None and not self._dataset._transforms:
+            if self._device is None and not self._spec.transforms:
                 self._made = front, self._make(front)
             else:
                 # A transform that fails may have written to the tensors before: they must be read again.
@@ -259,7 +256,7 @@ class BatchIterator(Iterator[Batch]):
                 try:
                     self._made = front, self._make(front)
                 except BaseException:
-                    self._go_back(self._dataset._shared.cursor)
+                    self._go_back(self._shared.cursor)
                     raise
                 self._is_spoiled = False
         made = self._made[1]
@@ -273,19 +270,19 @@ class BatchIterator(Iterator[Batch]):
 
     def _report(self, seconds: float) -> str:
         """What is going on while `next()` waits: called in the watchdog's thread."""
-        dataset, activity = self._dataset, self._stats._activity
-        cursor = dataset._shared.cursor
+        world, activity = self._spec.world, self._stats._activity
+        cursor = self._shared.cursor
         batches, size = (0, 0) if activity is None else activity.queued()
         waits = (
             f"next() has waited {seconds:.1f} s for the batch of step {cursor.steps} of pass {cursor.epoch}, "
-            f"on rank {dataset.world.rank} of {dataset.world.world_size}; ready: {batches} batches "
+            f"on rank {world.rank} of {world.world_size}; ready: {batches} batches "
             f"of {size} bytes"
         )
         lines = [] if activity is None else activity.lines()
         return "\n  ".join([waits, *lines])
 
     def _check_current(self) -> None:
-        shared = self._dataset._shared  # which notices a fork when the cursor moves
+        shared = self._shared  # which notices a fork when the cursor moves
         if self._loads != shared._loads:
             raise _core.StateError("a state was loaded after this iterator was made: call iter() again")
         if self._number != shared.iterators:
@@ -293,15 +290,14 @@ class BatchIterator(Iterator[Batch]):
 
     def _end(self) -> None:
         """Ends the pass here if no batch was left of it; else its last batch did."""
-        dataset = self._dataset
-        planned = dataset._pass(self._cursor, self._workers)
+        planned = self._spec.pass_from(self._cursor, self._workers)
         self.close()
         if planned.batches_left == 0:
             after = self._end_cursor or self._cursor.next_pass()
             if self._log is not None:
                 self._log.end(self._cursor, after)
-            warnings.warn(rest_warning(planned, dataset), stacklevel=3)
-            dataset._shared.deliver(after)
+            warnings.warn(self._spec.dropped_text(planned), stacklevel=3)
+            self._shared.deliver(after)
             self._stats._drop(planned.rest)
 
 
@@ -312,78 +308,3 @@ def _arrived(device: Device, arrival: Arrival) -> Batch:
 
 def _put(device: Device, make: Callable[[_core.Delivered], Batch], delivered: _core.Delivered) -> Placed:
     return device.put(make(delivered))
-
-
-class WorkerIterator(Iterator[Batch]):
-    """The batches that a worker of torch's DataLoader makes: every K-th one of the rank's, of K workers.
-
-    It begins where the shared cursor is when the first one is asked for. After an error it raises for ever:
-    to end would look as if the pass had ended, and the rest would be missing without a word.
-    """
-
-    def __init__(self, dataset: ParquetDataset, worker: int, workers: int) -> None:
-        settle()
-        self._iteration = new_iteration()
-        self._dataset = dataset
-        self._worker = worker
-        self._workers = workers
-        self._sent = 0
-        self._has_failed = False
-        self._reader: _core.Reader | None = None
-        self._warning: str | None = None
-
-    def __next__(self) -> Batch:
-        if self._has_failed:
-            raise _core.FastresumeError(
-                f"worker {self._worker} of {self._workers} raised an error before, and can't go on: call "
-                "iter() on the DataLoader again"
-            )
-        try:
-            return self._next()
-        except StopIteration:
-            raise
-        except BaseException:
-            self._has_failed = True
-            raise
-
-    def _next(self) -> Batch:
-        reader = self._reader or self._open()
-        delivered = reader.front()
-        if delivered is None:
-            raise StopIteration
-        reader.advance()
-        batch = make_batch(self._dataset, self._share, self._end_cursor, delivered)
-        place = self._worker + self._sent * self._workers
-        sent = replace(self._ticket, place=place, ends_pass=delivered.ends_pass, warning=self._warning)
-        self._warning = None
-        self._sent += 1
-        return Departing(batch._tensors, batch._origin, sent)
-
-    def _open(self) -> _core.Reader:
-        dataset, worker, workers = self._dataset, self._worker, self._workers
-        reading = dataset._shared.read_as_worker(worker, self._iteration)
-        cursor, self._end_cursor = dataset._bounds(reading.cursor)
-        planned = dataset._pass(cursor, workers)
-        if planned.batches_left == 0:
-            # The main process can't see an iterator that gives nothing, so the next pass follows at once.
-            self._warning = rest_warning(planned, dataset) if worker == 0 else None
-            cursor = cursor.next_pass()
-            planned = dataset._pass(cursor, workers)
-        self._ticket = new_ticket(dataset._shared, reading, worker, workers, self._iteration)
-        self._share = dataset._share(planned, cursor)
-        place = (dataset.world.rank, dataset.world.world_size, worker, workers)
-        self._reader = _core.Reader(dataset._manifest, dataset._layout, cursor, planned, place, 0, 0)
-        return self._reader
-
-
-def rest_warning(planned: _core.Pass, dataset: ParquetDataset) -> str:
-    """What is said when a pass ends with rows that make no batch."""
-    if dataset.tail == "short":
-        return (
-            f"the pass ends here: the {planned.rest} rows that were left of it are fewer than the "
-            f"{dataset.world.world_size} ranks, and are dropped"
-        )
-    return (
-        f"the pass ends here: the {planned.rest} rows that were left of it do not make a global batch of "
-        f"{dataset.global_batch_size}, and are dropped"
-    )

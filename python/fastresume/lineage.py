@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastresume.intervals import Intervals, of_runs
+from fastresume.buffers import Intervals, of_runs
 from fastresume.records import Integers, Records, Start, state_hash
 
 Problem = Callable[[str, Iterable[str]], None]

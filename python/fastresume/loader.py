@@ -12,10 +12,11 @@ from typing import Any, NoReturn, Self
 
 import torch
 
-from fastresume import _core, distributed
-from fastresume.arguments import at_least, positive
+import fastresume._core as _core
+from fastresume import distributed
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
+from fastresume.checks import at_least, positive
 from fastresume.crew import Crew
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset, dataset_behind
@@ -24,10 +25,10 @@ from fastresume.iterator import BatchIterator
 from fastresume.progress import behind_a_bar
 from fastresume.station import seeded_for
 from fastresume.stats import Stats
+from fastresume.topology import default_threads
 from fastresume.trail import Trail
 from fastresume.travel import planned_batch
 from fastresume.watchdog import Watchdog
-from fastresume.world import default_threads
 
 PREFETCH_BYTES = 256 << 20
 
@@ -104,6 +105,7 @@ class Loader:
         watchdog_seconds: float | None = None,
     ) -> None:
         self.dataset = _dataset_itself(dataset)
+        self._spec = self.dataset.spec
         self.num_workers = at_least(0, "num_workers", num_workers)
         if self.num_workers and threads is not None:
             raise ValueError(
@@ -124,9 +126,9 @@ class Loader:
         self._device = None if found is None else Device(found, static)
         if static:
             self._check_static()
-        self._log = None if audit is None else DeliveryLog(audit, dataset._manifest, dataset.world)
+        self._log = None if audit is None else DeliveryLog(audit, self._spec.manifest, self._spec.world)
         self._crew = self._new_crew(prefetch_factor, multiprocessing_context)
-        self._stats = Stats(dataset)
+        self._stats = Stats(self._spec, self.dataset.shared_cursor)
         self._watchdog = (
             None if watchdog_seconds is None else Watchdog(positive("watchdog_seconds", watchdog_seconds))
         )
@@ -135,16 +137,16 @@ class Loader:
         self._latest: weakref.ref[BatchIterator] | None = None
 
     def _check_static(self) -> None:
-        dataset = self.dataset
+        spec = self._spec
         if self._device is None:
             raise ValueError("static=True is for batches on a device: pass device='cuda' with it")
-        if dataset.tail == "short":
+        if spec.tail == "short":
             raise ValueError(
                 "static=True keeps every batch in tensors of one shape, and under tail='short' the last "
                 "batch of a pass may be smaller: pass tail='drop' or tail='pad'"
             )
-        jagged = [field.name for field in dataset.schema.values() if field.is_jagged]
-        if jagged and not dataset._transforms:
+        jagged = [field.name for field in spec.schema.values() if field.is_jagged]
+        if jagged and not spec.transforms:
             raise TypeError(
                 "static=True keeps every batch in tensors of one shape, and rows differ in length of "
                 f"{', '.join(jagged)}: pad them (pad=), leave them out (columns=), or let a transform make "
@@ -154,17 +156,16 @@ class Loader:
     def _new_crew(self, prefetch_factor: int | None, context: str | BaseContext | None) -> Crew | None:
         if not self.num_workers:
             return None
-        dataset, workers = self.dataset, self.num_workers
-        dataset._cut(workers)
+        spec, workers = self._spec, self.num_workers
+        spec.cut(workers)
         if isinstance(context, str) and context not in get_all_start_methods():
             raise ValueError(
                 f"multiprocessing_context must be one of {get_all_start_methods()}, found {context!r}"
             )
         depth = 2 if prefetch_factor is None else at_least(1, "prefetch_factor", prefetch_factor)
-        batch_bytes = max(dataset.batch_size * dataset._layout.row_bytes, 1)
-        depth = max(min(depth, self.prefetch_bytes // (batch_bytes * workers)), 1)
+        depth = max(min(depth, self.prefetch_bytes // (spec.batch_bytes * workers)), 1)
         page_lock = None if self._device is None else self._device.page_lock
-        return Crew(dataset, workers, depth, context, page_lock)
+        return Crew(spec, workers, depth, context, page_lock)
 
     @property
     def device(self) -> torch.device:
@@ -245,12 +246,12 @@ class Loader:
 
     def _again(self, places: list[tuple[_core.Pass, int]]) -> Iterator[Batch]:
         for planned, number in places:
-            if self._crew is None or not self.dataset._transforms:
-                yield self._put(planned_batch(self.dataset, planned, number))
+            if self._crew is None or not self._spec.transforms:
+                yield self._put(planned_batch(self._spec, planned, number))
                 continue
-            place = (planned.epoch, planned.step_of(number), self.dataset.world.rank)
-            with seeded_for(self.dataset._share(planned, planned.cursor_after(number)).seed, *place):
-                batch = planned_batch(self.dataset, planned, number)
+            place = (planned.epoch, planned.step_of(number), self._spec.world.rank)
+            with seeded_for(self._spec.share(planned, planned.cursor_after(number)).seed, *place):
+                batch = planned_batch(self._spec, planned, number)
             yield self._put(batch)
 
     def _put(self, batch: Batch) -> Batch:
@@ -281,7 +282,9 @@ class Loader:
             >>> for batch in loader.progress(disable=True):
             ...     train(batch)
         """
-        return behind_a_bar(self, bar, options)
+        return behind_a_bar(
+            self, self._spec, self.dataset.shared_cursor.cursor, self.num_workers or 1, bar, options
+        )
 
     def close(self) -> None:
         """Ends threads and workers, closes files; the cursor stays, and a new `iter()` goes on from it.
@@ -316,7 +319,8 @@ class Loader:
             if self._prepared is not None:
                 self._prepared.close()
             self._prepared = BatchIterator(
-                self.dataset,
+                self._spec,
+                self.dataset.shared_cursor,
                 self.threads,
                 self.prefetch_bytes,
                 self._stats,

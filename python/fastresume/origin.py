@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fastresume import _core
-from fastresume.intervals import Intervals, of_buffer, of_runs
+import fastresume._core as _core
+from fastresume.buffers import Intervals, of_buffer, of_runs
 
 Value = TypeVar("Value")
 

@@ -8,7 +8,7 @@ import warnings
 
 import torch
 
-from fastresume import _core
+import fastresume._core as _core
 
 _DRIVER = "libcuda.so.1"
 _FUNCTIONS = ("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuMemHostRegister_v2", "cuMemHostUnregister")

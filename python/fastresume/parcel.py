@@ -25,7 +25,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fastresume import _core
+import fastresume._core as _core
 
 FREE, TAKEN, KEPT = 0, 1, 2
 """What the first byte of a block says: it may be filled; it holds a value; it is never filled again."""

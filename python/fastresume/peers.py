@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch.distributed
 
-from fastresume import _core
-from fastresume.world import has_process_group
+import fastresume._core as _core
+from fastresume.topology import has_process_group
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastresume.intervals import Intervals, of_runs
+from fastresume.buffers import Intervals, of_runs
 from fastresume.records import Integers, Words, dataset_file, mix, selection_file
 
 GAMMA = 0x9E3779B97F4A7C15

@@ -6,17 +6,15 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from fastresume import _core
+import fastresume._core as _core
+from fastresume.buffers import of_words, row_count
 from fastresume.cursor import Cursor
-from fastresume.intervals import of_words, row_count
-
-if TYPE_CHECKING:
-    from fastresume.dataset import ParquetDataset
+from fastresume.spec import ReadSpec
 
 SEGMENT_BYTES = 32 << 20
 """In a sequential order, a lane decodes parts of row groups of at most so many bytes."""
@@ -153,33 +151,32 @@ class Plan:
         return "\n".join(lines + [f"  advice   {line}" for line in self.advice])
 
 
-def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
+def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
     """The plan of what is left of the present pass under so many loader workers (0 without any)."""
-    cursor = dataset._shared.cursor
-    world_size, processes = dataset.world.world_size, max(workers, 1)
-    planned = dataset._pass(cursor, processes)
-    order = _core.Order(cursor, dataset._manifest)
+    world_size, processes = spec.world.world_size, max(workers, 1)
+    planned = spec.pass_from(cursor, processes)
+    order = _core.Order(cursor, spec.manifest)
     blocks, windows, window_rows = order.sizes or (0, 0, 0)
     lanes, groups, lane_rows = planned.cut
-    remaining = dataset.num_rows - cursor.consumed_rows()
+    remaining = spec.num_rows - cursor.consumed_rows()
     dropped = row_count(planned.dropped())
-    row_bytes = dataset._layout.row_bytes
-    most = _Most.of(dataset)
+    row_bytes = spec.layout.row_bytes
+    most = _Most.of(spec)
     if windows:
         of_reader = max(lanes // (world_size * processes), 1)
         open_windows = processes * _open_windows(of_reader, remaining // lanes, windows, window_rows)
         # Each block may be of another row group. A shuffled row is held with its number. Of the pieces, the
         # last one may not be full, and the first one stays until its last row is delivered.
         held_bytes = most.bytes_of(window_rows, -(-blocks // windows)) * (PIECES + 2) // PIECES
-        held_bytes = open_windows * (held_bytes + window_rows * 8) + dataset.batch_size * 8
+        held_bytes = open_windows * (held_bytes + window_rows * 8) + spec.batch_size * 8
     else:
         each = lanes // world_size if lanes > 1 else processes
-        held_bytes = min(most.segment_bytes(dataset.batch_size), dataset.num_rows * row_bytes)
-        held_bytes = each * (held_bytes + _strip_bytes(dataset, most))
+        held_bytes = min(most.segment_bytes(spec.batch_size), spec.num_rows * row_bytes)
+        held_bytes = each * (held_bytes + _strip_bytes(spec, most))
     held_bytes += processes * (most.dictionary_bytes + most.footer_bytes)
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
-    advice = _advice(dataset, per_row, lanes, processes, windows, window_rows)
+    advice = _advice(spec, per_row, lanes, processes, windows, window_rows)
     if per_row > WARN_ABOVE:
         warnings.warn(advice[0], stacklevel=3)
     return Plan(
@@ -188,13 +185,13 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
         remaining_rows=remaining,
         world_size=world_size,
         workers=workers,
-        batch_size=dataset.batch_size,
-        global_batch_size=dataset.global_batch_size,
+        batch_size=spec.batch_size,
+        global_batch_size=spec.global_batch_size,
         lanes=lanes,
         groups=groups,
         lane_rows=lane_rows,
         steps=planned.batches_left,
-        tail=dataset.tail,
+        tail=spec.tail,
         tail_rows=planned.rest,
         dropped_rows=dropped,
         padded_rows=planned.padded_rows,
@@ -202,8 +199,8 @@ def make_plan(dataset: ParquetDataset, workers: int) -> Plan:
         windows=windows,
         window_rows=window_rows,
         row_bytes=row_bytes,
-        bytes_per_rank=held_bytes + most.batch_bytes(dataset.batch_size),
-        bytes_per_thread=_thread_bytes(dataset, most, is_shuffled=windows > 0),
+        bytes_per_rank=held_bytes + most.batch_bytes(spec.batch_size),
+        bytes_per_thread=_thread_bytes(spec, most, is_shuffled=windows > 0),
         rows_decoded=decoded,
         rows_decoded_per_row=per_row,
         advice=advice,
@@ -244,11 +241,11 @@ class _Most:
     group_rows: int
 
     @classmethod
-    def of(cls, dataset: ParquetDataset) -> _Most:
-        row_bytes = dataset._layout.row_bytes
-        footprint = dataset._layout.footprint(dataset._manifest)
-        group_rows = int(np.diff(of_words(dataset._manifest.group_starts)).max(initial=0))
-        return cls(dataset.num_rows * row_bytes, row_bytes, *footprint, group_rows)
+    def of(cls, spec: ReadSpec) -> _Most:
+        row_bytes = spec.layout.row_bytes
+        footprint = spec.layout.footprint(spec.manifest)
+        group_rows = int(np.diff(of_words(spec.manifest.group_starts)).max(initial=0))
+        return cls(spec.num_rows * row_bytes, row_bytes, *footprint, group_rows)
 
     @property
     def segment_rows(self) -> int:
@@ -284,48 +281,48 @@ class _Flat(NamedTuple):
     columns: int
 
 
-def _flat(dataset: ParquetDataset) -> list[_Flat]:
+def _flat(spec: ReadSpec) -> list[_Flat]:
     found = []
-    for _, dtype, columns, _, kind, is_masked, shape, _ in dataset._layout.fields:
+    for _, dtype, columns, _, kind, is_masked, shape, _ in spec.layout.fields:
         if kind in ("scalar", "mask", "length"):
             row_bytes = len(columns) * getattr(torch, dtype).itemsize * prod(shape)
             found.append(_Flat(row_bytes, row_bytes + len(columns) * is_masked, len(columns)))
     return found
 
 
-def _matrices(dataset: ParquetDataset) -> tuple[list[_Flat], list[_Flat]]:
+def _matrices(spec: ReadSpec) -> tuple[list[_Flat], list[_Flat]]:
     """What is put together from several columns: when a batch is ended, and when it is decoded."""
     last: list[_Flat] = []
     at_once: list[_Flat] = []
-    for flat in _flat(dataset):
+    for flat in _flat(spec):
         if flat.columns > 1:
-            is_small = dataset.batch_size * flat.bytes <= TURNED_LAST_BYTES
+            is_small = spec.batch_size * flat.bytes <= TURNED_LAST_BYTES
             (last if is_small else at_once).append(flat)
     return last, at_once
 
 
-def _strip_bytes(dataset: ParquetDataset, most: _Most) -> int:
+def _strip_bytes(spec: ReadSpec, most: _Most) -> int:
     """What columns take beside their values until matrices are made of them.
 
     A strip stays until the last of its batches is ended, and between columns there are gaps.
     """
-    matrices, _ = _matrices(dataset)
+    matrices, _ = _matrices(spec)
     width, columns = sum(flat.whole_bytes for flat in matrices), sum(flat.columns for flat in matrices)
     rows = -(-most.segment_rows // STRIPS)
     gaps = STRIPS * min(2 * columns * GAP_BYTES, rows * width // 8)
-    return (rows + dataset.batch_size) * width + gaps
+    return (rows + spec.batch_size) * width + gaps
 
 
-def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> int:
-    rows, flat = most.segment_rows, _flat(dataset)
+def _thread_bytes(spec: ReadSpec, most: _Most, is_shuffled: bool) -> int:
+    rows, flat = most.segment_rows, _flat(spec)
     # Lists and strings of a row.
     flat_bytes = sum(one.whole_bytes for one in flat)
     jagged, densest = most.row_bytes - flat_bytes, most.densest_bytes - flat_bytes
     # Single columns are put together for rows to be moved once, where these come in any order.
-    bundle = _Flat(0, *(dataset._layout.widest_bundle if is_shuffled else (0, 0)))
+    bundle = _Flat(0, *(spec.layout.widest_bundle if is_shuffled else (0, 0)))
     # What is put together from several columns, or from rows in any order. (Others are decoded where they
     # stay, or until their batch is ended.)
-    at_once = [*flat, bundle] if is_shuffled else _matrices(dataset)[1]
+    at_once = [*flat, bundle] if is_shuffled else _matrices(spec)[1]
     widest = max((one.whole_bytes for one in at_once), default=0)
     # Memory that grows has room for as much again.
     if is_shuffled:
@@ -333,7 +330,7 @@ def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> in
     else:
         decoded = rows * (2 * jagged + 2 * widest) + most.large_bytes
     # Lists, strings and a bundle of a batch are held as they came, and in their order, while it is ended.
-    decoded += dataset.batch_size * (densest + bundle.whole_bytes) + most.large_bytes
+    decoded += spec.batch_size * (densest + bundle.whole_bytes) + most.large_bytes
     decoded += 2 * GAP_BYTES * max((one.columns for one in at_once if one.columns > 1), default=0)
     # A page, as it is stored and decompressed, and a dictionary, as it is stored and delivered.
     beyond = min(PAGE_VALUES, most.group_rows) * max(8, jagged) + most.large_page_bytes
@@ -344,12 +341,12 @@ def _thread_bytes(dataset: ParquetDataset, most: _Most, is_shuffled: bool) -> in
 
 
 def _advice(
-    dataset: ParquetDataset, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
+    spec: ReadSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
 ) -> tuple[str, ...]:
     advice = []
     if per_row > WARN_ABOVE:
-        advice.append(_remedy(dataset, per_row, lanes, processes, windows, window_rows))
-    window_bytes = window_rows * dataset._layout.row_bytes
+        advice.append(_remedy(spec, per_row, lanes, processes, windows, window_rows))
+    window_bytes = window_rows * spec.layout.row_bytes
     if window_bytes > LARGE_WINDOW_BYTES:
         large = _in_units(window_bytes)
         advice.append(f"a window of {window_rows:,} rows takes {large}: name a smaller window_rows")
@@ -357,11 +354,11 @@ def _advice(
 
 
 def _remedy(
-    dataset: ParquetDataset, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
+    spec: ReadSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
 ) -> str:
     """What helps where many more rows are decoded than are delivered."""
     said = f"{per_row:.1f} rows are decoded per row delivered"
-    ways = dataset.world.world_size * processes
+    ways = spec.world.world_size * processes
     if lanes == 1 and ways > 1:
         remedy = (
             "with lanes=1 every rank and worker decodes what all of them need; take fewer workers, or name "
@@ -370,7 +367,7 @@ def _remedy(
     elif windows:
         remedy = (
             f"{lanes} lanes share {windows} windows, and each rank or worker decodes whole ones; name a "
-            f"smaller window_rows (now {window_rows}, where a lane has {dataset.num_rows // lanes})"
+            f"smaller window_rows (now {window_rows}, where a lane has {spec.num_rows // lanes})"
             + (" or fewer lanes" if lanes > ways else "")
         )
     else:

@@ -5,26 +5,40 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import fastresume._core as _core
 from fastresume.batch import Batch
-
-if TYPE_CHECKING:
-    from fastresume.loader import Loader
+from fastresume.spec import ReadSpec
 
 
-def behind_a_bar(loader: Loader, bar: Any, options: dict[str, Any]) -> Iterable[Batch]:
-    """What is left of the pass, behind a bar of the whole pass; see `Loader.progress`."""
-    dataset = loader.dataset
-    if dataset.world.rank != 0:
-        return loader
-    start = dataset._bounds(dataset._shared.cursor)[0]
+def behind_a_bar(
+    batches: Iterable[Batch],
+    spec: ReadSpec,
+    cursor: _core.Cursor,
+    workers: int,
+    bar: Any,
+    options: dict[str, Any],
+) -> Iterable[Batch]:
+    """What is left of the pass, behind a bar of the whole pass; see `Loader.progress`.
+
+    Args:
+        batches: what is left of it.
+        spec: what is read.
+        cursor: where it stands.
+        workers: how many read it.
+        bar: what shows it; None for tqdm's.
+        options: what else the bar is told.
+    """
+    if spec.world.rank != 0:
+        return batches
+    start = spec.bounds(cursor)[0]
     done = start.steps
-    total = done + dataset._pass(start, loader.num_workers or 1).batches_left
+    total = done + spec.pass_from(start, workers).batches_left
     bar = _tqdm() if bar is None else bar
     if hasattr(bar, "add_task"):
         told = {"description": f"pass {start.epoch}", "total": total, "completed": done}
-        return _behind_rich(loader, bar, told, options)
+        return _behind_rich(batches, bar, told, options)
     try:
         parameters = inspect.signature(bar).parameters
     except (TypeError, ValueError):  # what can't be called, or is built in
@@ -41,17 +55,19 @@ def behind_a_bar(loader: Loader, bar: Any, options: dict[str, Any]) -> Iterable[
             f"{', '.join(parameters)}"
         )
     told = {"total": total, "initial": done, "desc": f"pass {start.epoch}", "unit": "batch"}
-    found: Iterable[Batch] = bar(loader, **{**told, **options})
+    found: Iterable[Batch] = bar(batches, **{**told, **options})
     return found
 
 
-def _behind_rich(loader: Loader, bar: Any, told: dict[str, Any], options: dict[str, Any]) -> Iterator[Batch]:
+def _behind_rich(
+    batches: Iterable[Batch], bar: Any, told: dict[str, Any], options: dict[str, Any]
+) -> Iterator[Batch]:
     """The same with a `rich.progress.Progress`, the user's or one of that class, which is shown meanwhile."""
     is_ours = isinstance(bar, type)
     progress = bar() if is_ours else bar
     with progress if is_ours else contextlib.nullcontext():
         task = progress.add_task(**{**told, **options})
-        for batch in loader:
+        for batch in batches:
             yield batch
             progress.advance(task)
 

@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from fastresume.intervals import Intervals, of_runs
+from fastresume.buffers import Intervals, of_runs
 
 MAGIC = b"fastresume audit 1\n"
 HEADER = struct.Struct("<IBI")

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastresume import _core
-from fastresume.batch import Field, Schema
+import fastresume._core as _core
+from fastresume.buffers import Intervals, numbers_at, of_buffer
 from fastresume.expression import Expression
-from fastresume.intervals import Intervals, numbers_at, of_buffer
 from fastresume.jagged import Jagged
+from fastresume.schema import Field, Schema
+from fastresume.topology import default_threads
 from fastresume.truth import Text, Values
-from fastresume.world import default_threads
 
 SCANNED_ROWS = 1 << 16
 SCANNED_BYTES = 16 << 20

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fastresume import _core
-from fastresume.intervals import of_words
+import fastresume._core as _core
+from fastresume.buffers import of_words
 
 ROWS = int.from_bytes(b"rowseed1", "big")
 """The first word of what is hashed for a row: nothing else that is hashed begins with it."""

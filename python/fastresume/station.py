@@ -6,101 +6,40 @@ batch begins. So every worker can make every batch, and which one does changes n
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
 import os
 import pickle
 import random  # noqa: TID251  (for the generators of a worker process of our own)
-import signal
-import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import parent_process
-from multiprocessing.connection import wait
-from multiprocessing.context import BaseContext
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from fastresume import _core, parcel
+import fastresume._core as _core
+from fastresume import parcel
 from fastresume.batch import Batch
 from fastresume.board import READING, SENDING, TRANSFORMING, WAITING, Board
-from fastresume.generators import untouched
-from fastresume.intervals import Intervals
+from fastresume.rng import untouched
 from fastresume.seeds import batch_seed
+from fastresume.spec import ReadSpec
 from fastresume.transform import make_batch
-
-if TYPE_CHECKING:
-    from fastresume.dataset import ParquetDataset
-
-_WATCH_SECONDS = 1.0
-
-IGNORED = (signal.SIGINT, signal.SIGTERM)
-"""Signals that a worker leaves to the main process."""
-
-_watched: set[int] = set()
-
-
-class Task(NamedTuple):
-    """A batch to make: the number-th of the cut that the pass has from a cursor on.
-
-    `start` is the cursor's text; None for that of the task that the worker had before.
-    """
-
-    serving: int
-    start: str | None
-    number: int
-
-
-class Made(NamedTuple):
-    """What a worker made of a task: values by name, and the runs of row numbers, int64 `[n, 2]`."""
-
-    serving: int
-    number: int
-    values: dict[str, object]
-    runs: Intervals
-
-
-class Failure(NamedTuple):
-    """What a worker raised over a task."""
-
-    serving: int
-    number: int
-    worker: int
-    process: int
-    error: bytes | None
-    trace: str
-
-    def exception(self) -> BaseException:
-        """What is raised in the main process: the same, with where it came from as a note."""
-        error: BaseException | None = None
-        try:
-            error = pickle.loads(self.error or b"")  # noqa: S301  (of our workers)
-        except Exception:  # noqa: BLE001  (what a user's exception does when it is made again)
-            error = None
-        if not isinstance(error, BaseException):
-            error = _core.FastresumeError(
-                "a worker process raised what can't be sent; its traceback is below"
-            )
-        error.add_note(f"in worker {self.worker} (process {self.process}):\n{self.trace}")
-        return error
+from fastresume.worker_messages import Failure, Made, Task
 
 
 class Station(Dataset[bytes]):
     """What a worker process makes batches with: `station[task]` is a pickled `Parcel`.
 
     Args:
-        dataset: what to read.
+        spec: what to read.
         workers: how many workers there are.
         board: where they read which serving is wanted, and write what they are at.
     """
 
-    def __init__(self, dataset: ParquetDataset, workers: int, board: Board) -> None:
-        self._dataset = dataset
+    def __init__(self, spec: ReadSpec, workers: int, board: Board) -> None:
+        self._spec = spec
         self._workers = workers
         self._board = board
         self._sender: parcel.Sender | None = None
@@ -137,7 +76,6 @@ class Station(Dataset[bytes]):
 
     def _make(self, task: Task, worker: int) -> Batch:
         self._board.note(worker, READING, task.number, task.serving)
-        dataset = self._dataset
         if task.start is not None:
             self._start = task.start
         reader = self._reader
@@ -146,25 +84,25 @@ class Station(Dataset[bytes]):
         delivered = reader.front()
         if delivered is None:
             raise _core.FastresumeError(f"the pass has no batch {task.number}")
-        if dataset._transforms:
+        if self._spec.transforms:
             self._board.note(worker, TRANSFORMING, task.number, task.serving)
             _seed(batch_seed(self._share.seed, delivered.epoch, delivered.step, self._share.rank))
-        batch = make_batch(dataset, self._share, self._end_cursor, delivered)
+        batch = make_batch(self._spec, self._share, self._end_cursor, delivered)
         reader.advance()
         self._next = self._start, task.number + self._workers
         return batch
 
     def _open(self, number: int) -> _core.Reader:
         """Opens a reader for this batch and every one that this worker has after it."""
-        dataset, world = self._dataset, self._dataset.world
+        spec, world = self._spec, self._spec.world
         self._next = self._reader = None
         start = _core.Cursor.parse(self._start)
-        self._end_cursor = dataset._bounds(start)[1]
-        cursor = dataset._pass(start, self._workers).cursor_after(number)
-        planned = dataset._pass(cursor, self._workers)
-        self._share = dataset._share(planned, cursor)
+        self._end_cursor = spec.bounds(start)[1]
+        cursor = spec.pass_from(start, self._workers).cursor_after(number)
+        planned = spec.pass_from(cursor, self._workers)
+        self._share = spec.share(planned, cursor)
         place = (world.rank, world.world_size, 0, self._workers)
-        self._reader = _core.Reader(dataset._manifest, dataset._layout, cursor, planned, place, 0, 0)
+        self._reader = _core.Reader(spec.manifest, spec.layout, cursor, planned, place, 0, 0)
         return self._reader
 
 
@@ -196,54 +134,3 @@ def seeded_for(seed: int, epoch: int, step: int, rank: int) -> Iterator[None]:
     with untouched():
         _seed(batch_seed(seed, epoch, step, rank))
         yield
-
-
-@contextmanager
-def signals_held(context: str | BaseContext | None) -> Iterator[None]:
-    """A context in which workers start that don't hear the signals that they will ignore; see `begin`.
-
-    Between their start and `begin`, a signal to the whole process group would end them. Not for a fork
-    server, which serves others, too.
-    """
-    chosen = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
-    if chosen.get_start_method() == "forkserver":
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def begin(_worker: int) -> None:
-    """What a worker of a `Loader` does first. Signals are for the main process, which ends the workers.
-
-    A job that is told to end by a signal to all its processes has a step to finish, and needs its batch.
-    """
-    for ignored in IGNORED:
-        signal.signal(ignored, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)  # what came before this was held, and is dropped
-    settle()
-
-
-def settle() -> None:
-    """Makes a worker process one that touches no inherited memory without need, and outlives nobody.
-
-    The garbage collector leaves alone what is there already: it would write to pages that a forked worker
-    shares with its parent. And the process ends when its parent is dead: torch looks for that only between
-    batches, and notes whose child it is only when it is up.
-    """
-    if os.getpid() in _watched:
-        return
-    _watched.add(os.getpid())
-    gc.freeze()
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_watch, args=(parent.sentinel, os.getppid()), daemon=True).start()
-
-
-def _watch(sentinel: int, parent: int) -> None:
-    while os.getppid() == parent and not wait([sentinel], _WATCH_SECONDS):
-        pass
-    os._exit(1)

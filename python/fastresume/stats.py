@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from fastresume import _core
-from fastresume.arrival import Arrival
-from fastresume.intervals import row_count
-
-if TYPE_CHECKING:
-    from fastresume.activity import Activity
-    from fastresume.dataset import ParquetDataset
-
-Delivered = _core.Delivered | Arrival
-"""What a batch is made of, or a batch that a worker process has made."""
+from fastresume.activity import Activity
+from fastresume.buffers import row_count
+from fastresume.delivered import Delivered
+from fastresume.shared_cursor import SharedCursor
+from fastresume.spec import ReadSpec
 
 PACE_SECONDS = 30.0
 """What is left is foretold from the pace of the last one to two times as many seconds."""
@@ -50,8 +45,9 @@ class Stats:
         Stats(batches=0, rows=0, bytes=0, pass 0: 0% done)
     """
 
-    def __init__(self, dataset: ParquetDataset) -> None:
-        self._dataset = dataset
+    def __init__(self, spec: ReadSpec, shared: SharedCursor) -> None:
+        self._spec = spec
+        self._shared = shared
         self._counts = Counts()
         self._activity: Activity | None = None
         self._read_before = self._transformed_before = 0.0
@@ -133,17 +129,17 @@ class Stats:
     @property
     def epoch(self) -> int:
         """The present pass; `batch.epoch` of its batches."""
-        return self._dataset._shared.cursor.epoch
+        return self._shared.cursor.epoch
 
     @property
     def step(self) -> int:
         """Batches delivered of the present pass, over all runs of the job: `batch.step` of the next one."""
-        return self._dataset._shared.cursor.steps
+        return self._shared.cursor.steps
 
     @property
     def progress(self) -> float:
         """How much of the present pass was delivered, over all ranks: from 0.0 to below 1.0."""
-        cursor = self._dataset._shared.cursor
+        cursor = self._shared.cursor
         return cursor.consumed_rows() / max(cursor.num_rows, 1)
 
     @property
@@ -158,7 +154,7 @@ class Stats:
     def eta_seconds(self) -> float | None:
         """How long the rest of the pass will take at the present pace; None before the second batch."""
         pace = self.batches_per_second
-        return self._dataset.batches_left / pace if pace else None
+        return self._spec.pass_from(self._shared.cursor, 1).batches_left / pace if pace else None
 
     def as_dict(self) -> dict[str, float | int | None]:
         """All of it at this moment, by name: for a log or a dashboard.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fastresume import _core
+import fastresume._core as _core
 
 MAX_STRETCHES = 64
 """So many stretches are kept: a pass is one, and so is what comes after a state was loaded."""

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import multiprocessing.context
-import pickle
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
-from fastresume import _core
+import fastresume._core as _core
 from fastresume.batch import Batch, of_delivered
+from fastresume.delivered import cursor_after
+from fastresume.map_function import Transform, name_of
 from fastresume.origin import Share
-
-if TYPE_CHECKING:
-    from fastresume.arrival import Arrival
-    from fastresume.dataset import ParquetDataset
-
-Transform = Callable[[Batch], Mapping[str, Any]]
-"""A function of a batch that gives a batch, or a mapping of names to values."""
+from fastresume.places import locate
+from fastresume.spec import ReadSpec
 
 _NAMED_FILES = 3
 """What is said of a batch names no more files than these."""
 
 
 def make_batch(
-    dataset: ParquetDataset, share: Share | None, end_cursor: _core.Cursor | None, delivered: _core.Delivered
+    spec: ReadSpec, share: Share | None, end_cursor: _core.Cursor | None, delivered: _core.Delivered
 ) -> Batch:
     """The batch that the core delivered, after the dataset's transforms; see `cursor_after`."""
-    batch = of_delivered(dataset.schema, delivered, cursor_after(delivered, end_cursor), share)
-    return transformed(batch, dataset) if dataset._transforms else batch
+    batch = of_delivered(spec.schema, delivered, cursor_after(delivered, end_cursor), share)
+    return transformed(batch, spec) if spec.transforms else batch
 
 
-def cursor_after(delivered: _core.Delivered | Arrival, end_cursor: _core.Cursor | None) -> _core.Cursor:
-    """The cursor after a batch; `end_cursor` if a pass that starts anew ends with it."""
-    return end_cursor if delivered.ends_pass and end_cursor is not None else delivered.cursor
-
-
-def transformed(batch: Batch, dataset: ParquetDataset) -> Batch:
+def transformed(batch: Batch, spec: ReadSpec) -> Batch:
     """What the dataset's transforms make of a batch, one after another; each result has the batch's origin.
 
     Raises:
@@ -44,17 +33,17 @@ def transformed(batch: Batch, dataset: ParquetDataset) -> Batch:
 
     Whatever else one raises is raised as it is. All of these have a note that names transform and batch.
     """
-    for number, transform in enumerate(dataset._transforms):
+    for number, transform in enumerate(spec.transforms):
         try:
             batch = _batch_of(transform(batch), batch, transform)
         except StopIteration as error:
             failure = _core.FastresumeError(
                 f"{name_of(transform)} raised StopIteration, which would end the pass"
             )
-            _add_note(failure, _note(number, batch, dataset))
+            _add_note(failure, _note(number, batch, spec))
             raise failure from error
         except Exception as error:
-            _add_note(error, _note(number, batch, dataset))
+            _add_note(error, _note(number, batch, spec))
             raise
     return batch
 
@@ -76,38 +65,14 @@ def _batch_of(made: object, batch: Batch, transform: Transform) -> Batch:
     return Batch(dict(made), batch._origin)
 
 
-def name_of(transform: Transform) -> str:
-    """The name of a transform, as its users know it."""
-    name: str = getattr(transform, "__qualname__", type(transform).__qualname__)
-    return name
-
-
-def check_picklable(transforms: tuple[Transform, ...]) -> None:
-    """Says what to write where a worker process that starts anew can't be given a transform.
-
-    Raises:
-        PicklingError: if one is a lambda, or a function made within another one.
-    """
-    if multiprocessing.context.get_spawning_popen() is None:
-        return  # a pickle of another kind, which may take anything
-    for transform in transforms:
-        name = name_of(transform)
-        if "<lambda>" in name or "<locals>" in name:
-            raise pickle.PicklingError(
-                f"{name} can't be sent to a worker process, which Python starts anew here ('spawn' or "
-                "'forkserver'): give map() a function of a module's top level, or an object of a class with "
-                "__call__, or take multiprocessing_context='fork'"
-            )
-
-
-def _note(number: int, batch: Batch, dataset: ParquetDataset) -> str:
-    transforms = dataset._transforms
+def _note(number: int, batch: Batch, spec: ReadSpec) -> str:
+    transforms = spec.transforms
     place = f", transform {number + 1} of {len(transforms)}," if len(transforms) > 1 else ""
     note = (
         f"raised by {name_of(transforms[number])}{place} on the batch of epoch {batch.epoch}, "
-        f"step {batch.step}, rank {dataset.world.rank}: {batch.num_rows} rows"
+        f"step {batch.step}, rank {spec.world.rank}: {batch.num_rows} rows"
     )
-    places = dataset.locate(batch.rows())
+    places = locate(spec.manifest, batch.rows())
     if not places:
         return note
     path, group, row = places[0]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastresume.intervals import Intervals, of_runs
+from fastresume.buffers import Intervals, of_runs
 from fastresume.lineage import Lineage
 from fastresume.placement import Dataset, Order
 from fastresume.records import Integers, Records, Start, digest, read_log, state_hash

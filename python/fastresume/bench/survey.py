@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastresume import _core
-from fastresume.arguments import path_list
+import fastresume._core as _core
 from fastresume.bench.arrow import is_list, is_text
 from fastresume.bench.task import Column
+from fastresume.checks import path_list
 from fastresume.dataset import ParquetDataset
 
 

@@ -11,10 +11,10 @@
 """
 
 from fastresume.checkpoint.checkpointer import Checkpointer
-from fastresume.checkpoint.failure import CheckpointError
 from fastresume.checkpoint.history import Entry
 from fastresume.checkpoint.manifest import Manifest, Record
 from fastresume.checkpoint.randomness import Randomness
+from fastresume.checkpoint.ranks import CheckpointError
 from fastresume.checkpoint.restoring import Restored
 
 __all__ = ["CheckpointError", "Checkpointer", "Entry", "Manifest", "Randomness", "Record", "Restored"]

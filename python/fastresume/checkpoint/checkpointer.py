@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from fastresume.arguments import at_least
-from fastresume.checkpoint import durable, manifest, terms
+from fastresume import files
+from fastresume.checkpoint import manifest, terms
 from fastresume.checkpoint.history import Entry, History, Timeline, best_of
 from fastresume.checkpoint.moment import Moment, Stage
 from fastresume.checkpoint.parts import Parts
@@ -20,6 +20,7 @@ from fastresume.checkpoint.ranks import Ranks
 from fastresume.checkpoint.restoring import Restored, Restoring
 from fastresume.checkpoint.saving import Saved, Saving
 from fastresume.checkpoint.verdict import Best, numbers
+from fastresume.checks import at_least
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -346,7 +347,7 @@ class Checkpointer:
             raise ValueError(
                 f"{self.directory} is itself a checkpoint: name its parent, and restore(step=...)"
             )
-        durable.make_directory(self.directory)
+        files.make_directory(self.directory)
         known = self._history.last_serial()
         return Timeline(None if self._history.scan() or self._history.damaged() else 0, known)
 

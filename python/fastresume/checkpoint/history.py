@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastresume import _core
-from fastresume.checkpoint import durable, manifest
+import fastresume._core as _core
+from fastresume import files
+from fastresume.checkpoint import manifest
 from fastresume.checkpoint.manifest import Manifest, Writer
 
 WRITING = ".writing-"
@@ -139,9 +140,7 @@ class History:
                     with contextlib.suppress(OSError):
                         place.unlink()
                 else:
-                    list(
-                        durable.remove(place, manifest.NAME)
-                    )  # what stays is no checkpoint, and is met again
+                    list(files.remove(place, manifest.NAME))  # what stays is no checkpoint, and is met again
         made = self.directory / f"{WRITING}{os.urandom(8).hex()}"
         made.mkdir()
         return made
@@ -156,15 +155,15 @@ class History:
             size = (draft / name).stat().st_size
             if size != digest.size:
                 raise OSError(f"{name} has {size} bytes here, {digest.size} where it was written")
-        durable.write(draft / manifest.NAME, content.to_json())
-        durable.settle(draft)
+        files.write(draft / manifest.NAME, content.to_json())
+        files.settle(draft)
         place = self.directory / manifest.directory_name(content.step, content.serial)
-        durable.publish(draft, place)
+        files.publish(draft, place)
         return Entry(place, content)
 
     def drop(self, draft: Path) -> None:
         """Removes a draft that came to nothing, as far as that goes."""
-        list(durable.remove(draft, manifest.NAME))
+        list(files.remove(draft, manifest.NAME))
 
     def expire(self, entries: list[Entry]) -> Iterator[str]:
         """Removes checkpoints; tells what can't be removed.
@@ -178,7 +177,7 @@ class History:
             except OSError as error:
                 yield f"{entry.path} can't be removed: {error}"
                 continue
-            for left in durable.remove(place, manifest.NAME):
+            for left in files.remove(place, manifest.NAME):
                 yield f"{entry.path} can't be removed whole: {left}"
 
     def link(self, name: str, entry: Entry) -> Iterator[str]:
@@ -188,7 +187,7 @@ class History:
             if place.exists() and not place.is_symlink():
                 yield f"{place} is no link, and is left as it is"
                 return
-            durable.link(place, entry.path.name, self.directory / f"{LINK}{name}-{os.urandom(8).hex()}")
+            files.link(place, entry.path.name, self.directory / f"{LINK}{name}-{os.urandom(8).hex()}")
         except OSError as error:
             yield f"the link {place} can't be made: {error}"
 

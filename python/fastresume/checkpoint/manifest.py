@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from fastresume import _core
-from fastresume.checkpoint.durable import Digest
+import fastresume._core as _core
+from fastresume.files import Digest
 
 NAME = "manifest.json"
 

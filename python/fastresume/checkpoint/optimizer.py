@@ -13,7 +13,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from fastresume import _core
+import fastresume._core as _core
 
 _WRAPPERS = ("module", "_orig_mod")
 """Parts of parameters' names that wrappers put there: DistributedDataParallel and `torch.compile`."""

@@ -17,11 +17,12 @@ from torch.nn import Module
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from fastresume import _core
+import fastresume._core as _core
 from fastresume.checkpoint import manifest, optimizer
 from fastresume.checkpoint.storage import Reading
 from fastresume.cursor import KEY, Cursor
-from fastresume.dataset import BEHIND, ParquetDataset, dataset_behind
+from fastresume.dataset import ParquetDataset, dataset_behind
+from fastresume.resumable import BEHIND
 
 EXTRA = "extra."
 """How the names of parts of the user's begin."""
@@ -103,7 +104,7 @@ class Parts:
             ValueError: if each of them would save alone, and all into one directory.
         """
         dataset = dataset_behind(self.loader)
-        if dataset is not None and dataset._world_was_detected and dataset.world.world_size > ranks:
+        if dataset is not None and dataset.spec.world_was_detected and dataset.world.world_size > ranks:
             raise ValueError(
                 f"the environment told the dataset of {dataset.world.world_size} ranks, but the Checkpointer "
                 f"knows of {ranks}: each would save alone, and all into one directory; call "
@@ -116,7 +117,7 @@ class Parts:
         Raises:
             StateError: for a dataset that workers of a torch DataLoader have read from since.
         """
-        if isinstance(self.loader, ParquetDataset) and self.loader._shared.is_behind:
+        if isinstance(self.loader, ParquetDataset) and self.loader.shared_cursor.is_behind:
             raise _core.StateError(f"loader is a ParquetDataset, whose state {BEHIND}")
 
     @property

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastresume import _core
-from fastresume.generators import Generators, accelerator
+import fastresume._core as _core
+from fastresume.rng import Generators, accelerator
 
 _TAG = b"fastresume random 1"
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from fastresume.checkpoint.failure import CheckpointError
+from fastresume._core import FastresumeError
 from fastresume.peers import Peers
+
+
+class CheckpointError(FastresumeError):
+    """A save or a restore failed on some rank; all ranks raise it, naming that rank and its error."""
 
 
 class Ranks(Peers):

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastresume import _core
+import fastresume._core as _core
 from fastresume.checkpoint import storage, terms
-from fastresume.checkpoint.failure import CheckpointError
 from fastresume.checkpoint.history import Entry, History, Timeline, best_of
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.checkpoint.parts import Parts
 from fastresume.checkpoint.randomness import Randomness, derive
-from fastresume.checkpoint.ranks import Ranks
+from fastresume.checkpoint.ranks import CheckpointError, Ranks
 from fastresume.checkpoint.saving import random_name
 from fastresume.checkpoint.storage import Reading
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fastresume import _core
-from fastresume.checkpoint import durable, history
-from fastresume.checkpoint.durable import Digest
-from fastresume.checkpoint.failure import CheckpointError
+import fastresume._core as _core
+from fastresume import files
+from fastresume.checkpoint import history
 from fastresume.checkpoint.history import Entry, History, Timeline
 from fastresume.checkpoint.manifest import Manifest, Record, Writer
 from fastresume.checkpoint.moment import Moment
-from fastresume.checkpoint.ranks import Ranks
+from fastresume.checkpoint.ranks import CheckpointError, Ranks
 from fastresume.checkpoint.storage import Writing
 from fastresume.checkpoint.verdict import Best
 from fastresume.cursor import Cursor
+from fastresume.files import Digest
 
 _log = logging.getLogger("fastresume")
 
@@ -122,7 +122,7 @@ class _Attempt:
                 f"{draft} is not there: all ranks must share the directory, and no other job save into it"
             )
         results = self._written.write(draft, share)
-        states = durable.write(draft / name, self._saved.randomness.to_json())
+        states = files.write(draft / name, self._saved.randomness.to_json())
         return results, {**self._written.digests, name: states}
 
     def commit(self, found: list[tuple[Any, dict[str, Digest]]]) -> int:

@@ -14,10 +14,9 @@ from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.planner import LoadPlan, SavePlan
 from torch.distributed.checkpoint.storage import WriteResult
 
-from fastresume import _core
-from fastresume.checkpoint import durable
-from fastresume.checkpoint.durable import Digest, Draft
+import fastresume._core as _core
 from fastresume.checkpoint.ranks import Ranks
+from fastresume.files import Digest, Draft, digest_of
 
 
 class _DraftFiles(FileSystem):
@@ -202,7 +201,7 @@ def compare(directory: Path, files: Mapping[str, Digest], rank: int, world_size:
         StateError: if one holds something else; both digests are named.
     """
     for name in sorted(files)[rank::world_size]:
-        found = durable.digest_of(directory / name)
+        found = digest_of(directory / name)
         if found != files[name]:
             raise _core.StateError(
                 f"{directory / name} is damaged: it has {found.size} bytes of SHA-256 {found.sha256[:16]}, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fastresume import _core
+import fastresume._core as _core
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.checkpoint.parts import Parts
 

@@ -11,17 +11,11 @@ try:
 except ModuleNotFoundError:  # the same under its older name
     from pytorch_lightning import Callback, LightningModule, Trainer
 
-from fastresume import _core
+import fastresume._core as _core
 from fastresume.batch import Batch
 from fastresume.cursor import KEY, Cursor
 from fastresume.dataset import dataset_behind
-from fastresume.integrations.state import (
-    Reader,
-    ResumeState,
-    check_ranks,
-    is_same_reading,
-    require_state,
-)
+from fastresume.integrations.state import Reader, ResumeState, check_ranks, is_same_reading, require_state
 
 
 class ResumeCallback(Callback):
@@ -150,7 +144,7 @@ class ResumeCallback(Callback):
         """Whether what is left is read by other ranks or workers, or in other batches, than what was."""
         dataset, workers = self._state.dataset, getattr(self._loader, "num_workers", 0)
         cuts: list[list[int]] = json.loads(self._state.state_dict()[KEY])["cuts"]
-        return not cuts or tuple(cuts[-1][:3]) != dataset._cut(max(workers, 1))
+        return not cuts or tuple(cuts[-1][:3]) != dataset.spec.cut(max(workers, 1))
 
 
 def _loops_of(checkpoint: dict[str, Any]) -> dict[str, Any]:

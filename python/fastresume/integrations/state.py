@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 from torch.utils.data import DataLoader
 
-from fastresume import _core, distributed
+import fastresume._core as _core
+from fastresume import distributed
 from fastresume.batch import Batch
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset, dataset_behind
@@ -55,7 +56,7 @@ class ResumeState:
             )
         self._loader = loader
         self._check_same = check_same
-        self._begin(self.dataset._shared.cursor)
+        self._begin(self.dataset.shared_cursor.cursor)
 
     def trained(self, batch: Batch) -> None:
         """Takes note that the optimizer has stepped on a batch, and on all that came before it.
@@ -71,7 +72,7 @@ class ResumeState:
                 "only where the model is called"
             )
         cursor = batch.cursor
-        cursor._core.check_dataset(self.dataset._manifest, self.dataset._choice)
+        self.dataset.spec.check(cursor._core)
         self.trained_to(cursor)
 
     def trained_to(self, cursor: Cursor) -> None:
@@ -109,20 +110,20 @@ class ResumeState:
     def go_back(self) -> None:
         """Lets the loader's next `iter()` begin after the batch that was trained last."""
         self._follow()
-        if Cursor(self.dataset._shared.cursor) != self._cursor:
+        if Cursor(self.dataset.shared_cursor.cursor) != self._cursor:
             self.dataset.load_state_dict(self._cursor)
-            self._loads = self.dataset._shared.loads
+            self._loads = self.dataset.shared_cursor.loads
 
     def _begin(self, cursor: _core.Cursor) -> None:
         self._cursor = Cursor(cursor)
-        self._loads = self.dataset._shared.loads
+        self._loads = self.dataset.shared_cursor.loads
         self._is_told = False
         self._drawn_before = self._drawn()
 
     def _follow(self) -> None:
         """Begins anew where a state was loaded past this one, into the loader or the dataset."""
-        if self._loads != self.dataset._shared.loads:
-            self._begin(self.dataset._shared.loaded)
+        if self._loads != self.dataset.shared_cursor.loads:
+            self._begin(self.dataset.shared_cursor.loaded)
 
     def _drawn(self) -> int:
         return self._loader.stats().batches if isinstance(self._loader, Loader) else 0
@@ -155,7 +156,7 @@ def dataset_of(loader: object) -> ParquetDataset:
 def is_same_reading(loader: object, dataset: ParquetDataset) -> bool:
     """Whether a loader draws from a dataset, or from what `map` made of it: they share one cursor."""
     found = dataset_behind(loader)
-    return found is not None and found._shared is dataset._shared
+    return found is not None and found.shared_cursor is dataset.shared_cursor
 
 
 def check_ranks(dataset: ParquetDataset, ranks: int, framework: str) -> None:
@@ -164,7 +165,7 @@ def check_ranks(dataset: ParquetDataset, ranks: int, framework: str) -> None:
     Raises:
         ValueError: if the rows of some ranks would not be trained together with those of the others.
     """
-    if dataset._world_was_detected and dataset.world.world_size > ranks:
+    if dataset.spec.world_was_detected and dataset.world.world_size > ranks:
         raise ValueError(
             f"the environment told the dataset of {dataset.world.world_size} ranks, but {framework} knows of "
             f"{ranks}: each would train alone, on its share of the rows; let {framework} know of the others "

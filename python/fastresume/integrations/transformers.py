@@ -10,7 +10,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
-from fastresume import _core
+import fastresume._core as _core
 from fastresume.cursor import Cursor
 from fastresume.integrations.state import Reader, ResumeState, check_ranks, require_state
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from fastresume import _core
-from fastresume.arguments import at_least
+import fastresume._core as _core
 from fastresume.batch import Batch
+from fastresume.checks import at_least
 from fastresume.cursor import Cursor
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from fastresume.arguments import at_least, integer
 from fastresume.batch import Batch
+from fastresume.checks import at_least, integer
 from fastresume.dataset import dataset_behind
-from fastresume.generators import untouched
+from fastresume.rng import untouched
+from fastresume.topology import World
 from fastresume.training.agreement import Agreement
 from fastresume.training.tally import Tally
-from fastresume.world import World
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

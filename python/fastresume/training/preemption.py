@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from fastresume.arguments import at_least
+from fastresume.checks import at_least
 from fastresume.training.agreement import Agreement
 
 if TYPE_CHECKING:

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use fastresume::{Cut, Error, Pass as CorePass, Result, Tail, decode_cost};
+use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::cursor::Cursor;
 use crate::gate;
+use crate::intervals;
 use crate::order::Order;
 
 /// Lanes, groups, and rows per lane and batch.
@@ -113,9 +115,28 @@ impl Pass {
         gate::run(py, || Ok(Buffer::of_ranges(self.inner.positions(batch, rank)?.into_iter())))
     }
 
+    /// The positions of the valid rows of a rank's batch, in its order.
+    fn valid_positions(&self, py: Python<'_>, batch: u64, rank: u64) -> PyResult<Buffer> {
+        gate::run(py, || Ok(Buffer::of_ranges(self.inner.valid_positions(batch, rank)?.into_iter())))
+    }
+
+    /// Of all rows of a rank's batch, as `[start, end)` pairs in its order, the valid ones.
+    fn valid_runs(&self, py: Python<'_>, batch: u64, rank: u64, runs: PyBuffer<i64>) -> PyResult<Buffer> {
+        let runs = intervals::read(py, &runs)?;
+        gate::run(py, || {
+            let runs = runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
+            Ok(Buffer::of_ranges(self.inner.valid_of(batch, rank, runs).into_iter()))
+        })
+    }
+
     /// The positions that no rank gets.
     fn dropped(&self, py: Python<'_>) -> PyResult<Buffer> {
         gate::run(py, || Ok(Buffer::of_ranges(self.inner.dropped().ranges().iter().cloned())))
+    }
+
+    /// The same, told with the last batch of the pass; none with another one.
+    fn dropped_with(&self, py: Python<'_>, batch: u64) -> PyResult<Buffer> {
+        gate::run(py, || Ok(Buffer::of_ranges(self.inner.dropped_with(batch).ranges().iter().cloned())))
     }
 
     /// How many rows all readers of all ranks decode.

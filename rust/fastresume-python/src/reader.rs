@@ -75,31 +75,27 @@ impl Delivered {
         self.pass.step_of(self.number)
     }
 
-    /// The row numbers as `[start, end)` pairs.
+    /// The numbers of the valid rows, in the batch's order, as `[start, end)` pairs.
     #[getter]
     fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
-        self.written.get().runs(py)
+        gate::run(py, || {
+            let all = self.written.get().inner.runs(self.num_rows as u64);
+            Ok(Buffer::of_ranges(self.pass.valid_of(self.number, self.rank, all).into_iter()))
+        })
     }
 
     /// The positions of the valid rows, in the batch's order, as `[start, end)` pairs.
     #[getter]
     fn positions(&self, py: Python<'_>) -> PyResult<Buffer> {
         gate::run(py, || {
-            let mut left = self.valid_rows as u64;
-            let valid = self.pass.positions(self.number, self.rank)?.into_iter().map_while(|range| {
-                let end = range.end.min(range.start + left);
-                left -= end - range.start;
-                (range.start < end).then_some(range.start..end)
-            });
-            Ok(Buffer::of_ranges(valid.collect::<Vec<_>>().into_iter()))
+            Ok(Buffer::of_ranges(self.pass.valid_positions(self.number, self.rank)?.into_iter()))
         })
     }
 
     /// The positions that no rank gets, if this is the last batch of the pass.
     #[getter]
     fn dropped(&self) -> Buffer {
-        let dropped = if self.ends_pass { self.pass.dropped() } else { Intervals::default() };
-        Buffer::of_ranges(dropped.ranges().iter().cloned())
+        Buffer::of_ranges(self.pass.dropped_with(self.number).ranges().iter().cloned())
     }
 }
 

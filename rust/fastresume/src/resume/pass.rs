@@ -105,6 +105,12 @@ impl Pass {
         Intervals::of_sorted(self.division.remaining().slice(start..u64::MAX))
     }
 
+    /// The same, told with the last batch of the pass; none with another one.
+    #[must_use]
+    pub fn dropped_with(&self, batch: u64) -> Intervals {
+        if batch + 1 == self.batches() { self.dropped() } else { Intervals::default() }
+    }
+
     /// Rows over all ranks that only fill the last global batch up.
     #[must_use]
     pub fn padded_rows(&self) -> u64 {
@@ -180,6 +186,27 @@ impl Pass {
         Ok(slices.into_iter().flat_map(|(_, counted)| remaining.slice(counted)).collect())
     }
 
+    /// The positions of the rows of a rank's batch that are delivered for the first time, in the batch's order.
+    ///
+    /// # Errors
+    /// `Argument` if the rank has no share in the cut.
+    pub fn valid_positions(&self, batch: u64, rank: u64) -> Result<Vec<Range<u64>>> {
+        Ok(self.valid_of(batch, rank, self.positions(batch, rank)?))
+    }
+
+    /// Of the rows of a rank's batch, or their positions, in the batch's order: those that are delivered for the
+    /// first time. What comes after them fills the batch up.
+    #[must_use]
+    pub fn valid_of(&self, batch: u64, rank: u64, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        let mut left = self.shape(batch, rank).valid;
+        let valid = ranges.into_iter().map_while(|range| {
+            let end = range.end.min(range.start + left);
+            left -= end - range.start;
+            (range.start < end).then_some(range.start..end)
+        });
+        valid.collect()
+    }
+
     fn tail_gives_batch(&self) -> bool {
         self.tail.gives_batch(self.division.rest(), self.world_size)
     }
@@ -237,5 +264,23 @@ mod tests {
         let pad = pass(103, Tail::Pad, 2);
         assert_eq!(pad.positions(10, 1).unwrap(), vec![102..103, 100..102]);
         assert_eq!(pad.shape(10, 1), Shape { rows: 5, valid: 0, distinct: 3 });
+    }
+
+    #[test]
+    fn what_fills_a_batch_up_is_not_delivered_for_the_first_time() {
+        let pad = pass(107, Tail::Pad, 2);
+        assert_eq!(pad.shape(10, 1), Shape { rows: 5, valid: 2, distinct: 5 });
+        assert_eq!(pad.positions(10, 1).unwrap(), vec![105..107, 100..103]);
+        assert_eq!(pad.valid_positions(10, 1).unwrap(), std::slice::from_ref(&(105..107)));
+        assert_eq!(pad.valid_of(10, 1, vec![7..8, 3..4, 9..12]), [7..8, 3..4]);
+        assert_eq!(pad.valid_of(9, 1, vec![7..8, 3..7]), [7..8, 3..7]);
+        assert!(pass(103, Tail::Pad, 2).valid_positions(10, 1).unwrap().is_empty());
+    }
+
+    #[test]
+    fn dropped_positions_are_told_with_the_last_batch() {
+        let drop = pass(103, Tail::Drop, 2);
+        assert!(drop.dropped_with(8).is_empty());
+        assert_eq!(drop.dropped_with(9), drop.dropped());
     }
 }

@@ -1,4 +1,4 @@
-"""Which rows of the files a dataset consists of."""
+"""Which rows of the files a dataset consists of, and in which order they come."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from fastresume import _core, intervals
-from fastresume.arguments import at_least
-from fastresume.intervals import Intervals, of_buffer
+import fastresume._core as _core
+from fastresume.buffers import Intervals, of_buffer, to_array
+from fastresume.checks import at_least, truth
 
 PARTS = 2**53
 """Hashes of rows are counted in so many parts of the whole."""
@@ -98,7 +98,7 @@ def _rows(rows: Rows, total: int) -> Intervals:
 
 def _intervals(name: str, given: npt.ArrayLike, total: int) -> Intervals:
     try:
-        array = intervals.to_array(given)
+        array = to_array(given)
     except (TypeError, ValueError) as cause:
         if name != "rows":
             raise ValueError(f"{name} must be intervals: {cause}") from None
@@ -109,3 +109,23 @@ def _intervals(name: str, given: npt.ArrayLike, total: int) -> Intervals:
     if array.max(initial=0) > total:
         raise ValueError(f"{name} must lie in the {total} rows of the files, found one up to {array.max()}")
     return array
+
+
+OrderChoice = tuple[int | None, int | None, int | None] | None
+"""Seed, rows of a block and rows of a window, as far as they were named; None of a sequential order."""
+
+
+def order_choice(
+    shuffle: bool, seed: int | None, block_rows: int | None, window_rows: int | None
+) -> OrderChoice:
+    """What is named of the order; None of a sequential one."""
+    named_seed = None if seed is None else at_least(0, "seed", seed)
+    block = None if block_rows is None else at_least(1, "block_rows", block_rows)
+    window = None if window_rows is None else at_least(1, "window_rows", window_rows)
+    if truth("shuffle", shuffle):
+        return named_seed, block, window
+    if block is not None or window is not None:
+        raise ValueError(
+            "block_rows and window_rows are sizes of the shuffled order: pass shuffle=True with them"
+        )
+    return None

@@ -1,4 +1,4 @@
-"""Which of how many ranks this process is."""
+"""Which of how many ranks this process is, and how they and their workers share what is read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch.distributed
 
-from fastresume import _core
-from fastresume.arguments import at_least, integer
+import fastresume._core as _core
+from fastresume.checks import at_least, integer, nearest
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -125,3 +125,86 @@ def _from_environment(name: str) -> int | None:
         return int(text)
     except ValueError:
         raise ValueError(f"the environment variable {name} is not a whole number: {text!r}") from None
+
+
+Cut = tuple[int, int, int]
+"""Lanes, groups, and rows per lane and batch."""
+
+
+def cut_of(batch_size: int, world_size: int, workers: int, lanes: int | None, groups: int | None) -> Cut:
+    """The cut of a job.
+
+    Args:
+        batch_size: rows per rank and step.
+        world_size: how many ranks there are.
+        workers: how many loader workers each rank has; 1 without any.
+        lanes: what the user named; None for one per rank and group.
+        groups: what the user named; None for one per worker, or one where `lanes` is 1.
+
+    Raises:
+        ValueError: for numbers that do not divide; names the nearest that do.
+    """
+    if groups is None:
+        groups = 1 if lanes == 1 else workers
+    ways = world_size * groups
+    if lanes == 1:
+        if groups > 1:
+            raise ValueError(
+                f"lanes=1 is one stretch of the order per batch: groups must be 1, found {groups}"
+            )
+        return 1, 1, batch_size * world_size
+    if groups % workers:
+        raise ValueError(
+            f"groups {groups} is not a multiple of {workers} workers; {nearest(groups, workers)}"
+        )
+    if lanes is None:
+        lanes = ways
+    if lanes % ways:
+        raise ValueError(
+            f"lanes {lanes} is not a multiple of {ways} (world_size {world_size} times groups {groups}); "
+            + nearest(lanes, ways)
+        )
+    rows, rest = divmod(batch_size * ways, lanes)
+    if rest:
+        each = lanes // ways
+        raise ValueError(
+            f"batch_size {batch_size} is not a multiple of {each}, the lanes that a rank has in each group "
+            f"(lanes {lanes}, world_size {world_size}, groups {groups}); {nearest(batch_size, each)}"
+        )
+    return lanes, groups, rows
+
+
+def global_share(global_batch_size: object, world_size: int) -> int:
+    """The rows of each rank in a global batch.
+
+    Raises:
+        ValueError: if the ranks can't have equal shares; names the nearest sizes that can be shared.
+    """
+    number = at_least(1, "global_batch_size", global_batch_size)
+    share, rest = divmod(number, world_size)
+    if rest:
+        raise ValueError(
+            f"global_batch_size {number} can't be shared equally by {world_size} ranks; "
+            + nearest(number, world_size)
+        )
+    return share
+
+
+def resolve_world(
+    rank: int | None, world_size: int | None, world: World | ProcessGroup | DeviceMesh | None
+) -> tuple[World, bool]:
+    """The world that arguments name, and whether it was detected since they name none.
+
+    Raises:
+        TypeError: if they name half of one, or two.
+        ValueError: if the rank is out of range, or the environment says what can't be.
+    """
+    if (rank is None) != (world_size is None):
+        raise TypeError("rank and world_size come together, found only one of them")
+    if world is not None and rank is not None:
+        raise TypeError("pass either world or rank and world_size, not both")
+    if world is not None:
+        return World.of(world), False
+    if rank is not None and world_size is not None:
+        return World(rank, world_size), False
+    return World.detect(), True

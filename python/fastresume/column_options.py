@@ -1,36 +1,100 @@
-"""What users pass, checked and in one form."""
+"""How columns become tensors: what users say of it, checked and in one form."""
 
 from __future__ import annotations
 
-import operator
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
 
-Path = str | os.PathLike[str]
-Choice = TypeVar("Choice", bound=str)
+import fastresume._core as _core
+from fastresume.checks import at_least, integer, names, number, one_of, text
+
+End = Literal["head", "tail"]
+"""The end of a row that is kept: its first elements, or its last ones."""
+
+
+@dataclass(frozen=True)
+class Pad:
+    """To which length the rows of a column are filled up, and how.
+
+    Args:
+        size: elements of each row, k of the tensor `[B, k]`: at least 1.
+        value: what stands where a row has no element; of the column's type.
+        side: where that is: "right", behind the row's elements, or "left", before them.
+
+    Raises:
+        TypeError: if the size is no integer, or the value no number.
+        ValueError: if the size is less than 1, the value has more than 64 bits, or there is no such side.
+
+    Example:
+        >>> Pad(50, value=-1, side="left")
+        Pad(size=50, value=-1, side='left')
+    """
+
+    size: int
+    value: bool | int | float = 0
+    side: Literal["right", "left"] = "right"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", at_least(1, "the size of a pad", self.size))
+        object.__setattr__(self, "value", number("the value of a pad", self.value))
+        one_of("the side of a pad", self.side, ("right", "left"))
+
+
+Pads = Mapping[str, int | Pad]
+"""What columns are filled up to, by name or pattern: a size (with zeros behind), or a `Pad`."""
+
+
+def pad_list(pads: Pads | None) -> list[tuple[str, tuple[int, bool | int | float, str]]]:
+    """What columns are filled up to, as pairs of a name or pattern and the parts of a `Pad`."""
+    if pads is None:
+        return []
+    if not isinstance(pads, Mapping):
+        raise TypeError(f"pad must be a mapping of names to sizes or Pads, found {pads!r}")
+    found: list[tuple[str, tuple[int, bool | int | float, str]]] = []
+    for name, given in pads.items():
+        pad = given if isinstance(given, Pad) else Pad(at_least(1, f"pad[{name!r}]", given))
+        found.append((text("pad", name), (pad.size, pad.value, pad.side)))
+    return found
+
+
+def truncation_list(truncations: Mapping[str, End] | None) -> list[tuple[str, End]]:
+    """Which end of rows is kept, as pairs of a name or pattern and "head" or "tail"."""
+    if truncations is None:
+        return []
+    if not isinstance(truncations, Mapping):
+        raise TypeError(f"truncate must be a mapping of names to 'head' or 'tail', found {truncations!r}")
+    return [
+        (text("truncate", name), one_of(f"truncate[{name!r}]", end, ("head", "tail")))
+        for name, end in truncations.items()
+    ]
+
 
 NullRule = str | bool | int | float
 """What becomes of nulls: "error", "mask", or the value that stands in their place."""
 
+
 Nulls = NullRule | Mapping[str, NullRule]
 """One rule for all columns, or rules by names and patterns of columns."""
+
 
 DecimalRule = Literal["int64", "float64", "bytes"]
 """What becomes of decimals."""
 
+
 Decimals = DecimalRule | Mapping[str, DecimalRule]
 """One rule for all decimals, or rules by names and patterns of columns."""
+
 
 Fixed = int | tuple[int, ...] | None
 """How many elements lists have, and the lists in them; None where they may differ."""
 
+
 Casts = torch.dtype | Mapping[str, torch.dtype]
 """One type for all numbers, or types by names and patterns of columns."""
+
 
 CASTS = (
     torch.bool,
@@ -72,144 +136,6 @@ class Hash:
         # Another kind of integer, as numpy's, is the same one.
         object.__setattr__(self, "buckets", buckets)
         object.__setattr__(self, "seed", seed)
-
-
-def integer(name: str, value: object) -> int:
-    """The integer.
-
-    Raises:
-        TypeError: if it is not one; a bool is none.
-    """
-    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer, found {value!r}")
-    try:
-        return operator.index(value)
-    except TypeError:  # an array has the method, but only one of a single integer gives one
-        raise TypeError(f"{name} must be an integer, found {value!r}") from None
-
-
-def number(name: str, value: object, expected: str = "a number (int, float or bool)") -> bool | int | float:
-    """The number, as Python's own; `expected` is what it might have been, in words.
-
-    Raises:
-        TypeError: if it is none.
-        ValueError: if it is an integer of more than 64 bits.
-    """
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value)
-    try:
-        found = integer(name, value)
-    except TypeError:
-        raise TypeError(f"{name} must be {expected}, found {value!r}") from None
-    if not -(2**63) <= found < 2**64:
-        raise ValueError(f"{name} must fit 64 bits, found {found}")
-    return found
-
-
-def positive(name: str, value: object) -> float:
-    """The number, which is above 0 and finite.
-
-    Raises:
-        TypeError: if it is not a number.
-        ValueError: if it is not above 0, or not finite.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, found {value!r}")
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{name} must be above 0 and finite, found {value}")
-    return float(value)
-
-
-def at_least(least: int, name: str, value: object) -> int:
-    """The integer, which is at least `least`.
-
-    Raises:
-        TypeError: if it is not an integer.
-        ValueError: if it is less than `least`, or does not fit 53 bits.
-    """
-    number = integer(name, value)
-    if number < least:
-        raise ValueError(f"{name} must be at least {least}, found {number}")
-    if number >= 2**53:
-        raise ValueError(f"{name} must be below 2**53, found {number}")
-    return number
-
-
-def truth(name: str, value: object) -> bool:
-    """The bool.
-
-    Raises:
-        TypeError: if it is none.
-    """
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, found {value!r}")
-    return value
-
-
-def one_of(name: str, value: Choice, choices: tuple[Choice, ...], *others: str) -> Choice:
-    """The value, which is one of the choices; `others` are what else it might have been, in words.
-
-    Raises:
-        ValueError: if it is not.
-    """
-    if value not in choices:
-        allowed = " or ".join([*map(repr, choices), *others])
-        raise ValueError(f"{name} must be {allowed}, found {value!r}")
-    return value
-
-
-def global_share(global_batch_size: object, world_size: int) -> int:
-    """The rows of each rank in a global batch.
-
-    Raises:
-        ValueError: if the ranks can't have equal shares; names the nearest sizes that can be shared.
-    """
-    number = at_least(1, "global_batch_size", global_batch_size)
-    share, rest = divmod(number, world_size)
-    if rest:
-        raise ValueError(
-            f"global_batch_size {number} can't be shared equally by {world_size} ranks; "
-            + nearest(number, world_size)
-        )
-    return share
-
-
-def nearest(number: int, divisor: int) -> str:
-    """The nearest multiples, in words."""
-    below = number // divisor * divisor
-    return "the nearest: " + " and ".join(str(found) for found in (below, below + divisor) if found)
-
-
-def path_list(paths: Path | Sequence[Path]) -> list[str]:
-    """The paths as strings."""
-    entries = [paths] if isinstance(paths, (str, os.PathLike)) else _sequence("paths", paths)
-    return [text("paths", os.fspath(entry) if isinstance(entry, os.PathLike) else entry) for entry in entries]
-
-
-def one_path(name: str, value: object) -> str:
-    """The path as a string.
-
-    Raises:
-        TypeError: if it is not one.
-        ValueError: if it is empty.
-    """
-    path = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(path, str):
-        raise TypeError(f"{name} must be a path, found {value!r}")
-    if not path:
-        raise ValueError(f"{name} is an empty path")
-    return path
-
-
-def names(argument: str, given: str | Sequence[str] | None) -> list[str] | None:
-    """The names or patterns as a list; one string is one name."""
-    if given is None:
-        return None
-    return [
-        text(argument, name) for name in ([given] if isinstance(given, str) else _sequence(argument, given))
-    ]
 
 
 def stack_list(stack: Mapping[str, str | Sequence[str]] | None) -> list[tuple[str, list[str]]]:
@@ -319,18 +245,33 @@ def _null_rule(argument: str, rule: object) -> NullRule:
     return number(argument, rule, "'error', 'mask' or a fill value (int, float or bool)")
 
 
-def _sequence(argument: str, given: object) -> list[object]:
-    if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"{argument} must be a string or a list of them, found {given!r}")
-    return list(given)
+class ColumnOptions(NamedTuple):
+    """How columns become tensors, in the form and the order in which the core takes it.
 
-
-def text(argument: str, value: object) -> str:
-    """The string, one of those that an argument holds.
-
-    Raises:
-        TypeError: if it is not one.
+    `dictionaries` are those of the columns in `coded` that are known, so that no file is read for them.
     """
-    if not isinstance(value, str):
-        raise TypeError(f"{argument} must hold strings, found {value!r}")
-    return value
+
+    columns: list[str] | None
+    stacks: list[tuple[str, list[str]]]
+    nulls: list[tuple[str | None, NullRule]]
+    decimals: list[tuple[str | None, DecimalRule]]
+    fixed: list[tuple[str, list[int] | None]]
+    pads: list[tuple[str, tuple[int, bool | int | float, str]]]
+    truncations: list[tuple[str, End]]
+    optional: list[str]
+    partitions: list[str]
+    casts: list[tuple[str | None, str]]
+    hashes: list[tuple[str, int, int]]
+    renamed: list[tuple[str, str]]
+    coded: list[str]
+    dictionaries: list[tuple[str, bytes]]
+
+    def layout(self, manifest: _core.Manifest) -> _core.Layout:
+        """What they make of a dataset's files.
+
+        Raises:
+            DataError: if a column is missing, differs between files or has a type that can't be delivered.
+            SourceError: if a file can't be read whose values a dictionary holds.
+            ValueError: if they contradict each other.
+        """
+        return _core.Layout(manifest, *self)

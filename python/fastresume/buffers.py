@@ -1,0 +1,83 @@
+"""What the core's memory holds, as arrays of numpy: intervals, runs and words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import fastresume._core as _core
+
+Intervals = npt.NDArray[np.int64]
+
+
+def of_buffer(buffer: _core.Buffer) -> Intervals:
+    """The int64 `[n, 2]` view of memory that the core filled."""
+    return _numbers(buffer).reshape(-1, 2)
+
+
+def of_runs(runs: Intervals) -> npt.NDArray[np.int64]:
+    """The numbers that runs hold, one after another, in the runs' order."""
+    if len(runs) == 1:
+        return np.arange(*runs[0], dtype=np.int64)
+    lengths = runs[:, 1] - runs[:, 0]
+    if (lengths == 1).all():  # usual in a shuffled batch
+        return runs[:, 0].copy()
+    ends = np.cumsum(lengths)
+    numbers: npt.NDArray[np.int64] = np.arange(ends[-1], dtype=np.int64)
+    numbers += np.repeat(runs[:, 0] - ends + lengths, lengths)
+    return numbers
+
+
+def numbers_at(runs: Intervals, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Those of the numbers that runs hold, in the runs' order, that stand at these places."""
+    numbers: npt.NDArray[np.int64] = places + runs[0, 0] if len(runs) == 1 else of_runs(runs)[places]
+    return numbers
+
+
+def row_count(buffer: _core.Buffer) -> int:
+    """How many numbers the intervals hold that the core filled memory with."""
+    return int(np.diff(of_buffer(buffer)).sum())
+
+
+def of_words(buffer: _core.Buffer) -> npt.NDArray[np.int64]:
+    """The int64 `[n]` view of memory that the core filled."""
+    return _numbers(buffer)
+
+
+def _numbers(buffer: _core.Buffer) -> npt.NDArray[np.int64]:
+    if len(buffer) == 0:
+        return np.empty(0, dtype=np.int64)
+    exporter: Any = buffer  # Python's types can name what exports a buffer from 3.12 on only
+    return np.frombuffer(exporter, dtype=np.int64)
+
+
+def to_array(intervals: npt.ArrayLike) -> Intervals:
+    """The intervals as a C-contiguous int64 array `[n, 2]`, not checked but for shape and dtype."""
+    for given in intervals if isinstance(intervals, (list, tuple)) else ():
+        if isinstance(given, range):
+            # The numbers of a range of two would be taken for the bounds of an interval.
+            raise ValueError(
+                f"intervals are pairs of bounds: write [{given.start}, {given.stop}] for {given!r}"
+            )
+    array = np.asarray(intervals)
+    if array.size == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise ValueError(f"intervals must have the shape [n, 2], found {list(array.shape)}")
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"intervals must be integers, found dtype {array.dtype}")
+    return to_int64(array)
+
+
+def to_int64(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The integers as a C-contiguous, aligned int64 array.
+
+    Raises:
+        ValueError: if one does not fit.
+    """
+    if array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
+        raise ValueError(f"a number does not fit int64: {array.max()}")
+    numbers = np.asarray(array, dtype=np.int64, order="C")
+    return numbers if numbers.flags.aligned else numbers.copy()

@@ -1,0 +1,152 @@
+"""What users pass, checked and in one form."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+Path = str | os.PathLike[str]
+Choice = TypeVar("Choice", bound=str)
+
+
+def integer(name: str, value: object) -> int:
+    """The integer.
+
+    Raises:
+        TypeError: if it is not one; a bool is none.
+    """
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, found {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:  # an array has the method, but only one of a single integer gives one
+        raise TypeError(f"{name} must be an integer, found {value!r}") from None
+
+
+def number(name: str, value: object, expected: str = "a number (int, float or bool)") -> bool | int | float:
+    """The number, as Python's own; `expected` is what it might have been, in words.
+
+    Raises:
+        TypeError: if it is none.
+        ValueError: if it is an integer of more than 64 bits.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    try:
+        found = integer(name, value)
+    except TypeError:
+        raise TypeError(f"{name} must be {expected}, found {value!r}") from None
+    if not -(2**63) <= found < 2**64:
+        raise ValueError(f"{name} must fit 64 bits, found {found}")
+    return found
+
+
+def positive(name: str, value: object) -> float:
+    """The number, which is above 0 and finite.
+
+    Raises:
+        TypeError: if it is not a number.
+        ValueError: if it is not above 0, or not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, found {value!r}")
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be above 0 and finite, found {value}")
+    return float(value)
+
+
+def at_least(least: int, name: str, value: object) -> int:
+    """The integer, which is at least `least`.
+
+    Raises:
+        TypeError: if it is not an integer.
+        ValueError: if it is less than `least`, or does not fit 53 bits.
+    """
+    number = integer(name, value)
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, found {number}")
+    if number >= 2**53:
+        raise ValueError(f"{name} must be below 2**53, found {number}")
+    return number
+
+
+def truth(name: str, value: object) -> bool:
+    """The bool.
+
+    Raises:
+        TypeError: if it is none.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, found {value!r}")
+    return value
+
+
+def one_of(name: str, value: Choice, choices: tuple[Choice, ...], *others: str) -> Choice:
+    """The value, which is one of the choices; `others` are what else it might have been, in words.
+
+    Raises:
+        ValueError: if it is not.
+    """
+    if value not in choices:
+        allowed = " or ".join([*map(repr, choices), *others])
+        raise ValueError(f"{name} must be {allowed}, found {value!r}")
+    return value
+
+
+def nearest(number: int, divisor: int) -> str:
+    """The nearest multiples, in words."""
+    below = number // divisor * divisor
+    return "the nearest: " + " and ".join(str(found) for found in (below, below + divisor) if found)
+
+
+def path_list(paths: Path | Sequence[Path]) -> list[str]:
+    """The paths as strings."""
+    entries = [paths] if isinstance(paths, (str, os.PathLike)) else _sequence("paths", paths)
+    return [text("paths", os.fspath(entry) if isinstance(entry, os.PathLike) else entry) for entry in entries]
+
+
+def one_path(name: str, value: object) -> str:
+    """The path as a string.
+
+    Raises:
+        TypeError: if it is not one.
+        ValueError: if it is empty.
+    """
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(path, str):
+        raise TypeError(f"{name} must be a path, found {value!r}")
+    if not path:
+        raise ValueError(f"{name} is an empty path")
+    return path
+
+
+def names(argument: str, given: str | Sequence[str] | None) -> list[str] | None:
+    """The names or patterns as a list; one string is one name."""
+    if given is None:
+        return None
+    return [
+        text(argument, name) for name in ([given] if isinstance(given, str) else _sequence(argument, given))
+    ]
+
+
+def _sequence(argument: str, given: object) -> list[object]:
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"{argument} must be a string or a list of them, found {given!r}")
+    return list(given)
+
+
+def text(argument: str, value: object) -> str:
+    """The string, one of those that an argument holds.
+
+    Raises:
+        TypeError: if it is not one.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{argument} must hold strings, found {value!r}")
+    return value

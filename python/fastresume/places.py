@@ -1,0 +1,51 @@
+"""Where rows are: in which file, which row group of it, and where in that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+import fastresume._core as _core
+from fastresume.buffers import of_words
+
+RowNumbers = npt.NDArray[np.int64]
+
+
+def locate(manifest: _core.Manifest, row_numbers: Sequence[int] | RowNumbers) -> list[tuple[str, int, int]]:
+    """Where rows are; see `ParquetDataset.locate`."""
+    numbers = checked_numbers(manifest, row_numbers)
+    paths, groups, first_rows = groups_of(manifest, numbers)
+    return [
+        (path, int(group), int(number - first))
+        for path, group, first, number in zip(paths, groups, first_rows, numbers, strict=True)
+    ]
+
+
+def checked_numbers(manifest: _core.Manifest, given: Sequence[int] | RowNumbers) -> RowNumbers:
+    """The row numbers as int64 `[n]`.
+
+    Raises:
+        TypeError: if they are no integers.
+        IndexError: if one is not of the files.
+    """
+    numbers = np.asarray(given)
+    if numbers.size == 0 and numbers.ndim == 1:
+        return np.empty(0, dtype=np.int64)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise TypeError(f"row numbers must be a list or an array [n] of integers, found {given!r}")
+    total = manifest.num_rows
+    outside = numbers[(numbers < 0) | (numbers >= total)]
+    if outside.size:
+        raise IndexError(f"row {outside[0]} is not in [0, {total}), the rows of the dataset's files")
+    return numbers.astype(np.int64)
+
+
+def groups_of(manifest: _core.Manifest, rows: RowNumbers) -> tuple[list[str], RowNumbers, RowNumbers]:
+    """Of each row the file, the row group within it, and the group's first row."""
+    starts, file_groups = of_words(manifest.group_starts), of_words(manifest.file_groups)
+    groups = np.searchsorted(starts, rows, side="right") - 1
+    files = np.searchsorted(file_groups, groups, side="right") - 1
+    paths = manifest.files
+    return [paths[file] for file in files], groups - file_groups[files], starts[groups]
