@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+import fastresume as fr
 import oracle
 from columns import Cells
 from strategies import FLOATS, INTEGERS, Chosen, DatasetSpec, selections
-from test_filter import OPS, as_bytes, as_filter
+
+OPS = ("==", "!=", "<", "<=", ">", ">=")
 
 COMPARED = ("bool", *INTEGERS, *FLOATS, "string", "binary")
 """Types that a filter may compare; lists can only be asked for nulls."""
@@ -68,3 +70,42 @@ def selections_of(
     kept = frozenset(place for place, row in enumerate(rows) if oracle.truth(condition, row))
     found = replace(chosen or Chosen(), filter=as_filter(condition), kept=kept)
     return found if len(found.selected(spec.num_rows)) >= least else chosen
+
+
+def as_filter(condition: tuple[Any, ...]) -> fr.Expression:
+    """The condition as a user writes it."""
+    op, *parts = condition
+    if op == "not":
+        return ~as_filter(parts[0])
+    if op == "and":
+        return as_filter(parts[0]) & as_filter(parts[1])
+    if op == "or":
+        return as_filter(parts[0]) | as_filter(parts[1])
+    column = fr.column(parts[0])
+    if op == "null":
+        return column.is_null()
+    if op == "in":
+        return column.is_in(parts[1])
+    return {
+        "==": lambda: column == parts[1],
+        "!=": lambda: column != parts[1],
+        "<": lambda: column < parts[1],
+        "<=": lambda: column <= parts[1],
+        ">": lambda: column > parts[1],
+        ">=": lambda: column >= parts[1],
+    }[op]()
+
+
+def as_bytes(condition: Any) -> Any:
+    """The condition with strings as their bytes."""
+    op, *parts = condition
+    if op in ("not", "and", "or"):
+        return (op, *map(as_bytes, parts))
+    return (op, parts[0], *map(encode, parts[1:]))
+
+
+def encode(value: Any) -> Any:
+    """Strings as bytes, in a list too."""
+    if isinstance(value, list):
+        return [encode(inner) for inner in value]
+    return value.encode() if isinstance(value, str) else value

@@ -25,8 +25,8 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from elastic import WORLD_SIZES, ElasticJob
+from killed_jobs import run_and_kill
 from strategies import plain_spec
-from test_processes import run_and_kill
 
 
 def main() -> None:

@@ -29,8 +29,8 @@ from audits import assert_proven
 from child import Child, children
 from fastresume import parcel
 from oracle import OracleJob
+from random_states import global_states
 from strategies import Dataset, Shuffle, plain_spec
-from test_random_state import global_states
 
 pytestmark = [
     pytest.mark.processes,

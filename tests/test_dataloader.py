@@ -25,9 +25,9 @@ from torch.utils.data import DataLoader, get_worker_info
 
 import fastresume as fr
 from child import children, shared_memory
+from dataloaders import BATCH, ROWS, STEPS, make, oracle_passes, rows_of
 from fastresume import workers
 from fastresume.checkpoint import Checkpointer
-from oracle import OracleJob
 from strategies import Dataset, plain_spec
 
 pytestmark = [
@@ -35,40 +35,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker processes:UserWarning"),
 ]
 
-ROWS = 211
-BATCH = 10
-STEPS = ROWS // BATCH
-
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return plain_spec([40, 0, 60], [], [100, 11]).write(tmp_path_factory.mktemp("dataloader"))
 
 
-def make(data: Dataset, **how: Any) -> fr.ParquetDataset:
-    return fr.ParquetDataset(data.directory, **{"batch_size": BATCH, **how})
-
-
 def loader_of(dataset: fr.ParquetDataset, num_workers: int, **how: Any) -> DataLoader[fr.Batch]:
     return DataLoader(dataset, batch_size=None, num_workers=num_workers, **how)
-
-
-def rows_of(batches: list[fr.Batch]) -> list[list[int]]:
-    assert all((batch["row"].numpy() == batch.rows()).all() for batch in batches)
-    return [batch.rows().tolist() for batch in batches]
-
-
-def oracle_passes(
-    dataset: fr.ParquetDataset, num_workers: int, passes: int
-) -> tuple[list[list[int]], list[str]]:
-    job = OracleJob(ROWS, 1, max(num_workers, 1), BATCH, fingerprint=dataset.fingerprint)
-    rows: list[list[int]] = []
-    states: list[str] = []
-    for _ in range(passes * STEPS):
-        (batch,) = job.step() or ([],)
-        rows.append(batch)
-        states.append(job.state())
-    return rows, states
 
 
 MATRIX = [

@@ -24,10 +24,10 @@ from torch.utils.data import (
 )
 
 import fastresume as fr
+from dataloaders import BATCH, STEPS, make, rows_of
 from fastresume import parcel
+from random_states import global_states
 from strategies import Dataset, plain_spec
-from test_dataloader import BATCH, STEPS, make, rows_of
-from test_random_state import global_states
 
 pytestmark = [
     pytest.mark.processes,

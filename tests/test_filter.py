@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 import fastresume as fr
 import oracle
 import thrift_writer as tw
+from conditions import OPS, as_bytes, as_filter, encode
 from jobs import FEWER, fields_of, parallel
+from thrift_writer import COLUMN_ORDERS, MAX, MIN, NULL_COUNT, OLD_MAX, OLD_MIN, statistics_of
 
 # ----------------------------------------------------------------------------------- what is kept: the oracle
 
@@ -46,7 +48,6 @@ NUMBERS = st.one_of(
     st.sampled_from((0.5, -0.5, 2.0**63, 127.5, 1e300, -1e300, 0.1, 65504.5, 3.5e38)),
     st.booleans(),
 )
-OPS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 def values_of(name: str, there: Sequence[Any]) -> st.SearchStrategy[Any]:
@@ -81,45 +82,6 @@ def conditions(table: pa.Table) -> st.SearchStrategy[tuple[Any, ...]]:
 def as_python(column: pa.ChunkedArray) -> list[Any]:
     """The values as Python's own; a string as its bytes, which compare as the format orders them."""
     return [value.encode() if isinstance(value, str) else value for value in column.to_pylist()]
-
-
-def as_filter(condition: tuple[Any, ...]) -> fr.Expression:
-    """The condition as a user writes it."""
-    op, *parts = condition
-    if op == "not":
-        return ~as_filter(parts[0])
-    if op == "and":
-        return as_filter(parts[0]) & as_filter(parts[1])
-    if op == "or":
-        return as_filter(parts[0]) | as_filter(parts[1])
-    column = fr.column(parts[0])
-    if op == "null":
-        return column.is_null()
-    if op == "in":
-        return column.is_in(parts[1])
-    return {
-        "==": lambda: column == parts[1],
-        "!=": lambda: column != parts[1],
-        "<": lambda: column < parts[1],
-        "<=": lambda: column <= parts[1],
-        ">": lambda: column > parts[1],
-        ">=": lambda: column >= parts[1],
-    }[op]()
-
-
-def as_bytes(condition: Any) -> Any:
-    """The condition with strings as their bytes."""
-    op, *parts = condition
-    if op in ("not", "and", "or"):
-        return (op, *map(as_bytes, parts))
-    return (op, parts[0], *map(encode, parts[1:]))
-
-
-def encode(value: Any) -> Any:
-    """Strings as bytes, in a list too."""
-    if isinstance(value, list):
-        return [encode(inner) for inner in value]
-    return value.encode() if isinstance(value, str) else value
 
 
 @st.composite
@@ -402,14 +364,6 @@ def test_row_groups_that_footers_decide_are_not_read(
     assert [row for batch in dataset for row in batch["y"].tolist()] == expected
     with pytest.raises(fr.DataError, match="column 'x', row group 1"):
         fr.ParquetDataset(path, batch_size=5, columns="y", filter=fr.column("x") == 15, **parallel())
-
-
-STATISTICS, COLUMN_ORDERS = 12, 7
-OLD_MAX, OLD_MIN, NULL_COUNT, MAX, MIN = 1, 2, 3, 5, 6
-
-
-def statistics_of(footer: Any, column: int) -> Any:
-    return tw.chunk(footer, 0, column)[STATISTICS].value
 
 
 def as_old_writers(footer: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastresume as fr
+from dataloaders import BATCH, STEPS, make, oracle_passes, rows_of
 from strategies import Dataset, plain_spec
-from test_dataloader import BATCH, STEPS, make, oracle_passes, rows_of
 
 pytestmark = [
     pytest.mark.processes,

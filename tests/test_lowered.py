@@ -12,7 +12,7 @@ import pytest
 
 import fastresume as fr
 import thrift_writer as tw
-from test_filter import MAX, NULL_COUNT, OLD_MAX, STATISTICS, statistics_of
+from thrift_writer import MAX, NULL_COUNT, OLD_MAX, STATISTICS, statistics_of
 
 ROWS, GROUP_ROWS, BATCH_SIZE = 3000, 1100, 256
 FAR = 0x7A11_D00D_BEEF

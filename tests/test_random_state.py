@@ -9,12 +9,8 @@ import pytest
 import torch
 
 import fastresume as fr
+from random_states import global_states
 from strategies import Dataset
-
-
-def global_states() -> tuple[object, ...]:
-    name, keys, *rest = np.random.get_state()  # type: ignore[misc]
-    return random.getstate(), name, keys.tobytes(), *rest, torch.get_rng_state().numpy().tobytes()
 
 
 @pytest.mark.law(10)

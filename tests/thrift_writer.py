@@ -202,6 +202,10 @@ META_DATA = 3
 # ColumnMetaData
 CODEC, NUM_VALUES, COMPRESSED_BYTES, DATA_PAGE_OFFSET, DICTIONARY_PAGE_OFFSET = 4, 5, 7, 9, 11
 
+# The field of the statistics in ColumnMetaData, and theirs; that of the orders of columns in FileMetaData.
+STATISTICS, COLUMN_ORDERS = 12, 7
+OLD_MAX, OLD_MIN, NULL_COUNT, MAX, MIN = 1, 2, 3, 5, 6
+
 MAGIC = b"PAR1"
 
 
@@ -232,6 +236,11 @@ def row_group(footer: Struct, index: int) -> Struct:
 def chunk(footer: Struct, group: int, column: int) -> Struct:
     """Return the metadata of a column chunk."""
     return row_group(footer, group)[COLUMNS].value[1][column][META_DATA].value
+
+
+def statistics_of(footer: Struct, column: int) -> Struct:
+    """Return the statistics of a column of the first row group."""
+    return chunk(footer, 0, column)[STATISTICS].value
 
 
 # ----------------------------------------------------------------------------------------- files from nothing
