@@ -38,9 +38,9 @@ import pyarrow.parquet as pq  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-from child import SECONDS, Reader  # noqa: E402
-from columns import Kind  # noqa: E402
-from strategies import ColumnSpec, Dataset, DatasetSpec, plain_spec  # noqa: E402
+from support.child import SECONDS, Reader  # noqa: E402
+from support.columns import Kind  # noqa: E402
+from support.strategies import ColumnSpec, Dataset, DatasetSpec, plain_spec  # noqa: E402
 
 # Examples write files and start readers: how long one takes says nothing (deadline, too_slow).
 settings.register_profile(
