@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given
@@ -370,7 +371,7 @@ def test_the_rows_of_a_batch_are_found_in_their_files(small_dataset: Dataset) ->
         dataset.locate(batch.rows()), batch["label"], batch.rows().tolist(), strict=True
     ):
         path, group, row = place
-        table = oracle.pq.ParquetFile(path).read_row_group(group)
+        table = pq.ParquetFile(path).read_row_group(group)
         assert table["row"][row].as_py() == number
         assert torch.tensor(table["label"][row].as_py()) == label
 

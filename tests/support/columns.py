@@ -396,7 +396,7 @@ def cells_of(column: pa.ChunkedArray) -> Cells:
         return Cells(
             np.dtype(np.int64), "scalar", [None if n is None else np.int64(n).tobytes() for n in numbers]
         )
-    values = oracle._as_numpy(column.drop_null())
+    values = oracle.as_numpy(column.drop_null())
     found = iter(values)
     rows = [next(found).tobytes() if there else None for there in column.is_valid().to_pylist()]
     return Cells(values.dtype, "scalar", rows)
