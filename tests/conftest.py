@@ -124,9 +124,9 @@ def slow_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path
     return write
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def reader() -> Iterator[Reader]:
-    """A process that reads damaged files."""
+    """A process that reads damaged files; all tests have one, as it takes seconds to import torch."""
     found = Reader(SECONDS)
     yield found
     found.close()
