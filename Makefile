@@ -32,6 +32,7 @@ UV_INSTALL := $(BIN)/uv pip install --quiet --require-hashes $(if $(PYTHONDONTWR
 LOCKED := $(if $(CI),--locked)
 # Programs that share the data and the page with benches/results.py.
 MEASURE := PYTHONPATH=$(CURDIR)/benches $(BIN)/python benches/measure
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 MATURIN_DEVELOP := $(BIN)/maturin develop --uv $(LOCKED)
 
 .PHONY: help
@@ -40,8 +41,11 @@ help: ## List the targets
 
 ##### Build
 
-$(VENV)/.tools: requirements/bootstrap.lock requirements/dev.lock
+$(VENV)/.python:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.python requirements/bootstrap.lock requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.lock
 	$(UV_INSTALL) -r requirements/dev.lock
 	touch $@
@@ -126,7 +130,11 @@ bench-checkpoint: $(VENV)/.release $(VENV)/.bench ## Measure how long a save blo
 ##### Check
 
 .PHONY: test
-test: test-rust test-python ## Run all tests, Rust and Python
+test: test-rust test-python ## Run the tests, Rust and Python: all that CI runs, which is all but the slow ones
+
+.PHONY: test-all
+test-all: test-rust develop ## Run all tests, the slow ones too, with more examples; before a release
+	FASTRESUME_PROFILE=$(or $(FASTRESUME_PROFILE),all) $(PYTEST) $(ARGS)
 
 # Always the whole workspace: another choice of packages is another set of features, and compiles parquet again.
 .PHONY: test-rust
@@ -134,8 +142,8 @@ test-rust: $(VENV)/.tools ## Run the Rust tests
 	cargo test --workspace $(LOCKED)
 
 .PHONY: test-python
-test-python: develop ## Run the Python tests; ARGS='-k resume' goes to pytest
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+test-python: develop ## Run the Python tests but for the slow ones; ARGS='-k resume' goes to pytest
+	$(PYTEST) -m "not slow" $(ARGS)
 
 .PHONY: soak
 soak: develop ## Look for rare failures, for as long as you like; ARGS='...' goes to tests/soak.py
@@ -191,8 +199,11 @@ lint: develop ## Check formatting, lints and types; change nothing
 	{ $(BIN)/mypy --strict python/fastresume && $(BIN)/python -m mypy.stubtest fastresume._core \
 	  --mypy-config-file stubtest.ini; } & cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings && wait $$!
 
+# The tools come from afar: cargo compiles in the meantime.
 .PHONY: ci
-ci: lint test ## Run all that a change must pass: lint and test
+ci: $(VENV)/.python ## Run all that a change must pass: lint and test
+	cargo test --workspace --no-run $(LOCKED) & $(MAKE) $(VENV)/.tools && wait $$!
+	$(MAKE) lint test
 
 ##### Change
 

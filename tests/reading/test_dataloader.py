@@ -141,7 +141,9 @@ def test_a_pass_that_was_broken_off_starts_again_with_a_warning(data: Dataset, p
     assert rows_of(list(loader)) == expected[5:]
 
 
-@pytest.mark.parametrize(("start_method", "num_workers"), [("fork", 2), ("spawn", 1)])
+@pytest.mark.parametrize(
+    ("start_method", "num_workers"), [("fork", 2), pytest.param("spawn", 1, marks=pytest.mark.slow)]
+)
 def test_a_state_that_knows_nothing_of_the_workers_batches_is_not_saved_silently(
     data: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture, start_method: str, num_workers: int
 ) -> None:

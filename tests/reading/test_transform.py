@@ -328,7 +328,6 @@ def test_workers_of_a_dataloader_run_it(small_dataset: Dataset, workers: int) ->
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_workers_that_are_started_anew_run_it(small_dataset: Dataset) -> None:
     loader = DataLoader(
         drawn(make(small_dataset)),

@@ -44,6 +44,7 @@ def tuples(intervals: np.ndarray) -> list[oracle.Interval]:
 # --------------------------------------------------------------------------------------------- golden cursors
 
 
+@pytest.mark.slow
 def test_the_oracle_still_says_what_the_golden_cursors_say() -> None:
     assert (GOLDEN / "cursors.json").read_text() == make_cursors.as_text(make_cursors.golden())
 

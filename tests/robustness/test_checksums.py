@@ -79,7 +79,10 @@ READERS: dict[str, Callable[[fr.ParquetDataset], Source]] = {
 
 
 @pytest.mark.law(11)
-@pytest.mark.parametrize("how", READERS)
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(how, marks=[pytest.mark.slow] if "spawned" in how else []) for how in READERS],
+)
 def test_a_damaged_page_is_an_error_or_delivered_as_it_is(damaged: Path, how: str) -> None:
     with refused(damaged):
         numbers_of(READERS[how](open_dataset(damaged)))

@@ -21,7 +21,7 @@ import pytest
 import fastresume as fr
 from support.child import MIB, Child, forget_peak, peak, resident
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = pytest.mark.processes
 
 ALLOCATOR = 24 * MIB
 """What the system's allocator, and Python, may have beyond what they were asked for."""
@@ -194,6 +194,7 @@ STACK = {"stack": {"wide": "i*", "narrow": "c*"}}
 
 FEW_OF_A_WINDOW = {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 3}
 
+SLOW = pytest.mark.slow  # large files: the others show the same of each kind of column
 SOAK = pytest.mark.skipif(
     os.environ.get("FASTRESUME_PROFILE") != "soak",
     reason="takes a minute, and 2 GiB: `make soak-types`; cells of 20 MB and lists of 10^6 are read anyhow",
@@ -211,24 +212,28 @@ SOAK = pytest.mark.skipif(
         ("large_dictionaries", {"batch_size": 4096}),
         ("large_dictionaries", {"batch_size": 4096, "shuffle": True, "block_rows": 50_000}),
         ("hashed_text", {"batch_size": 1000, "hash": {"a": 1000, "b": 1000}}),
-        ("text", {"batch_size": 512}),
-        ("text", {"batch_size": 512, "shuffle": True}),
-        ("text", {"batch_size": 512, "shuffle": True, "window_rows": 10_000}),
+        pytest.param("text", {"batch_size": 512}, marks=SLOW),
+        pytest.param("text", {"batch_size": 512, "shuffle": True}, marks=SLOW),
+        pytest.param("text", {"batch_size": 512, "shuffle": True, "window_rows": 10_000}, marks=SLOW),
         ("repeated_text", {"batch_size": 256}),
         ("repeated_text", {"batch_size": 256, "shuffle": True}),
-        ("repeated_text", {"batch_size": 20_000}),
-        ("lists", {"batch_size": 2, "nulls": "mask"}),
-        ("lists", {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 8}),
+        pytest.param("repeated_text", {"batch_size": 20_000}, marks=SLOW),
+        pytest.param("lists", {"batch_size": 2, "nulls": "mask"}, marks=SLOW),
+        pytest.param(
+            "lists", {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 8}, marks=SLOW
+        ),
         ("many_lists", {"batch_size": 1024, "nulls": "mask"}),
         ("many_lists", {"batch_size": 1024, "nulls": "mask", "shuffle": True}),
-        ("cells", {"batch_size": 1}),
-        ("cells", {"batch_size": 1, "shuffle": True, "window_rows": 4}),
+        pytest.param("cells", {"batch_size": 1}, marks=SLOW),
+        pytest.param("cells", {"batch_size": 1, "shuffle": True, "window_rows": 4}, marks=SLOW),
         ("few_cells", {"batch_size": 16, "nulls": "mask"}),
-        ("few_cells", {"batch_size": 50, "nulls": "mask", "shuffle": True, "window_rows": 100}),
+        pytest.param(
+            "few_cells", {"batch_size": 50, "nulls": "mask", "shuffle": True, "window_rows": 100}, marks=SLOW
+        ),
         ("few_cells", {"batch_size": 4, "nulls": "mask", "lanes": 2}),
         ("few_cells", {"batch_size": 100, "hash": {"b": 10}, "nulls": "mask"}),
-        ("wide", {"batch_size": 512, "columns": ["x1", "x2"]}),
-        ("wide", {"batch_size": 512, "columns": ["x1", "x2"], "shuffle": True}),
+        pytest.param("wide", {"batch_size": 512, "columns": ["x1", "x2"]}, marks=SLOW),
+        pytest.param("wide", {"batch_size": 512, "columns": ["x1", "x2"], "shuffle": True}, marks=SLOW),
         pytest.param("huge_cells", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
         pytest.param("huge_cells_and_nulls", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
         pytest.param("huge_cells_and_nulls", {"batch_size": 2, "nulls": "mask"}, marks=SOAK),
