@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pad
 import pyarrow.parquet as pq
 import pytest
-from test_filter import kept_rows
-from test_filter_pages import damage_chunks
 
 import fastresume as fr
+from support.conditions import kept_rows
 from support.jobs import parallel
+from support.pages import damage_chunks
 
 ROWS = 10
 FILES = ("day=1/region=eu/a", "day=12/region=eu/b", "day=2/region=us%2Fwest/c", "day=3/region=é/d")

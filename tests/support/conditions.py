@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support import oracle
 from support.columns import Cells
+from support.jobs import parallel
 from support.strategies import FLOATS, INTEGERS, Chosen, DatasetSpec, selections
 
 OPS = ("==", "!=", "<", "<=", ">", ">=")
@@ -109,3 +111,17 @@ def encode(value: Any) -> Any:
     if isinstance(value, list):
         return [encode(inner) for inner in value]
     return value.encode() if isinstance(value, str) else value
+
+
+def kept_rows(path: Path, **arguments: Any) -> list[int]:
+    """The rows that a dataset of a filter selects; none if it has none."""
+    how = {"batch_size": 1, **parallel(), **arguments}
+    try:
+        dataset = fr.ParquetDataset(path, **how)
+    except ValueError as cause:
+        if "no batch would come from 0 of" not in str(cause):
+            raise
+        return []
+    if dataset.selection is None:
+        return list(range(dataset.num_rows))
+    return oracle.positions_of(dataset.selection.tolist())
