@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import pickle
@@ -11,41 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
-from fastresume.records import selection_file
 from golden import make_selections
 from support import oracle
-from support import thrift_writer as tw
-from support.audits import ROWS, SHUFFLE, SPEC, Ranks, assert_proven, found_in
-from support.jobs import FEWER, THREADS, data_loader, fields_of, make, make_reader, parallel
-from support.strategies import (
-    Dataset,
-    DatasetSpec,
-    Shuffle,
-    dataset_specs,
-    orders,
-    plain_spec,
-    selections,
-    written,
-)
-from support.thrift_writer import OneColumn, data_page, int64s
+from support.jobs import FEWER, THREADS, data_loader, fields_of, make, make_reader, rows_delivered
+from support.strategies import Dataset, DatasetSpec, Shuffle, dataset_specs, orders, selections, written
 
 GOLDEN = json.loads((Path(make_selections.__file__).parent / "selections.json").read_text())
 
 SHUFFLED = Shuffle(17, 8, 20)
+
 MASK = np.arange(103) % 3 == 0
-
-
-def rows_delivered(dataset: fr.ParquetDataset | fr.Loader) -> list[int]:
-    """The rows of a pass that count, in the order of delivery."""
-    return [row for batch in dataset for row in batch.rows()[batch.valid.numpy()].tolist()]
 
 
 # ----------------------------------------------------------------------------------------------------- naming
@@ -370,185 +350,3 @@ def test_the_hash_of_a_selection_is_the_golden_one(small_dataset: Dataset) -> No
     for entry in entries:
         dataset = make(small_dataset, 1, rows=entry["rows"])
         assert fields_of(dataset.state_dict())["selection"] == entry["hash"]
-
-
-# --------------------------------------------------------------------------------------- what is not selected
-
-PAGE_ROWS = 10
-
-
-def pages_with_damage(path: Path, damaged: set[int], count: int = 12) -> Path:
-    """Write a file of one column whose pages have ten rows each, and some of them no sense."""
-    bodies = [gzip.compress(int64s(PAGE_ROWS, PAGE_ROWS * page)) for page in range(count)]
-    pages = [
-        data_page(b"\xff" * len(body) if page in damaged else body, PAGE_ROWS, uncompressed=8 * PAGE_ROWS)
-        for page, body in enumerate(bodies)
-    ]
-    OneColumn(pages, PAGE_ROWS * count, codec=tw.GZIP).write(path)
-    return path
-
-
-@pytest.mark.parametrize("shuffle", [None, Shuffle(17, 8, 20)], ids=["sequential", "shuffled"])
-def test_pages_without_a_selected_row_are_not_decompressed(path: Path, shuffle: Shuffle | None) -> None:
-    """A page that can't be decompressed lies in nobody's way; one row of it is an error."""
-    order = {} if shuffle is None else shuffle.arguments
-    pages_with_damage(path, {0, 3, 4, 7, 11})
-    rows = np.array([[12, 13], [28, 30], [50, 52], [65, 70], [85, 87], [109, 110]])
-    dataset = fr.ParquetDataset(path, batch_size=2, rows=rows, tail="short", **order, **parallel())
-    expected = oracle.positions_of(rows.tolist())
-    for reader in (dataset, fr.Loader(dataset, threads=2)):
-        assert sorted(rows_delivered(reader)) == expected
-    for row in (0, 30, 49, 79, 119):
-        touched = fr.ParquetDataset(path, batch_size=1, rows=[[row, row + 1]], **order, **parallel())
-        with pytest.raises(fr.DataError, match="page"):
-            next(iter(touched))
-
-
-def test_what_is_known_to_be_bad_is_skipped(path: Path) -> None:
-    pages_with_damage(path, {2, 9})
-    with pytest.raises(fr.DataError):
-        rows_delivered(fr.ParquetDataset(path, batch_size=5, **parallel()))
-    dataset = fr.ParquetDataset(path, batch_size=5, skip=[[20, 30], [90, 100]], **parallel())
-    assert rows_delivered(dataset) == [*range(20), *range(30, 90), *range(100, 120)]
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
-    """5000 rows in two row groups of many pages, and their values; every seventh float is null."""
-    path = tmp_path_factory.mktemp("many") / "x.parquet"
-    rows = np.arange(5000)
-    missing = rows % 7 == 3
-    columns = {"row": rows, "a": rows % 11, "f": pa.array(rows / 8, pa.float32(), mask=missing)}
-    pq.write_table(pa.table(columns), path, row_group_size=3000, max_rows_per_page=200, write_batch_size=100)
-    return path, {"row": rows, "a": rows % 11, "f": np.where(missing, 0, rows / 8), "f_valid": ~missing}
-
-
-@pytest.mark.parametrize("stack", [{}, {"both": ["row", "a"]}], ids=["columns", "stacked"])
-@pytest.mark.parametrize("shuffle", [None, Shuffle(17, 700, 1500)], ids=["sequential", "shuffled"])
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [[5, 6], [7, 9], [71, 74], [200, 300], [900, 901], [2998, 3001], [4999, 5000]],
-        [[start, start + 1] for start in range(0, 5000, 2)],
-        [[start, start + 1] for start in range(0, 5000, 64)],
-        [[start, start + 2] for start in range(17, 4900, 65)],
-        [[start, start + 1] for start in range(3, 4900, 66)],
-        [[0, 1000], [1003, 5000]],
-    ],
-    ids=["some", "every second", "gaps of 63", "gaps of 63 and two", "gaps of 65", "one gap"],
-)
-def test_rows_with_gaps_of_any_size(
-    many: tuple[Path, dict[str, np.ndarray]], rows: Any, shuffle: Shuffle | None, stack: Any
-) -> None:
-    """Small gaps are decoded along with the rows, large ones are passed over: one cannot tell."""
-    path, values = many
-    how = {"nulls": "mask", "stack": stack, **({} if shuffle is None else shuffle.arguments), **parallel()}
-    for batch_size in (64, 999):
-        dataset = fr.ParquetDataset(path, batch_size=batch_size, rows=rows, tail="pad", **how)
-        assert sorted(rows_delivered(dataset)) == oracle.positions_of(rows)
-        for batch in fr.Loader(dataset, threads=2):
-            found = {name: tensor.numpy() for name, tensor in batch.items()}
-            if stack:
-                found["row"], found["a"] = found.pop("both").T
-                del found["both_valid"]
-            assert {name: found[name].tolist() for name in sorted(values)} == {
-                name: values[name][batch.rows()].tolist() for name in sorted(values)
-            }
-
-
-@pytest.mark.parametrize("shuffle", [None, Shuffle(17, 700, 1500)], ids=["sequential", "shuffled"])
-def test_a_null_between_selected_rows_is_no_error(
-    many: tuple[Path, dict[str, np.ndarray]], shuffle: Shuffle | None
-) -> None:
-    """Nothing is asked of rows beside the selected ones; of those that are selected each null is named."""
-    path, values = many
-    order = {} if shuffle is None else shuffle.arguments
-    dataset = fr.ParquetDataset(path, batch_size=50, rows=values["f_valid"], **order, **parallel())
-    for batch in dataset:
-        assert batch["f"].tolist() == values["f"][batch.rows()].tolist()
-    mask = values["f_valid"].copy()
-    mask[4805] = True
-    assert 4805 % 7 == 3
-    with pytest.raises(fr.DataError, match=r"row 1805 of the row group is null.*column 'f', row group 1"):
-        rows_delivered(fr.ParquetDataset(path, batch_size=50, rows=mask, **order, **parallel()))
-
-
-def test_row_groups_without_a_selected_row_are_not_read(tmp_path: Path) -> None:
-    files = plain_spec([50, 50], [50]).write(tmp_path)
-    rows = [[60, 70], [90, 100]]
-    dataset = make(files, 10, rows=rows)
-    files.files[1].unlink()
-    assert rows_delivered(dataset) == oracle.positions_of(rows)
-
-
-# -------------------------------------------------------------------------------------------------- the audit
-
-
-@pytest.mark.parametrize("shuffle", [None, SHUFFLE], ids=["sequential", "shuffled"])
-def test_the_audit_proves_that_each_selected_row_came_once(tmp_path: Path, shuffle: Shuffle | None) -> None:
-    data, logs = tmp_path / "data", tmp_path / "logs"
-    SPEC.write(data)
-    rows = fr.Split(0.25, 0.9, seed=5)
-    how = {"rows": rows, "skip": [[300, 420]], "shuffle": shuffle}
-    ranks = Ranks(data, logs, 2, 10, **how)
-    state = ranks.steps(7)
-    ranks = Ranks(data, logs, 3, 5, state=state, tail="short", **how)
-    ranks.steps(5)
-    ranks.finish()
-    said = assert_proven(logs, 1)
-    selected = [row for row in oracle.positions_of(rows.rows(ROWS).tolist()) if not 300 <= row < 420]
-    hash_ = oracle.selection_hash(selected)
-    assert f"{len(selected)} rows in 3 files, selection {hash_[:16]}, " in said
-    assert f"finished: {len(selected)} rows, each exactly once" in said
-
-
-@pytest.mark.parametrize("damage", [None, b"", b"1234567", bytes(64), b"\xff" * 64], ids=str)
-def test_the_audit_misses_the_description_of_a_selection(tmp_path: Path, damage: bytes | None) -> None:
-    data, logs = tmp_path / "data", tmp_path / "logs"
-    SPEC.write(data)
-    ranks = Ranks(data, logs, rows=fr.Split(0, 0.5))
-    ranks.steps(3)
-    ranks.finish()
-    (path,) = logs.glob("selection-*")
-    assert path.name == selection_file(fields_of(ranks.state)["selection"])
-    if damage is None:
-        path.unlink()
-    else:
-        path.write_bytes(damage)
-    assert "the description of the dataset or of its selection is missing or damaged" in found_in(logs)
-
-
-@pytest.mark.parametrize("shuffle", [None, SHUFFLE], ids=["sequential", "shuffled"])
-def test_the_audit_knows_which_row_stands_at_a_position(tmp_path: Path, shuffle: Shuffle | None) -> None:
-    """It needs them where a pass is unfinished, and where rows are dropped."""
-    data, logs = tmp_path / "data", tmp_path / "logs"
-    SPEC.write(data)
-    ranks = Ranks(data, logs, 2, 10, rows=fr.Split(0.25, 0.9, seed=5), skip=[[300, 420]], shuffle=shuffle)
-    ranks.finish()
-    ranks.steps(9)
-    said = assert_proven(logs, 1)
-    assert "dropped by tail='drop'" in said
-    assert "unfinished" in said
-    assert "180 rows, each exactly once" in said
-
-
-def test_the_audit_refuses_as_many_rows_that_are_others(tmp_path: Path) -> None:
-    data, logs = tmp_path / "data", tmp_path / "logs"
-    SPEC.write(data)
-    Ranks(data, logs, rows=[[10, 110]]).steps(3)
-    (path,) = logs.glob("selection-*")
-    path.write_bytes(np.array([[11, 111]], "<i8").tobytes())
-    assert "the description of the dataset or of its selection is missing or damaged" in found_in(logs)
-
-
-def test_the_audit_finds_a_row_that_was_not_selected(tmp_path: Path) -> None:
-    """Selected positions with rows beside the selection: the digests differ."""
-    data, logs = tmp_path / "data", tmp_path / "logs"
-    SPEC.write(data)
-    ranks = Ranks(data, logs, 1, rows=[[0, 1000]])
-    other = fr.ParquetDataset(data, rows=[[0, 999], [1001, 1002]], batch_size=10, rank=0, world_size=1)
-    dataset = ranks.loaders[0].dataset
-    own, dataset._manifest = dataset._manifest, other._manifest
-    ranks.finish()
-    dataset._manifest = own
-    assert "the rows handed over are not those of the positions" in found_in(logs)

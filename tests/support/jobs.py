@@ -435,3 +435,8 @@ def shaped_like(value: object) -> object:
     if isinstance(value, dict):
         return {key: shaped_like(inner) for key, inner in value.items()}
     return type(value).__name__
+
+
+def rows_delivered(dataset: fr.ParquetDataset | fr.Loader) -> list[int]:
+    """The rows of a pass that count, in the order of delivery."""
+    return [row for batch in dataset for row in batch.rows()[batch.valid.numpy()].tolist()]
