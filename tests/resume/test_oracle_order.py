@@ -181,6 +181,7 @@ def test_each_number_goes_everywhere_about_as_often(word: int) -> None:
     assert sum((count - passes / 20) ** 2 / (passes / 20) for count in counts.values()) < 45
 
 
+@pytest.mark.slow
 def test_the_oracle_still_says_what_the_golden_orders_say() -> None:
     text = (Path(make_orders.__file__).parent / "orders.json").read_text()
     assert text == make_orders.as_text(make_orders.golden())

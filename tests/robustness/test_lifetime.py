@@ -113,7 +113,7 @@ def interrupted_next(directory: str, threads: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("threads", [0, 1, 2])
+@pytest.mark.parametrize("threads", [0, pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ctrl_c_in_next_is_heard_within_a_second_and_loses_nothing(
     child: Child, slow: Path, threads: int
 ) -> None:
@@ -534,7 +534,10 @@ def forked(directory: str, threads: int, mapped: bool) -> dict[str, Any]:
     return found
 
 
-@HOW
+@pytest.mark.parametrize(
+    ("threads", "mapped"),
+    [(0, False), (2, True), *(pytest.param(*how, marks=pytest.mark.slow) for how in ((2, False), (0, True)))],
+)
 def test_a_forked_process_goes_on_by_itself(child: Child, small: Path, threads: int, mapped: bool) -> None:
     found = child.call(forked, str(small), threads, mapped)
     old = found["old"]
@@ -564,7 +567,7 @@ def forked_in_next(directory: str, call: str) -> dict[str, Any]:
     return {**found, "here": rows_of(batches) == list(range(SLOW_FILES))}
 
 
-@pytest.mark.parametrize("call", ["next", "close", "drop"])
+@pytest.mark.parametrize("call", ["next", "close", pytest.param("drop", marks=pytest.mark.slow)])
 def test_a_fork_while_another_thread_is_in_next_does_not_hang(child: Child, slow: Path, call: str) -> None:
     found = child.call(forked_in_next, str(slow), call)
     assert found["ended"], "it hangs"

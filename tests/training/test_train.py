@@ -93,6 +93,7 @@ def test_killed_and_resumed_on_other_ranks_it_ends_within_rounding(data: Path, t
         assert max(apart, told_apart) < killed.ROUNDING, job.losses()
 
 
+@pytest.mark.slow
 def test_the_example_that_kills_it_finds_the_same_bits_and_each_row_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
