@@ -30,6 +30,9 @@ UV_INSTALL := $(BIN)/uv pip install --quiet --require-hashes $(if $(PYTHONDONTWR
 
 # In CI, a Cargo.lock that is behind Cargo.toml is an error.
 LOCKED := $(if $(CI),--locked)
+# Programs that share the data and the page with benches/results.py.
+MEASURE := PYTHONPATH=$(CURDIR)/benches $(BIN)/python benches/measure
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 MATURIN_DEVELOP := $(BIN)/maturin develop --uv $(LOCKED)
 
 .PHONY: help
@@ -38,8 +41,11 @@ help: ## List the targets
 
 ##### Build
 
-$(VENV)/.tools: requirements/bootstrap.lock requirements/dev.lock
+$(VENV)/.python:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.python requirements/bootstrap.lock requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.lock
 	$(UV_INSTALL) -r requirements/dev.lock
 	touch $@
@@ -85,46 +91,50 @@ bench: $(VENV)/.release $(VENV)/.bench ## Measure beside what a user would pick 
 	$(BIN)/python benches/results.py $(ARGS)
 
 .PHONY: bench-shuffle
-bench-shuffle: $(VENV)/.release $(VENV)/.bench ## Measure how well a shuffled order mixes; ARGS='...' goes to benches/shuffle.py
-	$(BIN)/python benches/shuffle.py $(ARGS)
+bench-shuffle: $(VENV)/.release $(VENV)/.bench ## Measure how well a shuffled order mixes; ARGS='...' goes to the program
+	$(MEASURE)/shuffle.py $(ARGS)
 
 .PHONY: bench-padding
-bench-padding: $(VENV)/.release $(VENV)/.bench ## Measure lists with nulls, jagged and padded, beside other ways; ARGS='...' goes to benches/padding.py
-	$(BIN)/python benches/padding.py $(ARGS)
+bench-padding: $(VENV)/.release $(VENV)/.bench ## Measure lists with nulls, jagged and padded, beside other ways; ARGS='...' goes to the program
+	$(MEASURE)/padding.py $(ARGS)
 
 .PHONY: bench-floor
 bench-floor: $(VENV)/.release ## Measure one thread in Rust beside its floor and beside the parquet crate; compiles arrow
 	cargo build --release --manifest-path benches/floor/Cargo.toml --target-dir target/floor $(LOCKED)
-	$(BIN)/python benches/floor.py target/floor/release/fastresume-floor $(ARGS)
+	$(MEASURE)/floor.py target/floor/release/fastresume-floor $(ARGS)
 
 .PHONY: bench-scale
 bench-scale: $(VENV)/.tools ## Measure what planning takes for 10^12 rows on 16,384 ranks; reads no data
 	cargo bench -p fastresume-laws --bench scale $(LOCKED)
 
 .PHONY: bench-intervals
-bench-intervals: $(VENV)/.release ## Measure the interval algebra beside plain Python; ARGS='...' goes to benches/intervals.py
-	$(BIN)/python benches/intervals.py $(ARGS)
+bench-intervals: $(VENV)/.release ## Measure the interval algebra beside plain Python; ARGS='...' goes to the program
+	$(MEASURE)/intervals.py $(ARGS)
 
 .PHONY: bench-manifest
-bench-manifest: $(VENV)/.release ## Measure opening 100,000 files, with a cache and without; ARGS='...' goes to benches/manifest.py
-	$(BIN)/python benches/manifest.py $(ARGS)
+bench-manifest: $(VENV)/.release ## Measure opening 100,000 files, with a cache and without; ARGS='...' goes to the program
+	$(MEASURE)/manifest.py $(ARGS)
 
 .PHONY: bench-handover
 bench-handover: $(VENV)/.release ## Measure what worker processes cost, beside torch's own hand-over and beside threads
-	$(BIN)/python benches/handover.py $(ARGS)
+	$(MEASURE)/handover.py $(ARGS)
 
 .PHONY: bench-gpu
-bench-gpu: $(VENV)/.release ## Check and measure what only a CUDA device can show; ARGS='sums' goes to benches/gpu.py
-	$(BIN)/python benches/gpu.py $(ARGS)
+bench-gpu: $(VENV)/.release ## Check and measure what only a CUDA device can show; ARGS='sums' goes to the program
+	$(MEASURE)/gpu.py $(ARGS)
 
 .PHONY: bench-checkpoint
-bench-checkpoint: $(VENV)/.release $(VENV)/.bench ## Measure how long a save blocks training, beside torch's own; ARGS='...' goes to benches/checkpoint.py
-	$(BIN)/python benches/checkpoint.py $(ARGS)
+bench-checkpoint: $(VENV)/.release $(VENV)/.bench ## Measure how long a save blocks training, beside torch's own; ARGS='...' goes to the program
+	$(MEASURE)/checkpoint.py $(ARGS)
 
 ##### Check
 
 .PHONY: test
-test: test-rust test-python ## Run all tests, Rust and Python
+test: test-rust test-python ## Run the tests, Rust and Python: all that CI runs, which is all but the slow ones
+
+.PHONY: test-all
+test-all: test-rust develop ## Run all tests, the slow ones too, with more examples; before a release
+	FASTRESUME_PROFILE=$(or $(FASTRESUME_PROFILE),all) $(PYTEST) $(ARGS)
 
 # Always the whole workspace: another choice of packages is another set of features, and compiles parquet again.
 .PHONY: test-rust
@@ -132,8 +142,8 @@ test-rust: $(VENV)/.tools ## Run the Rust tests
 	cargo test --workspace $(LOCKED)
 
 .PHONY: test-python
-test-python: develop ## Run the Python tests; ARGS='-k resume' goes to pytest
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+test-python: develop ## Run the Python tests but for the slow ones; ARGS='-k resume' goes to pytest
+	$(PYTEST) -m "not slow" $(ARGS)
 
 .PHONY: soak
 soak: develop ## Look for rare failures, for as long as you like; ARGS='...' goes to tests/soak.py
@@ -141,16 +151,16 @@ soak: develop ## Look for rare failures, for as long as you like; ARGS='...' goe
 
 .PHONY: soak-types
 soak-types: develop ## Compare thousands of files of all writers with other readers; cells of 100 MB; ARGS goes to pytest
-	FASTRESUME_PROFILE=soak $(BIN)/python -m pytest --timeout 0 tests/test_writers.py tests/test_memory.py $(ARGS)
+	FASTRESUME_PROFILE=soak $(BIN)/python -m pytest --timeout 0 tests/values/test_writers.py tests/robustness/test_memory.py $(ARGS)
 
 .PHONY: soak-checkpoint
 soak-checkpoint: develop ## Strike every call of a save to the file system, on each rank; ARGS goes to pytest
-	FASTRESUME_PROFILE=soak $(BIN)/python -m pytest --timeout 0 -s tests/test_checkpoint_faults.py $(ARGS)
+	FASTRESUME_PROFILE=soak $(BIN)/python -m pytest --timeout 0 -s tests/training/test_checkpoint_faults.py $(ARGS)
 
 .PHONY: fuzz
 fuzz: develop ## Read damaged files for half an hour, MINUTES='5' for less: rows or an error of each, no abort, no hang, bounded memory
 	FASTRESUME_PROFILE=soak FASTRESUME_FUZZ_MINUTES=$(or $(MINUTES),30) \
-	  $(BIN)/python -m pytest --timeout 0 -o faulthandler_timeout=0 -s tests/test_fuzz.py -k minute $(ARGS)
+	  $(BIN)/python -m pytest --timeout 0 -o faulthandler_timeout=0 -s tests/robustness/test_fuzz.py -k minute $(ARGS)
 
 # The largest piece of memory is that of a page which states as much as is believed. What is found goes to target, so that
 # the corpus in the tree stays small.
@@ -189,8 +199,16 @@ lint: develop ## Check formatting, lints and types; change nothing
 	{ $(BIN)/mypy --strict python/fastresume && $(BIN)/python -m mypy.stubtest fastresume._core \
 	  --mypy-config-file stubtest.ini; } & cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings && wait $$!
 
+.PHONY: compile-tests
+compile-tests: $(VENV)/.python
+	cargo test --workspace --no-run $(LOCKED)
+
+# The tools come from afar: cargo compiles in the meantime. What tests of Rust take is then hidden behind those of Python.
 .PHONY: ci
-ci: lint test ## Run all that a change must pass: lint and test
+ci: $(VENV)/.python ## Run all that a change must pass: lint and test
+	$(MAKE) compile-tests & $(MAKE) $(VENV)/.tools && wait $$!
+	$(MAKE) lint
+	$(MAKE) --output-sync test-rust & $(MAKE) test-python && wait $$!
 
 ##### Change
 

@@ -94,17 +94,16 @@ class Job:
             raise RuntimeError(self.log())
         return kills
 
-    def log(self) -> str:
-        """Return what rank 0 has said in the last life."""
-        path = self.directory / f"{self.lives}-0.log"
+    def log(self, life: int | None = None) -> str:
+        """Return what rank 0 has said in a life, or in the last one: nothing, where it was killed at once."""
+        path = self.directory / f"{life or self.lives}-0.log"
         return path.read_text() if path.exists() else ""
 
     def losses(self) -> dict[int, list[float]]:
         """Return the losses of each step: one for each life that made it."""
         found: dict[int, list[float]] = {}
         for life in range(1, self.lives + 1):
-            log = (self.directory / f"{life}-0.log").read_text()
-            for step, loss in re.findall(r"step (\d+): loss (\S+)", log):
+            for step, loss in re.findall(r"step (\d+): loss (\S+)", self.log(life)):
                 found.setdefault(int(step), []).append(float(loss))
         return found
 

@@ -1,7 +1,7 @@
 """What all tests share: hypothesis profiles, a clean environment, small datasets.
 
-FASTRESUME_PROFILE chooses the profile: `dev` (the default, quick), `ci` (the same examples each time) or
-`soak`.
+FASTRESUME_PROFILE chooses the profile: `dev` (the default, quick), `ci` (the same examples each time),
+`all` (more of them, for `make test-all`) or `soak`.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 import pytest  # noqa: E402
+import torch.utils.data  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-from child import SECONDS, Reader  # noqa: E402
-from columns import Kind  # noqa: E402
-from strategies import ColumnSpec, Dataset, DatasetSpec, plain_spec  # noqa: E402
+from support.child import SECONDS, Reader  # noqa: E402
+from support.columns import Kind  # noqa: E402
+from support.strategies import ColumnSpec, Dataset, DatasetSpec, plain_spec  # noqa: E402
 
 # Examples write files and start readers: how long one takes says nothing (deadline, too_slow).
 settings.register_profile(
     "dev", max_examples=30, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=60, derandomize=True)
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
+settings.register_profile("all", settings.get_profile("dev"), max_examples=100)
 # A soak draws for hours and so meets rare examples that are large or filtered; that is what it is for.
 settings.register_profile(
     "soak",
@@ -55,6 +57,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 settings.load_profile(os.environ.get("FASTRESUME_PROFILE", "dev"))
+
+# A DataLoader waits so long for a worker that raised, and then ends it: five seconds, were it not for this
+# in any test in which its iterator is collected. No test looks at that wait.
+torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 1
 
 # function_scoped_fixture is suppressed nowhere: under @given take `written(spec)` or `dataset_root`, and not
 # tmp_path, which all examples would share.
@@ -124,9 +130,9 @@ def slow_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path
     return write
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def reader() -> Iterator[Reader]:
-    """A process that reads damaged files."""
+    """A process that reads damaged files; all tests have one, as it takes seconds to import torch."""
     found = Reader(SECONDS)
     yield found
     found.close()

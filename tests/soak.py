@@ -24,9 +24,9 @@ from pathlib import Path
 # Before anything imports torch: its threads would fight with the ranks.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from elastic import WORLD_SIZES, ElasticJob
-from strategies import plain_spec
-from test_processes import run_and_kill
+from support.elastic import WORLD_SIZES, ElasticJob
+from support.killed_jobs import run_and_kill
+from support.strategies import plain_spec
 
 
 def main() -> None:
@@ -41,13 +41,14 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.workers:
-        files = [f"tests/test_{name}.py" for name in ("crew", "dataloader", "dataloader_misuse", "parcel")]
+        names = ("workers", "dataloader", "dataloader_misuse", "shared_memory")
+        files = [f"tests/reading/test_{name}.py" for name in names]
         if status := run_tests("-q", "--timeout=900", *files):
             raise SystemExit(status)
     failed = kill_processes(arguments.kills, arguments.kills_per_job, arguments.seed)
     failed += kill_ranks(arguments.rank_kills, arguments.kills_per_job, arguments.seed)
     failed += kill_under_torchrun(arguments.torchrun_kills, arguments.seed)
-    failed += run_tests("-q", "-s", "--timeout=3600", "tests/test_train.py")
+    failed += run_tests("-q", "-s", "--timeout=3600", "tests/training/test_train.py")
     raise SystemExit(failed > 0)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-import oracle  # noqa: E402  (it is found by the line above)
+from support import oracle  # noqa: E402  (it is found by the line above)
 
 FINGERPRINT = "5f1c0e2b9a7d48336c01d2e4f5a6b798"
 

@@ -34,8 +34,8 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-import oracle  # noqa: E402  (it is found by the line above)
 from golden.entries import as_text  # noqa: E402  (so is it)
+from support import oracle  # noqa: E402  (it is found by the line above)
 
 ABOUT = (__doc__ or "").splitlines()
 

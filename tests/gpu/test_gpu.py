@@ -16,7 +16,7 @@ import torch
 import fastresume as fr
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "benches" / "gpu.py"
+PROGRAM = ROOT / "benches" / "measure" / "gpu.py"
 BATCHES = 100_000
 
 needs_device = pytest.mark.skipif(

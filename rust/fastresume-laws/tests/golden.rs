@@ -1,4 +1,4 @@
-//! The golden vectors of `tests/golden/orders.json`, which `tests/oracle.py` wrote.
+//! The golden vectors of `tests/golden/orders.json`, which `tests/support/oracle/order.py` wrote.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use fastresume::{Intervals, Order, OrderKind, Permutation, Selection, permutation::key, split::is_in_split};

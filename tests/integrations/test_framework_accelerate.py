@@ -1,0 +1,123 @@
+"""Under Accelerate: what it leaves alone, what it wraps, and what is refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator, DataLoaderConfiguration
+from torch.utils.data import DataLoader
+
+import fastresume as fr
+from fastresume.integrations.accelerate import register
+from support.rehearsal import BATCH, ROWS, STEPS, make, run, steps, write_data
+
+pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("accelerate")
+    write_data(directory, ROWS)
+    return directory
+
+
+@pytest.fixture
+def live(directory: Path) -> Iterator[Callable[..., list[list[list[int]]]]]:
+    """A function that runs one life of a job, whose checkpoint the next one finds."""
+
+    def live(work: Callable[[], object], **how: Any) -> list[list[list[int]]]:
+        return run(work, directory, **how)
+
+    yield live
+    rmtree(directory / "saved", ignore_errors=True)
+
+
+def torch_loader(**how: Any) -> DataLoader[fr.Batch]:
+    return DataLoader(make().dataset, **{"batch_size": None, **how})
+
+
+def make_accelerator(**how: Any) -> Accelerator:
+    return Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**how))
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_a_loader_that_fetches_ahead_saves_the_batch_that_was_trained(stateful: bool, live: Any) -> None:
+    """DataLoaderShard holds one batch more than it has given; its adapter asks for states when it is made."""
+
+    def work() -> None:
+        accelerator = make_accelerator(dispatch_batches=False, use_stateful_dataloader=stateful)
+        model, loader = accelerator.prepare(torch.nn.Linear(2, 1), torch_loader())
+        resume = register(accelerator, loader)
+        if Path("saved").exists():
+            accelerator.load_state("saved")
+        while loader.dataset.epoch < 2:
+            for batch in loader:
+                model(batch["inputs"])
+                resume.trained(batch)
+                fetched = fr.Cursor.from_state(loader.dataset.state_dict())
+                assert batch.step == STEPS - 1 or fetched.consumed_rows == (batch.step + 2) % STEPS * BATCH
+                accelerator.save_state("saved")
+
+    found = live(work, kill_at=4)[0] + live(work, kill_at=8)[0]
+    assert found + live(work)[0] == steps(0, 2 * STEPS)
+
+
+def test_a_dispatcher_is_refused(live: Any) -> None:
+    def work() -> None:
+        accelerator = make_accelerator()
+        loader = accelerator.prepare(torch_loader())
+        assert type(loader).__name__ == "DataLoaderDispatcher", "not even in one process?"
+        with pytest.raises(ValueError, match="rank 0 would read for all ranks"):
+            register(accelerator, loader)
+        with pytest.raises(TypeError, match="dispatch_batches=False"):
+            next(iter(loader))
+        plain = make()
+        assert accelerator.prepare(plain) is plain
+        with pytest.raises(AttributeError):
+            accelerator.skip_first_batches(plain, 2)
+
+    live(work)
+
+
+def test_in_two_processes_one_file_is_written_and_read_by_both_and_nothing_is_dealt_out(live: Any) -> None:
+    def work() -> None:
+        accelerator = make_accelerator(dispatch_batches=False)
+        assert accelerator.num_processes == 2
+        loader = accelerator.prepare(make())
+        resume = register(accelerator, loader, check_same=True)
+        for batch in loader:
+            if batch.step == 2:
+                break
+            resume.trained(batch)
+        accelerator.save_state("saved")
+        accelerator.wait_for_everyone()
+        assert [path.name for path in Path("saved").glob("custom*")] == ["custom_checkpoint_0.pkl"]
+        assert fr.Cursor.from_state(loader.state_dict()).consumed_rows == 3 * 2 * BATCH
+        accelerator.load_state("saved")
+        assert fr.Cursor.from_state(loader.state_dict()).consumed_rows == 2 * 2 * BATCH
+        assert next(iter(loader)).step == 2
+        dealt = accelerator.prepare(torch_loader(batch_size=1, collate_fn=lambda batches: batches[0]))
+        with pytest.raises(fr.FastresumeError, match="would deal the batches out among the ranks"):
+            next(iter(dealt))
+        whole = accelerator.prepare(torch_loader())
+        with pytest.raises(TypeError, match="NoneType"):  # Accelerate counts in batch sizes
+            next(iter(whole))
+
+    live(work, world_size=2, is_launched=True)
+
+
+def test_ranks_that_accelerate_does_not_know_of_are_told(live: Any) -> None:
+    def work() -> None:
+        os.environ.update({"RANK": "1", "WORLD_SIZE": "2"})
+        loader = make()
+        del os.environ["RANK"], os.environ["WORLD_SIZE"]
+        with pytest.raises(ValueError, match="told the dataset of 2 ranks, but Accelerate knows of 1"):
+            register(make_accelerator(), loader)
+
+    live(work)

@@ -1,0 +1,87 @@
+"""Under torchdata's StatefulDataLoader: its own state where it is right, ours with any number of workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import fastresume as fr
+from support.dataloaders import BATCH, STEPS, make, oracle_passes, rows_of
+from support.strategies import Dataset, plain_spec
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.law(2),
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker processes:UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return plain_spec([40, 0, 60], [], [100, 11]).write(tmp_path_factory.mktemp("torchdata"))
+
+
+def loader_of(dataset: fr.ParquetDataset, num_workers: int) -> Any:
+    context = "fork" if num_workers else None
+    return StatefulDataLoader(
+        dataset, batch_size=None, num_workers=num_workers, multiprocessing_context=context
+    )
+
+
+def drawn(loader: Any, count: int) -> list[fr.Batch]:
+    iterator = iter(loader)
+    return [next(iterator) for _ in range(count)]
+
+
+def test_without_workers_its_own_state_is_exact(data: Dataset) -> None:
+    expected, _ = oracle_passes(make(data), 0, passes=2)
+    for count in (0, 1, 7, STEPS):
+        loader = loader_of(make(data), 0)
+        drawn(loader, count)
+        again = loader_of(make(data), 0)
+        again.load_state_dict(loader.state_dict())
+        rest = rows_of([*again]) if count < STEPS else []
+        assert rest + rows_of([*again]) == expected[count : count + 2 * STEPS - count]
+
+
+def test_with_workers_its_own_state_is_refused_and_that_of_a_batch_is_exact(data: Dataset) -> None:
+    """Its workers would have to load states that only the main process can know."""
+    first = loader_of(make(data), 2)
+    batches = drawn(first, 5)
+    expected, _ = oracle_passes(make(data), 2, passes=1)
+    assert rows_of(batches) == expected[:5]
+    again = loader_of(make(data), 2)
+    again.load_state_dict(first.state_dict())
+    with pytest.raises(
+        fr.FastresumeError, match="torchdata's StatefulDataLoader does that with its own"
+    ) as told:
+        iter(again)
+    # The garbage collector would wait for workers, five seconds for each.
+    told.value.__traceback__ = None
+    del told
+    first._iterator._shutdown_workers()
+
+
+def test_whole_batches_are_not_collated(data: Dataset) -> None:
+    with pytest.raises(TypeError, match="pass batch_size=None to the DataLoader"):
+        next(iter(StatefulDataLoader(make(data), batch_size=BATCH)))
+
+
+@pytest.mark.law(3)
+def test_the_number_of_workers_may_change(data: Dataset) -> None:
+    """Its own state asserts that it does not."""
+    found, state = [], None
+    for num_workers in (2, 0, 3, 1):
+        dataset = make(data)
+        if state is not None:
+            dataset.load_state_dict(state)
+        loader = loader_of(dataset, num_workers)
+        batches = drawn(loader, 4) if num_workers != 1 else [*loader]
+        found += [row for batch in rows_of(batches) for row in batch]
+        state = batches[-1].state_dict()
+        if num_workers > 1:
+            loader._iterator._shutdown_workers()
+    assert len(found) == len(set(found)) == STEPS * BATCH

@@ -1,0 +1,687 @@
+"""`Loader(device="cuda")`, on a device that copies as late as it may: see devices.py."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+
+import fastresume as fr
+from fastresume import device as module
+from fastresume import parcel
+from fastresume.device import AHEAD, device_of
+from fastresume.pagelock import page_lock
+from fastresume.testing import assert_exact_resume
+from support.columns import Kind
+from support.devices import Driver, LateDevices, LateStream
+from support.jobs import assert_same_batch, make, rows_of, tensors_of
+from support.strategies import Dataset, plain_spec
+
+SHUFFLED: dict[str, Any] = {"shuffle": True, "seed": 3, "block_rows": 700, "window_rows": 2100}
+ORDERS = pytest.mark.parametrize("order", [{}, SHUFFLED], ids=["plain", "shuffled"])
+MAPPED = pytest.mark.parametrize("mapped", [False, True], ids=["read", "mapped"])
+BATCH = 600
+"""Rows of so many bytes that the memory of a batch is used again."""
+
+HOW: list[Any] = [
+    pytest.param({"threads": 0}, id="in the caller's thread"),
+    pytest.param({"threads": 1}, id="1 thread"),
+    pytest.param({"threads": 4}, id="4 threads"),
+    pytest.param(
+        {"num_workers": 2, "multiprocessing_context": "fork"}, id="2 workers", marks=pytest.mark.processes
+    ),
+]
+THREADS = HOW[:3]
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """9,000 rows of numbers, texts, lists and lists of texts, with nulls."""
+    columns = [
+        Kind("weight", "float32", nulls=0.2, seed=1),
+        Kind("tokens", "int32", "list", nulls=0.1, longest=9, seed=2),
+        Kind("name", "string", nulls=0.1, seed=3),
+        Kind("words", "string", "list", nulls=0.1, element_nulls=0.1, seed=4),
+    ]
+    return plain_spec([3000, 0, 2000], [4000], columns=columns).write(tmp_path_factory.mktemp("wide"))
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """15,000 rows of numbers."""
+    columns = [Kind("weight", "float64", seed=1)]
+    return plain_spec([5000, 2500], [7500], columns=columns).write(tmp_path_factory.mktemp("numbers"))
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> LateDevices:
+    return LateDevices(monkeypatch)
+
+
+def made(files: Dataset, mapped: bool = False, **arguments: Any) -> fr.ParquetDataset:
+    groups = {"lanes": 2, "groups": 2}
+    dataset = make(files, BATCH, **{"nulls": "mask", **groups, **arguments})
+    return dataset.map(changed) if mapped else dataset
+
+
+def changed(batch: fr.Batch) -> dict[str, Any]:
+    """Tensors of new memory, and others."""
+    return {**batch, "twice": batch["weight"] * 2, "every_other": batch["weight"][::2], "note": "a text"}
+
+
+def assert_same(one: fr.Batch, other: fr.Batch) -> None:
+    """Assert that two batches are equal, the text beside the tensors, too."""
+    assert one.get("note") == other.get("note")
+    plain = [
+        fr.Batch({k: v for k, v in batch.items() if k != "note"}, batch._origin) for batch in (one, other)
+    ]
+    assert_same_batch(*plain)
+
+
+def in_order(batches: list[fr.Batch]) -> None:
+    assert [batch.step for batch in batches] == list(range(len(batches)))
+
+
+# ----------------------------------------------------------------------------------------- what is delivered
+
+
+@pytest.mark.law(6)
+@pytest.mark.parametrize("how", HOW)
+@MAPPED
+@ORDERS
+def test_batches_on_a_device_are_those_of_the_cpu(
+    wide: Dataset, late: LateDevices, how: dict[str, Any], mapped: bool, order: dict[str, Any]
+) -> None:
+    plain = made(wide, mapped, tail="pad", **order)
+    expected = [*plain, *plain]
+    with fr.Loader(made(wide, mapped, tail="pad", **order), device="cuda", **how) as loader:
+        found = [*loader, *loader]
+    for one, other in zip(expected, found, strict=True):
+        assert_same(one, other)
+    used = late.stream.used
+    assert all(
+        tensor.data_ptr() in used
+        for batch in found
+        for tensor in tensors_of({**batch, "note": torch.empty(0)}).values()
+        if tensor.numel()
+    ), "the memory of what was handed over is kept from other use"
+    assert threading.get_ident() not in late.stream.threads
+    assert threading.get_ident() == late.stream.opened_in, "another thread may have another current device"
+
+
+@pytest.mark.parametrize("how", HOW)
+@ORDERS
+def test_without_the_guard_of_its_copy_memory_would_be_filled_again_too_soon(
+    numbers: Dataset,
+    late: LateDevices,
+    monkeypatch: pytest.MonkeyPatch,
+    how: dict[str, Any],
+    order: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(module, "_Held", Forgetful)
+    monkeypatch.setattr(LateStream, "wait", lambda stream, mark: None)  # so late that all else has happened
+    # What workers share would be gone by then, its reader killed: only what is filled again is to be seen.
+    monkeypatch.setattr(parcel._Mapping, "__del__", lambda mapping: None)
+    plain = made(numbers, **order)
+    expected = [*plain, *plain, *plain]
+    with fr.Loader(made(numbers, **order), device="cuda", **how) as loader:
+        found = [*loader, *loader, *loader]
+        late.stream.finish_all()
+    assert any(
+        not torch.equal(one["row"], other["row"]) for one, other in zip(expected, found, strict=True)
+    ), "this test sees no memory that is used again"
+
+
+class Forgetful:
+    """In the place of what holds a batch's memory."""
+
+    def __init__(self, mark: Any, values: tuple[object, ...]) -> None:
+        self.mark = mark
+
+
+@pytest.mark.parametrize("how", HOW)
+@ORDERS
+def test_with_it_memory_that_nobody_waits_for_stays_as_it_is(
+    numbers: Dataset,
+    late: LateDevices,
+    monkeypatch: pytest.MonkeyPatch,
+    how: dict[str, Any],
+    order: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(LateStream, "wait", lambda stream, mark: None)
+    monkeypatch.setattr(LateStream, "may_finish", lambda stream, number: False)
+    plain = made(numbers, **order)
+    expected = [*plain, *plain, *plain]
+    with fr.Loader(made(numbers, **order), device="cuda", **how) as loader:
+        found = [*loader, *loader, *loader]
+    late.stream.finish_all()
+    for one, other in zip(expected, found, strict=True):
+        assert_same_batch(one, other)
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("how", HOW)
+@MAPPED
+def test_a_resume_after_any_batch_equals_no_interruption(
+    wide: Dataset, late: LateDevices, how: dict[str, Any], mapped: bool
+) -> None:
+    loaders: list[fr.Loader] = []
+
+    def fresh() -> fr.Loader:
+        for loader in loaders:
+            loader.close()
+        loaders.append(fr.Loader(made(wide, mapped, tail="pad", **SHUFFLED), device="cuda", **how))
+        return loaders[-1]
+
+    every = 5 if "num_workers" in how else 1
+    assert assert_exact_resume(fresh, every) == 15 // every
+    loaders[-1].close()
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@MAPPED
+def test_two_batches_are_copied_ahead_and_enter_no_state(
+    wide: Dataset, late: LateDevices, threads: int, mapped: bool
+) -> None:
+    dataset = made(wide, mapped)
+    with fr.Loader(dataset, device="cuda", threads=threads) as loader:
+        for step, batch in enumerate(loader):
+            due = min(step + 1 + AHEAD, len(dataset))
+            late.stream.wait_for(due)
+            assert late.stream.put == due
+            assert late.stream.blocked == 0, "nobody waits for a copy but the device"
+            assert loader.state_dict() == batch.state_dict()
+            assert loader.batches_left == len(dataset) - step - 1 or step + 1 == len(dataset)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_peek_a_break_and_a_loaded_state_lose_nothing(
+    wide: Dataset, late: LateDevices, how: dict[str, Any]
+) -> None:
+    expected = list(made(wide, tail="pad"))
+    with fr.Loader(made(wide, tail="pad"), device="cuda", **how) as loader:
+        first = loader.peek()
+        assert first is loader.peek() is next(iter(loader))
+        found = [first, *islice(loader, 4)]
+        loader.start()
+        assert loader.peek().step == 5
+        loader.load_state_dict(found[2].state_dict())
+        found = [*found[:3], *loader]
+    for one, other in zip(expected, found, strict=True):
+        assert_same_batch(one, other)
+
+
+# ------------------------------------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize("how", HOW)
+@MAPPED
+def test_a_copy_that_fails_is_told_at_its_batch_and_nothing_is_lost(
+    wide: Dataset, late: LateDevices, how: dict[str, Any], mapped: bool
+) -> None:
+    expected = list(made(wide, mapped))
+    copies = 11 + 2 * mapped  # of a batch: 3 of words, 3 of tokens, 3 of name, ...
+    late.fail_at = {4, 5 * copies, 9 * copies + 1}
+    found, failures = [], []
+    with fr.Loader(made(wide, mapped), device="cuda", **how) as loader:
+        iterator = iter(loader)
+        while len(found) < len(expected):
+            try:
+                found.append(next(iterator))
+            except torch.cuda.OutOfMemoryError:
+                failures.append(len(found))
+                assert loader.batches_left == len(expected) - len(found)
+        with pytest.raises(StopIteration):
+            next(iterator)
+    assert failures[0] == 0
+    # With threads, one of these may be a copy that was begun ahead of an error, and is never asked for.
+    assert len(failures) == 3 if how.get("threads", 0) == 0 else 1 <= len(failures) <= 3
+    in_order(found)
+    for one, other in zip(expected, found, strict=True):
+        assert_same(one, other)
+
+
+@pytest.mark.parametrize("how", HOW)
+@MAPPED
+def test_a_copy_that_fails_midway_keeps_what_is_still_read_and_nothing_longer(
+    wide: Dataset, late: LateDevices, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], mapped: bool
+) -> None:
+    expected = list(made(wide, mapped))
+    copied: list[tuple[weakref.ref[torch.Tensor], weakref.ref[torch.Tensor]]] = []
+    failed: list[tuple[weakref.ref[torch.Tensor], weakref.ref[torch.Tensor]]] = []
+    failures: list[bool] = []
+    copy = LateStream._copied
+
+    def noted(stream: LateStream, tensor: torch.Tensor) -> torch.Tensor:
+        if stream.put == 2 and len(failed) == 4 and not failures:
+            failures.append(True)
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        there = copy(stream, tensor)
+        copied.append((weakref.ref(tensor), weakref.ref(there)))
+        if stream.put == 2 and not failures:
+            failed.append(copied[-1])
+        return there
+
+    monkeypatch.setattr(LateStream, "_copied", noted)
+    monkeypatch.setattr(LateStream, "may_finish", LateStream.has_finished)  # none is done before its time
+    gc.disable()  # memory of a device that is short is let go of at once, and not some day
+    try:
+        with fr.Loader(made(wide, mapped), device="cuda", **how) as loader:
+            iterator = iter(loader)
+            found = list(islice(iterator, 2))
+            message = ""
+            try:
+                next(iterator)
+            except torch.cuda.OutOfMemoryError as error:
+                message = str(error)
+            assert message == "CUDA out of memory"
+            assert loader.state_dict() == found[-1].state_dict()
+            assert late.stream.pending >= 4
+            assert all(source() is not None for source, _ in failed), "the device reads them yet"
+            late.stream.finish_all()
+            found += islice(iterator, 2)
+            assert [(source(), there()) for source, there in failed] == [(None, None)] * 4
+            found += iterator
+    finally:
+        gc.enable()
+    for one, other in zip(expected, found, strict=True):
+        assert_same(one, other)
+    del found, other, iterator
+    assert not any(source() is not None or there() is not None for source, there in copied)
+
+
+class AlarmError(Exception):
+    """What the signal handler raises."""
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_whatever_a_signal_handler_interrupts_no_batch_is_lost(
+    numbers: Dataset, late: LateDevices, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is raised where an object ends, or memory is collected, Python can only tell of.
+    ignored: set[type[BaseException]] = set()
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: ignored.add(told.exc_type))
+
+    def alarm(*_: object) -> None:
+        if armed:
+            raise AlarmError
+
+    armed = False
+    before = signal.signal(signal.SIGALRM, alarm)
+    dataset = make(numbers, 50)
+    steps, interrupts = [], 0
+    iterator = iter(fr.Loader(dataset, device="cuda", threads=threads))
+    batch = previous = None
+    try:
+        while len(steps) < len(dataset):
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + (interrupts + len(steps)) % 800))
+                for batch in iterator:  # noqa: B007  (it is looked at below)
+                    break
+                armed = False
+            except AlarmError:
+                armed = False
+                interrupts += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if batch is not None and batch is not previous:
+                assert batch["row"].shape == (50,)
+                steps.append(batch.step)
+                assert len(dataset) - dataset.batches_left == batch.step + 1 or batch.step + 1 == len(dataset)
+                previous = batch
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupts > 20
+    assert steps == list(range(len(dataset)))
+    assert ignored <= {AlarmError}
+
+
+def test_a_forked_child_is_told_what_to_do_and_disturbs_nothing(numbers: Dataset, late: LateDevices) -> None:
+    dataset = made(numbers)
+    loader = fr.Loader(dataset, device="cuda", threads=2)
+    iterator = iter(loader)
+    first = next(iterator)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said, calls = [], late.stream.calls
+        try:
+            for again in (lambda: next(iter(loader)), lambda: next(iterator)):
+                try:
+                    again()
+                except fr.FastresumeError as error:
+                    said.append(str(error))
+            del iterator, again
+            gc.collect()
+            loader.close()
+            said.append(f"{late.stream.calls - calls} calls")
+        finally:
+            os.write(writing, "\n".join(said).encode())
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        anew, old, calls = pipe.read().splitlines()
+    os.waitpid(child, 0)
+    assert "CUDA was started before process" in anew
+    assert "'spawn'" in anew
+    assert "Loader.start()" in anew
+    assert "before it forked" in old or "newer iterator" in old
+    assert calls == "0 calls"
+    found = [first, *iterator]
+    in_order(found)
+
+
+def test_where_cuda_was_started_before_a_fork_the_child_is_told(
+    numbers: Dataset, late: LateDevices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    for how in ({"threads": 0}, {"threads": 2}):
+        with (
+            fr.Loader(made(numbers), device="cuda", **how) as loader,
+            pytest.raises(fr.FastresumeError, match="fork before anything uses CUDA"),
+        ):
+            next(iter(loader))
+        assert late.streams == []
+
+
+def test_what_is_not_copied_any_more_is_let_go_of(numbers: Dataset, late: LateDevices) -> None:
+    loader = fr.Loader(made(numbers), device="cuda", threads=2)
+    for _ in loader:
+        assert len(loader._device._held) <= AHEAD + 4
+    held = loader._device._held
+    loader.close()
+    assert not held
+    assert late.stream.pending == 0
+    loader = fr.Loader(made(numbers), device="cuda", threads=2)
+    loader.start()
+    stream = late.streams[-1]
+    stream.wait_for(1 + AHEAD)
+    assert stream.pending
+    del loader
+    gc.collect()
+    assert stream.pending == 0, "memory that is still read was let go of"
+
+
+# ----------------------------------------------------------------------------------------- page-locked memory
+
+
+LARGE = 9000
+"""Rows of so many bytes that the memory of each tensor is pages of its own."""
+
+
+@pytest.fixture(scope="module")
+def driver() -> Driver:
+    """One for all tests: memory that it has locked is used again in any of them."""
+    return Driver()
+
+
+@pytest.mark.parametrize("how", HOW)
+@ORDERS
+def test_what_is_copied_was_decoded_into_locked_pages_which_are_locked_once(
+    numbers: Dataset, late: LateDevices, driver: Driver, how: dict[str, Any], order: dict[str, Any]
+) -> None:
+    late.driver = driver
+    arguments = {"lanes": 2, "groups": 2, "tail": "pad", **order}
+    plain = make(numbers, LARGE, **arguments)
+    with fr.Loader(make(numbers, LARGE, **arguments), device="cuda", **how) as loader:
+        for _ in range(3):
+            for one, other in zip(list(plain), list(loader), strict=True):
+                assert_same_batch(one, other)
+        assert late.stream.begun >= 3 * 2 * 2
+        assert late.stream.not_locked == []
+        assert len(driver.locked) <= 40
+    assert driver.wrong == []
+    assert driver.page_lock.failure == 0
+    assert driver.page_lock.locked_bytes == sum(driver.locked.values())
+
+
+def test_blocks_of_workers_are_unlocked_before_they_go(
+    numbers: Dataset, late: LateDevices, driver: Driver
+) -> None:
+    late.driver = driver
+    before = driver.locked.copy()
+    with fr.Loader(make(numbers, LARGE), device="cuda", num_workers=1) as loader:
+        batch = next(iter(loader))
+        assert len(driver.locked) > len(before)
+    late.stream.finish_all()
+    del batch
+    gc.collect()
+    assert driver.locked.items() <= before.items(), "what was kept goes with close(), too"
+    assert driver.wrong == []
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_memory_that_can_not_be_locked_is_as_any_other_and_one_warning_tells(
+    numbers: Dataset, late: LateDevices, how: dict[str, Any]
+) -> None:
+    late.driver = Driver()
+    late.driver.status = 2
+    rows, arguments = 14_000, {"lanes": 2, "groups": 2, "tail": "pad"}  # of another size than what is locked
+    expected = list(make(numbers, rows, **arguments))
+    with (
+        pytest.warns(
+            UserWarning, match=r"can't be page-locked \(CUDA's status 2, 0 bytes .*`ulimit -l`, now"
+        ) as told,
+        fr.Loader(make(numbers, rows, **arguments), device="cuda", **how) as loader,
+    ):
+        found = [*loader, *loader][:2]
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    for one, other in zip(expected, found, strict=True):
+        assert_same_batch(one, other)
+    assert late.driver.locked == {}
+
+
+def test_a_forked_child_unlocks_nothing(numbers: Dataset, late: LateDevices, driver: Driver) -> None:
+    late.driver = driver
+    loader = fr.Loader(make(numbers, LARGE), device="cuda", threads=1)
+    batch = next(iter(loader))
+    calls = driver.calls
+    child = os.fork()
+    if child == 0:
+        try:
+            del batch
+            loader.close()
+            assert len(list(make(numbers, LARGE))) == 1
+            gc.collect()
+            address = next(iter(driver.locked))
+            driver.page_lock.unlock(address, driver.locked[address])
+            assert not driver.page_lock.lock(address, driver.locked[address])
+            os._exit(driver.calls - calls)
+        finally:
+            os._exit(99)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    loader.close()
+
+
+def test_the_real_driver_is_asked_where_there_is_one() -> None:
+    """Without a device it refuses; how it is asked is right either way."""
+    found = page_lock(torch.device("cuda", 0))
+    assert found is None or found.failure == 0
+    with pytest.raises(ValueError, match="a function has the address 0"):
+        fr._core.PageLock(1, (1, 2, 0, 4))
+
+
+# ---------------------------------------------------------------------------------------------- other values
+
+
+class Movable:
+    """A value of a user's own, as torchrec has them."""
+
+    def __init__(self, where: str = "cpu", log: list[str] | None = None) -> None:
+        self.where = where
+        self.log = [] if log is None else log
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> Movable:
+        self.log.append(f"to {device.type}, {non_blocking}, {threading.get_ident()}")
+        return type(self)(f"moved to {device.type}", self.log)
+
+
+class Streamed(Movable):
+    def record_stream(self, stream: Any) -> None:
+        self.log.append("used")
+
+
+@pytest.mark.parametrize("how", THREADS)
+def test_values_that_torch_does_not_know_move_when_they_can_be_used_safely(
+    wide: Dataset, late: LateDevices, how: dict[str, Any]
+) -> None:
+    def enriched(batch: fr.Batch) -> dict[str, Any]:
+        return {
+            "plain": Movable(),
+            "streamed": Streamed(),
+            "sparse": batch["weight"].to_sparse(),
+            "weight_itself": batch["weight"],
+            "array": batch.rows(),
+            "text": "a",
+        }
+
+    expected = list(made(wide).map(enriched))
+    with fr.Loader(made(wide).map(enriched), device="cuda", **how) as loader:
+        for one, other in zip(expected, loader, strict=True):
+            assert (other["plain"].where, other["streamed"].where) == ("moved to cpu", "moved to cpu")
+            (here,) = other["plain"].log
+            assert here == f"to cpu, False, {threading.get_ident()}"
+            there, used = other["streamed"].log
+            assert there.startswith("to cpu, True, ")
+            assert not there.endswith(str(threading.get_ident()))
+            assert used == "used"
+            assert torch.equal(other["sparse"].to_dense(), one["weight_itself"])
+            assert (other["array"] == one["array"]).all()
+            assert other["text"] == "a"
+
+
+# ---------------------------------------------------------------------------------------------------- static
+
+
+def addresses(batch: fr.Batch) -> dict[str, int]:
+    return {name: value.data_ptr() for name, value in batch.items() if isinstance(value, torch.Tensor)}
+
+
+@pytest.mark.parametrize("how", HOW)
+@MAPPED
+def test_static_batches_come_in_the_same_tensors_pass_after_pass(
+    numbers: Dataset, late: LateDevices, how: dict[str, Any], mapped: bool
+) -> None:
+    plain = made(numbers, mapped, tail="pad", **SHUFFLED)
+    expected = [*plain, *plain]
+    with fr.Loader(
+        made(numbers, mapped, tail="pad", **SHUFFLED), device="cuda", static=True, **how
+    ) as loader:
+        places = None
+        for one, other in zip(expected, (batch for _ in range(2) for batch in loader), strict=True):
+            assert_same(one, other)
+            places = places or addresses(other)
+            assert addresses(other) == places
+            following = loader.peek()
+            if following is not None:
+                assert_same(one, other)
+
+
+def test_what_has_no_one_shape_can_not_be_static(wide: Dataset, numbers: Dataset, late: LateDevices) -> None:
+    with pytest.raises(TypeError, match=r"rows differ in length of tokens, name, words: pad them \(pad=\)"):
+        fr.Loader(made(wide), device="cuda", static=True)
+    with pytest.raises(ValueError, match="tail='short' the last batch"):
+        fr.Loader(made(numbers, tail="short"), device="cuda", static=True)
+    with pytest.raises(ValueError, match="static=True is for batches on a device: pass device='cuda'"):
+        fr.Loader(made(numbers), static=True)
+    dense = made(wide).map(lambda batch: {"weight": batch["weight"]})
+    with fr.Loader(dense, device="cuda", static=True) as loader:
+        assert len(list(loader)) == len(dense)
+
+
+def shorter(batch: fr.Batch) -> dict[str, Any]:
+    return {"x": batch["row"][batch.step :]}
+
+
+def narrower(batch: fr.Batch) -> dict[str, Any]:
+    return {"x": batch["row"].to(torch.int32) if batch.step else batch["row"]}
+
+
+def renamed(batch: fr.Batch) -> dict[str, Any]:
+    return {f"x{batch.step}": batch["row"]}
+
+
+def jagged(batch: fr.Batch) -> dict[str, Any]:
+    return {"x": fr.Jagged(batch["row"], torch.arange(BATCH + 1)) if batch.step else batch["row"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said"),
+    [
+        (shorter, ValueError, r"'x' of int64 \[599\], which is int64 \[600\] in the first one"),
+        (narrower, ValueError, r"'x' of int32 \[600\], which is int64 \[600\]"),
+        (renamed, ValueError, r"the tensors \['x1'\], the first one has \['x0'\]"),
+        (jagged, TypeError, "'x', a Jagged whose shape differs"),
+    ],
+)
+def test_a_static_tensor_that_changes_is_named(
+    numbers: Dataset, late: LateDevices, change: Callable[[fr.Batch], Any], kind: type[Exception], said: str
+) -> None:
+    with fr.Loader(made(numbers).map(change), device="cuda", static=True, threads=1) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        for _ in range(2):
+            with pytest.raises(kind, match=f"the batch of epoch 0, step 1 has .*{said}"):
+                next(iterator)
+        assert loader.batches_left == len(loader) - 1
+
+
+# ---------------------------------------------------------------------------------------------- which device
+
+
+@pytest.mark.parametrize(
+    ("given", "asked_for"),
+    [("cuda", "cuda"), ("cuda:1", "cuda:1"), (1, "cuda:1"), (torch.device("cuda", 0), "cuda:0")],
+)
+def test_a_device_is_named_as_torch_names_it(
+    numbers: Dataset, late: LateDevices, given: Any, asked_for: str
+) -> None:
+    with fr.Loader(made(numbers), device=given) as loader:
+        assert loader.device == torch.device(asked_for)
+        assert f"device={asked_for!r}" in repr(loader)
+        next(iter(loader))
+    assert late.stream.asked_for == torch.device(asked_for)
+
+
+@pytest.mark.parametrize("given", [None, "cpu", torch.device("cpu")])
+def test_batches_stay_where_they_are_without_a_device(numbers: Dataset, given: Any) -> None:
+    with fr.Loader(made(numbers), device=given) as loader:
+        assert loader.device == torch.device("cpu")
+        assert next(iter(loader))["row"].device == torch.device("cpu")
+
+
+def test_each_loader_has_a_device_of_its_own(numbers: Dataset, late: LateDevices) -> None:
+    loaders = [fr.Loader(made(numbers), device=index) for index in range(2)]
+    pairs = list(zip(*loaders, strict=True))
+    assert [stream.asked_for.index for stream in late.streams] == [0, 1]
+    assert rows_of([one for one, _ in pairs]) == rows_of([other for _, other in pairs])
+    for loader in loaders:
+        loader.close()
+
+
+def test_a_device_that_is_not_there_is_told(numbers: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    for given in ("cuda", "cuda:1", 0):
+        with pytest.raises(fr.FastresumeError, match=rf"device={given!r}, but .*: pass device='cpu'"):
+            fr.Loader(made(numbers), device=given)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(fr.FastresumeError, match="there are 2 CUDA devices, 'cuda:0' to 'cuda:1'"):
+        device_of("cuda:2")
+    for given in ("gpu", "meta", "mps"):
+        with pytest.raises(ValueError, match="device must be 'cpu', 'cuda' or 'cuda:INDEX', found"):
+            device_of(given)
+    for given in (True, 1.5, []):
+        with pytest.raises(TypeError, match=r"device must be a torch\.device, a string or an index"):
+            device_of(given)

@@ -1,0 +1,174 @@
+"""Law 11 for arguments: what is wrong with one is said when it is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fastresume as fr
+from support.refusals import assert_message, open_dataset, refused, write
+
+pytestmark = pytest.mark.law(11)
+
+
+@pytest.mark.parametrize("size", [0, -1, np.int64(0), -(2**70)])
+@pytest.mark.parametrize("name", ["batch_size", "global_batch_size"])
+def test_a_batch_of_no_rows_is_refused(path: Path, name: str, size: int) -> None:
+    with refused(ValueError, f"{name} must be at least 1", size):
+        fr.ParquetDataset(write(path), **{name: size})
+
+
+@pytest.mark.parametrize("size", [True, False, 2.0, "10", [10], np.float64(10), np.True_, torch.tensor(1.5)])
+def test_a_batch_size_that_is_no_integer_is_refused(path: Path, size: Any) -> None:
+    with refused(TypeError, "batch_size", size):
+        open_dataset(write(path), batch_size=size)
+
+
+@pytest.mark.parametrize("size", [2**53, 2**70])
+def test_a_batch_size_that_is_too_large_is_refused_as_that(path: Path, size: int) -> None:
+    with pytest.raises(ValueError, match=str(size)) as caught:
+        open_dataset(write(path), batch_size=size)
+    assert "at least" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [np.int64(10), np.uint8(10), np.array(10), torch.tensor(10)])
+def test_a_batch_size_may_be_any_kind_of_integer(path: Path, size: Any) -> None:
+    dataset = open_dataset(write(path), batch_size=size)
+    assert type(dataset.batch_size) is int
+    assert len(list(dataset)) == 3
+
+
+def test_the_batch_size_must_be_given_once(path: Path) -> None:
+    write(path)
+    with refused(TypeError, "batch_size", "global_batch_size"):
+        fr.ParquetDataset(path)
+    with refused(TypeError, "batch_size", "global_batch_size"):
+        fr.ParquetDataset(path, batch_size=10, global_batch_size=10)
+
+
+def test_a_dataset_that_gives_no_batch_is_refused(path: Path) -> None:
+    with refused(ValueError, "30 rows", "31"):
+        open_dataset(write(path), batch_size=31)
+    with refused(ValueError, "30 rows", "32"):
+        open_dataset(write(path), batch_size=16, rank=0, world_size=2)
+    with refused(ValueError, "0 rows"):
+        open_dataset(write(path, rows=0), batch_size=1)
+
+
+@pytest.mark.parametrize("columns", ["nope", ["row", "nope"], "nope*"])
+def test_a_column_that_does_not_exist_is_named_with_those_that_do(path: Path, columns: Any) -> None:
+    with refused(fr.DataError, "'nope", "row, half", path):
+        open_dataset(write(path), columns=columns)
+
+
+def test_no_column_at_all_is_refused(path: Path) -> None:
+    with refused(ValueError, "column"):
+        open_dataset(write(path), columns=[])
+
+
+@pytest.mark.parametrize(
+    ("stack", "words"),
+    [
+        ({"matrix": []}, ["'matrix'"]),
+        ({"matrix": ["row", "half"]}, ["'matrix'", "'row' is int64", "'half' is float32"]),
+        ({"matrix": "nope"}, ["'matrix'", "'nope'", "row, half"]),
+        ({"one": "row", "two": ["half", "ro?"]}, ["'row'", "'one'", "'two'"]),
+        ({"half": "row"}, ["'half'", "two tensors"]),
+    ],
+)
+def test_a_stack_that_can_not_be_is_refused(path: Path, stack: Any, words: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"stack|tensors") as caught:
+        open_dataset(write(path), stack=stack)
+    assert_message(str(caught.value), *words)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("paths", 5),
+        ("paths", None),
+        ("paths", b"x.parquet"),
+        ("paths", [5]),
+        ("columns", 5),
+        ("columns", [5]),
+        ("stack", ["half"]),
+        ("stack", {"matrix": 5}),
+        ("stack", {5: "half"}),
+        ("rank", "0"),
+        ("rank", 0.0),
+        ("rank", True),
+        ("world_size", "1"),
+        ("world_size", 1.0),
+        ("world", 5),
+    ],
+)
+def test_an_argument_of_another_type_is_named(path: Path, name: str, value: Any) -> None:
+    arguments = {"paths": write(path), name: value}
+    if name in ("rank", "world_size"):
+        arguments = {"rank": 0, "world_size": 1, **arguments}
+    with refused(TypeError, name):
+        open_dataset(**arguments)
+
+
+@pytest.mark.parametrize("name", ["transform"])
+def test_arguments_that_later_releases_bring_do_not_exist_yet(path: Path, name: str) -> None:
+    with pytest.raises(TypeError, match=name):
+        open_dataset(write(path), **{name: None})
+
+
+def test_loader_arguments_are_checked(path: Path) -> None:
+    dataset = open_dataset(write(path))
+    for name in ("threads", "prefetch_bytes"):
+        with refused(ValueError, name, -1):
+            fr.Loader(dataset, **{name: -1})
+        with refused(TypeError, name, 1.5):
+            fr.Loader(dataset, **{name: 1.5})
+    with pytest.raises(TypeError, match="num_workers"):
+        fr.Loader(dataset, num_workers=None)  # type: ignore[arg-type]
+    with refused(TypeError, "ParquetDataset", "list"):
+        fr.Loader([dataset])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("rank", "world_size"), [(2, 2), (5, 2), (-1, 2), (0, 0), (0, -1)])
+def test_a_rank_outside_of_its_world_is_refused(path: Path, rank: int, world_size: int) -> None:
+    words = (world_size,) if world_size < 1 else (rank, world_size)
+    with refused(ValueError, *words):
+        open_dataset(write(path), rank=rank, world_size=world_size)
+
+
+@pytest.mark.parametrize(
+    ("rank", "world_size", "words"),
+    [
+        ("2", "2", ["2"]),
+        ("-1", "2", ["-1", "2"]),
+        ("0", "0", ["0"]),
+        ("one", "2", ["RANK", "'one'"]),
+        ("0", "two", ["WORLD_SIZE", "'two'"]),
+        ("0", "", ["WORLD_SIZE", "''"]),
+        ("0.0", "2", ["RANK", "'0.0'"]),
+        ("1", None, ["RANK", "1", "WORLD_SIZE"]),
+        (None, "2", ["RANK", "2", "WORLD_SIZE"]),
+    ],
+)
+def test_a_wrong_rank_in_the_environment_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, rank: str | None, world_size: str | None, words: list[str]
+) -> None:
+    write(path)
+    for name, value in (("RANK", rank), ("WORLD_SIZE", world_size)):
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    with refused(ValueError, *words):
+        open_dataset(path)
+
+
+def test_rank_and_world_size_come_together(path: Path) -> None:
+    write(path)
+    for arguments in ({"rank": 0}, {"world_size": 1}):
+        with refused(TypeError, "rank", "world_size"):
+            open_dataset(path, **arguments)
+    with refused(TypeError, "world"):
+        open_dataset(path, rank=0, world_size=1, world=fr.World(0, 1))

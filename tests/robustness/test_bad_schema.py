@@ -1,0 +1,162 @@
+"""Law 11 for schemas that differ, types that are not supported, and nulls where none may be."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+from support.refusals import open_dataset, refused, rows_of
+
+pytestmark = pytest.mark.law(11)
+
+
+def two_files(tmp_path: Path, **other: Any) -> list[Path]:
+    """Write a file of the columns a (int32) and b (float32), and one of other columns."""
+    paths = [tmp_path / "1.parquet", tmp_path / "2.parquet"]
+    pq.write_table(pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([1.0], pa.float32())}), paths[0])
+    pq.write_table(pa.table(other), paths[1])
+    return paths
+
+
+def test_a_column_that_a_later_file_lacks_is_named_with_both_files(tmp_path: Path) -> None:
+    paths = two_files(tmp_path, a=pa.array([1], pa.int32()))
+    with refused(fr.DataError, "column 'b'", "missing", *paths):
+        open_dataset(tmp_path, batch_size=1)
+    assert len(open_dataset(tmp_path, batch_size=1, columns="a")) == 2
+
+
+@pytest.mark.parametrize(
+    ("type_", "name"),
+    [
+        (pa.uint64(), "uint64"),
+        (pa.float64(), "float64"),
+        (pa.bool_(), "bool"),
+        (pa.date32(), "date[day]"),
+        (pa.string(), "string"),
+        (pa.list_(pa.int32()), "list"),
+    ],
+)
+def test_a_column_of_another_type_is_named_with_both_types(
+    tmp_path: Path, type_: pa.DataType, name: str
+) -> None:
+    paths = two_files(tmp_path, a=pa.array([None], type_), b=pa.array([1.0], pa.float32()))
+    with refused(fr.DataError, "column 'a'", "int32", name, *paths):
+        open_dataset(tmp_path, batch_size=1)
+    assert len(open_dataset(tmp_path, batch_size=1, columns="b")) == 2
+
+
+def test_timestamps_of_two_units_do_not_mix(tmp_path: Path) -> None:
+    for unit in ("ms", "us"):
+        table = pa.table({"at": pa.array([dt.datetime(2026, 1, 1)], pa.timestamp(unit))})
+        pq.write_table(table, tmp_path / f"{unit}.parquet")
+    with refused(fr.DataError, "column 'at'", "timestamp[ms]", "timestamp[us]", tmp_path / "us.parquet"):
+        open_dataset(tmp_path, batch_size=1)
+
+
+def test_a_column_that_only_a_later_file_has_is_named_with_both_files(tmp_path: Path) -> None:
+    one, numbers = pa.array([1.0], pa.float32()), pa.array([1], pa.int32())
+    paths = two_files(tmp_path, a=numbers, b=one, c=one)
+    for columns in (None, "*"):
+        with refused(fr.DataError, "column 'c'", *paths):
+            open_dataset(tmp_path, batch_size=1, columns=columns)
+    assert len(open_dataset(tmp_path, batch_size=1, columns=["a", "b"])) == 2
+
+
+def test_the_order_of_columns_is_each_files_own(tmp_path: Path) -> None:
+    two_files(tmp_path, b=pa.array([2.0], pa.float32()), a=pa.array([2], pa.int32()))
+    assert [batch["a"].item() for batch in open_dataset(tmp_path, batch_size=1)] == [1, 2]
+
+
+def test_two_columns_of_one_name_are_refused(path: Path) -> None:
+    table = pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "a", "b"])
+    pq.write_table(table, path)
+    with refused(fr.DataError, "two columns", "column 'a'", path):
+        open_dataset(path, batch_size=1)
+    assert len(open_dataset(path, batch_size=1, columns="b")) == 1
+
+
+UNSUPPORTED = {
+    "list<list<string>>": pa.array([[["a"]]]),
+    "list<list<binary>>": pa.array([[[b"a"]]], pa.list_(pa.list_(pa.binary()))),
+    "list<list<list<int64>>>": pa.array([[[[1]]]]),
+    "list<list<fixed_size_binary[2]>>": pa.array([[[b"ab"]]], pa.list_(pa.list_(pa.binary(2)))),
+    "list<fixed_size_binary[2]>": pa.array([[b"ab"]], pa.list_(pa.binary(2))),
+    "list of decimals": (
+        pa.array([[decimal.Decimal("1.25")]], pa.list_(pa.decimal128(5, 2))),
+        "list<decimal(5, 2)>",
+    ),
+    "decimal(19, 2)": pa.array([decimal.Decimal("1.25")], pa.decimal128(19, 2)),
+    "null": pa.array([None]),
+}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_a_type_that_is_not_supported_is_named_with_column_and_file(path: Path, name: str) -> None:
+    made = UNSUPPORTED[name]
+    array, named = made if isinstance(made, tuple) else (made, name)
+    pq.write_table(pa.table({"a": pa.array([7]), "odd": array}), path)
+    with refused(fr.DataError, f"type {named} ", "column 'odd'", path):
+        open_dataset(path, batch_size=1)
+    for columns in ("odd", ["a", "odd"]):
+        with refused(fr.DataError, f"type {named} ", "column 'odd'", path):
+            open_dataset(path, batch_size=1, columns=columns)
+    assert [batch["a"].item() for batch in open_dataset(path, batch_size=1, columns="a")] == [7]
+
+
+@pytest.mark.parametrize(
+    ("array", "named", "type_"),
+    [
+        (pa.array([{"a": {"b": [["x"]]}}]), "odd.a.b", "list<list<string>>"),
+        (
+            pa.array([[("a", [[1]])]], pa.map_(pa.string(), pa.list_(pa.list_(pa.int64())))),
+            "odd.value",
+            "list<list<list<int64>>>",
+        ),
+        (pa.array([[{"a": 1, "b": ["x"]}]]), "odd.b", "list<list<string>>"),
+        (
+            pa.array([[[(1, [1])]]], pa.list_(pa.map_(pa.int8(), pa.list_(pa.int8())))),
+            "odd.value",
+            "list<list<list<int8>>>",
+        ),
+    ],
+    ids=["struct", "map", "list of structs", "list of maps of lists"],
+)
+def test_what_is_not_supported_inside_of_others_is_named_by_its_own_name(
+    path: Path, array: pa.Array, named: str, type_: str
+) -> None:
+    pq.write_table(pa.table({"a": pa.array([7]), "odd": array}), path)
+    for columns in (None, "odd", "odd.*", ["a", named]):
+        with refused(fr.DataError, f"type {type_} ", f"column '{named}'", path):
+            open_dataset(path, batch_size=1, columns=columns)
+    assert [batch["a"].item() for batch in open_dataset(path, batch_size=1, columns="a")] == [7]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("row", [0, 13, 29])
+def test_a_null_is_named_with_column_row_group_row_and_file(
+    path: Path, version: str, threads: int, row: int
+) -> None:
+    values = [None if index == row else index for index in range(30)]
+    table = pa.table({"row": np.arange(30), "odd": pa.array(values, pa.int32())})
+    pq.write_table(table, path, row_group_size=10, data_page_version=version)
+    dataset = open_dataset(path)
+    iterator = iter(fr.Loader(dataset, threads=threads) if threads else dataset)
+    assert rows_of(next(iterator) for _ in range(row // 10)) == list(range(row // 10 * 10))
+    with refused(fr.DataError, "null", f"row {row % 10} ", f"row group {row // 10}", "column 'odd'", path):
+        next(iterator)
+    assert rows_of(open_dataset(path, columns="row")) == list(range(30))
+
+
+def test_a_column_of_nulls_alone_is_refused(path: Path) -> None:
+    pq.write_table(pa.table({"odd": pa.array([None] * 10, pa.int64())}), path)
+    with refused(fr.DataError, "null", "row 0 ", "column 'odd'", path):
+        list(open_dataset(path))

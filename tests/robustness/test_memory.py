@@ -1,0 +1,255 @@
+"""A pass takes no more memory than `plan()` states: the peak of a process that does nothing else.
+
+`rust/fastresume-laws/tests/memory.rs` counts the same at the allocator.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+from support.child import MIB, Child, forget_peak, peak, resident
+
+pytestmark = pytest.mark.processes
+
+ALLOCATOR = 24 * MIB
+"""What the system's allocator, and Python, may have beyond what they were asked for."""
+
+
+def numbers() -> dict[str, Any]:
+    """As in logs of clicks: a column has from 10 values to 10 million."""
+    random, rows = np.random.default_rng(1), 900_000
+    kinds = 10 ** np.linspace(1, 7, 12)
+    wide = {f"i{n}": np.floor(kinds[n] ** random.random(rows)).astype(np.int64) for n in range(12)}
+    return wide | {f"c{n}": wide[f"i{n}"].astype(np.int32) for n in range(12)}
+
+
+def large_dictionaries() -> dict[str, Any]:
+    """Of 1 MB each, in a row group that is decoded in three parts."""
+    random = np.random.default_rng(5)
+    return {f"i{n}": random.integers(0, 130_000, 400_000) for n in range(24)}
+
+
+def hashed_text() -> dict[str, Any]:
+    """Dictionaries of 60 MB, of which little is delivered."""
+    return {name: [f"{name}{number:>999}" for number in range(60_000)] for name in "ab"}
+
+
+def text() -> dict[str, Any]:
+    """A file of 500 KB that expands to 360 MB."""
+    random = np.random.default_rng(2)
+    words = pa.array([f"w{number}" * 500 for number in range(20)])
+    picks = (pa.array(random.integers(0, 20, 150_000).astype(np.int32)) for _ in range(2))
+    arrays = (pa.DictionaryArray.from_arrays(each, words).cast(pa.string()) for each in picks)
+    return dict(zip(("a", "b"), arrays, strict=True))
+
+
+def lists() -> dict[str, Any]:
+    """Some of a million numbers and more."""
+    lengths = np.random.default_rng(3).integers(1_000_000, 1_300_000, 60)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return {"l": pa.LargeListArray.from_arrays(offsets, np.arange(offsets[-1], dtype=np.int32) % 50_000)}
+
+
+def many_lists() -> dict[str, Any]:
+    random, rows = np.random.default_rng(4), 131_072
+    offsets = np.concatenate([[0], np.cumsum(random.integers(0, 51, rows))])
+    values = random.integers(0, 1000, offsets[-1])
+    return {f"l{number}": pa.LargeListArray.from_arrays(offsets, values) for number in range(8)}
+
+
+def repeated_text() -> dict[str, Any]:
+    """A few texts many times, as polars writes them: no footer tells how much they take."""
+    return {"prompt": [str(n % 50) * 3000 for n in range(60_000)]}
+
+
+def cells() -> dict[str, Any]:
+    """Of 20 MB and more, each in a dictionary, too."""
+    return {"b": pa.array([bytes([n]) * (20_000_000 + n) for n in range(27)], pa.large_binary())}
+
+
+def few_cells() -> dict[str, Any]:
+    """Of 4 MB, side by side among thousands of small ones."""
+    large = (bytes([n]) * (4_000_000 + n) for n in range(20))
+    return {"b": pa.array([b"small"] * 1020 + [*large] + [None, b"small"] * 480, pa.large_binary())}
+
+
+def huge_cells_and_nulls() -> dict[str, Any]:
+    """Of 100 MB, each behind three nulls."""
+    return {
+        "b": pa.array(
+            [None if n % 4 else bytes([n]) * (100_000_000 + n) for n in range(20)], pa.large_binary()
+        )
+    }
+
+
+def huge_cells() -> dict[str, Any]:
+    """Of 100 MB each."""
+    return {"b": pa.array([bytes([n]) * (100_000_000 + n) for n in range(5)], pa.large_binary())}
+
+
+def huge_lists() -> dict[str, Any]:
+    """Of 10 million numbers each, between short ones."""
+    lengths = [10_000_000, 3, 10_000_001, 0, 9_999_999, 10_000_000]
+    offsets = pa.array([0, *np.cumsum(lengths)], pa.int64())
+    return {"l": pa.LargeListArray.from_arrays(offsets, np.arange(sum(lengths), dtype=np.int64) % 99_991)}
+
+
+def wide() -> dict[str, Any]:
+    """Whose footer is large beside its rows."""
+    return {f"x{column}": np.arange(3000) + column for column in range(500)}
+
+
+FILES = {
+    "numbers": 131_072,
+    "large_dictionaries": 400_000,
+    "hashed_text": 60_000,
+    "text": 20_000,
+    "repeated_text": 20_000,
+    "lists": 8,
+    "many_lists": 16_384,
+    "cells": 3,
+    "few_cells": 100,
+    "huge_cells": 2,
+    "huge_cells_and_nulls": 10,
+    "huge_lists": 2,
+    "wide": 20,
+}
+"""What is read, with the rows of a row group."""
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Child]:
+    with Child() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    """A function that gives a file of `FILES`, written when it is first asked for."""
+    directory = tmp_path_factory.mktemp("memory")
+
+    def find(name: str) -> Path:
+        path = directory / f"{name}.parquet"
+        if path.exists():
+            return path
+        if name == "repeated_text":
+            pl.DataFrame(repeated_text()).write_parquet(path, row_group_size=FILES[name])
+        else:
+            options: dict[str, Any] = {"row_group_size": FILES[name]}
+            if name == "hashed_text":
+                options |= {"compression": "none", "dictionary_pagesize_limit": 100 * MIB}
+            pq.write_table(pa.table(globals()[name]()), path, **options)
+        return path
+
+    yield find
+    for path in directory.iterdir():
+        path.unlink()
+
+
+def taken_and_stated(path: str, arguments: dict[str, Any], loader: dict[str, int] | None) -> tuple[int, int]:
+    """Bytes that a pass took at most, and what was stated before it."""
+    dataset = fr.ParquetDataset(path, tail="short", rank=0, world_size=1, **arguments)
+    plan = dataset.plan()
+    stated = plan.bytes_per_rank + plan.bytes_per_thread
+    source: Any = dataset
+    if loader is not None:
+        stated += (loader["threads"] - 1) * plan.bytes_per_thread + loader["prefetch_bytes"]
+        source = fr.Loader(dataset, **loader)
+    gc.collect()
+    forget_peak()
+    before, rows = resident(), 0
+    for batch in source:
+        rows += batch.num_rows
+        del batch
+    assert rows == dataset.num_rows
+    return peak() - before, stated
+
+
+def alone(*arguments: Any) -> tuple[int, int]:
+    """The same in a fork of a process that has done nothing: freed memory would be used again."""
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    process = context.Process(target=lambda: queue.put(taken_and_stated(*arguments)))
+    process.start()
+    process.join(100)
+    assert process.exitcode == 0
+    found: tuple[int, int] = queue.get()
+    return found
+
+
+AHEAD = {"threads": 2, "prefetch_bytes": 16 * MIB}
+STACK = {"stack": {"wide": "i*", "narrow": "c*"}}
+
+FEW_OF_A_WINDOW = {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 3}
+
+SLOW = pytest.mark.slow  # large files: the others show the same of each kind of column
+SOAK = pytest.mark.skipif(
+    os.environ.get("FASTRESUME_PROFILE") != "soak",
+    reason="takes a minute, and 2 GiB: `make soak-types`; cells of 20 MB and lists of 10^6 are read anyhow",
+)
+
+
+@pytest.mark.parametrize("loader", [None, AHEAD], ids=["caller", "threads"])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("numbers", {"batch_size": 4096}),
+        ("numbers", {"batch_size": 4096, **STACK}),
+        ("numbers", {"batch_size": 4096, **STACK, "shuffle": True}),
+        ("numbers", {"batch_size": 4096, **STACK, "shuffle": True, "lanes": 4, "window_rows": 40_000}),
+        ("large_dictionaries", {"batch_size": 4096}),
+        ("large_dictionaries", {"batch_size": 4096, "shuffle": True, "block_rows": 50_000}),
+        ("hashed_text", {"batch_size": 1000, "hash": {"a": 1000, "b": 1000}}),
+        pytest.param("text", {"batch_size": 512}, marks=SLOW),
+        pytest.param("text", {"batch_size": 512, "shuffle": True}, marks=SLOW),
+        pytest.param("text", {"batch_size": 512, "shuffle": True, "window_rows": 10_000}, marks=SLOW),
+        ("repeated_text", {"batch_size": 256}),
+        ("repeated_text", {"batch_size": 256, "shuffle": True}),
+        pytest.param("repeated_text", {"batch_size": 20_000}, marks=SLOW),
+        pytest.param("lists", {"batch_size": 2, "nulls": "mask"}, marks=SLOW),
+        pytest.param(
+            "lists", {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 8}, marks=SLOW
+        ),
+        ("many_lists", {"batch_size": 1024, "nulls": "mask"}),
+        ("many_lists", {"batch_size": 1024, "nulls": "mask", "shuffle": True}),
+        pytest.param("cells", {"batch_size": 1}, marks=SLOW),
+        pytest.param("cells", {"batch_size": 1, "shuffle": True, "window_rows": 4}, marks=SLOW),
+        ("few_cells", {"batch_size": 16, "nulls": "mask"}),
+        pytest.param(
+            "few_cells", {"batch_size": 50, "nulls": "mask", "shuffle": True, "window_rows": 100}, marks=SLOW
+        ),
+        ("few_cells", {"batch_size": 4, "nulls": "mask", "lanes": 2}),
+        ("few_cells", {"batch_size": 100, "hash": {"b": 10}, "nulls": "mask"}),
+        pytest.param("wide", {"batch_size": 512, "columns": ["x1", "x2"]}, marks=SLOW),
+        pytest.param("wide", {"batch_size": 512, "columns": ["x1", "x2"], "shuffle": True}, marks=SLOW),
+        pytest.param("huge_cells", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
+        pytest.param("huge_cells_and_nulls", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
+        pytest.param("huge_cells_and_nulls", {"batch_size": 2, "nulls": "mask"}, marks=SOAK),
+        pytest.param("huge_cells_and_nulls", FEW_OF_A_WINDOW, marks=SOAK),
+        pytest.param("huge_cells", FEW_OF_A_WINDOW, marks=SOAK),
+        pytest.param("huge_lists", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
+        pytest.param("huge_lists", FEW_OF_A_WINDOW, marks=SOAK),
+    ],
+)
+def test_a_pass_takes_no_more_than_is_stated(
+    child: Child,
+    file: Callable[[str], Path],
+    name: str,
+    arguments: dict[str, Any],
+    loader: dict[str, int] | None,
+) -> None:
+    taken, stated = child.call(alone, str(file(name)), arguments, loader)
+    print(f"{taken / MIB:.0f} MiB taken, {stated / MIB:.0f} stated")
+    assert taken < stated + ALLOCATOR, f"{taken / MIB:.0f} MiB, {stated / MIB:.0f} were stated"

@@ -1,0 +1,85 @@
+"""Real processes, killed with SIGKILL at any moment: what they leave behind resumes exactly."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.child import shared_memory
+from support.killed_jobs import run_and_kill, started
+from support.strategies import Dataset, plain_spec
+
+pytestmark = pytest.mark.processes
+
+ROWS = 1200
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return plain_spec([200, 0, 400], [350], [250]).write(tmp_path_factory.mktemp("processes"))
+
+
+@pytest.mark.law(3)
+@pytest.mark.slow
+def test_a_job_that_is_killed_again_and_again_delivers_each_row_once(data: Dataset, tmp_path: Path) -> None:
+    kept = run_and_kill(data.directory, tmp_path, kills=4, chance=random.Random(7))
+    assert [row for row, count in Counter(kept).items() if count > 1] == []
+    assert len(kept) == ROWS
+
+
+@pytest.mark.parametrize("how", ["2", "Loader 2"])
+def test_killing_the_main_process_leaves_nothing_behind(data: Dataset, tmp_path: Path, how: str) -> None:
+    """No process, though the pipes are full that workers write to, and no file in shared memory."""
+    (log := tmp_path / "log").mkdir()
+    before = shared_memory()
+    with started(data.directory, tmp_path, 1, how, "killed") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        deadline = time.monotonic() + 20
+        while len(list(log.glob("*.json"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+    deadline = time.monotonic() + 10
+    while any(is_alive(child) for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(children) >= 2
+    assert [child for child in children if is_alive(child)] == []
+    while shared_memory() - before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert shared_memory() <= before
+
+
+FORKED = """
+import os, signal, sys
+import fastresume as fr
+dataset = fr.ParquetDataset(sys.argv[1], batch_size=8, rank=0, world_size=1)
+first = next(iter(dataset)).rows().tolist()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(0 if next(iter(dataset)).rows().tolist() == [row + 8 for row in first] else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_goes_on_also_where_torch_has_threads(data: Dataset) -> None:
+    """The pool of threads that torch's kernels use does not survive a fork; other tests run without one."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", FORKED, str(data.directory)]
+    assert subprocess.run(command, env=environment, check=False, timeout=100).returncode == 0
+
+
+def is_alive(process: str) -> bool:
+    status = Path(f"/proc/{process}/stat")
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,1 @@
+"""What tests share: the oracle, files and jobs that are made for them, processes, faults."""

@@ -1,0 +1,300 @@
+"""A Python process of its own that tests call functions in: interrupted, measured, dead or alive.
+
+`child.call(function, ...)` runs a function of a test module over there; arguments and results are JSON. What
+the function passes to `say` reaches the test while it runs, by `child.heard()`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+_REPLIES = 3  # a file descriptor
+MIB = 1 << 20
+
+SECONDS = 10
+"""What "within seconds" means for a damaged file; most errors take milliseconds."""
+
+
+class Child:
+    """The process; a context manager that ends it."""
+
+    def __init__(self, address_space: int | None = None) -> None:
+        """Start it. `address_space` bounds what it may map beyond what its imports took, in bytes."""
+        read, write = os.pipe()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
+        serves = f"from support.child import serve; serve({address_space})"
+        code = f"import os; os.dup2({write}, {_REPLIES}); {serves}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stderr=self._stderr,
+            stdout=self._stderr,
+            pass_fds=[write],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        os.close(write)
+        self._replies = read
+        self._buffer = b""
+        assert self.heard(120) == "ready"  # to import torch takes seconds, and more of them under load
+
+    def start(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Begin a call."""
+        request = {"module": function.__module__, "name": function.__name__, "arguments": arguments}
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def heard(self, seconds: float = 60) -> Any:
+        """Return what the function says next."""
+        message = self.message(seconds)
+        assert "said" in message, f"the call ended: {message}"
+        return message["said"]
+
+    def result(self, seconds: float = 60) -> Any:
+        """Return what the function returns."""
+        message = self.message(seconds)
+        assert "returned" in message, message.get("raised", message)
+        return message["returned"]
+
+    def call(self, function: Callable[..., Any], *arguments: Any, seconds: float = 60) -> Any:
+        """Return what the function returns for these arguments."""
+        self.start(function, *arguments)
+        return self.result(seconds)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def message(self, seconds: float) -> dict[str, Any]:
+        """Return what it sends next: {"said": ...}, {"returned": ...} or {"raised": ...}."""
+        end = time.monotonic() + seconds
+        while b"\n" not in self._buffer:
+            if not select.select([self._replies], [], [], max(0, end - time.monotonic()))[0]:
+                self.process.kill()
+                raise AssertionError(f"no answer within {seconds} s")
+            read = os.read(self._replies, 1 << 16)
+            if not read:
+                code = self.process.wait()
+                raise AssertionError(f"the process died: {code}\n{self.stderr()[-2000:]}")
+            self._buffer += read
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return json.loads(line)
+
+    def stderr(self) -> str:
+        """Return what the process has written to its standard error."""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
+
+    def end(self, seconds: float = 20) -> int:
+        """Let it end by itself, and return its exit status."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(seconds)
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self.process.kill()
+        self.process.communicate()
+        os.close(self._replies)
+        self._stderr.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass
+class Outcome:
+    """What came of reading a file in another process."""
+
+    kind: str
+    message: str
+    batches: int
+    seconds: float
+    grown: int
+
+    def assert_refused(self, path: Path, *words: object) -> None:
+        """Assert that it is a DataError that names the column `x` of the file, in little memory."""
+        assert self.kind == "DataError", self
+        missing = [
+            word for word in map(str, (path, "column 'x'", "row group 0", *words)) if word not in self.message
+        ]
+        assert not missing, f"not in the message: {missing}; the message: {self.message}"
+        assert "gave up" not in self.message, f"a panic: {self.message}"
+        assert self.grown < 500 * MIB, f"{self.grown / MIB:.0f} MiB: {self.message}"
+
+
+class Reader:
+    """Another process that reads files; a new one whenever a file has killed it."""
+
+    def __init__(self, seconds: float, address_space: int = 8 << 30) -> None:
+        """`seconds` is how long one file may take, `address_space` how much memory."""
+        self._seconds = seconds
+        self._address_space = address_space
+        self._child: Child | None = None
+
+    def read(
+        self,
+        path: Path,
+        batch_size: int = 3,
+        threads: int = 0,
+        nulls: str | float = "error",
+        width: int = 0,
+    ) -> Outcome:
+        """Read all of a file; rows of any length padded to a width, if one is given."""
+        # Where memory is limited, a request for far too much ends a process, even if it would never be used.
+        self._child = self._child or Child(self._address_space)
+        child, self._child = self._child, None
+        try:
+            arguments = (str(path), batch_size, threads, nulls, width)
+            found = child.call(read_whole, *arguments, seconds=self._seconds)
+        except BaseException:
+            child.close()
+            raise
+        self._child = child
+        return Outcome(**found)
+
+    def close(self) -> None:
+        """End it."""
+        if self._child is not None:
+            self._child.close()
+
+
+# ----------------------------------------------------------------------------------------------- in the child
+
+
+def serve(address_space: int | None) -> None:
+    """Do what the test asks for, until it closes our standard input."""
+    import fastresume  # noqa: F401  (what imports take is no growth)
+
+    if address_space is not None:
+        limit = _status("VmSize") + address_space
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    say("ready")
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            module = importlib.import_module(request["module"])
+            returned = getattr(module, request["name"])(*request["arguments"])
+        except Exception:  # noqa: BLE001  (the test is told)
+            _send(raised=traceback.format_exc())
+        else:
+            _send(returned=returned)
+
+
+def opened(path: str, batch_size: int, nulls: str | float, width: int) -> Any:
+    """The dataset of a path; with a width, all that would be a `Jagged` is padded to it."""
+    import fastresume
+
+    dataset = fastresume.ParquetDataset(path, batch_size=batch_size, nulls=nulls)
+    names = [field.name for field in dataset.schema.values() if field.is_jagged and width]
+    if not names:
+        return dataset
+    pad, truncate = dict.fromkeys(names, width), dict.fromkeys(names, "tail")
+    return fastresume.ParquetDataset(path, batch_size=batch_size, nulls=nulls, pad=pad, truncate=truncate)
+
+
+def read_whole(
+    path: str, batch_size: int, threads: int, nulls: str | float = "error", width: int = 0
+) -> dict[str, Any]:
+    """Read all files that a path means, and say what came of it."""
+    import fastresume
+
+    forget_peak()
+    before, began = peak(), time.monotonic()
+    batches, error = 0, None
+    try:
+        dataset = opened(path, batch_size, nulls, width)
+        for _ in fastresume.Loader(dataset, threads=threads) if threads else dataset:
+            batches += 1
+    except Exception as raised:  # noqa: BLE001  (the test looks at it)
+        error = raised
+    return {
+        "kind": type(error).__name__,
+        "message": str(error),
+        "batches": batches,
+        "seconds": time.monotonic() - began,
+        "grown": peak() - before,
+    }
+
+
+def say(value: Any) -> None:
+    """Tell the test something in the middle of a call."""
+    _send(said=value)
+
+
+def _send(**message: Any) -> None:
+    os.write(_REPLIES, json.dumps(message).encode() + b"\n")
+
+
+def _status(key: str) -> int:
+    """Return a size of this process in bytes, as the kernel counts it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
+
+
+def shared_memory() -> set[str]:
+    """Return the names in shared memory, without those that tests which run beside this one made.
+
+    A name of torch's has its maker's process in it; a dead maker may have been one of this process's.
+    """
+    directory, mine = Path("/dev/shm"), {os.getpid(), *children()}  # noqa: S108  (looked at, not written to)
+    found = set()
+    for name in os.listdir(directory) if directory.exists() else ():  # noqa: PTH208  (names that come and go)
+        maker = re.search(r"_(\d+)_", name)
+        is_others = maker is not None and int(maker[1]) not in mine and Path(f"/proc/{maker[1]}").exists()
+        if not (is_others or name.startswith("sem.")):  # a semaphore loses its name when it is made
+            found.add(name)
+    return found
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process has now."""
+    return _status("VmRSS")
+
+
+def forget_peak() -> None:
+    """Let `peak` count from now on."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak() -> int:
+    """Return the most bytes of memory that this process had since `forget_peak`."""
+    return _status("VmHWM")
+
+
+def threads() -> int:
+    """Return how many threads this process has."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+def open_files() -> int:
+    """Return how many file descriptors this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def children() -> list[int]:
+    """Return the processes that this one has started and that are still there."""
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+            found += map(int, (task / "children").read_text().split())
+    return found

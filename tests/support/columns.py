@@ -1,0 +1,615 @@
+"""Columns of every kind, with nulls: how they are written, what pyarrow reads, what a batch must hold of it.
+
+A `Kind` stands where a `ColumnSpec` may stand in a `DatasetSpec`: a column of numbers, strings, lists,
+structs or maps of any type, with nulls among rows and elements. `read_cells` is the oracle: every cell of
+the files as pyarrow reads it, as plain bytes; `assert_holds` compares a batch with the cells of its rows, bit
+for bit.
+"""
+
+from __future__ import annotations
+
+import decimal
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from hypothesis import strategies as st
+
+import fastresume as fr
+from support import oracle
+from support.nesting import flattened
+from support.strategies import FILE_NAMES, TYPES, ColumnSpec, DatasetSpec, FileSpec, arrow_type, file_specs
+
+# -------------------------------------------------------------------------------------------- what is written
+
+TEXTS = ("string", "large_string", "binary", "large_binary")
+LISTS = ("list", "large_list", "fixed_size_list")
+LISTS_OF_LISTS = ("list_of_list", "large_list_of_large_list", "fixed_size_list_of_list")
+NESTED = ("struct", "struct_of_list", "map", "list_of_struct", "map_of_list", "list_of_struct_of_list")
+"""Columns that are delivered as others: `a.x`, `a.key`, `a.value`."""
+OF_LISTS = (*LISTS_OF_LISTS, "map_of_list", "list_of_struct_of_list")
+"""Columns of lists of lists."""
+
+EVEN = {
+    "binary[1]": pa.binary(1),
+    "binary[7]": pa.binary(7),
+    "binary[16]": pa.binary(16),
+    "decimal(5, 2)": pa.decimal128(5, 2),
+    "decimal(9, 0)": pa.decimal128(9, 0),
+    "decimal(18, 3)": pa.decimal128(18, 3),
+    "decimal(18, 18)": pa.decimal128(18, 18),
+}
+"""Values of so many bytes, in a file or in memory; scalar, or in structs."""
+
+WORDS = [
+    "",
+    "a",
+    "é",
+    "日本語",
+    "🦀🦀",
+    "a longer one, of forty bytes and of ASCII",
+    "\0",
+    "a",
+    "ab",
+    "abc",
+    "abd",
+]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One column: its type, how often a row or an element is null, and how many different values it has.
+
+    `shape` is "scalar" or one of `LISTS`, `LISTS_OF_LISTS` or `NESTED`, `type` one of `TYPES`, or of `TEXTS`
+    (in no list of lists) or `EVEN` (in no list). A share of None makes the schema say that there are no
+    nulls.
+    """
+
+    name: str
+    type: str = "int64"
+    shape: str = "scalar"
+    nulls: float | None = 0.0
+    element_nulls: float | None = 0.0
+    longest: int = 4
+    distinct: int = 30
+    fill: str = "bits"
+    seed: int = 0
+
+    @property
+    def field(self) -> pa.Field:
+        """The Arrow field."""
+        return pa.field(self.name, self._type, nullable=self.nulls is not None)
+
+    @property
+    def _element_type(self) -> pa.DataType:
+        if self.type in EVEN:
+            return EVEN[self.type]
+        return pa.type_for_alias(self.type) if self.type in TEXTS else arrow_type(self.type)
+
+    @property
+    def _type(self) -> pa.DataType:
+        element = pa.field("element", self._element_type, nullable=self.element_nulls is not None)
+        match self.shape:
+            case "list":
+                return pa.list_(element)
+            case "large_list":
+                return pa.large_list(element)
+            case "fixed_size_list":
+                return pa.list_(element, self.longest)
+            case "struct":
+                return pa.struct([element.with_name("x")])
+            case "struct_of_list":
+                return pa.struct([pa.field("x", pa.list_(element))])
+            case "map":
+                return pa.map_(pa.int32(), element)
+            case "list_of_struct":
+                return pa.list_(pa.field("element", pa.struct([element.with_name("x")])))
+            case "list_of_list":
+                return pa.list_(pa.field("element", pa.list_(element)))
+            case "large_list_of_large_list":
+                return pa.large_list(pa.field("element", pa.large_list(element)))
+            case "fixed_size_list_of_list":
+                return pa.list_(pa.field("element", pa.list_(element)), self.longest)
+            case "map_of_list":
+                return pa.map_(pa.string(), pa.list_(element))
+            case "list_of_struct_of_list":
+                return pa.list_(pa.field("element", pa.struct([pa.field("x", pa.list_(element))])))
+            case _:
+                return self._element_type
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The paths at which the file's schema may have its values."""
+        match self.shape:
+            case "scalar":
+                return (self.name,)
+            case "struct":
+                return (f"{self.name}.x",)
+            case "struct_of_list":
+                return (f"{self.name}.x.list.element", f"{self.name}.x.list.item")
+            case "map":
+                return (f"{self.name}.key_value.value",)
+            case "list_of_struct":
+                return (f"{self.name}.list.element.x", f"{self.name}.list.item.x")
+        if self.shape == "map_of_list":
+            return (f"{self.name}.key_value.value.list.element", f"{self.name}.key_value.value.list.item")
+        paths = (f"{self.name}.list.element", f"{self.name}.list.item")
+        if self.shape == "list_of_struct_of_list":
+            paths = tuple(f"{path}.x" for path in paths)
+        if self.shape in OF_LISTS:
+            return tuple(f"{path}.list.{name}" for path in paths for name in ("element", "item"))
+        return paths
+
+    @property
+    def encodings(self) -> dict[str, str]:
+        """Besides plain values and dictionaries, the encodings that pyarrow writes for the type."""
+        if self.type in TEXTS:
+            return {"packed": "DELTA_LENGTH_BYTE_ARRAY", "split": "DELTA_BYTE_ARRAY"}
+        if self.type in EVEN:
+            is_bytes = pa.types.is_fixed_size_binary(EVEN[self.type])
+            return {
+                "packed": "DELTA_BYTE_ARRAY" if is_bytes else "BYTE_STREAM_SPLIT",
+                "split": "BYTE_STREAM_SPLIT",
+            }
+        return ColumnSpec(self.name, self.type).encodings
+
+    def values(self, start: int, rows: int) -> pa.Array:
+        """The values of the rows [start, start + rows) of the dataset."""
+        random = np.random.default_rng([self.seed, start])
+        missing = random.random(rows) < (self.nulls or 0.0)
+        if self.shape == "scalar":
+            return self._drawn(random, rows, missing)
+        if self.shape == "struct":
+            members = self._drawn(random, rows, random.random(rows) < (self.element_nulls or 0.0))
+            return pa.StructArray.from_arrays([members], fields=list(self._type), mask=pa.array(missing))
+        if self.shape.startswith("fixed_size_list"):
+            lengths = np.full(rows, self.longest)
+        else:
+            # Empty lists are as frequent as any other length, and null ones leave values behind.
+            lengths = random.integers(0, self.longest + 1, rows)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        count = int(offsets[-1])
+        element_mask = random.random(count) < (self.element_nulls or 0.0)
+        if self.shape in OF_LISTS:
+            elements = self._inner_lists(random, count, element_mask)
+        else:
+            elements = self._drawn(random, count, element_mask)
+        mask = pa.array(missing) if self.nulls is not None else None
+        if self.shape in ("map", "map_of_list"):
+            numbers = np.arange(count, dtype=np.int32)
+            keys = pa.array(numbers).cast(pa.string()) if self.shape == "map_of_list" else pa.array(numbers)
+            bounds = pa.array(offsets, pa.int32(), mask=np.append(missing, False))
+            return pa.MapArray.from_arrays(bounds, keys, elements, type=self._type)
+        if self.shape == "struct_of_list":
+            lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, type=self._type[0].type)
+            return pa.StructArray.from_arrays([lists], fields=list(self._type), mask=mask)
+        if self.shape in ("list_of_struct", "list_of_struct_of_list"):
+            gone = pa.array(random.random(count) < (self.element_nulls or 0.0))
+            elements = pa.StructArray.from_arrays([elements], fields=list(self._type.value_type), mask=gone)
+        if self.shape.startswith("fixed_size_list"):
+            return pa.FixedSizeListArray.from_arrays(elements, type=self._type, mask=mask)
+        if self.shape.startswith("large_list"):
+            made, bounds = pa.LargeListArray, pa.array(offsets, pa.int64())
+        else:
+            made, bounds = pa.ListArray, pa.array(offsets, pa.int32())
+        return made.from_arrays(bounds, elements, type=self._type, mask=mask)
+
+    def _inner_lists(self, random: np.random.Generator, count: int, missing: np.ndarray) -> pa.Array:
+        """So many lists of values, nulls where they are missing."""
+        lengths = random.integers(0, self.longest + 1, count)
+        bounds = np.concatenate([[0], np.cumsum(lengths)])
+        gone = random.random(int(bounds[-1])) < (self.element_nulls or 0.0)
+        values = self._drawn(random, int(bounds[-1]), gone)
+        element = pa.field("element", self._element_type, nullable=self.element_nulls is not None)
+        if self.shape.startswith("large_list"):
+            type_ = pa.large_list(element)
+            return pa.LargeListArray.from_arrays(bounds, values, type=type_, mask=pa.array(missing))
+        bounds = bounds.astype(np.int32)
+        return pa.ListArray.from_arrays(bounds, values, type=pa.list_(element), mask=pa.array(missing))
+
+    def _drawn(self, random: np.random.Generator, count: int, missing: np.ndarray) -> pa.Array:
+        """So many of the column's different values, nulls where they are missing."""
+        places = random.integers(0, self.distinct, count)
+        if self.type in TEXTS:
+            own = [word * (1 + index // len(WORDS)) for index, word in zip(range(self.distinct), WORDS * 99)]  # noqa: B905
+            pool = pa.array(own, pa.string()).cast(self._element_type)
+        elif self.type in EVEN:
+            pool = self._even_pool()
+        else:
+            pool = ColumnSpec(self.name, self.type, fill=self.fill, seed=self.seed).values(0, self.distinct)
+        return pool.take(pa.array(places, pa.int64(), mask=missing))
+
+    def _even_pool(self) -> pa.Array:
+        """The column's different values, where all have as many bytes."""
+        type_, random = self._element_type, np.random.default_rng(self.seed)
+        if pa.types.is_fixed_size_binary(type_):
+            return pa.array([random.bytes(type_.byte_width) for _ in range(self.distinct)], type_)
+        largest = 10**type_.precision - 1
+        unscaled = random.integers(-largest, largest + 1, self.distinct)
+        unscaled[:2] = [largest, -largest][: self.distinct]
+        words = np.stack([unscaled, unscaled >> 63], axis=1)
+        return pa.Array.from_buffers(type_, self.distinct, [None, pa.py_buffer(words.tobytes())])
+
+
+def all_kinds(*, nulls: float | None = 0.0, element_nulls: float | None = 0.0) -> list[Kind]:
+    """A column of each type, a list of each type, and lists of lists."""
+    shares = {"nulls": nulls, "element_nulls": element_nulls}
+    scalars = [Kind(f"s_{type_}", type_, seed=i, **shares) for i, type_ in enumerate((*TYPES, *TEXTS))]
+    lists = [
+        Kind(f"l_{type_}", type_, LISTS[i % 3], seed=i, **shares, longest=1 + 3 * (i % 4))
+        for i, type_ in enumerate((*TYPES, *TEXTS))
+    ]
+    lists += [
+        Kind(f"ll_{type_}", type_, LISTS_OF_LISTS[i % 3], seed=i, **shares, longest=1 + 2 * (i % 3))
+        for i, type_ in enumerate(("int32", "float64", "int64", "bool"))
+    ]
+    even = [Kind(f"e_{i}", type_, seed=i, **shares) for i, type_ in enumerate(EVEN)]
+    nested = [
+        Kind(
+            f"n_{shape}",
+            ("int16", "string", "float32", "int64", "date32", "int8")[i],
+            shape,
+            seed=i,
+            **shares,
+        )
+        for i, shape in enumerate(NESTED)
+    ]
+    return [*scalars, *lists, *even, *nested]
+
+
+# ----------------------------------------------------------------------------------------- what pyarrow reads
+
+Cell = bytes | tuple["Cell", ...] | None
+"""What a row of a column holds: the bytes of a value or string, those of each element, None of a null."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A column as pyarrow reads it."""
+
+    dtype: np.dtype
+    kind: str
+    rows: list[Cell]
+    size: int | None = None
+
+    @property
+    def is_jagged(self) -> bool:
+        """Whether its rows have lengths of their own."""
+        return self.kind not in ("scalar", "mask")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a row, where all rows have one."""
+        return () if self.size is None else (self.size,)
+
+
+def read_cells(paths: str | Path | Sequence[Path]) -> dict[str, Cells]:
+    """Every column of the files, in canonical order of the files."""
+    return cells_of_tables([pq.ParquetFile(file).read() for file in oracle.canonical_files(paths)])
+
+
+def cells_of_tables(tables: Sequence[pa.Table]) -> dict[str, Cells]:
+    """Every column of tables, one after another."""
+    # Files may say of one column in several ways that it is a list: a matrix, where all say of what length.
+    columns = [flattened(table) for table in tables]
+    found = {name: [cells_of(each[name]) for each in columns] for name in columns[0]}
+    return {
+        name: replace(
+            next((part for part in parts if part.kind == "list"), parts[0]),
+            rows=[row for part in parts for row in part.rows],
+        )
+        for name, parts in found.items()
+    }
+
+
+def written_cells(spec: DatasetSpec) -> dict[str, Cells]:
+    """Every column as it was given to the writer."""
+    return {name: cells_of(column) for name, column in written_columns(spec).items()}
+
+
+def written_columns(spec: DatasetSpec) -> dict[str, pa.ChunkedArray]:
+    """Every column as it was given to the writer.
+
+    pyarrow 26 reads no rows of a column that it wrote in small pages, and that holds empty lists alone.
+    """
+    groups = [
+        rows for file in sorted(spec.files, key=lambda file: file.path.encode()) for rows in file.groups
+    ]
+    starts = [sum(groups[:place]) for place in range(len(groups))]
+    found = {}
+    for column in (spec.row_numbers, *spec.columns):
+        chunks = [column.values(start, rows) for start, rows in zip(starts, groups, strict=True)]
+        array = pa.chunked_array(chunks, column.field.type)
+        for name, given_part in flattened(pa.table({column.name: array})).items():
+            part = given_part
+            # What the file holds of them is milliseconds, and days.
+            for given, stored in ((pa.timestamp("s"), pa.timestamp("ms")), (pa.date64(), pa.date32())):
+                part = cast_element(part, given, stored)
+            # Parquet's own schema does not say that lists have one length.
+            if pa.types.is_fixed_size_list(part.type) and not all(file.arrow_schema for file in spec.files):
+                part = part.cast(pa.list_(part.type.value_field))
+            found[name] = part
+    return found
+
+
+def cast_element(array: pa.ChunkedArray, given: pa.DataType, stored: pa.DataType) -> pa.ChunkedArray:
+    """The array with another element type, if it has the given one."""
+    type_ = with_element(array.type, given, stored)
+    return array if type_ == array.type else array.cast(type_)
+
+
+def with_element(type_: pa.DataType, given: pa.DataType, stored: pa.DataType) -> pa.DataType:
+    """The type, also of lists, with another one in the place of a given one."""
+    if not is_any_list(type_):
+        return stored if type_ == given else type_
+    element = with_element(type_.value_type, given, stored)
+    if element == type_.value_type:
+        return type_
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(element, type_.list_size)
+    return pa.large_list(element) if pa.types.is_large_list(type_) else pa.list_(element)
+
+
+def is_any_list(type_: pa.DataType) -> bool:
+    """Whether rows are lists, of any length or of one."""
+    return bool(
+        pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+    )
+
+
+def cells_of(column: pa.ChunkedArray) -> Cells:
+    """The cells of one column."""
+    type_ = column.type
+    if is_any_list(type_):
+        elements = cells_of(pa.chunked_array([chunk.flatten() for chunk in column.chunks], type_.value_type))
+        left = iter(elements.rows)
+        rows: list[Cell] = [
+            None if row is None else tuple(next(left) for _ in range(row)) for row in lengths_of(column)
+        ]
+        if pa.types.is_fixed_size_list(type_) and elements.kind == "scalar" and elements.size is None:
+            return Cells(elements.dtype, "scalar", rows, type_.list_size)
+        kind = f"list<{elements.kind}>" if elements.is_jagged else "list"
+        return Cells(elements.dtype, kind, rows)
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return Cells(np.dtype(np.uint8), "string", column.cast(pa.large_binary()).to_pylist())
+    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        return Cells(np.dtype(np.uint8), "binary", column.to_pylist())
+    if pa.types.is_struct(type_):
+        return Cells(
+            np.dtype(bool), "mask", [b"" if there else None for there in column.is_valid().to_pylist()]
+        )
+    if pa.types.is_dictionary(type_):
+        return cells_of(column.cast(type_.value_type))
+    if isinstance(type_, pa.BaseExtensionType):  # a UUID
+        return cells_of(pa.chunked_array([chunk.storage for chunk in column.chunks], type_.storage_type))
+    if pa.types.is_fixed_size_binary(type_):
+        return Cells(np.dtype(np.uint8), "scalar", column.to_pylist(), type_.byte_width)
+    if pa.types.is_decimal(type_):
+        numbers = [None if cell is None else unscaled(cell, type_.scale) for cell in column.to_pylist()]
+        return Cells(
+            np.dtype(np.int64), "scalar", [None if n is None else np.int64(n).tobytes() for n in numbers]
+        )
+    values = oracle.as_numpy(column.drop_null())
+    found = iter(values)
+    rows = [next(found).tobytes() if there else None for there in column.is_valid().to_pylist()]
+    return Cells(values.dtype, "scalar", rows)
+
+
+def unscaled(value: decimal.Decimal, scale: int) -> int:
+    """The integer that a decimal is in units of 10^-scale."""
+    return int(value.scaleb(scale, decimal.Context(prec=80)))
+
+
+def lengths_of(column: pa.ChunkedArray) -> list[int | None]:
+    """How long each list is; None of a null."""
+    lengths = pc.list_value_length(column).to_pylist()
+    there = column.is_valid().to_pylist()
+    return [length if is_there else None for length, is_there in zip(lengths, there, strict=True)]
+
+
+# ------------------------------------------------------------------------------------- what a batch must hold
+
+
+def rule_of(nulls: Any, name: str) -> Any:
+    """What becomes of the nulls of a column."""
+    if not isinstance(nulls, Mapping):
+        return nulls
+    if name in nulls:
+        return nulls[name]
+    structs = [rule for key, rule in nulls.items() if name.startswith(f"{key}.")]
+    if structs:
+        return structs[0]
+    return next((rule for pattern, rule in nulls.items() if fnmatch.fnmatchcase(name, pattern)), "error")
+
+
+def filled(cells: Cells, rule: Any) -> bytes | None:
+    """The bytes that stand in the place of a null value; None where a null is an error."""
+    if rule == "error":
+        return None
+    if cells.kind in ("string", "binary", "list<string>", "list<binary>"):
+        return b""
+    return np.full(cells.shape, 0 if rule == "mask" else rule).astype(cells.dtype).tobytes()
+
+
+def assert_holds(
+    batch: fr.Batch,
+    table: Mapping[str, Cells],
+    nulls: Any = "error",
+    stack: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Assert that a batch holds the cells of its rows, every one, as `nulls=` and `stack=` say."""
+    stacks = {} if stack is None else stack
+    taken = {name for members in stacks.values() for name in members}
+    expected: list[str] = []
+    structs = [name for name, cells in table.items() if cells.kind == "mask"]
+    for name in [name for name in table if name not in (*taken, *structs)] + list(stacks):
+        rule = rule_of(nulls, name)
+        expected.append(name)
+        if name in stacks:
+            members = stacks[name]
+            matrix = tensor_of(batch, name)
+            assert matrix.shape == (batch.num_rows, len(members))
+            for place, member in enumerate(members):
+                assert_column(matrix[:, place], table[member], batch.rows(), rule, member)
+        elif table[name].is_jagged:
+            assert_jagged(batch[name], table[name], batch.rows(), rule, name)
+            continue
+        else:
+            assert_column(tensor_of(batch, name), table[name], batch.rows(), rule, name)
+        if rule == "mask":
+            expected.append(f"{name}_valid")
+            masks = tensor_of(batch, f"{name}_valid")
+            assert masks.dtype == torch.bool
+            there = [
+                [table[member].rows[row] is not None for row in batch.rows()]
+                for member in stacks.get(name, [name])
+            ]
+            assert masks.tolist() == (
+                list(map(list, zip(*there, strict=True))) if name in stacks else there[0]
+            ), name
+    # A struct is told apart from its members where it is named.
+    for name in [name for name in structs if isinstance(nulls, Mapping) and nulls.get(name) == "mask"]:
+        expected.append(f"{name}_valid")
+        there = [table[name].rows[row] is not None for row in batch.rows()]
+        assert tensor_of(batch, f"{name}_valid").tolist() == there, name
+    assert list(batch) == expected
+
+
+def tensor_of(batch: fr.Batch, name: str) -> torch.Tensor:
+    """A value of a batch that is a tensor."""
+    tensor = batch[name]
+    assert isinstance(tensor, torch.Tensor)
+    return tensor
+
+
+def assert_column(tensor: torch.Tensor, cells: Cells, rows: np.ndarray, rule: Any, name: str) -> None:
+    """Assert that a tensor of one column holds the cells of these rows."""
+    assert tensor.numpy().dtype == cells.dtype
+    assert tensor.shape == (len(rows), *cells.shape)
+    fill = filled(cells, rule)
+    # A mask marks rows; what stands in the place of a null element is named.
+    fill_element = None if rule == "mask" else filled(replace(cells, size=None), rule)
+    found = np.ascontiguousarray(tensor.numpy())
+    for place, row in enumerate(rows):
+        cell = cells.rows[row]
+        if isinstance(cell, tuple):
+            elements = [fill_element if element is None else element for element in cell]
+            assert None not in elements, f"{name}: row {row} has a null element, and is delivered"
+            cell = b"".join(elements)  # type: ignore[arg-type]  # none is None
+        expected = fill if cell is None else cell
+        assert expected is not None, f"{name}: row {row} is null, and delivered"
+        assert found[place].tobytes() == expected, f"{name}: row {row}"
+
+
+def assert_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: Any, name: str) -> None:
+    """Assert that a `Jagged` holds the cells of these rows."""
+    assert isinstance(jagged, fr.Jagged)
+    assert len(jagged) == len(rows)
+    if cells.kind.startswith("list<"):
+        assert_jagged_of_jagged(jagged, cells, rows, rule, name)
+        return
+    assert jagged.values.numpy().dtype == cells.dtype
+    assert jagged.values.ndim == 1
+    assert jagged.offsets.dtype == torch.int64
+    bounds = jagged.offsets.tolist()
+    assert bounds[0] == 0
+    assert bounds[-1] == len(jagged.values)
+    # A mask marks rows; what stands in the place of a null element is named.
+    fill = None if rule == "mask" else filled(cells, rule)
+    found, width = jagged.values.numpy(), cells.dtype.itemsize
+    for row, begin, end in zip(rows, bounds, bounds[1:], strict=False):
+        cell = cells.rows[row]
+        assert cell is not None or rule != "error", f"{name}: row {row} is null, and delivered"
+        if isinstance(cell, tuple):
+            assert fill is not None or None not in cell, (
+                f"{name}: row {row} has a null element, and is delivered"
+            )
+            expected = b"".join(fill if element is None else element for element in cell)  # type: ignore[misc]
+        else:
+            expected = cell or b""
+        assert (end - begin) * width == len(expected), f"{name}: row {row}"
+        assert found[begin:end].tobytes() == expected, f"{name}: row {row}"
+    if rule == "mask":
+        assert jagged.valid is not None
+        assert jagged.valid.dtype == torch.bool
+        assert jagged.valid.tolist() == [cells.rows[row] is not None for row in rows]
+    else:
+        assert jagged.valid is None
+
+
+def assert_jagged_of_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: Any, name: str) -> None:
+    """Assert that a `Jagged` of a `Jagged` holds the cells of these rows."""
+    assert jagged.kind == "list"
+    assert jagged.offsets.dtype == torch.int64
+    found = [cells.rows[row] for row in rows]
+    assert rule != "error" or None not in found, f"{name}: a row is null, and delivered"
+    ends = np.cumsum([0, *(len(cell or ()) for cell in found)])
+    assert jagged.offsets.tolist() == ends.tolist(), name
+    if rule == "mask":
+        assert jagged.valid is not None
+        assert jagged.valid.dtype == torch.bool
+        assert jagged.valid.tolist() == [cell is not None for cell in found]
+    else:
+        assert jagged.valid is None
+    inner = [row for cell in found if isinstance(cell, tuple) for row in cell]
+    kind = cells.kind.removeprefix("list<").removesuffix(">")
+    assert jagged.values.kind == kind
+    assert_jagged(jagged.values, Cells(cells.dtype, kind, inner), np.arange(len(inner)), rule, name)
+
+
+def is_delivered(cells: Cells, rows: Sequence[int], rule: Any) -> bool:
+    """Whether these rows can be delivered under a rule: no null is an error."""
+    if rule not in ("error", "mask") or cells.kind == "mask":
+        return True
+    found = [cells.rows[row] for row in rows]
+    if rule == "error" and None in found:
+        return False
+    if cells.kind.startswith("list<"):
+        inner = [row for cell in found if isinstance(cell, tuple) for row in cell]
+        kind = cells.kind.removeprefix("list<").removesuffix(">")
+        return is_delivered(Cells(cells.dtype, kind, inner), range(len(inner)), rule)
+    return not any(isinstance(cell, tuple) and None in cell for cell in found)
+
+
+# ---------------------------------------------------------------------------------------------- as strategies
+
+SHARES = st.sampled_from((None, 0.0, 0.0, 0.03, 0.1, 0.5, 0.97, 1.0))
+
+
+@st.composite
+def kinds(draw: st.DrawFn, name: str) -> Kind:
+    """Draw a column of that name."""
+    shape = draw(st.sampled_from(("scalar", "scalar", *LISTS, *LISTS_OF_LISTS, *NESTED)))
+    types = (*TYPES, *TEXTS * 3, *EVEN)
+    if shape not in ("scalar", "struct"):
+        types = TYPES if shape in OF_LISTS else (*TYPES, *TEXTS * 3)
+    return Kind(
+        name,
+        draw(st.sampled_from(types)),
+        shape,
+        nulls=draw(SHARES),
+        element_nulls=draw(SHARES),
+        longest=draw(st.sampled_from((4, 1, 20))),
+        distinct=draw(st.sampled_from((30, 1, 2, 300))),
+        fill=draw(st.sampled_from(("bits", "count", "extremes"))),
+        seed=draw(st.integers(0, 9)),
+    )
+
+
+@st.composite
+def tables(draw: st.DrawFn, *, min_rows: int = 1, max_files: int = 3, max_columns: int = 5) -> DatasetSpec:
+    """Draw a dataset of columns of every kind, in files written in every way."""
+    columns = [draw(kinds(f"c{i}")) for i in range(draw(st.integers(1, max_columns)))]
+    paths = draw(st.lists(st.sampled_from(FILE_NAMES), min_size=1, max_size=max_files, unique=True))
+    files = [draw(file_specs(path)) for path in paths]
+    missing = min_rows - sum(sum(file.groups) for file in files)
+    if missing > 0:
+        files[0] = FileSpec(**{**vars(files[0]), "groups": (*files[0].groups, missing)})
+    return DatasetSpec(tuple(files), tuple(columns))  # type: ignore[arg-type]

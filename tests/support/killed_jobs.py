@@ -1,0 +1,113 @@
+"""A job in a process of its own that is killed at any moment, and the rows that it delivered."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import fastresume as fr
+from support.rank import replace
+
+ROWS_LEFT_FOR_THE_LAST = 100
+
+TOPOLOGIES = [("threads", 7), ("2", 5), ("Loader 2", 11), ("1", 8), ("Loader 3", 3)]
+"""Threads, or a number of workers of torch's DataLoader or of ours, and the batch size."""
+
+
+def job(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> None:
+    """One run: goes on from the saved state, and saves the state after every batch.
+
+    The log of a batch is written first and the state last, so that a kill between them leaves rows in the
+    log that the state knows nothing of: those of a batch that was not delivered. A job that is to be killed
+    does not finish, but waits for it.
+    """
+    dataset = fr.ParquetDataset(data, batch_size=batch_size)
+    saved = directory / "state.json"
+    if saved.exists():
+        dataset.load_state_dict(json.loads(saved.read_text()))
+    batches: Iterable[object]
+    if how == "threads":
+        batches = fr.Loader(dataset, threads=2)
+    elif how.startswith("Loader "):
+        batches = fr.Loader(dataset.map(with_much_text), num_workers=int(how.removeprefix("Loader ")))
+    else:
+        batches = torch_loader(dataset, int(how))
+    print("ready", flush=True)
+    if stop == "killed" and rows_left(fr.Cursor.from_state(dataset.state_dict())) < ROWS_LEFT_FOR_THE_LAST:
+        time.sleep(60)
+    for batch in batches:
+        assert isinstance(batch, fr.Batch)
+        state = batch.state_dict()
+        entry = {"rows": batch.rows().tolist(), "state": state}
+        replace(directory / "log" / f"{time.monotonic_ns()}.json", entry)
+        replace(saved, state)
+        if stop == "killed" and rows_left(batch.cursor) < ROWS_LEFT_FOR_THE_LAST:
+            time.sleep(60)
+    print("done", flush=True)
+
+
+def with_much_text(batch: fr.Batch) -> fr.Batch:
+    """A transform whose values fill the pipe of a worker, which then waits for somebody who reads."""
+    values: Any = batch
+    values["text"] = "x" * 100_000
+    return batch
+
+
+def rows_left(cursor: fr.Cursor) -> int:
+    return cursor.num_rows - cursor.consumed_rows
+
+
+def torch_loader(dataset: fr.ParquetDataset, workers: int) -> Iterable[object]:
+    from torch.utils.data import DataLoader
+
+    return DataLoader(dataset, batch_size=None, num_workers=workers)
+
+
+def started(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> subprocess.Popen[str]:
+    """Start `job` in a process of its own."""
+    command = [sys.executable, __file__, str(data), str(directory), str(batch_size), how, stop]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+    )
+
+
+def run_and_kill(data: Path, directory: Path, kills: int, chance: random.Random) -> list[int]:
+    """Return the rows that a job delivered which was killed so often, each time resumed in another way.
+
+    What counts of a run is what the state that was saved last knows of.
+    """
+    (directory / "log").mkdir()
+    kept: list[int] = []
+    for attempt in range(kills + 1):
+        how, batch_size = TOPOLOGIES[attempt % len(TOPOLOGIES)] if attempt < kills else ("threads", 1)
+        stop = "killed" if attempt < kills else "finished"
+        with started(data, directory, batch_size, how, stop) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            try:
+                process.wait(timeout=chance.uniform(0.1, 0.4) if attempt < kills else 100)
+                assert process.returncode == 0
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+        logged = sorted((directory / "log").glob("*.json"))
+        entries = [json.loads(path.read_text()) for path in logged]
+        for path in logged:
+            path.unlink()
+        saved = directory / "state.json"
+        state = json.loads(saved.read_text()) if saved.exists() else None
+        if state in (states := [entry["state"] for entry in entries]):
+            kept += [row for entry in entries[: states.index(state) + 1] for row in entry["rows"]]
+    return kept
+
+
+if __name__ == "__main__":
+    job(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -1,0 +1,429 @@
+"""Checkpoints that are damaged, of another job, or asked for what means nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import fastresume as fr
+from fastresume import files
+from fastresume.checkpoint import Checkpointer, CheckpointError, Entry, Randomness, manifest
+from fastresume.checkpoint.history import History
+from support import training
+from support.strategies import Dataset
+from support.training import small, steps_of
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return training.written(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints"
+
+
+def test_damage_is_found_before_torch_reads_anything(directory: Path, tmp_path: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    checkpointer.save(1, model=small(1))
+    checkpointer.save(2, model=small(2))
+    entry = checkpointer.latest()
+    assert entry is not None
+    for name in entry.manifest.files:
+        good = (entry.path / name).read_bytes()
+        for place in (0, len(good) // 2, len(good) - 1):
+            (entry.path / name).write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+            model = small(7)
+            with pytest.raises(
+                fr.StateError, match=rf"{re.escape(name)} is damaged: it has {len(good)} bytes of"
+            ):
+                checkpointer.restore(model=model)
+            assert model.weight.tolist() == small(7).weight.tolist(), "nothing was changed"
+        (entry.path / name).write_bytes(good)
+    marker = tmp_path / "owned"
+    bad = b"cos\nmkdir\n(S'" + os.fsencode(marker) + b"'\ntR."
+    (entry.path / ".metadata").write_bytes(bad.ljust(entry.manifest.files[".metadata"].size, b"#"))
+    with pytest.raises(fr.StateError, match=r"\.metadata is damaged"):
+        checkpointer.restore(model=small())
+    assert not marker.exists(), "what is pickled was not loaded"
+    restored = checkpointer.restore(model=small(), step=1)
+    assert restored is not None
+    assert restored.step == 1, "the others are there still"
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "..", "a/b", "manifest.json", "", "\x00"])
+def test_a_manifest_names_no_file_outside_of_its_directory(directory: Path, name: str) -> None:
+    checkpointer = Checkpointer(directory)
+    checkpointer.save(1, model=small(1))
+    entry = checkpointer.latest()
+    assert entry is not None
+    content = manifest.Manifest(**{**vars(entry.manifest), "files": {name: files.Digest(0, "")}})
+    with pytest.raises(fr.StateError, match="which is no file of its directory"):
+        manifest.Manifest.from_json(content.to_json())
+    (entry.path / "manifest.json").write_bytes(content.to_json())
+    assert steps_of(checkpointer) == []
+
+
+def test_a_manifest_that_does_not_say_who_wrote_it_is_whole(directory: Path) -> None:
+    Checkpointer(directory).save(1, model=small(1))
+    place = Checkpointer(directory).entries()[0].path / "manifest.json"
+    found = {name: value for name, value in json.loads(place.read_bytes()).items() if name != "writer"}
+    del found["check"]
+    text = json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
+    found["check"] = hashlib.sha256(text).hexdigest()
+    place.write_text(json.dumps(found))
+    checkpointer = Checkpointer(directory)
+    assert checkpointer.restore(model=small()) is not None
+    assert checkpointer.entries()[0].manifest.writer is None
+
+
+def test_another_job_is_refused_with_both_values_unless_it_is_allowed(data: Dataset, directory: Path) -> None:
+    job = training.job(data)
+    checkpointer = Checkpointer(directory, accumulation=4)
+    list(job.steps(3))
+    checkpointer.save(3, **job.parts())
+
+    def other(**changes: Any) -> dict[str, Any]:
+        return {**training.job(data, seed=1).parts(), **changes}
+
+    def model(width: int = 8, more: bool = False) -> dict[str, Any]:
+        net = training.Net(width)
+        if more:
+            net.more = nn.Linear(1, 1)
+            del net.outer.bias
+            net.outer.register_parameter("bias", None)
+        return other(model=net, optimizer=torch.optim.AdamW(net.parameters()), scheduler=job.scheduler)
+
+    def sgd() -> dict[str, Any]:
+        found = other()
+        return {**found, "optimizer": torch.optim.SGD(found["model"].parameters(), lr=0.1)}
+
+    files = list(data.files)
+    fewer = fr.ParquetDataset(files[:1], batch_size=4, stack={"x": "x_*"}, shuffle=True, seed=3)
+    seeded = fr.ParquetDataset(files, batch_size=4, stack={"x": "x_*"}, shuffle=True, seed=4)
+    larger = fr.ParquetDataset(files, batch_size=8, stack={"x": "x_*"}, shuffle=True, seed=3)
+    halving = torch.optim.lr_scheduler.LinearLR(torch.optim.AdamW(job.model.parameters()))
+    cases: list[tuple[str, Callable[[], dict[str, Any]], int, str]] = [
+        ("model", lambda: model(width=9), 4, r"'inner.weight' had the shape \[8, 2\], and has \[9, 2\]"),
+        (
+            "model",
+            lambda: model(more=True),
+            4,
+            r"had no 'more.bias', 'more.weight'; it had 'outer.bias', which is not",
+        ),
+        ("optimizer", sgd, 4, "optimizer was AdamW, and is SGD"),
+        ("scheduler", lambda: other(scheduler=halving), 4, "scheduler was MultiStepLR, and is LinearLR"),
+        ("accumulation", other, 2, "accumulation was 4, and is 2"),
+        ("global_batch", lambda: other(loader=larger), 4, "global_batch was 4, and is 8"),
+        ("dataset", lambda: other(loader=fewer), 4, "dataset"),
+        ("order", lambda: other(loader=seeded), 4, "seed"),
+    ]
+    for kind, make, accumulation, told in cases:
+        given = make()
+        before = [value.clone() for value in given["model"].state_dict().values()]
+        one = Checkpointer(directory, accumulation=accumulation)
+        with pytest.raises(fr.StateError, match=told) as refused:
+            one.restore(**given)
+        assert re.search(rf"allow={{'{kind}'}}", str(refused.value)), "it says how to go on"
+        assert training.equal(list(given["model"].state_dict().values()), before), "nothing was changed"
+        if kind == "model":
+            restored = one.restore(model=given["model"], partial=True, allow={kind})
+        else:
+            restored = one.restore(**given, allow={kind})
+        assert restored is not None
+        if kind in ("dataset", "order"):
+            assert fr.Cursor.from_state(given["loader"].state_dict()).consumed_rows == 0, (
+                "the data begin anew"
+            )
+        elif kind != "model":
+            assert fr.Cursor.from_state(given["loader"].state_dict()).consumed_rows == 12
+        assert torch.equal(given["model"].state_dict()["norm.num_batches_tracked"], torch.tensor(3))
+
+
+def test_parts_that_are_not_passed_are_missed(data: Dataset, directory: Path) -> None:
+    job = training.job(data)
+    checkpointer = Checkpointer(directory)
+    ema = small(2.0)
+    list(job.steps(3))
+    checkpointer.save(3, **job.parts(), extra={"ema": ema, "note": "n"})
+    parts = job.parts()
+    with pytest.raises(
+        fr.StateError, match=r"has extra\.ema, scheduler, which restore was not given; partial=True"
+    ):
+        checkpointer.restore(**{**parts, "scheduler": None})
+    with pytest.raises(
+        fr.StateError, match=r"has no extra\.other; it has extra\.ema, loader, model, optimizer"
+    ):
+        checkpointer.restore(**parts, extra={"ema": ema, "other": small()})
+    filled = small()
+    restored = checkpointer.restore(**parts, extra={"ema": filled})
+    assert restored is not None
+    assert restored.extra == {"note": "n"}
+    assert filled.weight.tolist() == ema.weight.tolist()
+    before = Randomness.now().to_json()
+    other = training.job(data, seed=1)
+    before = Randomness.now().to_json()
+    checkpointer.restore(model=other.model, partial=True)
+    assert training.equal(other.weights(), job.weights())
+    assert Randomness.now().to_json() == before, "what is restored in part moves no generator"
+
+
+class Kept:
+    """Something with a state."""
+
+    def __init__(self, state: dict[Any, Any]) -> None:
+        self.state = state
+
+    def state_dict(self) -> dict[Any, Any]:
+        return self.state
+
+    def load_state_dict(self, state: dict[Any, Any]) -> None:
+        self.state = state
+
+
+def test_states_come_back_whole_or_are_refused(directory: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    state = {"a": 1, "b": {"c": [torch.ones(2), torch.zeros(1)], "d": (1, "x"), "e": None}, "f": [1, 2]}
+    checkpointer.save(1, extra={"kept": Kept(state)})
+    found = Kept({"a": 0, "b": {"c": [torch.zeros(2), torch.ones(1)], "d": (), "e": 5}, "f": []})
+    assert checkpointer.restore(extra={"kept": found}) is not None
+    assert str(found.state) == str(state)
+    for other, told in [
+        ({**state, "b": {**state["b"], "c": [torch.ones(2)]}}, r"it had 'extra\.kept\.b\.c\.1'"),
+        ({**state, "b": {**state["b"], "g": 1}}, r"it had no 'extra\.kept\.b\.g'"),
+        (
+            {**state, "b": {**state["b"], "c": [torch.ones(3), torch.zeros(1)]}},
+            r"saved torch.Size\(\[2\]\) and current: torch.Size\(\[3\]\)",
+        ),
+    ]:
+        found = Kept(other)
+        with pytest.raises(fr.StateError, match=told):
+            checkpointer.restore(extra={"kept": found})
+        assert found.state is other
+    for bad in ({1: 2}, {"a": [{1: 2}]}):
+        with pytest.raises(
+            TypeError, match=r"the state of extra\['kept'\] has the key 1: keys must be texts"
+        ):
+            checkpointer.save(2, extra={"kept": Kept(bad)})
+
+
+def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path) -> None:
+    model = small()
+    adam = torch.optim.AdamW(model.parameters())
+    for changes, kind, told in [
+        ({"model": 3}, TypeError, "model must be a torch.nn.Module, found int"),
+        ({"optimizer": adam}, ValueError, "pass the model with it"),
+        ({"model": small(), "optimizer": adam}, ValueError, "none of the model's"),
+        (
+            {"model": model, "optimizer": [3]},
+            TypeError,
+            "optimizer must be a torch.optim.Optimizer, found int",
+        ),
+        ({"scheduler": 3}, TypeError, "scheduler must have state_dict and load_state_dict, found int"),
+        ({"loader": {}}, fr.StateError, "no key 'fastresume'"),
+        ({"extra": {"a": {"b": [1, (2,)]}}}, TypeError, r"extra\['a'\]\['b'\]\[1\] must be a plain value"),
+        ({"extra": {1: 2}}, TypeError, "extra has the key 1: its names must be texts"),
+        ({"extra": [1]}, TypeError, "extra must be a mapping from names to values, found list"),
+        ({"extra": {"a": {1: 2}}}, TypeError, r"extra\['a'\] must be a plain value"),
+        ({"extra": {"a": float("nan")}}, ValueError, r"extra\['a'\] is nan: JSON has no such number"),
+        ({"metrics": {"auc": "high"}}, TypeError, r"metrics\['auc'\] must be a number, found str"),
+        ({"step": -1}, ValueError, "step"),
+        ({"step": 1.5}, TypeError, "step"),
+    ]:
+        for wait in (True, False):
+            with pytest.raises(kind, match=told), Checkpointer(directory) as checkpointer:
+                checkpointer.save(**{"step": 1, "wait": wait, **changes})
+    assert list(directory.iterdir()) == []
+    for changes, kind in [
+        ({"keep": 0}, ValueError),
+        ({"best": ("a", "up")}, ValueError),
+        ({"best": 3}, TypeError),
+        ({"best": ("a", "max", -1.0)}, ValueError),
+        ({"accumulation": 0}, ValueError),
+        ({"timeout_seconds": 0}, ValueError),
+    ]:
+        with pytest.raises(kind):
+            Checkpointer(directory, **changes)
+    with pytest.raises(ValueError, match=r"allow takes model, optimizer, .*; found speed"):
+        Checkpointer(directory).restore(model=model, allow={"speed"})
+    checkpointer = Checkpointer(directory)
+    checkpointer.save(1, loader=training.job(data).loader)
+    with pytest.raises(TypeError, match="loader must have load_state_dict to be restored, found Batch"):
+        checkpointer.restore(loader=next(iter(fr.ParquetDataset(data.files, batch_size=4))))
+    (directory / "file").write_text("")
+    with pytest.raises(CheckpointError, match="open: "):
+        Checkpointer(directory / "file" / "below")
+
+
+def test_data_that_begin_anew_or_tell_no_place_are_refused(data: Dataset, directory: Path) -> None:
+    again = fr.ParquetDataset(data.files, batch_size=4, on_iter="restart")
+    checkpointer = Checkpointer(directory)
+    for loader in (again, fr.Loader(again)):
+        with pytest.raises(ValueError, match=r'on_iter="restart": .* no place in it is resumed'):
+            checkpointer.save(1, loader=loader)
+        with pytest.raises(ValueError, match=r'on_iter="restart": .* no place in it is resumed'):
+            checkpointer.restore(loader=loader)
+    dataset = fr.ParquetDataset(data.files, batch_size=4)
+    drawn: Any = torch.utils.data.DataLoader(dataset, batch_size=None)
+    told = r"under a DataLoader pass batch\.state_dict\(\) to save, and the dataset to restore"
+    with pytest.raises(TypeError, match=told):
+        checkpointer.save(1, loader=drawn)
+    with pytest.raises(TypeError, match=told):
+        checkpointer.restore(loader=drawn)
+    checkpointer.save(1, loader=next(iter(drawn)).state_dict())
+    assert checkpointer.restore(loader=dataset) is not None
+    assert dataset.batches_left == len(list(dataset))
+
+
+def test_ranks_that_know_of_each_other_by_the_environment_alone_do_not_save_each_by_itself(
+    data: Dataset, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpointer = Checkpointer(directory)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    told = "told the dataset of 4 ranks, but the Checkpointer knows of 1: .* call init_process_group before"
+    loader = fr.Loader(fr.ParquetDataset(data.files, batch_size=4))
+    with pytest.raises(ValueError, match=told):
+        checkpointer.save(1, loader=loader)
+    with pytest.raises(ValueError, match=told):
+        checkpointer.restore(loader=loader)
+    named = fr.ParquetDataset(data.files, batch_size=4, rank=1, world_size=4)
+    checkpointer.save(1, loader=named)
+    assert checkpointer.restore(loader=named) is not None, "whoever names ranks knows what he does"
+
+
+def test_the_best_says_which_way_and_is_among_the_metrics(directory: Path) -> None:
+    unclear: Any
+    for unclear in ("loss", ("loss",)):
+        with pytest.raises(ValueError, match=r"\('loss', 'min'\) or \('loss', 'max'\)"):
+            Checkpointer(directory, best=unclear)
+    unclear = ("loss", "min", "x")
+    with pytest.raises(TypeError, match="min_delta of best must be a number, found 'x'"):
+        Checkpointer(directory, best=unclear)
+    checkpointer = Checkpointer(directory, best=("loss", "min"))
+    with pytest.raises(ValueError, match="no 'loss', by which best is chosen; they have 'auc', 'los'"):
+        checkpointer.save(1, model=small(), metrics={"los": 0.3, "auc": 1.0})
+    for metrics in (None, {}, {"loss": float("nan")}):
+        checkpointer.save(1, model=small(), metrics=metrics)
+    assert checkpointer.best_entry() is None
+
+
+def test_a_directory_that_can_hold_no_checkpoints_is_refused(directory: Path) -> None:
+    Checkpointer(directory).save(1, model=small())
+    for inside in ("latest", "step-0000000001-000001"):
+        with pytest.raises(ValueError, match="is itself a checkpoint: name its parent, and restore"):
+            Checkpointer(directory / inside)
+    for address in ("s3://bucket/checkpoints", "file:///checkpoints"):
+        with pytest.raises(ValueError, match=f"local directories only, found the address '{address}'"):
+            Checkpointer(address)
+    with pytest.raises(ValueError, match="the directory of checkpoints is empty"):
+        Checkpointer("")
+
+
+def test_a_job_does_not_begin_anew_because_of_damage(directory: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    for step in (1, 2):
+        checkpointer.save(step, model=small(step))
+    paths = [entry.path for entry in checkpointer.entries()]
+    for path in paths:
+        (path / ".metadata").unlink()
+    told = rf"no checkpoint of .* is whole; damaged: {paths[0].name}, {paths[1].name}; remove them"
+    for step in (None, 1, "best"):
+        with pytest.warns(RuntimeWarning, match="is not whole"), pytest.raises(fr.StateError, match=told):
+            Checkpointer(directory).restore(model=small(), step=step)
+    before = sorted(directory.iterdir())
+    for wait in (True, False):
+        with pytest.raises(fr.StateError, match=told), Checkpointer(directory) as hasty:
+            hasty.save(3, model=small(), wait=wait)
+    assert sorted(directory.iterdir()) == before, "what may be mended is there still"
+    checkpointer.save(3, model=small(3))
+    assert steps_of(checkpointer) == [3], "a job that goes on saves what it has, whatever became of the rest"
+    with pytest.raises(fr.StateError, match=r"up to step 3, of which none was restored: call restore\(\)"):
+        Checkpointer(directory).save(3, model=small())
+    paths.append(checkpointer.entries()[0].path)
+    for path in paths:
+        (path / "manifest.json").unlink()
+    with pytest.warns(RuntimeWarning, match="is not whole"):
+        assert Checkpointer(directory).restore(model=small()) is None, "without a manifest it never was one"
+    unclear: Any = "bset"
+    with pytest.raises(
+        ValueError, match="step must be a number, 'best', or None for the latest, found 'bset'"
+    ):
+        Checkpointer(directory / "other").restore(model=small(), step=unclear)
+
+
+def test_what_can_not_be_read_now_is_not_passed_over(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpointer = Checkpointer(directory, keep=1)
+    for step in (1, 2):
+        checkpointer.save(step, model=small(step), pin=True)
+    read, commit, unreadable = Path.read_bytes, History.commit, [checkpointer.entries()[-1].path]
+
+    def failing(path: Path) -> bytes:
+        if path.parent in unreadable:
+            raise OSError(5, "Input/output error", str(path))
+        return read(path)
+
+    def committed(*given: Any) -> Entry:
+        entry = commit(*given)
+        unreadable.append(entry.path)
+        return entry
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    for call in (
+        lambda: checkpointer.restore(model=small()),
+        lambda: Checkpointer(directory),
+        lambda: checkpointer.save(3, model=small(3)),
+    ):
+        with pytest.raises(CheckpointError, match=r"OSError: \[Errno 5\] .*step-0000000002-000002/manifest"):
+            call()
+    unreadable.clear()
+    monkeypatch.setattr(History, "commit", committed)
+    with pytest.warns(
+        RuntimeWarning, match=r"nothing older than .*step-0000000003-000003 is removed: .*Errno 5"
+    ):
+        checkpointer.save(3, model=small(3))
+    monkeypatch.undo()
+    restored = checkpointer.restore(model=small())
+    assert restored is not None
+    assert (restored.step, steps_of(checkpointer)) == (3, [1, 2, 3])
+
+
+def test_a_closed_one_saves_nothing(directory: Path) -> None:
+    with Checkpointer(directory) as checkpointer:
+        checkpointer.save(1, model=small())
+    checkpointer.close()
+    for wait in (True, False):
+        with pytest.raises(ValueError, match=r"the Checkpointer of .* is closed"):
+            checkpointer.save(2, model=small(), wait=wait)
+    assert steps_of(checkpointer) == [1]
+    assert checkpointer.restore(model=small()) is not None, "to read needs nothing open"
+
+
+def test_what_was_made_before_the_process_group_does_not_act_alone(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpointer = Checkpointer(directory)
+    told = "made before init_process_group, and used after it with 2 ranks: make it after"
+    with fr.training.Preemption() as preemption:
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+        with pytest.raises(fr.FastresumeError, match=told):
+            checkpointer.save(1, model=small())
+        with pytest.raises(fr.FastresumeError, match=told):
+            checkpointer.restore(model=small())
+        with pytest.raises(fr.FastresumeError, match=told):
+            preemption.is_due()
+        monkeypatch.undo()
+    assert steps_of(checkpointer) == []

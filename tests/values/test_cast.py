@@ -1,0 +1,428 @@
+"""Numbers cast to other types on the way: kept exactly, or rounded from float to float, or an error."""
+
+from __future__ import annotations
+
+import decimal
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastresume as fr
+from support import oracle
+from support.columns import assert_holds, is_delivered, tables, written_cells
+from support.shapes import CASTS, bits_of, fits, shapes, with_plain_bits, with_plain_nans
+from support.strategies import FLOATS, INTEGERS, DatasetSpec, Shuffle, extremes, written
+
+SHUFFLE = Shuffle(17, 20, 45).arguments
+
+
+def write(path: Path, how: dict[str, Any] | None = None, **columns: Any) -> Path:
+    """Write a file of these columns, in row groups of 10 rows."""
+    pq.write_table(pa.table(columns), path, row_group_size=10, **(how or {}))
+    return path
+
+
+def open_dataset(path: Path, cast: Any, **arguments: Any) -> fr.ParquetDataset:
+    """The dataset of some files, in batches of 7."""
+    return fr.ParquetDataset(path, cast=cast, **{"batch_size": 7, "tail": "short", **arguments})
+
+
+def read(path: Path, cast: Any, name: str = "x", **arguments: Any) -> torch.Tensor:
+    """All values of a column, in the order of the rows."""
+    found = [batch[name] for batch in open_dataset(path, cast, **arguments)]
+    return torch.cat([value.values if isinstance(value, fr.Jagged) else value for value in found])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the one file of a test lies."""
+    return tmp_path / "x.parquet"
+
+
+# ------------------------------------------------------------------------------------------------ every value
+
+
+@given(spec=tables(max_columns=3), data=st.data())
+def test_every_cell_is_what_the_oracle_makes_of_it_or_an_error(
+    spec: DatasetSpec, data: st.DataObject
+) -> None:
+    with written(spec) as files:
+        given_cells = written_cells(spec)
+        shape = data.draw(shapes(given_cells))
+        nulls = data.draw(st.sampled_from(("mask", 0)))
+        how = {"batch_size": 1, "nulls": nulls, **shape.arguments}
+        dataset = fr.ParquetDataset(files.directory, **how)
+        table = with_plain_nans(shape.of_cells(given_cells))
+        good, bad = [], []
+        for row in range(spec.num_rows):
+            if all(is_delivered(cells, [row], nulls) for cells in table.values()):
+                (good if all(fits(cells, row) for cells in table.values()) else bad).append(row)
+        # What does not fit lies between these rows, and is nobody's business.
+        assert_holds(with_plain_bits(dataset.read_rows(good)), table, nulls)
+        for row in bad[:2]:
+            with pytest.raises(fr.DataError, match=r"row \d+ of the row group holds .*, which does not fit"):
+                dataset.read_rows([row])
+        if good:
+            mask = np.isin(np.arange(spec.num_rows), good)
+            order = data.draw(st.sampled_from(({}, SHUFFLE)))
+            how |= {"batch_size": 5, "tail": "short", "rows": mask}
+            for batch in fr.ParquetDataset(files.directory, **how, **order):
+                assert_holds(with_plain_bits(batch), table, nulls)
+
+
+def candidates(dtype: str) -> pa.Array:
+    """Numbers of a type at which casts go wrong: bounds of all types, and what lies beside them."""
+    bounds = [0, 1, 2, 255, 256, 257, 2**11, 2**11 + 1, 65504, 65519, 65520, 2**24, 2**24 + 1, 2**53 + 1]
+    bounds += [2**bits + offset for bits in (7, 8, 15, 16, 31, 32, 63, 64) for offset in (-1, 0, 1)]
+    numbers = np.array([*bounds, *(-bound for bound in bounds)], dtype=object)
+    if dtype not in FLOATS:
+        least, largest = oracle.bounds_of(dtype)
+        return pa.array([int(n) for n in numbers if least <= n <= largest], pa.type_for_alias(dtype))
+    floats = [0.5, 1.5, -0.5, 1e-8, 6e-8, 1e-40, 1e-46, 3.4028235677973366e38, 3.3895313892515355e38, 1e300]
+    with np.errstate(over="ignore"):
+        given = np.concatenate([numbers.astype(np.float64), floats]).astype(dtype)
+    return pa.array(np.concatenate([given, extremes(np.dtype(dtype))]))
+
+
+@pytest.mark.parametrize("stored", ["bool", *INTEGERS, *FLOATS])
+def test_numbers_at_the_bounds_of_all_types_are_cast_as_the_oracle_does(path: Path, stored: str) -> None:
+    array = pa.array([False, True]) if stored == "bool" else candidates(stored)
+    write(path, x=array)
+    for to in CASTS:
+        dataset = open_dataset(path, {"x": getattr(torch, to)})
+        expected = [oracle.cast(value, to) for value in array.to_pylist()]
+        good = [row for row, bits in enumerate(expected) if bits is not None]
+        tensor = with_plain_bits(dataset.read_rows(good))["x"]
+        assert tensor.numpy().tobytes() == b"".join(expected[row] or b"" for row in good), to
+        bad = sorted(set(range(len(array))) - set(good))
+        for row in bad[:: 1 + len(bad) // 5]:
+            with pytest.raises(fr.DataError, match=rf"row {row % 10} of the row group holds .* {to}"):
+                dataset.read_rows([row])
+
+
+@pytest.mark.parametrize("stored", [*INTEGERS, *FLOATS])
+def test_what_pyarrow_casts_safely_is_the_same_here(path: Path, stored: str) -> None:
+    array = candidates(stored)
+    write(path, x=array)
+    for to in (*INTEGERS, "float32", "float64"):
+        dataset = open_dataset(path, {"x": getattr(torch, to)})
+        for row, value in list(enumerate(array))[:: 3 if to in FLOATS else 1]:
+            try:
+                safe = pc.cast(value, pa.type_for_alias(to), safe=True)
+            except pa.ArrowInvalid:
+                # It lets no integer beyond 2^24 be a float32, here those may that are one.
+                if to not in FLOATS:
+                    with pytest.raises(fr.DataError):
+                        dataset.read_rows([row])
+                continue
+            if stored in FLOATS and to in FLOATS and np.isinf(safe.as_py()) != np.isinf(value.as_py()):
+                continue  # and a float64 become infinite
+            found = dataset.read_rows([row])["x"][0].item()
+            assert found == safe.as_py() or (found != found and value.as_py() != value.as_py())
+
+
+@pytest.mark.parametrize("to", ["float16", "float32"])
+def test_floats_are_rounded_as_numpy_does(path: Path, to: str) -> None:
+    values = np.random.default_rng(3).normal(size=5000) * 10.0 ** np.random.default_rng(4).integers(
+        -9, 4, 5000
+    )
+    write(path, x=pa.array(values))
+    assert torch.equal(read(path, {"x": getattr(torch, to)}), torch.from_numpy(values.astype(to)))
+
+
+def test_singles_become_bfloat16_as_torch_does(path: Path) -> None:
+    values = np.random.default_rng(3).normal(size=5000).astype(np.float32)
+    write(path, x=pa.array(values))
+    assert torch.equal(read(path, torch.bfloat16), torch.from_numpy(values).to(torch.bfloat16))
+
+
+# ----------------------------------------------------------------------------------------------- what is said
+
+
+@pytest.mark.parametrize(
+    ("values", "to", "words"),
+    [
+        (pa.array([1] * 12 + [300]), torch.int8, "row 2 of the row group holds 300, which does not fit int8"),
+        (pa.array([1.0] * 12 + [0.5]), torch.int64, "holds 0.5, which does not fit int64"),
+        (pa.array([1.0] * 12 + [np.nan]), torch.int64, "holds NaN, which does not fit int64"),
+        (pa.array([1.0] * 12 + [-np.inf]), torch.uint8, "holds -inf, which does not fit uint8"),
+        (pa.array([1.0] * 12 + [1e300]), torch.float32, "holds 1e300, which does not fit float32"),
+        (
+            pa.array([1] * 12 + [2**53 + 1]),
+            torch.float64,
+            "holds 9007199254740993, which does not fit float64 exactly",
+        ),
+        (pa.array([1] * 12 + [257]), torch.bfloat16, "holds 257, which does not fit bfloat16 exactly"),
+        (pa.array([1] * 12 + [2]), torch.bool, "holds 2, which does not fit bool"),
+        (pa.array([1] * 12 + [-1], pa.int8()), torch.uint64, "holds -1, which does not fit uint64"),
+        (
+            pa.array([[1, 1]] * 12 + [[1, 300]]),
+            torch.int8,
+            "row 2 of the row group holds 300, which does not fit int8",
+        ),
+    ],
+)
+def test_an_overflow_names_value_row_group_column_and_file(
+    path: Path, values: pa.Array, to: torch.dtype, words: str
+) -> None:
+    write(path, x=values)
+    place = f"(column 'x', row group 1, file '{path}')"
+    with pytest.raises(fr.DataError) as caught:
+        read(path, {"x": to})
+    assert str(caught.value).endswith(f"{words}: cast= can name a type that holds it {place}")
+    assert "row 2 of the row group" in str(caught.value)
+
+
+def test_a_batch_before_the_overflow_is_delivered_and_the_cursor_stays_there(path: Path) -> None:
+    write(path, x=pa.array([1] * 27 + [300]))  # in the third row group, of which the third batch has a row
+    dataset = open_dataset(path, {"x": torch.int8})
+    iterator = iter(dataset)
+    states = [next(iterator).state_dict() for _ in range(2)]
+    with pytest.raises(fr.DataError, match="300"):
+        next(iterator)
+    assert dataset.state_dict() == states[-1]
+
+
+@pytest.mark.parametrize(
+    ("cast", "error", "message"),
+    [
+        ("int8", TypeError, "cast must be a torch.dtype, found 'int8': write torch.int8$"),
+        ({"x": "float32"}, TypeError, r"cast\['x'\] .* found 'float32': write torch.float32$"),
+        ("double", TypeError, "cast must be a torch.dtype, found 'double'$"),
+        ({"x": np.int8}, TypeError, r"cast\['x'\] must be a torch.dtype"),
+        ({"x": torch.complex64}, ValueError, "integers, floats or bool, found complex64"),
+        ({1: torch.int8}, TypeError, "cast must hold strings, found 1"),
+        ({"y": torch.int8}, fr.DataError, "no column matches 'y' of cast; there are: x, list"),
+        (
+            {"text": torch.int8},
+            fr.DataError,
+            "cast= is not for a column of type string, but for numbers .*'text'",
+        ),
+        ({"uuid": torch.int8}, fr.DataError, r"cast= is not for a column of type .*'uuid'"),
+        ({"x[": torch.int8}, ValueError, r"the pattern 'x\[' of cast can't be read"),
+    ],
+)
+def test_what_can_not_be_cast_is_refused_at_construction(
+    path: Path, cast: Any, error: Any, message: str
+) -> None:
+    uuid = pa.array([b"0" * 16], pa.binary(16))
+    write(path, x=pa.array([1]), text=pa.array(["a"]), list=pa.array([[1]]), uuid=uuid)
+    with pytest.raises(error, match=message):
+        open_dataset(path, cast)
+
+
+# ---------------------------------------------------------------------------------------------- which columns
+
+
+def test_rules_are_found_as_those_for_nulls_are(path: Path) -> None:
+    struct = pa.array([{"a": 1, "b": 2}])
+    write(path, i_1=pa.array([1]), i_2=pa.array([1]), f_1=pa.array([1.0]), s=struct, t=pa.array(["t"]))
+    cast = {"*": torch.float64, "i_2": torch.int8, "i_*": torch.int16, "s": torch.int32, "s.b": torch.bool}
+    schema = open_dataset(path, cast).schema
+    assert {name: field.dtype for name, field in schema.items()} == {
+        "i_1": torch.float64,
+        "i_2": torch.int8,
+        "f_1": torch.float64,
+        "s.a": torch.int32,
+        "s.b": torch.bool,
+        "t": torch.uint8,
+    }
+    assert {field.dtype for field in open_dataset(path, torch.float16).schema.values()} == {
+        torch.float16,
+        torch.uint8,
+    }
+
+
+def test_columns_of_several_types_are_stacked_once_they_are_cast_to_one(path: Path) -> None:
+    columns = {"a": pa.array([1, 2]), "b": pa.array([0.5, None]), "c": pa.array([True, False])}
+    write(path, **columns)
+    with pytest.raises(fr.DataError, match="'a' is int64, 'b' is float64; cast= makes them one"):
+        open_dataset(path, None, stack={"m": "*"})
+    for cast in ({"m": torch.float32}, {"*": torch.float32}, torch.float32):
+        dataset = open_dataset(path, cast, stack={"m": "*"}, nulls="mask")
+        assert str(dataset.schema).startswith("m: float32 [B, 3] a, b, c")
+        batch = next(iter(dataset))
+        assert batch["m"].tolist() == [[1.0, 0.5, 1.0], [2.0, 0.0, 0.0]]
+        assert batch["m_valid"].tolist() == [[True, True, True], [True, False, True]]
+
+
+def test_values_for_nulls_are_those_of_the_new_type(path: Path) -> None:
+    write(path, x=pa.array([1, None]), l=pa.array([[1, None], None]))
+    batch = next(iter(open_dataset(path, torch.float32, nulls=0.5)))
+    assert batch["x"].tolist() == [1.0, 0.5]
+    assert batch["l"].values.tolist() == [1.0, 0.5]  # type: ignore[union-attr]
+    with pytest.raises(
+        ValueError, match="the fill value 300 for nulls does not fit column 'x', which is int8"
+    ):
+        open_dataset(path, torch.int8, nulls=300)
+
+
+@pytest.mark.parametrize(
+    ("to", "value", "nearest"),
+    [
+        (torch.float16, 2049, 2048),
+        (torch.float16, 2049.0, 2048),
+        (torch.bfloat16, 257, 256),
+        (torch.float32, -(2**24) - 1, -(2**24)),
+        (torch.float64, 2**53 + 1, 2**53),
+        (torch.float64, -(2**53) - 1, -(2**53)),
+    ],
+)
+def test_a_whole_number_for_nulls_is_never_rounded(
+    path: Path, to: torch.dtype, value: float, nearest: int
+) -> None:
+    write(path, x=pa.array([1, None]), l=pa.array([[1], []]))
+    name = str(to).removeprefix("torch.")
+    said = f"does not fit column '(x|l)', which is {name}: the nearest is {nearest}"
+    with pytest.raises(ValueError, match=f"the fill value {value} for nulls {said}"):
+        open_dataset(path, to, nulls=value)
+    with pytest.raises(ValueError, match=f"the pad value {value} {said}"):
+        open_dataset(path, to, nulls=0, pad={"l": fr.Pad(2, value=value)})
+    batch = next(iter(open_dataset(path, to, nulls=nearest, pad={"l": fr.Pad(2, value=nearest)})))
+    assert batch["x"].tolist()[1] == batch["l"].tolist()[1][0] == nearest
+
+
+def test_a_fraction_for_nulls_is_the_nearest_number_of_the_type(path: Path) -> None:
+    write(path, x=pa.array([1, None]))
+    for to in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        assert next(iter(open_dataset(path, to, nulls=0.1)))["x"][1] == torch.tensor(0.1, dtype=to)
+
+
+# ------------------------------------------------------------------------------------------ types and columns
+
+
+def test_times_and_decimals_are_cast_as_the_numbers_that_they_would_be(path: Path) -> None:
+    numbers = [1, -250, 12]
+    decimals = [decimal.Decimal(number).scaleb(-2) for number in numbers]
+    wide = pa.array(decimals, pa.decimal128(30, 2))
+    stamps = pa.array([number * 1000 for number in numbers], pa.timestamp("ns"))
+    columns = {
+        "time": pa.array(numbers, pa.timestamp("us", "UTC")),
+        "int96": stamps,
+        "short": pa.array(decimals, pa.decimal128(9, 2)),
+        "wide": wide,
+        "text": pa.array(decimals, pa.decimal256(60, 2)),
+        "float": wide,
+    }
+    how = {"use_deprecated_int96_timestamps": False, "store_decimal_as_integer": True}
+    write(path, how, **columns)
+    decimals_to = {"wide": "int64", "text": "int64", "float": "float64"}
+    cast = {"*": torch.int16, "int96": torch.float32, "text": torch.float64, "float": torch.float32}
+    dataset = open_dataset(path, cast, decimals=decimals_to)
+    assert str(dataset.schema).splitlines() == [
+        "time: int16 [B] timestamp[us, UTC]",
+        "int96: float32 [B] timestamp[ns]",
+        "short: int16 [B] decimal(9, 2)",
+        "wide: int16 [B] decimal(30, 2)",
+        "text: float64 [B] decimal(60, 2)",
+        "float: float32 [B]",
+    ]
+    batch = next(iter(dataset))
+    for name in ("time", "short", "wide", "text"):
+        assert batch[name].tolist() == numbers, name
+    assert batch["int96"].tolist() == [1000.0, -250_000.0, 12_000.0]
+    assert torch.equal(batch["float"], torch.tensor([0.01, -2.5, 0.12]))
+    for name, to in (("wide", torch.uint8), ("text", torch.uint8), ("short", torch.uint8)):
+        with pytest.raises(fr.DataError, match=rf"row 1 .*holds -250, which does not fit uint8: .*'{name}'"):
+            list(open_dataset(path, {name: to}, decimals=decimals_to))
+
+
+@pytest.mark.parametrize("precision", [9, 30, 60])
+@pytest.mark.parametrize("delivered", ["int64", "float64"])
+def test_a_decimal_that_nobody_wants_may_be_anything(path: Path, precision: int, delivered: Any) -> None:
+    values = [decimal.Decimal(value) for value in ("1.00", "70000.25", "3.00")]
+    type_ = pa.decimal128(precision, 2) if precision < 40 else pa.decimal256(precision, 2)
+    for is_integer in (True, False) if precision < 19 else (False,):
+        write(path, {"store_decimal_as_integer": is_integer}, x=pa.array(values, type_))
+        dataset = open_dataset(path, torch.int16, decimals=delivered)
+        unit = 100 if delivered == "int64" else 1
+        assert dataset.read_rows([0, 2])["x"].tolist() == [unit, 3 * unit]
+        value = "7000025" if delivered == "int64" else "70000.25"
+        with pytest.raises(fr.DataError, match=f"row 1 of the row group holds {value}, which does not fit"):
+            list(dataset)
+
+
+def test_instants_of_96_bits_are_cast_and_checked(path: Path) -> None:
+    stamps = pa.array([1000, 2**31 * 1000], pa.timestamp("ns"))
+    write(path, {"use_deprecated_int96_timestamps": True}, x=stamps)
+    assert read(path, torch.float64).tolist() == [1000.0, 2.0**31 * 1000]
+    with pytest.raises(
+        fr.DataError, match="row 1 of the row group holds 2147483648000, which does not fit int32"
+    ):
+        read(path, torch.int32)
+    assert open_dataset(path, torch.int32).read_rows([0])["x"].tolist() == [1000]
+
+
+def test_files_that_differ_are_cast_to_one_type(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", x=pa.array([1], pa.int32()))
+    write(tmp_path / "b.parquet", x=pa.array([2**40], pa.int64()))
+    write(tmp_path / "c.parquet", y=pa.array([2**40], pa.int64()))
+    found = read(tmp_path, torch.float32, columns="x", optional="x", nulls=7)
+    assert found.tolist() == [1.0, 2.0**40, 7.0]
+    with pytest.raises(fr.DataError, match=r"1099511627776, which does not fit int32: .*b\.parquet"):
+        read(tmp_path, torch.int32, columns="x", optional="x", nulls=7)
+
+
+def test_values_of_paths_are_cast(tmp_path: Path) -> None:
+    for day in (7, 300):
+        (tmp_path / f"day={day}").mkdir()
+        write(tmp_path / f"day={day}" / "x.parquet", x=pa.array([1, 2]))
+    assert read(tmp_path, {"day": torch.int16}, "day", partitions="day").tolist() == [300, 300, 7, 7]
+    dataset = open_dataset(tmp_path, {"day": torch.int8}, partitions="day")
+    with pytest.raises(fr.DataError, match=r"the path holds 300, which does not fit int8: .*'day'.*day=300"):
+        list(dataset)
+    assert dataset.read_rows([3, 2])["day"].tolist() == [7, 7]
+
+
+def test_lists_of_one_length_are_cast_item_by_item(path: Path) -> None:
+    write(path, x=pa.array([[1, 2], None, [3, 4]]))
+    dataset = open_dataset(path, {"x": torch.bfloat16}, fixed={"x": 2}, nulls=9)
+    assert dataset.schema["x"].shape == ("B", 2)
+    assert next(iter(dataset))["x"].tolist() == [[1, 2], [9, 9], [3, 4]]
+
+
+# ----------------------------------------------------------------------------------------------- other things
+
+
+def test_a_filter_speaks_of_the_files_values(path: Path) -> None:
+    write(path, x=pa.array([1.25, 2.5, 1000.5]))
+    kept = {"filter": (fr.column("x") > 1.25) & (fr.column("x") < 500)}
+    assert read(path, torch.float16, **kept).tolist() == [2.5]
+    write(path, x=pa.array([1, 300, 2]))
+    # A row that is not kept may hold anything.
+    assert read(path, torch.int8, filter=fr.column("x") < 100).tolist() == [1, 2]
+
+
+def test_a_state_goes_on_under_other_casts(path: Path) -> None:
+    write(path, x=pa.array(range(40)))
+    state = next(iter(open_dataset(path, None))).state_dict()
+    dataset = pickle.loads(pickle.dumps(open_dataset(path, torch.float16)))
+    dataset.load_state_dict(state)
+    assert next(iter(dataset))["x"].tolist() == [7.0, 8, 9, 10, 11, 12, 13]
+    again = dataset.batch_at(0, 1)["x"]
+    assert (again.dtype, again.tolist()) == (torch.float16, [7.0, 8, 9, 10, 11, 12, 13])
+
+
+def test_narrow_types_take_less_memory_by_the_plan(path: Path) -> None:
+    write(path, **{f"c_{index}": pa.array(range(40)) for index in range(8)})
+    plain, narrow = (open_dataset(path, cast).spec.layout.row_bytes for cast in (None, torch.int8))
+    assert (plain, narrow) == (64, 8)
+    for to in CASTS:
+        assert open_dataset(path, getattr(torch, to)).plan().steps == 6
+
+
+def test_bfloat16_has_no_type_in_arrow_and_its_bits_can_be_had(path: Path) -> None:
+    write(path, x=pa.array([1.0, -2.0]))
+    batch = next(iter(open_dataset(path, torch.bfloat16)))
+    with pytest.raises(TypeError, match=r"'x' can't be a column of Arrow: .*bfloat16"):
+        batch.to_arrow()
+    assert bits_of(batch["x"]).tolist() == [0x3F80, 0xC000]  # type: ignore[union-attr]

@@ -1,0 +1,249 @@
+"""Columns of strings as codes: the place of each among all different values of the files."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastresume as fr
+from fastresume import testing
+from support.columns import Cells, assert_holds, is_delivered, tables, written_cells
+from support.jobs import data_loader, make
+from support.strategies import DatasetSpec, Shuffle, written
+
+CITIES = ["Oslo", "Berlin", "Porto", "Oslo", None, "Århus", "", "Berlin"]
+SORTED = ["", "Berlin", "Oslo", "Porto", "Århus"]
+TAGS = [["b", "a"], [], None, ["c"], ["a", "a"], ["b"], [], ["d"]]
+
+
+@pytest.fixture
+def cities(tmp_path: Path) -> Path:
+    """Two files of two row groups each."""
+    for name, part in [("a", slice(0, 5)), ("b", slice(5, 8))]:
+        columns = {"city": CITIES[part], "tags": TAGS[part], "row": range(8)[part]}
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet", row_group_size=3)
+    return tmp_path
+
+
+def codes(**arguments: Any) -> dict[str, Any]:
+    return {
+        "batch_size": 8,
+        "dictionary": ["city", "tags"],
+        "nulls": {"city": -1, "tags": "mask"},
+        **arguments,
+    }
+
+
+# ------------------------------------------------------------------------------------------ what is delivered
+
+
+def test_codes_are_places_in_one_dictionary_of_all_files(cities: Path) -> None:
+    dataset = fr.ParquetDataset(cities, **codes())
+    assert dataset.dictionaries == {"city": SORTED, "tags": ["a", "b", "c", "d"]}
+    assert repr(dataset.schema) == (
+        "city: int64 [B] dictionary[5]\ntags: int64 [B, *] dictionary[4] valid\nrow: int64 [B]"
+    )
+    (batch,) = dataset
+    assert batch["city"].dtype == torch.int64
+    assert batch["city"].tolist() == [2, 1, 3, 2, -1, 4, 0, 1]
+    assert batch["tags"].to_list() == [[1, 0], [], None, [2], [0, 0], [1], [], [3]]
+    assert fr.ParquetDataset(cities, batch_size=8, columns="row").dictionaries == {}
+
+
+def test_rows_that_are_not_selected_have_their_places_too(cities: Path) -> None:
+    for arguments in ({"filter": fr.column("city") == "Berlin"}, {"rows": [(1, 2), (7, 8)]}):
+        dataset = fr.ParquetDataset(cities, **codes(batch_size=2, **arguments))
+        (batch,) = dataset
+        assert batch["city"].tolist() == [1, 1]
+        assert dataset.dictionaries["city"] == SORTED
+
+
+def test_a_stack_a_mask_and_a_name_are_those_of_other_numbers(cities: Path) -> None:
+    nulls = {"city": "mask", "tags": "mask", "row": "mask"}
+    dataset = fr.ParquetDataset(
+        cities, **codes(stack={"both": ["row", "city"]}, nulls={**nulls, "both": "mask"})
+    )
+    (batch,) = dataset
+    assert batch["both"].tolist()[3:5] == [[3, 2], [4, 0]]
+    assert batch["both_valid"].tolist()[3:5] == [[True, True], [True, False]]
+    (batch,) = fr.ParquetDataset(cities, **codes(rename={"city": "town"}))
+    assert batch["town"].tolist()[:3] == [2, 1, 3]
+
+
+def test_files_that_lack_a_column_add_no_value(cities: Path) -> None:
+    pq.write_table(pa.table({"row": [8], "tags": [["z"]]}), cities / "c.parquet")
+    dataset = fr.ParquetDataset(cities, **codes(batch_size=9, optional="city"))
+    (batch,) = dataset
+    assert batch["city"].tolist() == [2, 1, 3, 2, -1, 4, 0, 1, -1]
+    assert dataset.dictionaries == {"city": SORTED, "tags": ["a", "b", "c", "d", "z"]}
+
+
+def test_bytes_that_are_no_text_are_values_of_binary_columns_alone(path: Path) -> None:
+    values = pa.array([b"\xff", b"a"])
+    pq.write_table(pa.table({"x": values}), path)
+    dataset = fr.ParquetDataset(path, batch_size=2, dictionary="x")
+    assert dataset.dictionaries == {"x": [b"a", b"\xff"]}
+    bad = pa.Array.from_buffers(pa.string(), 2, values.buffers())
+    pq.write_table(pa.table({"x": bad}), path)
+    dataset = fr.ParquetDataset(path, batch_size=2, dictionary="x")
+    assert next(iter(dataset))["x"].tolist() == [1, 0]
+    with pytest.raises(UnicodeDecodeError):
+        _ = dataset.dictionaries
+
+
+def coded(cells: Cells, values: list[bytes]) -> Cells:
+    """Cells of text as those of codes."""
+    place = {value: np.int64(code).tobytes() for code, value in enumerate(values)}
+
+    def code(cell: Any) -> Any:
+        return None if cell is None else tuple(map(code, cell)) if isinstance(cell, tuple) else place[cell]
+
+    kind = "list" if cells.kind.startswith("list<") else "scalar"
+    return Cells(np.dtype(np.int64), kind, [code(cell) for cell in cells.rows])
+
+
+def distinct(cells: Cells) -> list[bytes]:
+    """The different values of all cells, in the order of their bytes."""
+    rows = [cell for cell in cells.rows if cell is not None]
+    values = {item for cell in rows for item in (cell if isinstance(cell, tuple) else (cell,))}
+    return sorted(value for value in values if isinstance(value, bytes))
+
+
+@given(tables(max_columns=4), st.data())
+def test_every_cell_has_the_code_of_its_value(spec: DatasetSpec, data: st.DataObject) -> None:
+    """In any file, whether its pages are indices to dictionaries or not, in any order."""
+    with written(spec) as files:
+        cells = written_cells(spec)
+        texts = [
+            name for name, of in cells.items() if of.kind.removeprefix("list<")[:6] in ("string", "binary")
+        ]
+        values = {name: distinct(cells[name]) for name in texts}
+        cells |= {name: coded(cells[name], values[name]) for name in texts}
+        rules = {
+            name: "mask" if is_delivered(of, range(len(of.rows)), "mask") and data.draw(st.booleans()) else 0
+            for name, of in cells.items()
+        }
+        order = {} if data.draw(st.booleans()) else Shuffle(3, 8, 16).arguments
+        dataset = make(files, 5, nulls=rules, dictionary=texts or None, tail="short", **order)
+        found = dataset.spec.layout
+        assert {name: found.dictionary(name)[0] for name in texts} == values  # type: ignore[index]
+        for batch in dataset:
+            assert_holds(batch, cells, rules)
+        assert_holds(dataset.read_rows([spec.num_rows - 1, 0]), cells, rules)
+
+
+# ------------------------------------------------------------------------------------ how values are gathered
+
+
+def data_page_bytes(path: Path) -> list[tuple[int, int]]:
+    """Where the data pages of the first column lie, each row group's."""
+    metadata = pq.ParquetFile(path).metadata
+    chunks = [metadata.row_group(group).column(0) for group in range(metadata.num_row_groups)]
+    begin = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
+    return [
+        (chunk.data_page_offset, start + chunk.total_compressed_size)
+        for chunk, start in zip(chunks, begin, strict=True)
+    ]
+
+
+def test_data_pages_are_not_read_where_dictionaries_have_all_values(path: Path) -> None:
+    pq.write_table(pa.table({"city": CITIES}), path, row_group_size=3, compression="none")
+    data = bytearray(path.read_bytes())
+    for start, end in data_page_bytes(path):
+        data[start:end] = b"\xff" * (end - start)
+    path.write_bytes(data)
+    dataset = fr.ParquetDataset(path, batch_size=8, dictionary="city", nulls="mask")
+    assert dataset.dictionaries == {"city": SORTED}
+    with pytest.raises(fr.DataError, match="column 'city'"):
+        list(dataset)
+
+
+@pytest.mark.parametrize("how", [{"use_dictionary": False}, {"dictionary_pagesize_limit": 200}])
+def test_pages_without_a_dictionary_are_read(path: Path, how: dict[str, Any]) -> None:
+    values = [f"value {index * 7919 % 1000}" for index in range(3000)]
+    table = pa.table({"x": values})
+    pq.write_table(table, path, row_group_size=700, data_page_size=500, write_batch_size=50, **how)
+    dataset = fr.ParquetDataset(path, batch_size=3000, dictionary="x")
+    known = dataset.dictionaries["x"]
+    assert known == sorted(set(values))
+    (batch,) = dataset
+    assert [known[code] for code in batch["x"].tolist()] == values
+
+
+@pytest.mark.parametrize(
+    "values", [["b", None, "a", None], [["b", None], None, ["a"], []]], ids=["texts", "lists"]
+)
+def test_nulls_are_no_values(path: Path, values: list[Any]) -> None:
+    pq.write_table(pa.table({"x": values}), path, use_dictionary=False)
+    dataset = fr.ParquetDataset(path, batch_size=4, dictionary="x", nulls=-1)
+    assert dataset.dictionaries == {"x": ["a", "b"]}
+
+
+def test_a_copy_reads_no_file_for_its_dictionaries(cities: Path) -> None:
+    dataset = fr.ParquetDataset(cities, **codes())
+    data = pickle.dumps(dataset)
+    for file in cities.iterdir():
+        file.unlink()
+    copied = pickle.loads(data)
+    assert copied.dictionaries == dataset.dictionaries
+    assert repr(copied.schema) == repr(dataset.schema)
+
+
+@pytest.mark.processes
+def test_workers_deliver_the_same_codes(cities: Path) -> None:
+    dataset = fr.ParquetDataset(cities, **codes(batch_size=2))
+    found = {}
+    for batch in data_loader(dataset, 2):
+        found |= dict(zip(batch.rows().tolist(), batch["city"].tolist(), strict=True))
+    assert found == dict(enumerate([2, 1, 3, 2, -1, 4, 0, 1]))
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("order", [{}, Shuffle(5, 2, 4).arguments], ids=["sequential", "shuffled"])
+def test_a_resume_is_exact(cities: Path, order: dict[str, Any]) -> None:
+    def made() -> fr.ParquetDataset:
+        return fr.ParquetDataset(cities, **codes(batch_size=3, tail="pad", **order))
+
+    assert testing.assert_exact_resume(made) == 3
+
+
+# -------------------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"dictionary": "row"}, fr.DataError, "dictionary= is not for a column of type int64.*'row'"),
+        ({"dictionary": "nothing"}, fr.DataError, "no column matches 'nothing'"),
+        ({"hash": {"city": 10}}, ValueError, "dictionary= and hash= both make numbers of the column 'city'"),
+    ],
+)
+def test_what_can_not_be_coded_is_refused(
+    cities: Path, arguments: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        fr.ParquetDataset(cities, **codes(**arguments))
+
+
+def test_a_damaged_file_is_named_with_column_and_row_group(path: Path) -> None:
+    pq.write_table(
+        pa.table({"x": [f"value {index}" for index in range(40)]}),
+        path,
+        row_group_size=20,
+        compression="none",
+    )
+    data = bytearray(path.read_bytes())
+    start = pq.ParquetFile(path).metadata.row_group(1).column(0).dictionary_page_offset
+    data[start + 40 : start + 44] = b"\xff" * 4
+    path.write_bytes(data)
+    with pytest.raises(fr.DataError, match=r"\(column 'x', row group 1, file '.*x.parquet'\)"):
+        fr.ParquetDataset(path, batch_size=8, dictionary="x")

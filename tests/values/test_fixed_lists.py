@@ -1,0 +1,353 @@
+"""Lists that all have one length, as the Arrow schema in a file or `fixed=` says: `[B, k]`, `[B, k1, k2]`."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastresume as fr
+from fastresume import testing
+from support import thrift_writer as tw
+from support.columns import tensor_of
+from support.strategies import Shuffle
+
+KEY_VALUES = 5
+ROWS = 20
+ORDERS: list[dict[str, Any]] = [{}, Shuffle(3, 4, 8).arguments]
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"data_page_size": 64, "data_page_version": "2.0", "write_page_index": True},
+    {"data_page_size": 64, "use_dictionary": False, "write_batch_size": 3},
+]
+
+
+def nested(values: Any, sizes: Sequence[int], mask: Sequence[bool] | None = None) -> pa.Array:
+    """Values as lists of lists of so many, the outermost first; rows are null where the mask says so."""
+    array = pa.array(values)
+    for level, size in reversed(list(enumerate(sizes))):
+        given = {} if level or mask is None else {"mask": pa.array(mask)}
+        array = pa.FixedSizeListArray.from_arrays(array, size, **given)
+    return array
+
+
+def write(path: Path, columns: dict[str, Any], **how: Any) -> None:
+    """A file of these columns, in row groups of seven."""
+    pq.write_table(pa.table(columns), path, row_group_size=7, **how)
+
+
+def whole(path: Path, nulls: Any = "error", **arguments: Any) -> fr.Batch:
+    """All rows as one batch, in the order of the files."""
+    (batch,) = fr.ParquetDataset(path, batch_size=10**6, tail="short", nulls=nulls, **arguments)
+    assert isinstance(batch, fr.Batch)
+    order = np.argsort(batch.rows())
+    assert order.tolist() == list(range(batch.num_rows)) or arguments.get("shuffle")
+    return batch
+
+
+# -------------------------------------------------------------------------------- what the files say of lists
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
+@pytest.mark.parametrize("sizes", [(3,), (1,), (2, 3), (1, 4), (4, 1), (2, 1, 3), (8, 9)], ids=str)
+def test_what_arrow_says_has_one_length_is_a_tensor(
+    path: Path, how: dict[str, Any], sizes: tuple[int]
+) -> None:
+    count = ROWS * int(np.prod(sizes))
+    values = np.arange(count, dtype=np.float32)
+    mask = [row % 5 == 2 for row in range(ROWS)]
+    write(path, {"x": nested(values, sizes), "n": nested(values, sizes, mask)}, **how)
+    expected = torch.tensor(values).view(-1, *sizes)
+    for order in ORDERS:
+        batch = whole(path, {"n": "mask"}, **order)
+        rows = torch.tensor(batch.rows())
+        assert tensor_of(batch, "x").equal(expected[rows])
+        there = ~torch.tensor(mask)[rows]
+        assert tensor_of(batch, "n_valid").equal(there)
+        zeroed = torch.where(there.view(-1, *[1] * len(sizes)), expected[rows], 0.0)
+        assert tensor_of(batch, "n").equal(zeroed)
+    assert fr.ParquetDataset(path, batch_size=1, nulls=0).schema["x"].shape == ("B", *sizes)
+
+
+def test_shapes_are_known_and_printed_before_the_first_batch(path: Path) -> None:
+    write(path, {"x": nested(range(12), (3, 2)), "y": nested(range(4), (2,))})
+    schema = fr.ParquetDataset(path, batch_size=1).schema
+    assert repr(schema).splitlines() == ["x: int64 [B, 3, 2]", "y: int64 [B, 2]"]
+    assert (schema["x"].size, schema["x"].sizes, schema["y"].size, schema["y"].sizes) == (6, (3, 2), 2, ())
+
+
+def test_lists_are_found_in_structs_lists_and_maps(path: Path) -> None:
+    even = nested(range(ROWS * 2), (2,))
+    structs = pa.StructArray.from_arrays([even, pa.array(range(ROWS))], ["a", "b"])
+    of_structs = pa.FixedSizeListArray.from_arrays(
+        pa.StructArray.from_arrays([pa.array(range(ROWS * 2))], ["c"]), 2
+    )
+    keys = pa.array(np.arange(ROWS, dtype=np.int32))
+    maps = pa.MapArray.from_arrays(pa.array(range(ROWS + 1), pa.int32()), keys, pa.array(range(ROWS)))
+    write(path, {"s": structs, "l": of_structs, "m": maps})
+    batch = whole(path, 0)
+    expected = torch.arange(ROWS * 2).view(-1, 2)
+    assert tensor_of(batch, "s.a").equal(expected)
+    assert tensor_of(batch, "l.c").equal(expected)
+    assert isinstance(batch["m.key"], fr.Jagged)
+
+
+def test_lists_of_which_not_all_files_say_one_length_are_jagged(tmp_path: Path) -> None:
+    rows = [[1, 2], [3, 4]]
+    even = pa.array(rows, pa.list_(pa.int64(), 2))
+    for name, array in (("a", even), ("b", pa.array(rows))):
+        write(tmp_path / f"{name}.parquet", {"x": array})
+    batch = whole(tmp_path)
+    assert isinstance(batch["x"], fr.Jagged)
+    assert batch["x"].to_list() == rows * 2
+    assert tensor_of(whole(tmp_path, fixed={"x": 2}), "x").tolist() == rows * 2
+    write(tmp_path / "b.parquet", {"x": pa.array([[1, 2, 3]], pa.list_(pa.int64(), 3))})
+    assert isinstance(whole(tmp_path)["x"], fr.Jagged)
+    write(tmp_path / "b.parquet", {"x": even})
+    assert tensor_of(whole(tmp_path), "x").shape == (4, 2)
+    write(tmp_path / "b.parquet", {"y": even})
+    for lacking in ("x", "y"):
+        batch = whole(tmp_path, 7, optional="*")
+        assert tensor_of(batch, lacking).shape == (4, 2)
+
+
+def test_none_makes_lists_of_any_length_of_them(path: Path) -> None:
+    rows = [[1, 2], None, [3, 4]]
+    write(path, {"x": pa.array(rows, pa.list_(pa.int64(), 2))})
+    jagged = whole(path, "mask", fixed={"x": None})["x"]
+    assert isinstance(jagged, fr.Jagged)
+    assert jagged.to_list() == rows
+    padded = whole(path, "mask", fixed={"x": None}, pad={"x": 3})
+    assert tensor_of(padded, "x").tolist() == [[1, 2, 0], [0, 0, 0], [3, 4, 0]]
+
+
+def test_a_file_without_an_arrow_schema_is_read_as_before(path: Path) -> None:
+    write(path, {"x": nested(range(8), (2,))}, store_schema=False)
+    assert fr.ParquetDataset(path, batch_size=1).schema["x"].shape == ("B", "*")
+    assert tensor_of(whole(path, fixed={"x": 2}), "x").tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_they_are_cast_and_hashed(path: Path) -> None:
+    write(path, {"x": nested(range(12), (3, 2))})
+    batch = whole(path, cast={"x": torch.float32})
+    assert tensor_of(batch, "x").equal(torch.arange(12, dtype=torch.float32).view(2, 3, 2))
+    batch = whole(path, hash={"x": 7})
+    assert tensor_of(batch, "x").shape == (2, 3, 2)
+    assert bool((tensor_of(batch, "x") < 7).all())
+
+
+def test_null_elements_are_filled_or_an_error(path: Path) -> None:
+    for type_, row, filled in (
+        (pa.list_(pa.int32(), 2), [1, None], [1, 9]),
+        (pa.list_(pa.list_(pa.int32(), 2), 1), [[None, 1]], [[9, 1]]),
+    ):
+        write(path, {"x": pa.array([row, None], type_)})
+        batch = whole(path, 9)
+        assert tensor_of(batch, "x")[0].tolist() == filled
+        assert tensor_of(batch, "x")[1].flatten().tolist() == [9, 9]
+        with pytest.raises(fr.DataError, match="an element of the list in row 0 of the row group is null"):
+            whole(path, "mask")
+
+
+def test_a_pass_over_them_resumes(path: Path) -> None:
+    write(path, {"x": nested(range(ROWS * 6), (3, 2)), "y": nested(range(ROWS * 2), (2,))})
+    for order in ORDERS:
+        testing.assert_exact_resume(lambda order=order: fr.ParquetDataset(path, batch_size=3, **order))  # type: ignore[misc]
+    dataset = fr.ParquetDataset(path, batch_size=3)
+    assert tensor_of(dataset.read_rows([7, 0, 19]), "x")[:, 2, 1].tolist() == [47, 5, 119]
+
+
+# --------------------------------------------------------------------------------- what does not fit a tensor
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [
+        [[1, 2], [3]],
+        [[1], [2, 3]],
+        [[1, 2, 3], [4]],
+        [[1, 2, 3, 4]],
+        [[1], [2], [3], [4]],
+        [[1, 2], [3, 4], [5, 6]],
+        [[1, 2]],
+        [[1, 2], None],
+        [None, [1, 2]],
+        [[1, 2], []],
+        [[], [1, 2], [3, 4]],
+        [[], []],
+        [None],
+        [],
+    ],
+    ids=str,
+)
+def test_a_row_of_lists_of_other_lengths_is_named(path: Path, row: Any, how: dict[str, Any]) -> None:
+    rows = [row if number == 12 else [[1, 2], [3, 4]] for number in range(ROWS)]
+    write(path, {"x": pa.array(rows), "row": range(ROWS)}, **how)
+    for order in ORDERS:
+        with pytest.raises(fr.DataError, match=r"row 5 of the row group .*column 'x', row group 1") as caught:
+            whole(path, fixed={"x": (2, 2)}, **order)
+        assert str(path) in str(caught.value)
+    batch = whole(path, fixed={"x": (2, 2)}, filter=fr.column("row") != 12)
+    assert tensor_of(batch, "x").tolist() == [[[1, 2], [3, 4]]] * (ROWS - 1)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "error", "message"),
+    [
+        ((2, 2), ValueError, r"lengths of 2 levels .* list<int64>: fixed=\{'x': k\} gives all"),
+        ((), ValueError, "must hold a length"),
+        ((2, 0), ValueError, "at least 1"),
+        (2.5, TypeError, "must be an integer"),
+        ((2**52,), ValueError, "no memory"),
+    ],
+)
+def test_what_can_not_be_the_length_of_lists_is_refused(
+    path: Path, fixed: Any, error: type[Exception], message: str
+) -> None:
+    write(path, {"x": [[1, 2]] * 3})
+    with pytest.raises(error, match=message):
+        whole(path, fixed={"x": fixed})
+
+
+def test_lists_too_long_to_be_believed_are_jagged(path: Path) -> None:
+    write(path, {"x": pa.array([None] * 3, pa.list_(pa.list_(pa.int8(), 2**12), 2**13))})
+    (batch,) = fr.ParquetDataset(path, batch_size=3, nulls="mask")
+    assert batch["x"].to_list() == [None] * 3
+    assert isinstance(batch["x"].values, fr.Jagged)
+    write(path, {"x": pa.array([None] * 3, pa.list_(pa.int8(), 2**25))})
+    assert fr.ParquetDataset(path, batch_size=1, nulls=0).schema["x"].shape == ("B", "*")
+
+
+# ---------------------------------------------------------------------------------- damage to what Arrow says
+
+
+def edit_schema(path: Path, edit: Callable[[bytes], bytes]) -> None:
+    """Change the text of the Arrow schema in a file's footer."""
+
+    def change(footer: tw.Struct) -> None:
+        (pair,) = footer[KEY_VALUES].value[1]
+        assert pair[1].value == b"ARROW:schema"
+        pair[2] = tw.binary(edit(pair[2].value))
+
+    tw.edit_footer(path, change)
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"A", b"AAAA", b"!!!!", b"/////wAAAAA=", b"/////xAAAAAAAAAA", b"////" * 100, b"\xff" * 8],
+    ids=str,
+)
+def test_an_arrow_schema_that_is_none_is_refused(path: Path, text: bytes) -> None:
+    write(path, {"x": nested(range(8), (2,))})
+    edit_schema(path, lambda _: text)
+    with pytest.raises(fr.DataError, match=r"damaged|UTF-8|utf-8") as caught:
+        fr.ParquetDataset(path, batch_size=1)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.law(11)
+@given(st.data())
+def test_a_damaged_arrow_schema_is_read_or_refused(tmp_path_factory: Any, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("damaged") / "x.parquet"
+    structs = pa.StructArray.from_arrays([nested(range(8), (2, 2)), nested(range(4), (2,))], ["a", "b"])
+    write(path, {"x": nested(range(4), (2,)), "s": structs})
+
+    def edit(text: bytes) -> bytes:
+        message = bytearray(base64.b64decode(text))
+        for _ in range(data.draw(st.integers(1, 4))):
+            at = data.draw(st.integers(0, len(message) - 1))
+            message[at : at + 1] = data.draw(
+                st.sampled_from(
+                    [b"", b"\0", b"\1", b"\x04", b"\x10", b"\x7f", b"\xff", b"\xff\xff\xff\x7f", b"\0\0\0\0"]
+                )
+            )
+        return base64.b64encode(bytes(message))
+
+    edit_schema(path, edit)
+    with contextlib.suppress(
+        fr.DataError, ValueError
+    ):  # the second where there is no memory for what it says
+        whole(path)
+
+
+def shared_fields(levels: int) -> bytes:
+    """The text of a schema whose one field has two children, which are one: and so on, each in one place."""
+    # What a table of each kind begins with: its length, that of its fields, and where each of them stands.
+    message, schema, field = (10, 9, 0, 8, 4), (8, 8, 0, 4), (16, 8, 0, 0, 0, 0, 0, 4)
+    kinds = b"".join(struct.pack(f"<{len(kind)}H", *kind) for kind in (message, schema, field))
+    at_message, at_schema, at_field = 4, 4 + 10, 4 + 10 + 8
+    found = struct.pack("<I", 4 + len(kinds)) + kinds
+    found += struct.pack("<iIB", len(found) - at_message, 5, 1)
+    found += struct.pack("<iI", len(found) - at_schema, 4)
+    for _ in range(levels):
+        found += struct.pack("<III", 2, 8, 4)  # a vector of two, both of which begin behind it
+        found += struct.pack("<iI", len(found) - at_field, 4)
+    found += struct.pack("<I", 0)
+    return base64.b64encode(struct.pack("<II", 2**32 - 1, len(found)) + found)
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize(
+    ("levels", "is_read"), [(1, True), (10, True), (40, False), (99, False), (5000, False)]
+)
+def test_fields_that_are_shared_are_not_read_without_end(path: Path, levels: int, is_read: bool) -> None:
+    write(path, {"x": nested(range(4), (2,))})
+    edit_schema(path, lambda _: shared_fields(levels))
+    if is_read:
+        assert fr.ParquetDataset(path, batch_size=1).schema["x"].shape == ("B", "*")
+    else:
+        with pytest.raises(fr.DataError, match="the footer's ARROW:schema is damaged"):
+            fr.ParquetDataset(path, batch_size=1)
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=["sequential", "shuffled"])
+@pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
+def test_arrays_of_polars_are_tensors(path: Path, codec: Any, order: dict[str, Any]) -> None:
+    """Of numbers, of arrays, with nulls among the rows and in them; lists of polars stay jagged."""
+    vectors = np.arange(ROWS * 4, dtype=np.float32).reshape(ROWS, 4)
+    grids = np.arange(ROWS * 6, dtype=np.int16).reshape(ROWS, 3, 2)
+    with_nulls = [None if row % 7 == 3 else [row, None if row % 5 == 1 else -row] for row in range(ROWS)]
+    frame = pl.DataFrame(
+        {
+            "vector": pl.Series(vectors, dtype=pl.Array(pl.Float32, 4)),
+            "grid": pl.Series(grids, dtype=pl.Array(pl.Int16, (3, 2))),
+            "nulls": pl.Series(with_nulls, dtype=pl.Array(pl.Int64, 2)),
+            "list": pl.Series([[row] * 2 for row in range(ROWS)]),
+            "row": range(ROWS),
+        }
+    )
+    frame.write_parquet(path, compression=codec, row_group_size=7)
+    nulls = {"nulls": -1, "*": "error"}
+    dataset = fr.ParquetDataset(path, batch_size=6, tail="short", nulls=nulls, **order)
+    shapes = {name: field.shape for name, field in dataset.schema.items()}
+    assert shapes == {
+        "vector": ("B", 4),
+        "grid": ("B", 3, 2),
+        "nulls": ("B", 2),
+        "list": ("B", "*"),
+        "row": ("B",),
+    }
+    for batch in dataset:
+        rows = batch.rows()
+        assert np.array_equal(tensor_of(batch, "vector").numpy(), vectors[rows])
+        assert np.array_equal(tensor_of(batch, "grid").numpy(), grids[rows])
+        filled = [with_nulls[at] or [None, None] for at in rows]
+        expected = [[-1 if number is None else number for number in row] for row in filled]
+        assert tensor_of(batch, "nulls").tolist() == expected
+        assert batch["list"].to_list() == [[at, at] for at in rows]
+    states = {"batch_size": 6, "tail": "short", "nulls": nulls, **order}
+    testing.assert_exact_resume(lambda: fr.ParquetDataset(path, **states))

@@ -1,0 +1,373 @@
+"""Lists, strings and binary columns: `Jagged` as a value, and what the reader puts into it."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import sys
+import weakref
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import default_collate, default_convert
+
+import fastresume as fr
+from support.columns import assert_holds, read_cells
+from support.jobs import make, tensors_of
+from support.strategies import TYPES, Dataset, DatasetSpec
+
+Write = Callable[[DatasetSpec], Dataset]
+
+
+def jagged_of(*rows: list[int] | None, dtype: torch.dtype = torch.int64, masked: bool = False) -> fr.Jagged:
+    """The rows, with marks if asked for."""
+    lists = [row or [] for row in rows]
+    values = torch.tensor([value for row in lists for value in row], dtype=dtype)
+    offsets = torch.tensor(np.cumsum([0, *map(len, lists)]))
+    return fr.Jagged(values, offsets, torch.tensor([row is not None for row in rows]) if masked else None)
+
+
+def text_of(*rows: str | None, masked: bool = True) -> fr.Jagged:
+    """The rows as a string column has them."""
+    encoded = [None if row is None else list(row.encode()) for row in rows]
+    return jagged_of(*encoded, dtype=torch.uint8, masked=masked)
+
+
+# -------------------------------------------------------------------------------------------------- the value
+
+
+def test_rows_are_views_of_the_values() -> None:
+    jagged = jagged_of([1, 2], [], [3, 4, 5])
+    assert len(jagged) == 3
+    assert [row.tolist() for row in jagged] == [[1, 2], [], [3, 4, 5]]
+    assert [jagged[i].tolist() for i in (0, 1, 2, -1, -3)] == [[1, 2], [], [3, 4, 5], [3, 4, 5], [1, 2]]
+    jagged[2][0] = 9
+    assert jagged.values.tolist() == [1, 2, 9, 4, 5]
+    assert jagged.lengths.tolist() == [2, 0, 3]
+    assert (jagged.dtype, jagged.device) == (torch.int64, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("row", [3, -4, 2**40])
+def test_a_row_that_is_not_there_is_an_error(row: int) -> None:
+    with pytest.raises(IndexError, match=f"row {row} of 3 rows"):
+        jagged_of([1], [], [2])[row]
+
+
+@given(st.lists(st.none() | st.lists(st.integers(0, 255), max_size=4), max_size=6), st.data())
+def test_slices_and_chosen_rows_are_those_of_a_list(
+    rows: list[list[int] | None], data: st.DataObject
+) -> None:
+    for masked in (True, False):
+        expected = [row if masked else row or [] for row in rows]
+        jagged = jagged_of(*rows, masked=masked)
+        assert jagged.to_list() == expected
+        bound = st.none() | st.integers(-8, 8)
+        part = slice(data.draw(bound), data.draw(bound))
+        assert jagged[part].to_list() == expected[part]
+        assert jagged[part].offsets[0] == 0
+        if rows:
+            chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9))
+            taken = jagged.take(torch.tensor(chosen, dtype=torch.int64))
+            assert taken.to_list() == [expected[row] for row in chosen]
+            assert taken.offsets.dtype == torch.int64
+
+
+def test_a_slice_with_a_step_is_refused() -> None:
+    with pytest.raises(ValueError, match="step 1, found 2"):
+        jagged_of([1], [2], [3])[::2]
+
+
+@pytest.mark.parametrize("name", [*TYPES[:12]])
+def test_rows_of_every_type_can_be_chosen(name: str) -> None:
+    jagged = jagged_of([1, 0], [], [1], dtype=getattr(torch, name), masked=True)
+    taken = jagged.take(torch.tensor([2, 0, 1]))
+    assert taken.dtype == jagged.dtype
+    assert taken.to_list() == [[1], [1, 0], []]
+
+
+def test_strings_come_out_as_python_has_them() -> None:
+    words = ["", "é", None, "日本語🦀", "\0"]
+    jagged = text_of(*words)
+    assert jagged.to_strings() == words
+    assert jagged.to_bytes() == [None if word is None else word.encode() for word in words]
+    assert text_of(*words, masked=False).to_strings() == [word or "" for word in words]
+    assert text_of().to_strings() == []
+
+
+def test_bytes_that_are_no_text_are_an_error_that_says_so() -> None:
+    jagged = jagged_of([0xFF], dtype=torch.uint8)
+    assert jagged.to_bytes() == [b"\xff"]
+    with pytest.raises(UnicodeDecodeError):
+        jagged.to_strings()
+
+
+def test_numbers_are_no_text() -> None:
+    for convert in (fr.Jagged.to_bytes, fr.Jagged.to_strings):
+        with pytest.raises(TypeError, match="uint8, found int64"):
+            convert(jagged_of([1]))
+
+
+@pytest.mark.parametrize("rows", [[[1, 2], [], [3]], [], [[], []]])
+def test_it_becomes_a_nested_tensor(rows: list[list[int]]) -> None:
+    jagged = jagged_of(*rows)
+    nested = jagged.to_nested()
+    assert nested.layout == torch.jagged
+    assert [row.tolist() for row in nested.unbind()] == rows
+    assert nested.values().data_ptr() == jagged.values.data_ptr()
+    assert nested.offsets().data_ptr() == jagged.offsets.data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.int32, torch.uint8])
+def test_a_nested_tensor_has_the_type_of_the_values(dtype: torch.dtype) -> None:
+    nested = jagged_of([1, 2], None, [3], dtype=dtype, masked=True).to_nested()
+    assert nested.dtype == dtype
+    assert [row.tolist() for row in nested.unbind()] == [[1, 2], [], [3]]
+
+
+def test_gradients_flow_through_a_nested_tensor() -> None:
+    jagged = jagged_of([1, 2], [], [3], dtype=torch.float32)
+    jagged.values.requires_grad_()
+    (jagged.to_nested() * 3).values().pow(2).sum().backward()
+    assert jagged.values.grad.tolist() == [18.0, 36.0, 54.0]
+
+
+# torchrec's KeyedJaggedTensor
+
+
+class StandIn:
+    """What the tests need of torchrec's KeyedJaggedTensor, where torchrec can't be imported.
+
+    torchrec itself imports on few machines: it wants FBGEMM's and NVIDIA's libraries.
+    """
+
+    def __init__(
+        self,
+        keys: list[str],
+        values: torch.Tensor,
+        lengths: torch.Tensor | None = None,
+        offsets: torch.Tensor | None = None,
+        stride: int | None = None,
+    ) -> None:
+        assert (lengths is None) != (offsets is None)
+        self._keys, self._values, self._stride = keys, values, stride
+        self._lengths = lengths if offsets is None else offsets.diff()
+
+    def keys(self) -> list[str]:
+        return self._keys
+
+    def values(self) -> torch.Tensor:
+        return self._values
+
+    def lengths(self) -> torch.Tensor:
+        return self._lengths
+
+    def stride(self) -> int | None:
+        return self._stride
+
+
+@pytest.fixture
+def torchrec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torchrec, or what stands in for it."""
+    try:
+        importlib.import_module("torchrec")
+    except (ImportError, OSError):  # not installed, or without the libraries that it wants
+        monkeypatch.setitem(sys.modules, "torchrec", SimpleNamespace(KeyedJaggedTensor=StandIn))
+
+
+def test_one_key_of_a_keyed_jagged_tensor_shares_the_memory(torchrec: None) -> None:
+    jagged = jagged_of([1, 2], None, [3], masked=True)
+    keyed = jagged.to_keyed_jagged_tensor("clicks")
+    assert list(keyed.keys()) == ["clicks"]
+    assert keyed.values().data_ptr() == jagged.values.data_ptr()
+    assert keyed.lengths().tolist() == [2, 0, 1]
+    assert keyed.stride() == 3
+
+
+def test_several_keys_stand_one_after_the_other(torchrec: None, lists: Dataset) -> None:
+    batch = next(iter(make(lists, columns=["tokens", "name", "weight"], nulls="mask")))
+    batch["again"] = batch["tokens"][:]
+    tokens = batch["tokens"]
+    for names in (["tokens"], ["again", "tokens"]):
+        keyed = batch.to_keyed_jagged_tensor(names)
+        count = len(names)
+        assert list(keyed.keys()) == names
+        assert keyed.values().tolist() == tokens.values.tolist() * count
+        assert keyed.lengths().tolist() == tokens.lengths.tolist() * count
+        assert keyed.stride() == 10
+    with pytest.raises(TypeError, match="'weight' is a Tensor: a KeyedJaggedTensor is made of lists"):
+        batch.to_keyed_jagged_tensor(["tokens", "weight"])
+    with pytest.raises(ValueError, match=r"'tokens' is Jagged\(.*int32.*, 'name' is Jagged\(.*uint8"):
+        batch.to_keyed_jagged_tensor(["tokens", "name"])
+    with pytest.raises(KeyError, match="no tensor 'nope' in the batch"):
+        batch.to_keyed_jagged_tensor(["nope"])
+    with pytest.raises(ValueError, match="of no keys"):
+        batch.to_keyed_jagged_tensor([])
+
+
+def test_without_torchrec_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchrec", None)
+    with pytest.raises(ModuleNotFoundError, match="to_keyed_jagged_tensor needs the package torchrec"):
+        jagged_of([1]).to_keyed_jagged_tensor("clicks")
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_it_is_a_plain_value(masked: bool) -> None:
+    jagged = jagged_of([1, 2], None, [3], masked=masked)
+    changes: list[Callable[[fr.Jagged], fr.Jagged]] = [
+        copy.copy,
+        copy.deepcopy,
+        lambda jagged: pickle.loads(pickle.dumps(jagged)),
+        lambda jagged: jagged.to("cpu"),
+        default_convert,
+    ]
+    for change in changes:
+        changed = change(jagged)
+        assert type(changed) is fr.Jagged
+        assert changed.to_list() == jagged.to_list()
+        assert (changed.valid is None) is not masked
+    assert jagged.to("cpu").values is jagged.values
+    assert weakref.ref(jagged)() is jagged
+    with pytest.raises(AttributeError):
+        jagged.values = torch.zeros(3)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_all_its_tensors_move(masked: bool) -> None:
+    moved = jagged_of([1, 2], None, masked=masked).to("meta")
+    assert moved.device.type == "meta"
+    assert moved.offsets.device.type == "meta"
+    assert moved.valid is None or moved.valid.device.type == "meta"
+
+
+def test_all_its_tensors_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no accelerator, torch can't pin: what is asked of it is noted."""
+    pinned = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor)
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    jagged = jagged_of([1, 2], None, masked=True)
+    jagged.pin_memory()
+    assert {id(tensor) for tensor in pinned} == {id(jagged.values), id(jagged.offsets), id(jagged.valid)}
+
+
+def test_it_says_what_it_is() -> None:
+    assert repr(jagged_of([1, 2], [])) == "Jagged(rows=2, values=int64[2])"
+    assert repr(text_of("a", None)) == "Jagged(rows=2, values=uint8[1], valid=bool[2])"
+
+
+# ------------------------------------------------------------------------------------------------- in a batch
+
+
+def test_the_schema_tells_what_is_jagged_and_what_is_masked(lists: Dataset) -> None:
+    dataset = make(lists, 10, nulls="mask", stack={"dense": "weight"})
+    assert repr(dataset.schema) == (
+        "row: int64 [B]\n"
+        "row_valid: bool [B]\n"
+        "tokens: int32 [B, *] valid\n"
+        "name: uint8 [B, *] string, valid\n"
+        "blob: uint8 [B, *] binary, valid\n"
+        "words: uint8 [B, *, *] string, valid\n"
+        "grid: int16 [B, *, *] valid\n"
+        "dense: float32 [B, 1] weight\n"
+        "dense_valid: bool [B, 1] weight"
+    )
+    fields = dataset.schema
+    assert [field.kind for field in fields.values()] == [
+        "scalar",
+        "mask",
+        "list",
+        "string",
+        "binary",
+        "list<string>",
+        "list<list>",
+        "scalar",
+        "mask",
+    ]
+    assert [name for name, field in fields.items() if field.is_masked] == [
+        "row",
+        "tokens",
+        "name",
+        "blob",
+        "words",
+        "grid",
+        "dense",
+    ]
+    assert fields["tokens"].shape == ("B", "*")
+    for batch in dataset:
+        assert list(batch) == list(fields)
+        for name, value in batch.items():
+            assert value.dtype == fields[name].dtype
+            assert isinstance(value, fr.Jagged) == fields[name].is_jagged
+
+
+def test_a_batch_with_lists_says_what_it_is(lists: Dataset) -> None:
+    batch = next(iter(make(lists, 10, columns=["row", "tokens", "name"], nulls="mask")))
+    assert repr(batch) == (
+        "Batch(rows=10, epoch=0, step=0, {row: int64[10], row_valid: bool[10], tokens: int32[10, *], "
+        "name: uint8[10, *]})"
+    )
+
+
+def test_a_batch_of_lists_alone_knows_its_device(lists: Dataset) -> None:
+    batch = next(iter(make(lists, 10, columns="tokens", nulls=0)))
+    assert batch.valid.device.type == "cpu"
+    moved = batch.to("meta")
+    assert moved["tokens"].device.type == "meta"
+    assert moved.valid.device.type == "meta"
+
+
+def test_a_batch_of_lists_keeps_its_cursor_through_what_is_done_to_it(lists: Dataset) -> None:
+    cells = read_cells(lists.directory)
+    batch = next(iter(make(lists, 10, nulls="mask")))
+    changes: dict[str, Callable[[fr.Batch], fr.Batch]] = {
+        "copy": copy.copy,
+        "deepcopy": copy.deepcopy,
+        "pickle": lambda batch: pickle.loads(pickle.dumps(batch)),
+        "to": lambda batch: batch.to("cpu"),
+        "convert": default_convert,
+    }
+    for name, change in changes.items():
+        changed = change(batch)
+        assert type(changed) is fr.Batch, name
+        assert_holds(changed, cells, "mask")
+        assert changed.state_dict() == batch.state_dict()
+    with pytest.raises(TypeError, match="batch_size=None"):
+        default_collate([batch])
+
+
+def test_all_of_a_batch_is_pinned(lists: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
+    batch = next(iter(make(lists, 10, nulls="mask")))
+    batch["own"] = "anything"  # type: ignore[assignment]
+    assert batch.pin_memory()["own"] == "anything"
+    # Three columns of rows of different lengths, two of such rows of rows, two of numbers.
+    assert len(pinned) == 3 * 3 + 2 * 5 + 2 * 2
+
+
+def test_a_batch_owns_its_memory(lists: Dataset) -> None:
+    cells = read_cells(lists.directory)
+    batches = list(make(lists, 10, nulls="mask"))
+    kept = [copy.deepcopy(batch) for batch in batches]
+    batches[3]["tokens"].values.fill_(-1)
+    batches[3]["name"].offsets.fill_(0)
+    for index, (batch, copied) in enumerate(zip(batches, kept, strict=True)):
+        assert_holds(copied if index == 3 else batch, cells, "mask")
+
+
+@pytest.mark.parametrize("threads", [None, 2])
+def test_the_bytes_that_are_counted_are_those_of_the_tensors(lists: Dataset, threads: int | None) -> None:
+    loader = fr.Loader(make(lists, 10, nulls="mask", stack={"dense": "weight"}), threads=threads or 0)
+    tensors = []
+    for batch in loader:
+        tensors += tensors_of(batch).values()
+    assert loader.stats().bytes == sum(tensor.nbytes for tensor in tensors) > 0

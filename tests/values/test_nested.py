@@ -1,0 +1,463 @@
+"""Lists of lists and lists of strings: two levels of offsets, each with its mask."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import fastresume as fr
+from fastresume import testing
+from support import thrift_writer as tw
+from support.child import Reader
+from support.list_writer import LIST, REPEATED, Form, ListColumn, element, group, page, sized
+from support.strategies import Shuffle
+from support.thrift_writer import binary, data_page, i32, int64s
+
+GRID: list[Any] = [[[1, 2], []], [], None, [None, [3]], [[], [4, 5, 6], None]]
+WORDS: list[Any] = [["a", ""], [], None, [None, "bc"], ["", "déf", None]]
+
+
+def dataset_of(path: Path, rows: list[Any], type_: pa.DataType, **arguments: Any) -> fr.ParquetDataset:
+    pq.write_table(pa.table({"x": pa.array(rows, type_)}), path)
+    return fr.ParquetDataset(path, **{"batch_size": len(rows), **arguments})
+
+
+def batch_of(path: Path, rows: list[Any], type_: pa.DataType, **arguments: Any) -> Any:
+    (batch,) = dataset_of(path, rows, type_, **arguments)
+    return batch["x"]
+
+
+LISTS = pa.list_(pa.list_(pa.int64()))
+TEXTS = pa.list_(pa.string())
+
+
+# ------------------------------------------------------------------------------------------ what is delivered
+
+
+def test_a_mask_tells_null_and_empty_apart_at_both_levels(path: Path) -> None:
+    grid = batch_of(path, GRID, LISTS, nulls="mask")
+    assert grid.offsets.tolist() == [0, 2, 2, 2, 4, 7]
+    assert grid.valid.tolist() == [True, True, False, True, True]
+    assert grid.values.offsets.tolist() == [0, 2, 2, 2, 3, 3, 6, 6]
+    assert grid.values.valid.tolist() == [True, True, False, True, True, True, False]
+    assert grid.values.values.tolist() == [1, 2, 3, 4, 5, 6]
+    assert grid.to_list() == GRID
+    words = batch_of(path, WORDS, TEXTS, nulls="mask")
+    assert words.valid.tolist() == [True, True, False, True, True]
+    assert words.values.valid.tolist() == [True, True, False, True, True, True, False]
+    assert words.to_strings() == WORDS
+    assert words.to_bytes()[4] == [b"", "déf".encode(), None]
+
+
+def test_a_fill_makes_null_rows_empty_at_both_levels_and_stands_for_null_numbers(path: Path) -> None:
+    grid = batch_of(path, [*GRID, [[None, 7]]], LISTS, nulls=9)
+    assert (grid.valid, grid.values.valid) == (None, None)
+    assert grid.to_list() == [[[1, 2], []], [], [], [[], [3]], [[], [4, 5, 6], []], [[9, 7]]]
+    words = batch_of(path, WORDS, TEXTS, nulls=0)
+    assert words.to_strings() == [["a", ""], [], [], ["", "bc"], ["", "déf", ""]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "type_", "nulls", "said"),
+    [
+        ([[[1]], None], LISTS, "error", "row 1 of the row group is null; nulls='mask'"),
+        (
+            [[[1]], [], [[2], None]],
+            LISTS,
+            "error",
+            "a list inside the list in row 2 of the row group is null",
+        ),
+        (
+            [[[1]], [[2], [3, None]]],
+            LISTS,
+            "error",
+            "an element of the list in row 1 of the row group is null",
+        ),
+        (
+            [[[1]], [[2], [3, None]]],
+            LISTS,
+            "mask",
+            "an element of the list in row 1 of the row group is null",
+        ),
+        ([["a"], None], TEXTS, "error", "row 1 of the row group is null; nulls='mask'"),
+        (
+            [["a"], [], ["b", None]],
+            TEXTS,
+            "error",
+            "a text inside the list in row 2 of the row group is null",
+        ),
+    ],
+)
+def test_a_null_that_is_refused_is_named_with_its_row(
+    path: Path, rows: list[Any], type_: pa.DataType, nulls: str, said: str
+) -> None:
+    for page_rows in (1, 100):  # rows of one page, and each in one of its own
+        table = pa.table({"x": pa.array(rows, type_)})
+        pq.write_table(table, path, data_page_size=1, write_batch_size=page_rows)
+        with pytest.raises(fr.DataError) as caught:
+            list(fr.ParquetDataset(path, batch_size=len(rows), nulls=nulls))  # type: ignore[arg-type]
+        assert said in str(caught.value)
+        assert "column 'x'" in str(caught.value)
+
+
+def test_the_schema_has_two_dimensions_of_any_length(path: Path) -> None:
+    table = pa.table(
+        {
+            "grid": pa.array(GRID, LISTS),
+            "words": pa.array(WORDS, TEXTS),
+            "blobs": pa.array([[b"a"]] * 5),
+            "map": pa.array([[("k", [1])]] * 5, pa.map_(pa.string(), pa.list_(pa.int8()))),
+        }
+    )
+    pq.write_table(table, path)
+    schema = fr.ParquetDataset(path, batch_size=5, nulls={"words": "mask", "grid": "mask"}).schema
+    assert repr(schema) == (
+        "grid: int64 [B, *, *] valid\n"
+        "words: uint8 [B, *, *] string, valid\n"
+        "blobs: uint8 [B, *, *] binary\n"
+        "map.key: uint8 [B, *, *] string\n"
+        "map.value: int8 [B, *, *]"
+    )
+    kinds = ["list<list>", "list<string>", "list<binary>", "list<string>", "list<list>"]
+    assert [field.kind for field in schema.values()] == kinds
+    assert all(
+        field.is_jagged and field.is_nested and field.shape == ("B", "*", "*") for field in schema.values()
+    )
+
+
+def test_files_that_lack_the_column_have_null_rows_of_it_among_others(tmp_path: Path) -> None:
+    for name, columns in [
+        ("a", {"i": [0, 1], "x": pa.array([[[1], [2, 3]], [[4]]], LISTS), "w": [["a", "b"], []]}),
+        ("b", {"i": [2, 3]}),
+        ("c", {"i": [4], "x": pa.array([[[], [5]]], pa.large_list(pa.list_(pa.int32()))), "w": [["c"]]}),
+    ]:
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    for order in ({}, Shuffle(3, 8, 16).arguments):
+        dataset = fr.ParquetDataset(tmp_path, batch_size=5, optional=["x", "w"], nulls="mask", **order)
+        (batch,) = dataset
+        found = dict(
+            zip(
+                batch["i"].tolist(),
+                zip(batch["x"].to_list(), batch["w"].to_strings(), strict=True),
+                strict=True,
+            )
+        )
+        assert found == {
+            0: ([[1], [2, 3]], ["a", "b"]),
+            1: ([[4]], []),
+            2: (None, None),
+            3: (None, None),
+            4: ([[], [5]], ["c"]),
+        }
+        assert dataset.read_rows([3, 0, 4, 0])["x"].to_list() == [
+            None,
+            [[1], [2, 3]],
+            [[], [5]],
+            [[1], [2, 3]],
+        ]
+
+
+def test_a_struct_whose_members_are_all_lists_of_lists_is_told_apart_from_its_members(path: Path) -> None:
+    type_ = pa.struct([("g", LISTS), ("w", TEXTS)])
+    rows = [{"g": [[1]], "w": ["a"]}, None, {"g": None, "w": None}, {"g": [], "w": [""]}]
+    for members in (["x"], ["x.g"], ["x.w"]):
+        dataset = dataset_of(path, rows, type_, nulls={"x": "mask"}, columns=members)
+        (batch,) = dataset
+        assert batch["x_valid"].tolist() == [True, False, True, True]
+
+
+def test_types_of_inner_elements_widen_and_other_depths_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": pa.array([[[1]]], pa.list_(pa.list_(pa.int16())))}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": pa.array([[[2]]], pa.list_(pa.list_(pa.int64())))}), tmp_path / "b.parquet")
+    (batch,) = fr.ParquetDataset(tmp_path, batch_size=2)
+    assert batch["x"].dtype == torch.int64
+    assert batch["x"].to_list() == [[[1]], [[2]]]
+    pq.write_table(pa.table({"x": pa.array([[3]])}), tmp_path / "b.parquet")
+    with pytest.raises(fr.DataError, match=r"the column is list<int64>, expected list<list<int16>>.*'x'"):
+        fr.ParquetDataset(tmp_path, batch_size=2)
+
+
+def test_a_filter_asks_only_whether_such_rows_are_null(path: Path) -> None:
+    dataset = dataset_of(path, WORDS, TEXTS, batch_size=4, nulls="mask", filter=~fr.column("x").is_null())
+    (batch,) = dataset
+    assert batch["x"].to_strings() == [row for row in WORDS if row is not None]
+    with pytest.raises(TypeError, match=r"column 'x' of the type list<string> can't be compared with 'a'"):
+        dataset_of(path, WORDS, TEXTS, filter=fr.column("x") == "a")
+    # pyarrow sees other columns, while these are delivered.
+    table = pa.table({"x": pa.array(GRID, LISTS), "i": range(5)})
+    pq.write_table(table, path, row_group_size=2)
+    (batch,) = fr.ParquetDataset(path, batch_size=2, nulls="mask", filter=fr.column("i").is_in([1, 4]))
+    assert batch["x"].to_list() == [GRID[1], GRID[4]]
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("order", [{}, Shuffle(5, 10, 40).arguments], ids=["sequential", "shuffled"])
+def test_a_resume_within_padded_batches_is_exact(path: Path, order: dict[str, Any]) -> None:
+    columns = {"x": pa.array(GRID * 9, LISTS), "w": pa.array(WORDS * 9, TEXTS)}
+    pq.write_table(pa.table(columns), path, row_group_size=11, data_page_size=20, write_batch_size=3)
+
+    def made() -> fr.ParquetDataset:
+        return fr.ParquetDataset(path, batch_size=8, nulls="mask", tail="pad", **order)
+
+    assert testing.assert_exact_resume(made) == 6
+    *_, last = made()
+    assert last["x"].to_list()[:3] == last["x"].to_list()[5:]
+
+
+def test_a_plan_counts_the_offsets_of_inner_rows(path: Path) -> None:
+    flat = dataset_of(path, [list(range(50))] * 4, pa.list_(pa.int8())).plan().bytes_per_rank
+    deep = (
+        dataset_of(path, [[[value] for value in range(50)]] * 4, pa.list_(pa.list_(pa.int8())))
+        .plan()
+        .bytes_per_rank
+    )
+    assert deep >= flat + 4 * 50 * 8
+
+
+# -------------------------------------------------------------------------------------- a Jagged of a Jagged
+
+
+@pytest.fixture
+def grid(path: Path) -> fr.Jagged:
+    """The rows of `GRID`."""
+    found: fr.Jagged = batch_of(path, GRID, LISTS, nulls="mask")
+    return found
+
+
+def test_rows_and_slices_and_chosen_rows_are_jagged_again(grid: fr.Jagged) -> None:
+    assert [row.to_list() for row in grid] == [[[1, 2], []], [], [], [None, [3]], [[], [4, 5, 6], None]]
+    assert grid[4].to_list() == GRID[4]
+    assert grid[-2].to_list() == GRID[3]
+    assert grid[3:].to_list() == GRID[3:]
+    assert grid[3:].values.values.data_ptr() == grid.values.values[2:].data_ptr()
+    assert grid.take(torch.tensor([4, 0, 2, 4])).to_list() == [GRID[4], GRID[0], None, GRID[4]]
+    assert grid.lengths.tolist() == [2, 0, 0, 2, 3]
+    assert grid.depth == 2
+    assert grid.values.depth == 1
+
+
+def test_it_is_a_plain_value_at_both_levels(grid: fr.Jagged, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes: list[Callable[[fr.Jagged], fr.Jagged]] = [
+        lambda jagged: pickle.loads(pickle.dumps(jagged)),
+        copy.copy,
+        copy.deepcopy,
+        lambda jagged: jagged.to("cpu"),
+    ]
+    for change in changes:
+        assert change(grid).to_list() == GRID
+    moved = grid.to("meta")
+    for tensor in (moved.offsets, moved.valid, moved.values.offsets, moved.values.valid, moved.values.values):
+        assert tensor.device.type == "meta"
+    pinned: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
+    grid.pin_memory()
+    assert len(pinned) == 5
+
+
+def test_it_says_what_it_is(grid: fr.Jagged) -> None:
+    inner = "Jagged(rows=7, values=int64[6], valid=bool[7])"
+    assert repr(grid) == f"Jagged(rows=5, values={inner}, valid=bool[5])"
+
+
+def test_what_knows_one_dimension_of_rows_refuses_it(path: Path, grid: fr.Jagged) -> None:
+    with pytest.raises(TypeError, match=r"one dimension of rows of different lengths.*values\.to_nested\(\)"):
+        grid.to_nested()
+    assert [row.tolist() for row in grid.values.to_nested().unbind()][:2] == [[1, 2], []]
+    with pytest.raises(TypeError, match="'grid' is Jagged"):
+        grid.to_keyed_jagged_tensor("grid")
+
+
+def test_arrow_shares_its_memory_at_both_levels(grid: fr.Jagged, path: Path) -> None:
+    array = grid.to_arrow()
+    assert array.type == pa.large_list(pa.large_list(pa.int64()))
+    assert array.to_pylist() == GRID
+    addresses = [buffer.address for buffer in array.buffers() if buffer is not None]
+    for tensor in (grid.offsets, grid.values.offsets, grid.values.values):
+        assert tensor.data_ptr() in addresses
+    words = batch_of(path, WORDS, TEXTS, nulls="mask").to_arrow()
+    assert words.type == pa.large_list(pa.large_string())
+    assert words.to_pylist() == WORDS
+
+
+# ------------------------------------------------------------------------------------------------- bad levels
+
+FORM = Form(
+    1,
+    4,
+    5,
+    (
+        group("x", 1, LIST),
+        group("list", REPEATED),
+        group("element", 1, LIST),
+        group("list", REPEATED),
+        element("element", 1),
+    ),
+)
+# The definition level of a null row is 0, of an empty one 1, of a null list in it 2, of an empty one 3, of a
+# null number 4, of a number 5.
+TRIPLES = [(0, 5, 1), (2, 5, 2), (1, 3, None), (0, 1, None), (0, 0, None), (0, 2, None), (1, 5, 3)]
+TRIPLES += [(0, 3, None), (1, 5, 4), (2, 5, 5), (2, 5, 6), (1, 2, None)]
+
+
+def file_of(*pages: list[tuple[int, int, int | None]], version: int = 1) -> ListColumn:
+    """A file of these levels and values, page by page."""
+    triples = [triple for part in pages for triple in part]
+    rows = sum(triple[0] == 0 for triple in triples)
+    return ListColumn([page(part, FORM, version) for part in pages], rows, form=FORM, values=len(triples))
+
+
+def test_a_row_and_a_list_in_it_may_go_on_in_any_page(path: Path) -> None:
+    assert pq.read_table(file_of(TRIPLES).write(path))["x"].to_pylist() == GRID
+    for first in range(1, len(TRIPLES)):
+        for second in range(first, len(TRIPLES)):
+            file_of(TRIPLES[:first], TRIPLES[first:second], TRIPLES[second:]).write(path)
+            for batch_size in (5, 1):
+                batches = list(fr.ParquetDataset(path, batch_size=batch_size, nulls="mask"))
+                assert [row for batch in batches for row in batch["x"].to_list()] == GRID
+            assert fr.ParquetDataset(path, batch_size=1, nulls="mask").read_rows([4, 3])["x"].to_list() == [
+                GRID[4],
+                GRID[3],
+            ]
+
+
+BAD = {
+    "a list that goes on behind an empty one": [[(0, 3, None), (2, 5, 1)]],
+    "a list that goes on behind a null one": [[(0, 2, None), (2, 5, 1)]],
+    "a list that goes on in an empty row": [[(0, 1, None), (2, 5, 1)]],
+    "a list that goes on as an empty one": [[(0, 5, 1), (2, 3, None)]],
+    "a list that goes on as an empty row": [[(0, 5, 1), (2, 1, None)]],
+    "a row that goes on behind an empty one": [[(0, 1, None), (1, 5, 1)]],
+    "a row that goes on behind a null one": [[(0, 0, None), (1, 5, 1)]],
+    "a row that goes on as a null one": [[(0, 5, 1), (1, 0, None)]],
+    "the next page goes on with a list behind an empty one": [[(0, 3, None)], [(2, 5, 1)]],
+    "the next page goes on with a list in an empty row": [[(0, 1, None)], [(2, 5, 1)]],
+    "the next page goes on with a null row": [[(0, 5, 1), (0, 0, None)], [(1, 5, 1)]],
+    "a repetition level that is too high": [[(0, 5, 1), (3, 5, 1)]],
+    "a definition level that is too high": [[(0, 5, 1), (1, 6, 1)]],
+    "a chunk that begins within a list": [[(2, 5, 1), (0, 5, 1)]],
+    "a chunk that begins within a row": [[(1, 5, 1), (0, 5, 1)]],
+}
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("nulls", ["mask", 0])
+def test_bad_levels_of_lists_of_lists_are_refused(path: Path, reader: Reader, what: str, nulls: Any) -> None:
+    file = file_of(*BAD[what])
+    file.rows = max(file.rows, 1)
+    reader.read(file.write(path), file.rows, nulls=nulls).assert_refused(path)
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_page_of_few_bytes_is_bounded_in_the_lists_that_it_states(
+    path: Path, reader: Reader, version: int
+) -> None:
+    """A billion empty lists in one row: each would need 8 bytes."""
+    count = 10**9
+    many = tw.varint((count - 1) << 1)
+    repetition = tw.varint(1 << 1) + b"\0" + many + b"\1"
+    definition = tw.varint(count << 1) + b"\3"
+    made = data_page(sized(repetition) + sized(definition) + int64s(0), count)
+    file = ListColumn([made], 1, form=FORM, values=count)
+    outcome = reader.read(file.write(path), 1, nulls="mask")
+    outcome.assert_refused(path)
+    assert outcome.grown < 500 << 20
+
+
+@pytest.mark.law(11)
+def test_a_dictionary_of_one_long_text_is_bounded_in_what_it_expands_to(path: Path, reader: Reader) -> None:
+    """200 times one text of 1 MiB, in a list of few bytes."""
+    count, text = 200, b"a" * (1 << 20)
+    leaf = {tw.TYPE: i32(tw.BYTE_ARRAY), tw.REPETITION: i32(1), tw.NAME: binary(b"element")}
+    form = Form(1, 2, 3, (group("x", 1, LIST), group("list", REPEATED), leaf))
+    repetition = tw.varint(1 << 1) + b"\0" + tw.varint((count - 1) << 1) + b"\1"
+    levels = sized(repetition) + sized(tw.varint(count << 1) + b"\3")
+    indices = b"\1" + tw.varint(count << 1) + b"\0"
+    pages = [
+        tw.dictionary_page(struct.pack("<I", len(text)) + text, 1),
+        data_page(levels + indices, count, encoding=tw.RLE_DICTIONARY),
+    ]
+    file = ListColumn(pages, 1, form=form, values=count, element=leaf)
+    outcome = reader.read(file.write(path), 1)
+    outcome.assert_refused(path)
+    assert "texts expand to more than" in outcome.message
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_lists_of_few_bytes_take_the_memory_of_a_few_rows(path: Path, reader: Reader, threads: int) -> None:
+    """Gigabytes of lengths of empty lists out of few bytes: to hold them all would be our fault."""
+    rows, count = 40, 1 << 20
+    many = tw.varint((count - 1) << 1)
+    repetition = tw.varint(1 << 1) + b"\0" + many + b"\1"
+    one = data_page(sized(repetition) + sized(tw.varint(count << 1) + b"\3"), count)
+    file = ListColumn([one] * rows, rows, form=FORM, values=rows * count)
+    outcome = reader.read(file.write(path), 1, threads, nulls="mask")
+    assert (outcome.kind, outcome.batches) == ("NoneType", rows), outcome
+    assert outcome.grown < 200 << 20, outcome
+
+
+# [[[1], [2]], [], None, [[3], [4, 5], [6]], [[7]]]
+WHOLE: list[tuple[int, int, int | None]] = [(0, 5, 1), (1, 5, 2), (0, 1, None), (0, 0, None), (0, 5, 3)]
+WHOLE += [(1, 5, 4), (2, 5, 5), (1, 5, 6), (0, 5, 7)]
+IN_ROW_3 = range(4, 8)
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_row_of_a_null_inside_is_named_in_whatever_page_it_is(path: Path, version: int) -> None:
+    """Of a list or a number: also where the row began in another page, and where rows are passed over."""
+    for place in IN_ROW_3:
+        for level in (2, 4):
+            repetition = WHOLE[place][0]
+            if level == 2 and (repetition == 2 or WHOLE[place + 1][0] == 2):
+                continue  # a list that goes on is there
+            triples = [*WHOLE[:place], (repetition, level, None), *WHOLE[place + 1 :]]
+            cuts = range(1, len(triples)) if version == 1 else (2, 4, 8)
+            for cut in cuts:
+                file_of(triples[:cut], triples[cut:], version=version).write(path)
+                # A mask tells null lists, but no null numbers.
+                for nulls in ("error", "mask")[: 1 + (level == 4)]:
+                    dataset = fr.ParquetDataset(path, batch_size=1, nulls=nulls, rows=[[0, 2], [3, 5]])
+                    for read in (lambda: list(dataset), lambda: dataset.read_rows([3])):  # noqa: B023  (called at once)
+                        with pytest.raises(fr.DataError, match="row 3 of the row group is null"):
+                            read()
+                    assert dataset.read_rows([4, 0])["x"].to_list() == [[[7]], [[1], [2]]]
+
+
+def test_rows_beside_texts_that_take_more_than_expected_are_given_back_at_both_levels(path: Path) -> None:
+    """What is decoded in one go ends where a column has so many bytes: other columns' rows come again."""
+    rows, large = 900, 400
+    grid = [[[row, row], [], None, [row]] if row % 3 else [] for row in range(rows)]
+    words = [[f"{row}", None, "x" * (row % 7)] if row % 5 else None for row in range(rows)]
+    texts = ["small"] * (rows - large) + ["w" * 60_000] * large
+    table = {
+        "grid": pa.array(grid, LISTS),
+        "words": pa.array(words, TEXTS),
+        "flat": pa.array([[row] * (row % 4) for row in range(rows)], pa.list_(pa.int32())),
+        "text": pa.array(texts),
+    }
+    pq.write_table(pa.table(table), path)
+    # Of rows with gaps between them, a batch has many stretches, of which some may be done.
+    chosen = [row for row in range(rows) if row % 10 != 9]
+    picked = [[row, row + 1] for row in chosen]
+    for batch_size in (50, 299):
+        dataset = fr.ParquetDataset(path, batch_size=batch_size, tail="short", nulls="mask", rows=picked)
+        start = 0
+        for batch in dataset:
+            some = chosen[start : start + batch.num_rows]
+            assert batch["grid"].to_list() == [grid[row] for row in some]
+            assert batch["words"].to_strings() == [words[row] for row in some]
+            assert batch["flat"].offsets.diff().tolist() == [row % 4 for row in some]
+            assert batch["text"].lengths.tolist() == [len(texts[row]) for row in some]
+            start += batch.num_rows
+        assert start == len(chosen)

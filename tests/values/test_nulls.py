@@ -1,0 +1,484 @@
+"""What becomes of nulls: an error that names one, a mask beside the values, or a value in their place."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastresume as fr
+from fastresume.arguments import null_list
+from support.columns import (
+    Cells,
+    Kind,
+    all_kinds,
+    assert_holds,
+    is_delivered,
+    read_cells,
+    rule_of,
+    tables,
+    written_cells,
+)
+from fastresume.column_options import null_list
+from support.jobs import make
+from support.strategies import FLOATS, INTEGERS, TYPES, Dataset, DatasetSpec, Shuffle, plain_spec, written
+
+Write = Callable[[DatasetSpec], Dataset]
+
+SHUFFLE = Shuffle(17, 20, 45).arguments
+
+
+def write_columns(path: Path, version: str = "1.0", page_rows: int = 1000, **columns: pa.Array) -> Path:
+    """Write a file of these columns, in row groups of 10 rows."""
+    how = {"data_page_version": version, "max_rows_per_page": page_rows}
+    pq.write_table(pa.table(columns), path, row_group_size=10, **how)
+    return path
+
+
+def open_dataset(path: Path, nulls: Any = "error", **arguments: Any) -> fr.ParquetDataset:
+    """The dataset of one file, in batches of 10."""
+    return fr.ParquetDataset(path, nulls=nulls, **{"batch_size": 10, **arguments})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the one file of a test lies."""
+    return tmp_path / "x.parquet"
+
+
+# ----------------------------------------------------------------------------------------------- the argument
+
+
+@pytest.mark.parametrize(
+    ("nulls", "rules"),
+    [
+        ("error", [(None, "error")]),
+        ("mask", [(None, "mask")]),
+        (0, [(None, 0)]),
+        (-1.5, [(None, -1.5)]),
+        (True, [(None, True)]),
+        (np.int8(-3), [(None, -3)]),
+        (np.float32(0.5), [(None, 0.5)]),
+        (np.True_, [(None, True)]),
+        (torch.tensor(7), [(None, 7)]),
+        (2**64 - 1, [(None, 2**64 - 1)]),
+        ({"a": "mask", "b*": 0}, [("a", "mask"), ("b*", 0)]),
+        ({}, []),
+    ],
+)
+def test_the_rules_reach_the_core_as_plain_values(nulls: Any, rules: list[Any]) -> None:
+    found = null_list(nulls)
+    assert found == rules
+    assert [type(rule) for _, rule in found] == [type(rule) for _, rule in rules]
+
+
+@pytest.mark.parametrize(
+    "nulls", [None, [], ["mask"], (0,), b"mask", {"a": None}, {"a": {"b": 0}}, object(), 1j]
+)
+def test_what_is_no_rule_is_a_type_error_that_names_it(path: Path, nulls: Any) -> None:
+    write_columns(path, a=pa.array([1]))
+    with pytest.raises(TypeError, match=r"nulls.* must be 'error', 'mask' or a fill value .*, found"):
+        open_dataset(path, nulls)
+
+
+def test_a_column_is_named_by_a_string(path: Path) -> None:
+    write_columns(path, a=pa.array([1]))
+    with pytest.raises(TypeError, match="nulls must hold strings, found 3"):
+        open_dataset(path, {3: 0})
+
+
+@pytest.mark.parametrize("rule", ["", "drop", "Mask", "0"])
+def test_a_word_that_is_no_rule_is_refused_with_those_that_are(path: Path, rule: str) -> None:
+    write_columns(path, a=pa.array([1]))
+    with pytest.raises(ValueError, match=f"nulls must be 'error' or 'mask' or a fill value, found '{rule}'"):
+        open_dataset(path, rule)
+    with pytest.raises(ValueError, match=r"nulls\['a'\] must be 'error' or 'mask'"):
+        open_dataset(path, {"a": rule})
+
+
+@pytest.mark.parametrize("fill", [2**64, -(2**63) - 1, 10**30])
+def test_a_number_that_no_column_holds_is_refused(path: Path, fill: int) -> None:
+    write_columns(path, a=pa.array([1]))
+    with pytest.raises(ValueError, match=f"64 bits, found {fill}"):
+        open_dataset(path, fill)
+
+
+@pytest.mark.parametrize("fill", [False, True])
+def test_a_bool_stands_for_nulls_of_bools_alone(path: Path, fill: bool) -> None:
+    write_columns(path, a=pa.array([None, 7]), b=pa.array([None, True]), c=pa.array([1.5, None]))
+    (batch,) = open_dataset(path, {"b": fill}, batch_size=2, columns=["b"])
+    assert batch["b"].tolist() == [fill, True]
+    for nulls, name, type_ in ((fill, "a", "int64"), ({"*": "mask", "c": fill}, "c", "float32|float64")):
+        message = f"fill value {fill} for nulls does not fit column '{name}', which is ({type_})$"
+        with pytest.raises(ValueError, match=message):
+            open_dataset(path, nulls)
+
+
+@pytest.mark.parametrize("fill", [False, True])
+@pytest.mark.parametrize(
+    ("value", "type_"),
+    [("x", "string"), (b"x", "binary"), (["x"], "list<string>"), ([b"x"], "list<binary>")],
+)
+def test_a_bool_makes_no_empty_text_of_a_null(path: Path, fill: bool, value: Any, type_: str) -> None:
+    write_columns(path, odd=pa.array([None, value]), flag=pa.array([None, True]))
+    for nulls in (fill, {"odd": fill}, {"*": fill}):
+        with pytest.raises(ValueError, match=f"fill value {fill} .*'odd', which is {type_}: any") as caught:
+            open_dataset(path, nulls)
+        assert not isinstance(caught.value, fr.FastresumeError), "the argument is wrong, not the data"
+    (batch,) = open_dataset(path, {"flag": fill, "odd": -1}, batch_size=2)
+    assert batch["flag"].tolist() == [fill, True]
+    assert batch["odd"].lengths.tolist()[0] == 0
+
+
+@pytest.mark.parametrize("name", ["nope", "nope*", "[ab]c"])
+def test_a_name_that_no_column_has_is_refused_with_those_that_are_there(path: Path, name: str) -> None:
+    write_columns(path, a=pa.array([1]), b=pa.array([1]))
+    with pytest.raises(fr.DataError, match=r"no column matches .*a, b") as caught:
+        open_dataset(path, {"a": 0, name: "mask"})
+    assert f"'{name}'" in str(caught.value)
+
+
+def test_a_column_that_is_not_read_is_none_to_name(path: Path) -> None:
+    write_columns(path, a=pa.array([1]), b=pa.array([1]))
+    with pytest.raises(fr.DataError, match="no column matches 'b'"):
+        open_dataset(path, {"b": 0}, columns="a")
+
+
+@pytest.mark.parametrize("name", ["a[", "***"])
+def test_a_pattern_that_is_none_is_refused(path: Path, name: str) -> None:
+    write_columns(path, a=pa.array([1]))
+    with pytest.raises(ValueError, match="pattern"):
+        open_dataset(path, {name: 0})
+
+
+def test_names_win_over_patterns_and_the_first_pattern_over_later_ones(path: Path) -> None:
+    nothing = pa.array([None] * 10, pa.int64())
+    write_columns(path, a_1=nothing, a_2=nothing, a_3=nothing, b=pa.array(range(10)))
+    (batch,) = open_dataset(path, {"a_[12]": 5, "*": 7, "a_*": 6, "a_1": "mask"})
+    assert {name: tensor.tolist()[0] for name, tensor in batch.items()} == {
+        "a_1": 0,
+        "a_1_valid": False,
+        "a_2": 5,
+        "a_3": 7,
+        "b": 0,
+    }
+
+
+def test_columns_without_a_rule_have_errors(path: Path) -> None:
+    write_columns(path, a=pa.array([None], pa.int64()), b=pa.array([None], pa.int64()))
+    with pytest.raises(fr.DataError, match="column 'b'"):
+        list(open_dataset(path, {"a": 0}, batch_size=1))
+    with pytest.raises(fr.DataError, match="column 'a'"):
+        list(open_dataset(path, {}, batch_size=1))
+    (batch,) = open_dataset(path, {"a": 0}, batch_size=1, columns="a")
+    assert batch["a"].tolist() == [0]
+
+
+# ----------------------------------------------------------------------------------------------------- errors
+
+NULLS = {
+    "a number": pa.array([None if row == 13 else row for row in range(30)], pa.int32()),
+    "a bool": pa.array([None if row == 13 else True for row in range(30)]),
+    "a string": pa.array([None if row == 13 else "x" * row for row in range(30)]),
+    "a list": pa.array([None if row == 13 else [row] * (row % 3) for row in range(30)]),
+    "an element": pa.array([[7, None] if row == 13 else [row] * (row % 3) for row in range(30)]),
+    "a number among nulls": pa.array([None if row >= 13 else row for row in range(30)], pa.float64()),
+}
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize("what", NULLS)
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("how", [{}, SHUFFLE, {"threads": 2}], ids=["sequential", "shuffled", "threads"])
+@pytest.mark.parametrize("page_rows", [2, 1000])
+def test_a_null_is_named_by_column_row_row_group_and_file(
+    path: Path, what: str, version: str, how: dict[str, Any], page_rows: int
+) -> None:
+    write_columns(path, version, page_rows, row=pa.array(range(30)), odd=NULLS[what])
+    threads = {"threads": how["threads"]} if "threads" in how else None
+    order = {} if threads else how
+    dataset = open_dataset(path, **order)
+    with pytest.raises(fr.DataError) as caught:
+        list(fr.Loader(dataset, **threads) if threads else dataset)
+    message = str(caught.value)
+    for words in ("null", "row 3 ", "row group 1", "column 'odd'", str(path)):
+        assert words in message, message
+    assert len(list(open_dataset(path, columns="row"))) == 3
+
+
+def test_the_row_groups_before_a_null_are_delivered(path: Path) -> None:
+    for index, array in enumerate(NULLS.values()):
+        write_columns(path, row=pa.array(range(30)), odd=array)
+        iterator = iter(open_dataset(path, batch_size=5))
+        assert [next(iterator)["row"].tolist()[0] for _ in range(2)] == [0, 5], index
+        with pytest.raises(fr.DataError, match="null"):
+            next(iterator)
+
+
+def test_rows_without_nulls_can_be_read_by_their_numbers(path: Path) -> None:
+    write_columns(path, row=pa.array(range(30)), odd=NULLS["an element"])
+    dataset = open_dataset(path)
+    rows = [row for row in range(29, -1, -1) if row != 13]
+    assert dataset.read_rows(rows)["row"].tolist() == rows
+    with pytest.raises(fr.DataError, match=r"row 3 .*column 'odd'"):
+        dataset.read_rows([12, 13])
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_a_null_inside_a_list_is_an_error_under_a_mask_and_filled_by_a_value(
+    path: Path, version: str
+) -> None:
+    """A mask marks rows; to drop the element, or to shift those behind it, would be to make up a list."""
+    rows = [[1, None, 3], None, [], [None]]
+    write_columns(path, version=version, list=pa.array(rows))
+    with pytest.raises(fr.DataError, match=r"null.*row 0 .*row group 0.*column 'list'|row 0 .*null"):
+        list(open_dataset(path, "mask", batch_size=4))
+    (batch,) = open_dataset(path, -1, batch_size=4)
+    assert batch["list"].to_list() == [[1, -1, 3], [], [], [-1]]
+    assert batch["list"].valid is None
+
+
+# ------------------------------------------------------------------------------------------------------ masks
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.1, 0.9, 1.0])
+def test_a_mask_tells_nulls_of_every_type(write_dataset: Write, share: float | None) -> None:
+    dataset = write_dataset(plain_spec([40, 0, 23], [15], columns=all_kinds(nulls=share)))  # type: ignore[arg-type]
+    cells = read_cells(dataset.directory)
+    for order in ({}, SHUFFLE):
+        for batch in make(dataset, 13, nulls="mask", **order):
+            assert_holds(batch, cells, "mask")
+
+
+def test_the_keys_of_a_batch_depend_on_the_arguments_alone(tmp_path: Path) -> None:
+    """Files with nulls, without any, and whose schema says that there are none."""
+    write_columns(tmp_path / "0.parquet", a=pa.array([1, None]), b=pa.array([[1], None]))
+    write_columns(tmp_path / "1.parquet", a=pa.array([1, 2]), b=pa.array([[1], [2]]))
+    field = pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.list_(pa.int64()), nullable=False)
+    table = pa.table([pa.array([3, 4]), pa.array([[3], []])], schema=pa.schema(field))
+    pq.write_table(table, tmp_path / "2.parquet")
+    batches = list(fr.ParquetDataset(tmp_path, batch_size=2, nulls="mask"))
+    assert [list(batch) for batch in batches] == [["a", "a_valid", "b"]] * 3
+    assert [batch["a_valid"].tolist() for batch in batches] == [[True, False], [True, True], [True, True]]
+    assert [batch["b"].valid.tolist() for batch in batches] == [[True, False], [True, True], [True, True]]
+    assert [batch["b"].to_list() for batch in batches] == [[[1], None], [[1], [2]], [[3], []]]
+
+
+def test_a_value_under_a_null_is_zero(path: Path) -> None:
+    write_columns(
+        path,
+        number=pa.array([7, None, 9]),
+        real=pa.array([math.nan, None, -0.0]),
+        flag=pa.array([True, None, True]),
+        text=pa.array(["a", None, ""]),
+    )
+    (batch,) = open_dataset(path, "mask", batch_size=3)
+    assert batch["number"].tolist() == [7, 0, 9]
+    assert batch["real"].tolist()[1:] == [0.0, -0.0]
+    assert math.copysign(1, batch["real"].tolist()[1]) == 1
+    assert batch["flag"].tolist() == [True, False, True]
+    assert batch["text"].to_strings() == ["a", None, ""]
+    for name in ("number", "real", "flag"):
+        assert batch[f"{name}_valid"].tolist() == [True, False, True]
+        assert batch[f"{name}_valid"].dtype == torch.bool
+
+
+@pytest.mark.parametrize("order", [{}, SHUFFLE], ids=["sequential", "shuffled"])
+def test_a_stack_has_a_mask_of_its_shape(write_dataset: Write, order: dict[str, Any]) -> None:
+    columns = [Kind(f"f{i}", "float32", nulls=share, seed=i) for i, share in enumerate((0.1, None, 0.0, 0.9))]
+    columns += [Kind(f"b{i}", "bool", nulls=0.5, seed=i) for i in range(2)]
+    dataset = write_dataset(plain_spec([40, 13], [50], columns=columns))  # type: ignore[arg-type]
+    cells = read_cells(dataset.directory)
+    stack = {"dense": ["f3", "f0", "f1"], "flags": ["b0", "b1"]}
+    for nulls in ("mask", 0, {"*": 1}, {"row": "error", "dense": "mask", "flags": 0, "f2": "mask"}):
+        made = make(dataset, 20, stack=stack, nulls=nulls, tail="pad", **order)
+        for batch in made:
+            assert_holds(batch, cells, nulls, stack)
+
+
+def test_columns_of_a_stack_may_be_filled_with_values_of_their_own(path: Path) -> None:
+    write_columns(path, a=pa.array([1.0, None]), b=pa.array([None, 2.0]), c=pa.array([3.0, 4.0]))
+    nulls = {"a": -1, "b": math.inf}
+    (batch,) = open_dataset(path, nulls, batch_size=2, stack={"m": ["a", "b", "c"]})
+    assert batch["m"].tolist() == [[1, math.inf, 3], [-1, 2, 4]]
+
+
+@pytest.mark.parametrize("nulls", [{"a": "mask"}, {"a": "mask", "b": 0}, {"a": "mask", "b": "error"}])
+def test_a_stack_is_masked_as_a_whole_or_not_at_all(path: Path, nulls: dict[str, Any]) -> None:
+    write_columns(path, a=pa.array([1]), b=pa.array([2]))
+    with pytest.raises(ValueError, match=r"stack 'm'.*mask") as caught:
+        open_dataset(path, nulls, batch_size=1, stack={"m": ["a", "b"]})
+    assert not isinstance(caught.value, fr.FastresumeError)
+
+
+def test_a_mask_whose_name_is_taken_is_refused(path: Path) -> None:
+    write_columns(path, a=pa.array([1]), a_valid=pa.array([True]), b=pa.array([1]))
+    for how in (
+        {},
+        {"stack": {"b_valid": "a"}, "columns": ["a", "b"]},
+    ):
+        with pytest.raises(ValueError, match=r"_valid'.*mask"):
+            open_dataset(path, {"*": "mask"} if how.get("stack") is None else "mask", batch_size=1, **how)
+    assert list(open_dataset(path, {"a_valid": "mask"}, batch_size=1).schema) == [
+        "a",
+        "a_valid",
+        "a_valid_valid",
+        "b",
+    ]
+
+
+def test_a_jagged_has_no_key_for_its_mask(path: Path) -> None:
+    write_columns(path, a=pa.array([[1], None]), a_valid=pa.array([1, 2]))
+    (batch,) = open_dataset(path, {"a": "mask"}, batch_size=2)
+    assert list(batch) == ["a", "a_valid"]
+    assert batch["a_valid"].tolist() == [1, 2]
+    assert batch["a"].valid.tolist() == [True, False]
+
+
+# ------------------------------------------------------------------------------------------------ fill values
+
+FITTING: list[tuple[str, Any]] = [
+    *[(type_, value) for type_ in (*INTEGERS, *FLOATS, "bool") for value in (0, 1)],
+    *[(type_, value) for type_ in INTEGERS for value in (np.iinfo(type_).min, np.iinfo(type_).max)],
+    *[(type_, value) for type_ in FLOATS for value in (math.nan, math.inf, -math.inf, -0.0, 0.5, -1)],
+    ("bool", True),
+    ("bool", False),
+    ("date32", -1),
+    ("timestamp[us]", 2**62),
+    *[(type_, value) for type_ in ("string", "binary") for value in (0, -1, 0.5, math.nan)],
+]
+
+
+@pytest.mark.parametrize(("type_", "fill"), FITTING)
+def test_a_fill_value_stands_in_the_place_of_nulls(write_dataset: Write, type_: str, fill: Any) -> None:
+    shapes = ["scalar"] if type_ in ("string", "binary") else ["scalar", "list"]
+    columns = [Kind(shape, type_, shape, nulls=0.3, element_nulls=0.3) for shape in shapes]
+    dataset = write_dataset(plain_spec([30, 11], columns=columns))  # type: ignore[arg-type]
+    cells = read_cells(dataset.directory)
+    for batch in make(dataset, 10, nulls={"s*": fill, "l*": fill} if "list" in shapes else {"s*": fill}):
+        assert_holds(batch, cells, {"*": fill, "row": "error"})
+        assert batch["scalar"].dtype == make(dataset, 1, nulls="mask").schema["scalar"].dtype
+
+
+@pytest.mark.parametrize(
+    ("type_", "fill"),
+    [
+        ("int64", 1.5),
+        ("int64", math.nan),
+        ("int64", math.inf),
+        ("int64", 2**63),
+        ("int64", 1e30),
+        ("uint64", -1),
+        ("uint8", -1),
+        ("uint8", 256),
+        ("int8", 128),
+        ("int8", -129),
+        ("int32", 2**31),
+        ("uint32", 2**32),
+        ("bool", 2),
+        ("bool", -1),
+        ("bool", 0.5),
+        ("float32", 1e300),
+        ("float16", 1e5),
+        ("timestamp[us]", 0.5),
+        ("date32", 2**63),
+    ],
+)
+@pytest.mark.parametrize("shape", ["scalar", "list", "stack"])
+def test_a_fill_value_that_does_not_fit_is_refused_by_name(
+    path: Path, type_: str, fill: Any, shape: str
+) -> None:
+    element = pa.timestamp("us") if type_ == "timestamp[us]" else pa.type_for_alias(type_)
+    array = pa.array([None], pa.list_(element) if shape == "list" else element)
+    write_columns(path, odd=array)
+    stack = {"stack": {"m": "odd"}} if shape == "stack" else {}
+    for nulls in (fill, {"odd": fill}, {"o*": fill}):
+        with pytest.raises(ValueError, match="'odd'") as caught:
+            open_dataset(path, nulls, batch_size=1, **stack)
+        dtype = "int64" if type_ in ("timestamp[us]", "date32") else type_
+        assert dtype in str(caught.value)
+        assert str(fill).replace("e+", "e") in str(caught.value).replace("NaN", "nan"), str(caught.value)
+        assert not isinstance(caught.value, fr.FastresumeError), "the argument is wrong, not the data"
+
+
+def test_a_type_never_changes_with_what_becomes_of_nulls(write_dataset: Write) -> None:
+    dataset = write_dataset(plain_spec([5], columns=[Kind(f"c_{type_}", type_) for type_ in TYPES]))  # type: ignore[arg-type]
+    found = []
+    for nulls in ("error", "mask", 1, {"*": 0}):
+        schema = make(dataset, 1, nulls=nulls).schema
+        found.append({name: field.dtype for name, field in schema.items() if field.kind != "mask"})
+    assert found[0] == found[1] == found[2] == found[3]
+
+
+# -------------------------------------------------------------------------------------- stacks, lists, states
+
+
+@pytest.mark.parametrize("array", [[[1], [2]], ["a", "b"], [b"a", b"b"]], ids=["list", "string", "binary"])
+def test_rows_of_different_lengths_are_no_matrix(path: Path, array: list[Any]) -> None:
+    write_columns(path, a=pa.array([1, 2]), odd=pa.array(array))
+    for members in ("odd", ["odd", "a"], ["a", "odd"], "*"):
+        with pytest.raises(fr.DataError, match="can't be stacked, as in 'm'") as caught:
+            open_dataset(path, batch_size=1, stack={"m": members})
+        assert "column 'odd'" in str(caught.value)
+        assert str(path) in str(caught.value)
+
+
+def test_what_becomes_of_nulls_is_no_part_of_the_state(lists: Dataset) -> None:
+    cells = read_cells(lists.directory)
+    masked = make(lists, 10, nulls="mask")
+    iterator = iter(masked)
+    state = [next(iterator) for _ in range(3)][-1].state_dict()
+    filled = make(lists, 10, nulls=0)
+    filled.load_state_dict(state)
+    for batch in filled:
+        assert_holds(batch, cells, 0)
+    assert masked.fingerprint == filled.fingerprint
+
+
+def test_a_pickled_dataset_keeps_its_rules(lists: Dataset) -> None:
+    nulls = {"tokens": "mask", "name": 0, "weight": -1.5, "words": "mask", "grid": 7}
+    dataset = pickle.loads(pickle.dumps(make(lists, 10, nulls=nulls)))
+    cells = read_cells(lists.directory)
+    for batch in dataset:
+        assert_holds(batch, cells, nulls)
+
+
+@given(tables(max_columns=3), st.sampled_from((1, 3, 7)), st.data())
+def test_any_rules_for_any_columns(spec: DatasetSpec, batch_size: int, data: st.DataObject) -> None:
+    """Each column's own rule: batches are right up to the first that holds a null which is an error."""
+    names = ["row", *(column.name for column in spec.columns)]
+    rules: dict[str, Any] = {}
+    for name in names:
+        rules[name] = data.draw(st.sampled_from(("error", "mask", 0, 1)), label=name)
+    order = data.draw(st.sampled_from(({}, Shuffle(3, 8, 16).arguments)))
+    with written(spec) as dataset:
+        cells = written_cells(spec)
+        made = make(dataset, batch_size, nulls=rules, tail="short", **order)
+        numbers = data.draw(st.lists(st.integers(0, spec.num_rows - 1), max_size=20))
+        fits = all(is_delivered(cells[name], numbers, rule_of(rules, name)) for name in cells)
+        if fits:
+            assert_holds(made.read_rows(numbers), cells, rules)
+        else:
+            with pytest.raises(fr.DataError, match="null"):
+                made.read_rows(numbers)
+        if all(is_delivered(cells[name], range(spec.num_rows), rule_of(rules, name)) for name in cells):
+            assert sum(hold(batch, cells, rules) for batch in made) == spec.num_rows
+        else:
+            with pytest.raises(fr.DataError, match="null"):
+                sum(hold(batch, cells, rules) for batch in made)
+
+
+def hold(batch: fr.Batch, cells: dict[str, Cells], rules: dict[str, Any]) -> int:
+    """Assert that a batch is right; return its rows."""
+    assert_holds(batch, cells, rules)
+    return batch.num_rows
