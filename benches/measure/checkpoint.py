@@ -36,7 +36,7 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_op
 
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
-from fastresume.checkpoint.parts import Parts
+from fastresume.checkpoint.job import Parts
 from page import put_section
 
 MODELS: dict[str, Callable[[], nn.Module]] = {

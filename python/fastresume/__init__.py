@@ -11,18 +11,18 @@ import logging
 
 from fastresume import distributed, intervals, testing, training
 from fastresume._core import DataError, FastresumeError, SourceError, StateError, __version__
-from fastresume.batch import Batch
-from fastresume.column_options import Hash, Pad
-from fastresume.cursor import Cursor
+from fastresume.batch.batch import Batch
+from fastresume.batch.jagged import Jagged
+from fastresume.batch.schema import Field, Schema
 from fastresume.dataset import ParquetDataset
-from fastresume.expression import Column, Expression, column
-from fastresume.jagged import Jagged
+from fastresume.filter.expression import Column, Expression, column
 from fastresume.loader import Loader
+from fastresume.options.columns import Hash, Pad
+from fastresume.options.rows import Split
+from fastresume.options.topology import World
 from fastresume.plan import Plan
-from fastresume.row_options import Split
-from fastresume.schema import Field, Schema
-from fastresume.stats import Stats
-from fastresume.topology import World
+from fastresume.reading.monitor.stats import Stats
+from fastresume.state.cursor import Cursor
 
 __all__ = [
     "Batch",

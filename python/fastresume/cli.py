@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastresume._core import StateError, __version__
+from fastresume.audit.verify import Declared, Report, audit
 from fastresume.bench import command as bench
-from fastresume.cursor import KEY, Cursor
-from fastresume.witness import Declared, Report, audit
+from fastresume.state.cursor import KEY, Cursor
 
 PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy.typing as npt
 
 import fastresume._core as _core
+from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
-from fastresume.checks import at_least, names, one_of, one_path, path_list, truth
-from fastresume.column_options import (
+from fastresume.filter.resolve import select_filtered
+from fastresume.options.checks import at_least, names, one_of, one_path, path_list, truth
+from fastresume.options.columns import (
     Casts,
     ColumnOptions,
     Decimals,
@@ -32,13 +34,11 @@ from fastresume.column_options import (
     stack_list,
     truncation_list,
 )
-from fastresume.filter import select_filtered
+from fastresume.options.rows import Rows, order_choice, select
+from fastresume.options.topology import World, cut_of, global_share, resolve_world
 from fastresume.plan import Plan, make_plan
-from fastresume.resumable import ResumableDataset
-from fastresume.row_options import Rows, order_choice, select
-from fastresume.schema import Schema
-from fastresume.spec import ReadSpec
-from fastresume.topology import World, cut_of, global_share, resolve_world
+from fastresume.reading.resumable import ResumableDataset
+from fastresume.reading.spec import ReadSpec
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

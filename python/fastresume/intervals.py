@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words, to_array, to_int64
-from fastresume.checks import integer
+from fastresume.options.checks import integer
 
 Key = TypeVar("Key")
 

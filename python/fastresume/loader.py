@@ -13,22 +13,22 @@ from typing import Any, NoReturn, Self
 import torch
 
 import fastresume._core as _core
-from fastresume import distributed
-from fastresume.audit import DeliveryLog
-from fastresume.batch import Batch
-from fastresume.checks import at_least, positive
-from fastresume.crew import Crew
-from fastresume.cursor import Cursor
+from fastresume.audit.writer import DeliveryLog
+from fastresume.batch.batch import Batch
 from fastresume.dataset import ParquetDataset, dataset_behind
-from fastresume.device import Device, device_of
-from fastresume.iterator import BatchIterator
-from fastresume.progress import behind_a_bar
-from fastresume.station import seeded_for
-from fastresume.stats import Stats
-from fastresume.topology import default_threads
-from fastresume.trail import Trail
-from fastresume.travel import planned_batch
-from fastresume.watchdog import Watchdog
+from fastresume.distributed import same_state
+from fastresume.options.checks import at_least, positive
+from fastresume.options.topology import default_threads
+from fastresume.reading.device import Device, device_of
+from fastresume.reading.iterator import BatchIterator
+from fastresume.reading.monitor.progress import behind_a_bar
+from fastresume.reading.monitor.stats import Stats
+from fastresume.reading.monitor.watchdog import Watchdog
+from fastresume.reading.random_access import planned_batch
+from fastresume.reading.replay import Trail
+from fastresume.reading.workers.pool import Crew
+from fastresume.reading.workers.worker import seeded_for
+from fastresume.state.cursor import Cursor
 
 PREFETCH_BYTES = 256 << 20
 
@@ -198,7 +198,7 @@ class Loader:
         With `check_same`, all ranks of the default process group call it, and those whose state differs are
         an error on all of them: see `fastresume.distributed.check_same`.
         """
-        given = distributed.check_same(state) if check_same else state
+        given = same_state.check_same(state) if check_same else state
         self.dataset.load_state_dict(given, reset_epochs=reset_epochs)
 
     def reset(self) -> None:

@@ -13,8 +13,8 @@ import torch
 
 import fastresume._core as _core
 from fastresume.buffers import of_words, row_count
-from fastresume.cursor import Cursor
-from fastresume.spec import ReadSpec
+from fastresume.reading.spec import ReadSpec
+from fastresume.state.cursor import Cursor
 
 SEGMENT_BYTES = 32 << 20
 """In a sequential order, a lane decodes parts of row groups of at most so many bytes."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastresume.batch import Batch
-from fastresume.jagged import Jagged
+from fastresume.batch.batch import Batch
+from fastresume.batch.jagged import Jagged
 
 
 def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int = 1) -> int:

@@ -18,8 +18,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import fastresume as fr
-from fastresume.records import START, read_log, state_hash
-from fastresume.witness import audit
+from fastresume.audit.log_format import START, read_log, state_hash
+from fastresume.audit.verify import audit
 from support.audits import (
     ORDERS,
     ROWS,

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import fastresume as fr
-from fastresume.records import HEADER, MAGIC
-from fastresume.witness import Declared, audit
+from fastresume.audit.log_format import HEADER, MAGIC
+from fastresume.audit.verify import Declared, audit
 from support.audits import (
     ORDERS,
     ROWS,

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import fastresume as fr
+from fastresume.audit.log_format import digest, state_hash
+from fastresume.audit.order import Dataset as Described
+from fastresume.audit.order import Order
 from fastresume.cli import main
-from fastresume.placement import Dataset as Described
-from fastresume.placement import Order
-from fastresume.records import digest, state_hash
 from support import oracle
 from support.audits import (
     ROWS,

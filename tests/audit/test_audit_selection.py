@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastresume as fr
-from fastresume.records import selection_file
+from fastresume.audit.log_format import selection_file
 from support import oracle
 from support.audits import ROWS, SHUFFLE, SPEC, Ranks, assert_proven, found_in
 from support.jobs import fields_of

@@ -314,11 +314,11 @@ def test_a_long_scan_says_on_a_terminal_how_far_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pq.write_table(pa.table({"x": [row % 7 for row in range(300)]}), tmp_path / "x.parquet")
-    monkeypatch.setattr("fastresume.scan.SCANNED_ROWS", 100)
+    monkeypatch.setattr("fastresume.filter.scan.SCANNED_ROWS", 100)
     for is_terminal, quiet, said in ((False, -9.0, []), (True, 99.0, []), (True, -9.0, [100, 200, 300])):
         monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal)
-        monkeypatch.setattr("fastresume.scan.QUIET_SECONDS", quiet)
-        monkeypatch.setattr("fastresume.scan.AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr("fastresume.filter.scan.QUIET_SECONDS", quiet)
+        monkeypatch.setattr("fastresume.filter.scan.AGAIN_SECONDS", 0.0)
         fr.ParquetDataset(tmp_path, batch_size=1, filter=fr.column("x") == 3)
         lines = [f"\rfilter: {rows} of 300 rows read ({rows / 300:.0%})" for rows in said]
         assert capsys.readouterr().err == "".join(lines) + "\n" * bool(said)

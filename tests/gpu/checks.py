@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import torch
 
 import fastresume as fr
-from fastresume.device import Device, Placed
+from fastresume.reading.device import Device, Placed
 from fastresume.testing import assert_exact_resume
 
 ROWS = 40_000

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 from fastresume.integrations import dcp, state
-from fastresume.integrations.state import ResumeState
+from fastresume.integrations.resume_state import ResumeState
 from support.jobs import make, oracle_job, rows_of, text_of
 from support.strategies import Dataset, Topology
 

@@ -24,9 +24,9 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 import fastresume as fr
-from fastresume import shared_cursor
 from fastresume.checkpoint import Checkpointer
-from support.child import children, shared_memory
+from fastresume.state import shared_cursor
+from support.child import children, shared_memory_files
 from support.dataloaders import BATCH, ROWS, STEPS, make, oracle_passes, rows_of
 from support.strategies import Dataset, plain_spec
 
@@ -353,7 +353,7 @@ def test_intervals_of_a_state_are_written_for_workers_once_in_a_pass(data: Datas
 
 
 def test_no_child_and_no_shared_memory_is_left(data: Dataset) -> None:
-    memory_before, children_before = shared_memory(), set(children())
+    memory_before, children_before = shared_memory_files(), set(children())
     dataset = make(data)
     loader = loader_of(dataset, 2, persistent_workers=True)
     list(loader)
@@ -363,4 +363,4 @@ def test_no_child_and_no_shared_memory_is_left(data: Dataset) -> None:
     while not set(children()) <= children_before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert set(children()) <= children_before
-    assert shared_memory() <= memory_before
+    assert shared_memory_files() <= memory_before

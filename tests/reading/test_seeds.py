@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
-from fastresume.seeds import batch_seed, row_seeds
+from fastresume.batch.seeds import batch_seed, row_seeds
 from golden import make_seeds
 from support import oracle
 from support.jobs import data_loader, make, parallel

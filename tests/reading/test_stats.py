@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fastresume as fr
-from fastresume.stats import Stats
+from fastresume.reading.monitor.stats import Stats
 from support.jobs import make
 from support.strategies import Dataset
 from support.watching import in_time
@@ -103,7 +103,7 @@ def test_progress_is_that_of_all_ranks_and_the_rest_is_foretold(small_dataset: D
 
 def test_the_pace_is_that_of_late(small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("fastresume.stats.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("fastresume.reading.monitor.stats.time.perf_counter", lambda: clock[0])
     dataset = make(small_dataset)
     stats = Stats(dataset.spec, dataset.shared_cursor)
     delivered: Any = fr.Loader(make(small_dataset), threads=0)._present()._front()
@@ -143,7 +143,7 @@ def test_a_batch_that_was_not_handed_over_is_not_counted(
     iterator = iter(loader)
     for _ in range(9):
         next(iterator)
-    monkeypatch.setattr("fastresume.iterator.BatchIterator.close", interrupt)  # after the last batch
+    monkeypatch.setattr("fastresume.reading.iterator.BatchIterator.close", interrupt)  # after the last batch
     with pytest.raises(KeyboardInterrupt):
         next(iterator)
     monkeypatch.undo()

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import fastresume as fr
-from fastresume.ahead import MAX_THREADS
+from fastresume.reading.prefetch import MAX_THREADS
 from fastresume.testing import assert_exact_resume
 from support.jobs import (
     THREADS,

@@ -25,7 +25,7 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 import fastresume as fr
-from fastresume import parcel
+from fastresume.reading.workers import shared_memory
 from support.audits import assert_proven
 from support.child import Child, children
 from support.oracle import OracleJob
@@ -408,14 +408,14 @@ def test_a_worker_that_dies_while_a_batch_is_taken_interrupts_nothing(
         iterator = iter(loader)
         found = [next(iterator).step for _ in range(2)]
         [_, victim] = processes_of(loader)  # the next batch is the other one's
-        unpack = parcel.unpack
+        unpack = shared_memory.unpack
 
         def die_and_unpack(*sent: Any) -> Any:
-            monkeypatch.setattr(parcel, "unpack", unpack)
+            monkeypatch.setattr(shared_memory, "unpack", unpack)
             die_and_compute(victim, 0.5)
             return unpack(*sent)
 
-        monkeypatch.setattr(parcel, "unpack", die_and_unpack)
+        monkeypatch.setattr(shared_memory, "unpack", die_and_unpack)
         found.append(next(iterator).step)
         with pytest.raises(fr.FastresumeError, match=rf"worker 1 of 2 \(process {victim}\) was killed"):
             next(iterator)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
-from fastresume.worker_iterator import WorkerIterator
+from fastresume.reading.torch_dataloader.iterator import WorkerIterator
 from support import oracle
 from support.jobs import (
     FEWER,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.child import shared_memory
+from support.child import shared_memory_files
 from support.killed_jobs import run_and_kill, started
 from support.strategies import Dataset, plain_spec
 
@@ -38,7 +38,7 @@ def test_a_job_that_is_killed_again_and_again_delivers_each_row_once(data: Datas
 def test_killing_the_main_process_leaves_nothing_behind(data: Dataset, tmp_path: Path, how: str) -> None:
     """No process, though the pipes are full that workers write to, and no file in shared memory."""
     (log := tmp_path / "log").mkdir()
-    before = shared_memory()
+    before = shared_memory_files()
     with started(data.directory, tmp_path, 1, how, "killed") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -52,9 +52,9 @@ def test_killing_the_main_process_leaves_nothing_behind(data: Dataset, tmp_path:
         time.sleep(0.05)
     assert len(children) >= 2
     assert [child for child in children if is_alive(child)] == []
-    while shared_memory() - before and time.monotonic() < deadline:
+    while shared_memory_files() - before and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert shared_memory() <= before
+    assert shared_memory_files() <= before
 
 
 FORKED = """

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import fastresume as fr
-from fastresume.audit import DeliveryLog
+from fastresume.audit.log_format import HEADER, MAGIC, record
+from fastresume.audit.verify import Declared, Report, audit
+from fastresume.audit.writer import DeliveryLog
 from fastresume.buffers import of_buffer
-from fastresume.records import HEADER, MAGIC, record
-from fastresume.witness import Declared, Report, audit
 from support.strategies import Shuffle, plain_spec
 
 SPEC = plain_spec([200, 0, 400], [350], [253])

@@ -251,7 +251,7 @@ def _status(key: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
 
 
-def shared_memory() -> set[str]:
+def shared_memory_files() -> set[str]:
     """Return the names in shared memory, without those that tests which run beside this one made.
 
     A name of torch's has its maker's process in it; a dead maker may have been one of this process's.

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import fastresume as fr
 from fastresume import _core
-from fastresume import device as module
+from fastresume.reading import device as module
 
 UNTOUCHED = 0xA5
 """What memory of a device holds before the copy."""

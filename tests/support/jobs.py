@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import fastresume as fr
-from fastresume.worker_iterator import WorkerIterator
+from fastresume.reading.torch_dataloader.iterator import WorkerIterator
 from support import oracle
 from support.layouts import Contents
 from support.strategies import Chosen, Dataset, Shuffle, Topology

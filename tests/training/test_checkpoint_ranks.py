@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 import fastresume as fr
 from fastresume import files
 from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness
-from fastresume.checkpoint.history import History
+from fastresume.checkpoint.directory import History
 from support import training
 from support.forks import in_ranks
 from support.strategies import Dataset

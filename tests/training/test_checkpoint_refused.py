@@ -17,7 +17,7 @@ from torch import nn
 import fastresume as fr
 from fastresume import files
 from fastresume.checkpoint import Checkpointer, CheckpointError, Entry, Randomness, manifest
-from fastresume.checkpoint.history import History
+from fastresume.checkpoint.directory import History
 from support import training
 from support.strategies import Dataset
 from support.training import small, steps_of

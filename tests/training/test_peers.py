@@ -13,7 +13,7 @@ import pytest
 import fastresume as fr
 from fastresume.checkpoint import CheckpointError
 from fastresume.checkpoint.ranks import Ranks
-from fastresume.peers import Peers
+from fastresume.distributed.peers import Peers
 
 
 class NarrowError(ValueError):

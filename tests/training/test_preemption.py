@@ -19,7 +19,8 @@ import torch
 import torch.distributed as dist
 
 import fastresume as fr
-from fastresume import crew, worker_process
+from fastresume.reading.workers import pool
+from fastresume.reading.workers import process as worker_process
 from fastresume.training import INTERRUPTED, RESUMABLE, Preemption
 from support.forks import join
 from support.strategies import Dataset
@@ -178,7 +179,7 @@ def dispositions(_batch: fr.Batch) -> dict[str, Any]:
 def test_workers_that_have_not_begun_hear_no_signal_either(
     small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "begin", begin_late)
+    monkeypatch.setattr(pool, "begin", begin_late)
     dataset = fr.ParquetDataset(small_dataset.files, batch_size=30, columns="i_1").map(dispositions)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with fr.Loader(dataset, num_workers=2, multiprocessing_context="fork") as loader:

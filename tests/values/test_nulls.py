@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
-from fastresume.arguments import null_list
+from fastresume.options.columns import null_list
 from support.columns import (
     Cells,
     Kind,
@@ -29,7 +29,6 @@ from support.columns import (
     tables,
     written_cells,
 )
-from fastresume.column_options import null_list
 from support.jobs import make
 from support.strategies import FLOATS, INTEGERS, TYPES, Dataset, DatasetSpec, Shuffle, plain_spec, written
 

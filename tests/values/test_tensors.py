@@ -17,7 +17,7 @@ from torch import Tensor
 
 import fastresume as fr
 from fastresume import _core
-from fastresume.jagged import dtype_name
+from fastresume.batch.jagged import dtype_name
 from support.jobs import tensors_of
 
 DTYPES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fastresume.batch import Batch
+from fastresume.batch.batch import Batch
 from fastresume.bench.reading import STATE, Contender, Reading
 from fastresume.bench.task import Task
 from fastresume.dataset import ParquetDataset

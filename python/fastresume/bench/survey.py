@@ -12,8 +12,8 @@ from typing import Any
 import fastresume._core as _core
 from fastresume.bench.arrow import is_list, is_text
 from fastresume.bench.task import Column
-from fastresume.checks import path_list
 from fastresume.dataset import ParquetDataset
+from fastresume.options.checks import path_list
 
 
 @dataclass(frozen=True)

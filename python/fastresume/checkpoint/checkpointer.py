@@ -12,15 +12,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fastresume import files
-from fastresume.checkpoint import manifest, terms
-from fastresume.checkpoint.history import Entry, History, Timeline, best_of
-from fastresume.checkpoint.moment import Moment, Stage
-from fastresume.checkpoint.parts import Parts
+from fastresume.checkpoint import compatibility, manifest
+from fastresume.checkpoint.best import Best, numbers
+from fastresume.checkpoint.directory import Entry, History, Timeline, best_of
+from fastresume.checkpoint.job import Parts
 from fastresume.checkpoint.ranks import Ranks
-from fastresume.checkpoint.restoring import Restored, Restoring
-from fastresume.checkpoint.saving import Saved, Saving
-from fastresume.checkpoint.verdict import Best, numbers
-from fastresume.checks import at_least
+from fastresume.checkpoint.restore import Restored, Restoring
+from fastresume.checkpoint.save import Saved, Saving
+from fastresume.checkpoint.snapshot import Moment, Stage
+from fastresume.options.checks import at_least
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -227,7 +227,7 @@ class Checkpointer:
             CheckpointError: on all ranks, if it can't be read, or a rank is lost or late.
         """
         self.wait()
-        allowed = terms.allowed(allow)
+        allowed = compatibility.allowed(allow)
 
         def given() -> Parts:
             parts = Parts.of(model, optimizer, scheduler, loader, extra)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from accelerate import Accelerator
 from accelerate.data_loader import DataLoaderDispatcher
 
-from fastresume.integrations.state import Reader, ResumeState, check_ranks
+from fastresume.integrations.resume_state import Reader, ResumeState, check_ranks
 
 
 def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = False) -> ResumeState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.distributed.checkpoint.stateful import Stateful
 
-from fastresume.integrations.state import ResumeState as _ResumeState
+from fastresume.integrations.resume_state import ResumeState as _ResumeState
 
 
 class ResumeState(_ResumeState, Stateful):

@@ -12,10 +12,16 @@ except ModuleNotFoundError:  # the same under its older name
     from pytorch_lightning import Callback, LightningModule, Trainer
 
 import fastresume._core as _core
-from fastresume.batch import Batch
-from fastresume.cursor import KEY, Cursor
+from fastresume.batch.batch import Batch
 from fastresume.dataset import dataset_behind
-from fastresume.integrations.state import Reader, ResumeState, check_ranks, is_same_reading, require_state
+from fastresume.integrations.resume_state import (
+    Reader,
+    ResumeState,
+    check_ranks,
+    is_same_reading,
+    require_state,
+)
+from fastresume.state.cursor import KEY, Cursor
 
 
 class ResumeCallback(Callback):

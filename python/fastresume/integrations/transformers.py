@@ -11,8 +11,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 
 import fastresume._core as _core
-from fastresume.cursor import Cursor
-from fastresume.integrations.state import Reader, ResumeState, check_ranks, require_state
+from fastresume.integrations.resume_state import Reader, ResumeState, check_ranks, require_state
+from fastresume.state.cursor import Cursor
 
 
 class ResumeCallback(TrainerCallback, ExportableState):

@@ -10,9 +10,9 @@ from typing import Any
 from torch import nn
 
 import fastresume._core as _core
-from fastresume.batch import Batch
-from fastresume.checks import at_least
-from fastresume.cursor import Cursor
+from fastresume.batch.batch import Batch
+from fastresume.options.checks import at_least
+from fastresume.state.cursor import Cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from fastresume.batch import Batch
-from fastresume.checks import at_least, integer
+from fastresume.batch.batch import Batch
 from fastresume.dataset import dataset_behind
+from fastresume.options.checks import at_least, integer
+from fastresume.options.topology import World
 from fastresume.rng import untouched
-from fastresume.topology import World
-from fastresume.training.agreement import Agreement
-from fastresume.training.tally import Tally
+from fastresume.training.exact_sum import Tally
+from fastresume.training.ranks import Agreement
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

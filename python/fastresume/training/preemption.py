@@ -11,8 +11,8 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from fastresume.checks import at_least
-from fastresume.training.agreement import Agreement
+from fastresume.options.checks import at_least
+from fastresume.training.ranks import Agreement
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use fastresume::{
-    Delivered as CoreDelivered, Error, Intervals, PageLock as CorePageLock, Pass as CorePass, Pipeline,
-    Polled, WorkerId, Written as CoreWritten,
+    Delivered as CoreDelivered, Error, PageLock as CorePageLock, Pass as CorePass, Pipeline, Polled,
+    WorkerId, Written as CoreWritten,
 };
 use pyo3::prelude::*;
 

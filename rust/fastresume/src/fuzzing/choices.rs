@@ -10,7 +10,7 @@ use crate::source::byte_source::Source;
 /// The choices that an input begins with; where it ends, they are 0.
 #[derive(Debug, Clone)]
 pub struct Choices<'b> {
-    rest: &'b [u8],
+    pub(super) rest: &'b [u8],
 }
 
 impl<'b> Choices<'b> {

@@ -96,7 +96,7 @@ impl<P: Word> Values<P> {
                 }
             }
             PrimitiveForm::Dictionary(hybrid) => {
-                look_up(hybrid, bytes, entries(dictionary, self.dictionary), output)?
+                look_up(hybrid, bytes, entries(dictionary, self.dictionary), output)?;
             }
             PrimitiveForm::Runs(hybrid, end) => {
                 look_up(hybrid, &bytes[..*end], bytemuck::cast_slice(&[0_u8, 1]), output)?;
@@ -243,7 +243,7 @@ impl<P: Word> PageValues for Values<P> {
         match &mut self.form {
             PrimitiveForm::Plain(start) => *start += count * size_of::<P>(),
             PrimitiveForm::Bits(read) | PrimitiveForm::Split(_, _, read) | PrimitiveForm::Decoded(read) => {
-                *read += count
+                *read += count;
             }
             PrimitiveForm::Dictionary(hybrid) => hybrid.skip(bytes, count)?,
             PrimitiveForm::Runs(hybrid, end) => hybrid.skip(&bytes[..*end], count)?,

@@ -1,4 +1,4 @@
-//! The page index of a column chunk: where its data pages lie (OffsetIndex), and what their values are bounded by (ColumnIndex).
+//! The page index of a column chunk: where its data pages lie (`OffsetIndex`), and what their values are bounded by (`ColumnIndex`).
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/PageIndex.md>
 

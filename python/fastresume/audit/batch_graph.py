@@ -1,0 +1,255 @@
+"""Which state follows from which, by what the ranks have logged.
+
+A state is an opaque name here. A global batch is an edge from the state before it to the state after it, and
+it is whole when every rank has logged its part. A state is proven if whole batches lead to it from the start
+of the first pass, or from a state that was declared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastresume.audit.log_format import Integers, Records, Start, state_hash
+from fastresume.buffers import Intervals, of_runs
+
+Problem = Callable[[str, Iterable[str]], None]
+"""Takes what is wrong, and lines that say more."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A global batch: between which states, and which records it has: `kept[first : first + count]`."""
+
+    before: int
+    after: int
+    epoch: int
+    step: int
+    is_last: bool
+    is_whole: bool
+    first: int
+    count: int
+
+
+class Lineage:
+    """The global batches of one dataset in one order, and the states between them.
+
+    Args:
+        starts: of all logs.
+        members: the indices of those that belong here.
+        records: of all logs.
+        trusted: the hashes of states that need no proof.
+        problem: is told of records that contradict each other.
+    """
+
+    def __init__(
+        self,
+        starts: Sequence[Start],
+        members: Sequence[int],
+        records: Records,
+        trusted: Iterable[int],
+        problem: Problem,
+    ) -> None:
+        self.starts, self.records, self._problem = starts, records, problem
+        self.states = {index: state_hash(starts[index].cursor) for index in members}
+        self.pass_starts: dict[int, int] = {}
+        """The epochs of the states at which nothing of a pass is delivered."""
+        self.epoch_of: dict[int, int] = {}
+        """The epochs of the states that iterators started from."""
+        for index, state in self.states.items():
+            parsed = json.loads(starts[index].cursor)
+            self.epoch_of[state] = parsed["epoch"]
+            if parsed["consumed"] == parsed["cuts"] == []:
+                self.pass_starts[state] = parsed["epoch"]
+        self.kept = np.empty(0, np.int64)
+        self.edges = self._connect(members)
+        self.leaving: dict[int, list[int]] = defaultdict(list)
+        self._entering: dict[int, list[int]] = defaultdict(list)
+        for number, edge in enumerate(self.edges):
+            self.leaving[edge.before].append(number)
+            self._entering[edge.after].append(number)
+        self.proven: dict[int, int | None] = {}
+        """The batch by which each proven state was reached; None for those that need no proof."""
+        self._prove([state for state, epoch in self.pass_starts.items() if epoch == 0])
+        self._prove([state for state in self.states.values() if state in set(trusted)])
+
+    def _connect(self, members: Sequence[int]) -> list[Edge]:
+        """The global batches; `kept` are their records, by rank and without repetitions."""
+        records, starts = self.records, self.starts
+        topologies: dict[tuple[object, ...], int] = {}
+        topology_of, rank_of, ranks = (np.full(len(starts), -1) for _ in range(3))
+        for index in members:
+            start = starts[index]
+            key = (start.world_size, start.batch_size, start.cut, start.tail, start.on_iter)
+            topology_of[index] = topologies.setdefault(key, len(topologies))
+            rank_of[index], ranks[index] = start.rank, start.world_size
+        topology, rank = topology_of[records.start], rank_of[records.start]
+        mine = np.flatnonzero((topology >= 0) & ~records.is_again)
+        for place in np.flatnonzero((topology >= 0) & records.is_again):
+            self._differ("it was handed over twice, one time after the other", int(place) - 1, int(place))
+        order = mine[np.lexsort((rank[mine], topology[mine], records.before[mine]))]
+        is_next = _changes(records.before[order]) | _changes(topology[order])
+        is_kept = is_next | _changes(rank[order])
+        for place in np.flatnonzero(~is_kept & _changes(records.body[order])):
+            self._differ("two runs from one state differ", order[place - 1], order[place])
+        self.kept = kept = order[is_kept]
+        first = np.flatnonzero(is_next[is_kept])
+        count = np.diff(first, append=len(kept))
+        heads = kept[first]
+        of_head = np.repeat(heads, count)
+        differs = records.count_dropped[kept] != records.count_dropped[of_head]
+        for place in np.flatnonzero(records.count_dropped[kept]):
+            one, other = self.dropped(kept[place]), self.dropped(of_head[place])
+            differs[place] |= not np.array_equal(one, other)
+        for column in (records.after, records.epoch, records.step, records.is_last):
+            differs |= column[kept] != column[of_head]
+        for place in np.flatnonzero(differs):
+            self._differ("two ranks disagree on it", of_head[place], kept[place])
+        is_whole = count == ranks[records.start[heads]]
+        is_whole[np.repeat(np.arange(len(first)), count)[differs]] = False
+        columns = (records.before, records.after, records.epoch, records.step, records.is_last)
+        lists = [column[heads].tolist() for column in columns]
+        rows = zip(*lists, is_whole.tolist(), first.tolist(), count.tolist(), strict=True)
+        return [Edge(*row) for row in rows]
+
+    def _differ(self, what: str, one: int, other: int) -> None:
+        epoch, step = self.records.epoch[other], self.records.step[other]
+        self._problem(f"pass {epoch}, batch {step}: {what}", [self.place(one), self.place(other)])
+
+    def _prove(self, roots: Iterable[int]) -> None:
+        """Follows whole batches from states that need no proof."""
+        found = [state for state in roots if state not in self.proven]
+        self.proven.update(dict.fromkeys(found))
+        while found:
+            for number in self.leaving.get(found.pop(), ()):
+                edge = self.edges[number]
+                if edge.is_whole and edge.after not in self.proven:
+                    self.proven[edge.after] = number
+                    found.append(edge.after)
+
+    def way_to(self, last: int) -> tuple[list[int], int]:
+        """The batches of a pass up to and with this one, and the state that they begin at.
+
+        Where no whole batches lead to a state, the way goes on by those that most ranks have logged.
+        """
+        way, state, seen = [last], self.edges[last].before, set[int]()
+        while state not in self.pass_starts and state not in seen:
+            seen.add(state)
+            number = self.proven.get(state) if state in self.proven else self._best_entering(state)
+            if number is None:
+                break
+            way.append(number)
+            state = self.edges[number].before
+        return way[::-1], state
+
+    def _best_entering(self, state: int) -> int | None:
+        numbers = self._entering.get(state, ())
+        return max(
+            numbers, key=lambda number: (self.edges[number].is_whole, self.edges[number].count), default=None
+        )
+
+    def cause(self, state: int) -> tuple[int | None, int]:
+        """Why a state is not proven: the first batch that some rank has not logged, and the state before it.
+
+        No batch if no log leads to that state.
+        """
+        seen, broken = set[int](), None
+        while state not in self.proven and state not in seen:
+            seen.add(state)
+            number = self._best_entering(state)
+            if number is None:
+                return None, state
+            broken = broken if self.edges[number].is_whole else number
+            state = self.edges[number].before
+        return broken, state
+
+    def unproven(self) -> Iterator[tuple[int, str]]:
+        """The states that the job went on from though they are not proven, each with a file that shows it.
+
+        A rank that goes on after its own last batch does not show that the others got theirs.
+        """
+        for index, state in self.states.items():
+            if state not in self.proven and not self._goes_on(index):
+                yield state, self.starts[index].file
+        for edge in self.edges:
+            if edge.is_whole and edge.before not in self.proven:
+                number = self._best_entering(edge.before)
+                if number is None or not self.edges[number].is_whole:
+                    yield edge.before, self.start_of(edge).file
+
+    def _goes_on(self, index: int) -> bool:
+        """Whether a start is at a state that the same process, or the one it is a copy of, came through."""
+        start, state = self.starts[index], self.states[index]
+        files, at = [start.file], start
+        while (name := at.continues) is not None and name not in files:
+            files.append(name)
+            first = next((other for other in self._of_file.get(name, ())), None)
+            if first is None:
+                break
+            at = self.starts[first]
+        for place, file in enumerate(files):
+            for other in self._of_file.get(file, ()):
+                if place == 0 and self.starts[other].offset >= start.offset:
+                    break
+                if self.states[other] == state or state in self._seen_after(other):
+                    return True
+        return False
+
+    def _seen_after(self, index: int) -> set[int]:
+        return set(self.records.after[self.records.start == index].tolist())
+
+    @cached_property
+    def _of_file(self) -> dict[str, list[int]]:
+        of_file: dict[str, list[int]] = defaultdict(list)
+        for index in self.states:
+            of_file[self.starts[index].file].append(index)
+        return of_file
+
+    def start_of(self, edge: Edge) -> Start:
+        """The start that the first rank of a batch came from."""
+        return self.starts[int(self.records.start[self.kept[edge.first]])]
+
+    def ranks_of(self, edge: Edge) -> list[int]:
+        """The ranks that have logged a batch."""
+        of_edge = self.kept[edge.first : edge.first + edge.count]
+        return [self.starts[index].rank for index in self.records.start[of_edge]]
+
+    def ranks_logged(self, world_size: int) -> set[int]:
+        """The ranks of which there is a log with so many ranks."""
+        starts = (self.starts[index] for index in self.states)
+        return {start.rank for start in starts if start.world_size == world_size}
+
+    def records_of(self, way: Sequence[int]) -> Integers:
+        """The indices of the records of some batches."""
+        bounds = [(self.edges[number].first, self.edges[number].count) for number in way]
+        spans = np.array(bounds, np.int64).reshape(-1, 2).cumsum(axis=1)
+        return self.kept[of_runs(spans)]
+
+    def positions(self, index: Integers) -> Intervals:
+        """The positions that some records tell."""
+        first = self.records.first[index]
+        return self.records.ranges[of_runs(np.column_stack([first, first + self.records.count[index]]))]
+
+    def dropped(self, index: int) -> Intervals:
+        """The positions that the tail policy drops where a record ends the pass."""
+        first = self.records.first[index] + self.records.count[index]
+        return self.records.ranges[first : first + self.records.count_dropped[index]]
+
+    def place(self, index: int) -> str:
+        """Where a record is."""
+        start = self.starts[self.records.start[index]]
+        return f"rank {start.rank} of {start.world_size}: {start.file}, byte {self.records.offset[index]}"
+
+
+def _changes(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether each value differs from the one before it."""
+    changes = np.ones(len(column), np.bool_)
+    changes[1:] = column[1:] != column[:-1]
+    return changes

@@ -1,0 +1,209 @@
+"""Which row stands at a position, and where it is: the audit's own arithmetic, slow and independent.
+
+The core has its own. What both say is compared wherever the audit translates positions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from fastresume.audit.log_format import Integers, Words, dataset_file, mix, selection_file
+from fastresume.buffers import Intervals, of_runs
+
+GAMMA = 0x9E3779B97F4A7C15
+MASK = (1 << 64) - 1
+ROUNDS = 6
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The files of a dataset and the rows of their row groups, as a log's directory tells.
+
+    Args:
+        files: their paths, as far as they differ.
+        groups: the row groups of file i are `groups[i]` to `groups[i + 1]`.
+        starts: the first row of each row group, and the number of rows.
+        selected: the selected rows.
+    """
+
+    files: tuple[str, ...]
+    groups: Integers
+    starts: Integers
+    selected: Intervals
+
+    @classmethod
+    def load(cls, directory: Path, fingerprint: str, selection: str | None, rows: int) -> Self | None:
+        """The dataset; None if a description is missing, damaged or that of another one."""
+        try:
+            described = json.loads((directory / dataset_file(fingerprint)).read_text())
+            names = tuple(str(name) for name, _ in described["files"])
+            groups = np.cumsum([0, *(len(counts) for _, counts in described["files"])])
+            starts = np.cumsum([0, *(count for _, counts in described["files"] for count in counts)])
+            selected = np.array([[0, starts[-1]]], np.int64)
+            if selection is not None:
+                selected = _selected(directory / selection_file(selection), selection)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if described["fingerprint"] != fingerprint or (starts[1:] < starts[:-1]).any():
+            return None
+        if selected.max(initial=0) > starts[-1] or (selected[:, 1] - selected[:, 0]).sum() != rows:
+            return None
+        return cls(names, groups.astype(np.int64), starts.astype(np.int64), selected)
+
+    def ordinals(self, rows: Integers) -> Integers:
+        """How many selected rows lie before each row."""
+        before = np.cumsum([0, *(self.selected[:, 1] - self.selected[:, 0])])
+        place = np.searchsorted(self.selected[:, 0], rows, "right") - 1
+        inside = np.minimum(rows, self.selected[place, 1]) - self.selected[place, 0]
+        ordinals: Integers = np.where(place < 0, 0, before[place] + inside)
+        return ordinals
+
+    def rows(self, ordinals: Integers) -> Integers:
+        """The selected rows with these numbers among the selected ones."""
+        before = np.cumsum([0, *(self.selected[:, 1] - self.selected[:, 0])])
+        place = np.searchsorted(before, ordinals, "right") - 1
+        rows: Integers = self.selected[place, 0] + ordinals - before[place]
+        return rows
+
+    def name(self, rows: Integers) -> Iterator[str]:
+        """Where the rows are, sorted: "file: row group 3: rows 100-131" for those that lie together."""
+        rows = np.sort(rows)
+        group = np.searchsorted(self.starts, rows, "right") - 1
+        breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(group) != 0)) + 1
+        for stretch in np.split(rows, breaks) if len(rows) else []:
+            of_group = int(np.searchsorted(self.starts, stretch[0], "right")) - 1
+            file = int(np.searchsorted(self.groups, of_group, "right")) - 1
+            first, last = (int(row - self.starts[of_group]) for row in (stretch[0], stretch[-1]))
+            span = f"row {first}" if first == last else f"rows {first}-{last}"
+            yield f"{self.files[file]}: row group {of_group - int(self.groups[file])}: {span}"
+
+
+def _selected(path: Path, selection: str) -> Intervals:
+    """The intervals in a file.
+
+    Raises:
+        ValueError: if they are not those of which `selection` is the hash.
+    """
+    selected = np.frombuffer(path.read_bytes(), "<i8").astype(np.int64).reshape(-1, 2)
+    halves = []
+    for half in range(2):
+        words = np.full(len(selected), _key(half), np.uint64)
+        for ends in selected.astype(np.uint64).T:
+            words = mix((words ^ ends) + np.uint64(GAMMA))
+        halves.append(int(words.sum(dtype=np.uint64)))
+    if f"{halves[0]:016x}{halves[1]:016x}" != selection:
+        raise ValueError(f"{path} does not hold what {selection} is the hash of")
+    return selected
+
+
+class Order:
+    """The rows at the positions of one pass."""
+
+    def __init__(self, order: dict[str, Any], epoch: int, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._is_shuffled = order["kind"] == "shuffled"
+        if not self._is_shuffled:
+            return
+        self._seed, self._epoch = order["seed"], epoch
+        blocks = _blocks(dataset.ordinals(dataset.starts), order["block_rows"])
+        count = len(blocks)
+        blocks = blocks[_permute(np.arange(count), count, _key(self._seed, epoch, 0))]
+        self._first_of_block, sizes = blocks[:, 0], blocks[:, 1] - blocks[:, 0]
+        self._block_at = np.concatenate([[0], np.cumsum(sizes)])
+        windows = max(1, -(-count // (order["window_rows"] // order["block_rows"])))
+        self._first_blocks = np.arange(windows + 1) * count // windows
+        self._window_at = self._block_at[self._first_blocks]
+
+    def rows(self, positions: Intervals) -> Integers:
+        """The rows at the positions, one by one, in no particular order."""
+        places = of_runs(positions)
+        if not self._is_shuffled:
+            return self._dataset.rows(places)
+        places = np.sort(places)
+        window_of = np.searchsorted(self._window_at, places, "right") - 1
+        parts = [self._ordinals_in(int(of), places[first:end]) for of, first, end in _stretches(window_of)]
+        return self._dataset.rows(np.concatenate([np.empty(0, np.int64), *parts]))
+
+    def _ordinals_in(self, window: int, places: Integers) -> Integers:
+        start, end = int(self._window_at[window]), int(self._window_at[window + 1])
+        key = _key(self._seed, self._epoch, window + 1)
+        slots = start + _permute(places - start, end - start, key)
+        block = np.searchsorted(self._block_at, slots, "right") - 1
+        ordinals: Integers = self._first_of_block[block] + slots - self._block_at[block]
+        return ordinals
+
+
+def _stretches(values: Integers) -> Iterator[tuple[int, int, int]]:
+    """Each value of a sorted array, and from where to where it stands."""
+    bounds = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    for first, end in itertools.pairwise(bounds):
+        if first < end:
+            yield int(values[first]), first, end
+
+
+def _blocks(starts: Integers, block_rows: int) -> Intervals:
+    """The blocks as ranges of selected rows: large row groups divided evenly, small neighbours joined."""
+    ends: list[int] = [0]
+    joined = 0  # rows of the last block, if more may be joined to it
+    for start, size in zip(starts.tolist(), np.diff(starts).tolist(), strict=False):
+        if size > block_rows:
+            parts = -(-size // block_rows)
+            ends += [start + size * part // parts for part in range(1, parts + 1)]
+            joined = 0
+        elif size and joined and joined + size <= block_rows:
+            ends[-1] += size
+            joined += size
+        elif size:
+            ends.append(start + size)
+            joined = size
+    return np.column_stack([ends[:-1], ends[1:]]).astype(np.int64)
+
+
+def _key(*words: int) -> int:
+    state = 0
+    for word in words:
+        state = _mix(((state ^ word) + GAMMA) & MASK)
+    return state
+
+
+def _mix(word: int) -> int:
+    return int(mix(np.array([word], np.uint64))[0])
+
+
+def _permute(values: Integers, size: int, key: int) -> Integers:
+    """The permutation of `[0, size)` under a key: a Feistel network over a bit more, walked until inside."""
+    a = max(16, math.isqrt(max(size, 1) - 1) + 1)
+    b = max(16, -(-size // a))
+    keys = [np.uint64(_mix((key + (turn + 1) * GAMMA) & MASK)) for turn in range(ROUNDS)]
+    result = values.astype(np.uint64)
+    outside = np.arange(len(result))
+    while len(outside):
+        left, right = np.divmod(result[outside], np.uint64(b))
+        for turn, of_turn in enumerate(keys):
+            if turn % 2 == 0:
+                left = (left + _scaled(_scramble(right ^ of_turn), a)) % np.uint64(a)
+            else:
+                right = (right + _scaled(_scramble(left ^ of_turn), b)) % np.uint64(b)
+        result[outside] = left * np.uint64(b) + right
+        outside = outside[result[outside] >= np.uint64(size)]
+    return result.astype(np.int64)
+
+
+def _scramble(words: Words) -> Words:
+    words = words * np.uint64(0xBF58476D1CE4E5B9)
+    return (words ^ words >> np.uint64(32)) * np.uint64(0x94D049BB133111EB)
+
+
+def _scaled(words: Words, below: int) -> Words:
+    """floor(word * below / 2**64) of each word, for `below` up to 2**32."""
+    half, factor = np.uint64(32), np.uint64(below)
+    low = (words & np.uint64(0xFFFFFFFF)) * factor >> half
+    return (words >> half) * factor + low >> half

@@ -1,0 +1,217 @@
+"""The delivery log of a rank: what it handed over, written before it was handed over.
+
+`fastresume audit` reads the logs of all runs and ranks of a job; `fastresume.witness` is the proof.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastresume._core as _core
+from fastresume import files
+from fastresume.audit.log_format import (
+    BATCH,
+    FIXED,
+    LAST_BATCH,
+    MAGIC,
+    START,
+    dataset_file,
+    digest,
+    record,
+    selection_file,
+    state_hash,
+    varints,
+)
+from fastresume.batch.delivered import Delivered
+from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
+from fastresume.options.topology import World
+
+
+@dataclass
+class _File:
+    """A file of this process; closed when nobody writes to it any more."""
+
+    path: Path
+    descriptor: int
+    process: int
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.descriptor)
+
+
+@dataclass(frozen=True)
+class _Tip:
+    """The end of a file: the CRC-32 of its last record, its segment, and the states around its batch."""
+
+    file: _File
+    check: int
+    segment: Mapping[str, Any] | None = None
+    before: _core.Cursor | None = None
+    after: _core.Cursor | None = None
+
+
+class DeliveryLog:
+    """The delivery log of one rank.
+
+    A record reaches the operating system, in one unbuffered write, before `deliver` returns: it survives the
+    death of the process. It is not forced to the disk, so the death of the machine may take the last ones.
+
+    Args:
+        directory: where the files of all ranks and runs are; made if it is missing.
+        manifest: of the dataset.
+        world: which rank this is.
+
+    Raises:
+        SourceError: if the directory can't be made.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], manifest: _core.Manifest, world: World) -> None:
+        if not isinstance(directory, (str, os.PathLike)):
+            raise TypeError(f"audit must be the path of a directory, found {directory!r}")
+        if not os.fspath(directory):
+            raise ValueError("audit must be the path of a directory, found ''")
+        self._directory = Path(directory)
+        self._manifest = manifest
+        self._rank, self._world_size = world.rank, world.world_size
+        self._segment: Mapping[str, Any] | None = None
+        self._name: str | None = None
+        self._tip: _Tip | None = None
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as cause:
+            raise _failure(self._directory, cause) from None
+
+    def begin(self, cut: tuple[int, int, int], batch_size: int, tail: str, on_iter: str) -> None:
+        """Takes note of how the next batches are cut. Nothing is written before the first of them."""
+        self._segment = {"cut": list(cut), "batch_size": batch_size, "tail": tail, "on_iter": on_iter}
+
+    def deliver(self, batch: Delivered, after: _core.Cursor, before: _core.Cursor) -> None:
+        """Writes that a batch is being handed over, and from which state to which this leads.
+
+        A batch that is handed over again from the same state, because a signal handler's exception kept it
+        from the caller, is written once. (Should the write itself have been interrupted, twice.)
+
+        Raises:
+            SourceError: if the file can't be written; the path is named.
+        """
+        rows = of_runs(of_buffer(batch.runs))
+        numbers = [batch.epoch, batch.step, *_numbers(of_buffer(batch.positions))]
+        if batch.ends_pass:
+            numbers += _numbers(of_buffer(batch.dropped))
+        self._append(LAST_BATCH if batch.ends_pass else BATCH, before, after, digest(rows), numbers)
+
+    def end(self, before: _core.Cursor, after: _core.Cursor) -> None:
+        """Writes that the pass ends without a batch: what is left of it is dropped.
+
+        Raises:
+            SourceError: if the file can't be written; the path is named.
+        """
+        numbers = [before.epoch, before.steps, 0, *_numbers(of_buffer(before.remaining()))]
+        self._append(LAST_BATCH, before, after, 0, numbers)
+
+    def close(self) -> None:
+        """Closes the file; a later batch opens another."""
+        self._tip = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy opens a file of its own."""
+        return {**self.__dict__, "_tip": None}
+
+    def _append(
+        self, kind: int, before: _core.Cursor, after: _core.Cursor, row_digest: int, numbers: Sequence[int]
+    ) -> None:
+        tip, data, previous = self._tip, b"", self._name
+        if tip is not None and tip.file.process != os.getpid():
+            tip = None
+        if tip is not None and tip.segment is self._segment and (tip.before, tip.after) == (before, after):
+            return
+        # A write that a signal handler's exception interrupts leaves a file whose end nobody knows.
+        self._tip = None
+        if tip is None:
+            tip, data = _Tip(self._create(), zlib.crc32(MAGIC)), MAGIC
+        check = tip.check
+        if tip.segment is not self._segment or tip.after != before:
+            start = {"cursor": before.to_json(), "rank": self._rank, "world_size": self._world_size}
+            start |= {"continues": previous, **(self._segment or {})}
+            packed, check = record(bytes([START]) + json.dumps(start).encode(), check)
+            data += packed
+        body = FIXED.pack(kind, state_hash(after.to_json()), row_digest) + varints(numbers)
+        packed, check = record(body, check)
+        self._write(tip.file, data + packed, is_new=tip.segment is None)
+        self._name = tip.file.path.name
+        self._tip = _Tip(tip.file, check, self._segment, before, after)
+
+    def _write(self, file: _File, data: bytes, is_new: bool) -> None:
+        try:
+            written = os.write(file.descriptor, data)
+        except OSError as cause:
+            if is_new:  # nothing is in it
+                with contextlib.suppress(OSError):
+                    file.path.unlink()
+            raise _failure(file.path, cause) from None
+        if written < len(data):
+            raise _core.SourceError(
+                f"{file.path}: only {written} of {len(data)} bytes of the delivery log could be written: "
+                "is the disk full?"
+            )
+
+    def _create(self) -> _File:
+        """A new file of this process, and beside it those that describe what is read, if they are missing."""
+        self._describe(dataset_file(self._manifest.fingerprint), self._dataset_text)
+        if self._manifest.selection is not None:
+            self._describe(selection_file(self._manifest.selection), self._selection_bytes)
+        rank, process = f"rank-{self._rank:05}-of-{self._world_size:05}", os.getpid()
+        path = self._directory / f"{rank}-{process}-{os.urandom(4).hex()}.log"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        try:
+            return _File(path, os.open(path, flags, 0o666), process)
+        except OSError as cause:
+            raise _failure(path, cause) from None
+
+    def _dataset_text(self) -> bytes:
+        return json.dumps(describe(self._manifest)).encode()
+
+    def _selection_bytes(self) -> bytes:
+        selected = self._manifest.selected
+        return b"" if selected is None else of_buffer(selected).astype("<i8").tobytes()
+
+    def _describe(self, name: str, content: Callable[[], bytes]) -> None:
+        path = self._directory / name
+        try:
+            if not path.exists():
+                files.put(path, content())
+        except OSError as cause:
+            raise _failure(path, cause) from None
+
+
+def describe(manifest: _core.Manifest) -> dict[str, Any]:
+    """The dataset as JSON: its files (by what differs of their paths) and the rows of their row groups."""
+    starts = of_words(manifest.group_starts)
+    rows = (starts[1:] - starts[:-1]).tolist()
+    bounds = of_words(manifest.file_groups).tolist()
+    directories = [path.split("/")[:-1] for path in manifest.files]
+    ends = min(directories, default=[]), max(directories, default=[])
+    common = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False))))
+    names = ["/".join(path.split("/")[common:]) for path in manifest.files]
+    files = [[name, rows[bounds[index] : bounds[index + 1]]] for index, name in enumerate(names)]
+    return {"fingerprint": manifest.fingerprint, "rows": manifest.num_rows, "files": files}
+
+
+def _numbers(ranges: Intervals) -> list[int]:
+    pairs = np.column_stack([ranges[:, 0], ranges[:, 1] - ranges[:, 0]])
+    return [len(ranges), *pairs.reshape(-1).tolist()]
+
+
+def _failure(path: Path, cause: OSError) -> _core.SourceError:
+    return _core.SourceError(f"{path}: can't write the delivery log: {cause.strerror or cause}")

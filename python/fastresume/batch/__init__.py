@@ -1,0 +1,1 @@
+"""A batch, its schema, and where it comes from."""

@@ -1,0 +1,286 @@
+"""Rows of different lengths: what a list, string or binary column is in a batch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor
+
+from fastresume.batch import arrow
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
+class Jagged:
+    """Rows of different lengths, one after another: row i is `values[offsets[i]:offsets[i + 1]]`.
+
+    A plain value, like a tensor: it may be copied, pickled, moved, and used in any thread. `len` is the
+    number of rows, an integer index gives the values of a row and a slice gives rows, both as views.
+
+    Args:
+        values: the values of all rows, 1-d; the bytes (uint8) of a string or binary column; of lists of
+            lists or strings, a `Jagged` of all inner rows.
+        offsets: int64 `[B + 1]`, where each row begins and the last one ends, counted in values (or in inner
+            rows); the first is 0.
+        valid: bool `[B]`, False where a row is null (it has no values then); None if nulls are not marked.
+        kind: what the rows are: "list", or the bytes of "string" or "binary".
+
+    Example:
+        >>> import torch
+        >>> words = Jagged(torch.tensor([104, 105, 240, 159, 166, 128], dtype=torch.uint8),
+        ...                torch.tensor([0, 2, 2, 6]))
+        >>> words
+        Jagged(rows=3, values=uint8[6])
+        >>> words.to_strings()
+        ['hi', '', '🦀']
+        >>> words[0]
+        tensor([104, 105], dtype=torch.uint8)
+        >>> words[1:].to_list()
+        [[], [240, 159, 166, 128]]
+        >>> tags = Jagged(words, torch.tensor([0, 1, 1, 3]))
+        >>> tags
+        Jagged(rows=3, values=Jagged(rows=3, values=uint8[6]))
+        >>> tags[2]
+        Jagged(rows=2, values=uint8[4])
+        >>> tags.values.kind
+        'list'
+    """
+
+    values: Any
+    offsets: Tensor
+    valid: Tensor | None = None
+    kind: Literal["list", "string", "binary"] = "list"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the values; of a `Jagged` of a `Jagged`, of the innermost ones."""
+        found: torch.dtype = self.values.dtype
+        return found
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.offsets.device
+
+    @property
+    def depth(self) -> int:
+        """How many dimensions have rows of different lengths: 1, or 2 of a `Jagged` of a `Jagged`."""
+        return 1 + (self.values.depth if isinstance(self.values, Jagged) else 0)
+
+    @property
+    def lengths(self) -> Tensor:
+        """How many values (or inner rows) each row has: int64 `[B]`."""
+        return self.offsets.diff()
+
+    def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Jagged:
+        """The same rows on a device; tensors that are there already are shared."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Jagged:
+        """The same rows in pinned memory."""
+        return self._map(torch.Tensor.pin_memory)
+
+    def record_stream(self, stream: Any) -> None:
+        """Tells the memory of a device that a stream uses the tensors; see `torch.Tensor.record_stream`."""
+        for part in (self.values, self.offsets, self.valid):
+            if part is not None:
+                part.record_stream(stream)
+
+    def to_nested(self) -> Tensor:
+        """The rows as a nested tensor of layout `torch.jagged`, over the same memory; a null row is empty.
+
+        Gradients flow back to `values`.
+
+        Raises:
+            TypeError: of a `Jagged` of a `Jagged`: torch knows one dimension of different lengths.
+        """
+        if isinstance(self.values, Jagged):
+            raise TypeError(
+                f"a nested tensor has one dimension of rows of different lengths, {self!r} has {self.depth}; "
+                "values.to_nested() gives the inner rows"
+            )
+        nested: Tensor = torch.nested.nested_tensor_from_jagged(self.values, self.offsets)
+        return nested
+
+    def to_keyed_jagged_tensor(self, key: str) -> Any:
+        """The rows as torchrec's KeyedJaggedTensor of one key, over the same memory; a null row is empty.
+
+        Raises:
+            ModuleNotFoundError: if torchrec is not installed.
+            TypeError: of a `Jagged` of a `Jagged`.
+        """
+        return keyed_jagged_tensor({key: self})
+
+    def to_arrow(self) -> Any:
+        """The rows as a pyarrow array: large_list, large_string or large_binary, over the same memory.
+
+        Of a `Jagged` of a `Jagged`, a large_list of these.
+
+        Raises:
+            ModuleNotFoundError: if pyarrow is not installed.
+            ValueError: if a string is not UTF-8: a file may hold any bytes.
+
+        Example:
+            >>> import torch
+            >>> rows = Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3]))
+            >>> rows.to_arrow().to_pylist()
+            [[7], [8, 9]]
+        """
+        return arrow.of_rows(self.values, self.offsets, self.valid, self.kind)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        """The rows for any reader of Arrow's C interface; through pyarrow."""
+        return self.to_arrow().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Their type for any reader of Arrow's C interface; through pyarrow."""
+        return self.to_arrow().type.__arrow_c_schema__()
+
+    def to_list(self) -> list[list[Any] | None]:
+        """The rows as lists of Python numbers; None for a row that `valid` marks as null.
+
+        The rows of a `Jagged` of a `Jagged` are lists of such rows.
+        """
+        values = self.values.to_list() if isinstance(self.values, Jagged) else self.values.tolist()
+        return self._sliced(values)
+
+    def to_bytes(self) -> list[Any]:
+        """The rows of a binary column as bytes; None for a row that `valid` marks as null.
+
+        The rows of lists of strings or binary values are lists of bytes.
+
+        Raises:
+            TypeError: if the values are not bytes (uint8).
+        """
+        if isinstance(self.values, Jagged):
+            return self._sliced(self.values.to_bytes())
+        if self.values.dtype != torch.uint8:
+            found = dtype_name(self.values.dtype)
+            raise TypeError(f"the rows of strings and binary columns are uint8, found {found}")
+        return self._sliced(self.values.cpu().numpy().tobytes())
+
+    def to_strings(self) -> list[Any]:
+        """The rows of a string column as str; None for a row that `valid` marks as null.
+
+        The rows of lists of strings are lists of str.
+
+        Raises:
+            TypeError: if the values are not bytes (uint8).
+            UnicodeDecodeError: if a row is not UTF-8: a file may hold any bytes.
+        """
+        if isinstance(self.values, Jagged):
+            return self._sliced(self.values.to_strings())
+        return [None if row is None else row.decode() for row in self.to_bytes()]
+
+    def take(self, rows: Tensor) -> Jagged:
+        """The rows with these indices (int64 `[n]`), in this order; one may come more than once.
+
+        Example:
+            >>> import torch
+            >>> rows = Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3]))
+            >>> rows.take(torch.tensor([1, 0, 1])).to_list()
+            [[8, 9], [7], [8, 9]]
+        """
+        starts = self.offsets[:-1].index_select(0, rows)
+        lengths = self.lengths.index_select(0, rows)
+        offsets = torch.zeros(len(rows) + 1, dtype=torch.int64, device=self.offsets.device)
+        torch.cumsum(lengths, dim=0, out=offsets[1:])
+        moves = torch.repeat_interleave(starts - offsets[:-1], lengths)
+        places = torch.arange(len(moves), device=moves.device) + moves
+        valid = None if self.valid is None else self.valid.index_select(0, rows)
+        values = self.values
+        taken = values.take(places) if isinstance(values, Jagged) else take_rows(values, places)
+        return Jagged(taken, offsets, valid, self.kind)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Jagged:
+        valid = None if self.valid is None else change(self.valid)
+        values = self.values._map(change) if isinstance(self.values, Jagged) else change(self.values)
+        return Jagged(values, change(self.offsets), valid, self.kind)
+
+    def _sliced(self, values: Any) -> list[Any]:
+        """The values of each row; None of a null row."""
+        return [None if span is None else values[span] for span in self._spans()]
+
+    def _spans(self) -> Iterator[slice | None]:
+        """Where each row is in the values; None of a null row."""
+        bounds = itertools.pairwise(self.offsets.tolist())
+        marks = [True] * len(self) if self.valid is None else self.valid.tolist()
+        for (begin, end), is_valid in zip(bounds, marks, strict=True):
+            yield slice(begin, end) if is_valid else None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, row: int) -> Any: ...
+    @overload
+    def __getitem__(self, row: slice) -> Jagged: ...
+    def __getitem__(self, row: int | slice) -> Any:
+        if isinstance(row, slice):
+            begin, end, step = row.indices(len(self))
+            if step != 1:
+                raise ValueError(f"a slice of rows must have the step 1, found {step}; see take()")
+            bounds = self.offsets[begin : max(begin, end) + 1]
+            valid = None if self.valid is None else self.valid[row]
+            values = self.values[int(bounds[0]) : int(bounds[-1])]
+            return Jagged(values, bounds - bounds[0], valid, self.kind)
+        count = len(self)
+        if not -count <= row < count:
+            raise IndexError(f"row {row} of {count} rows")
+        row %= count
+        return self.values[int(self.offsets[row]) : int(self.offsets[row + 1])]
+
+    def __iter__(self) -> Iterator[Any]:
+        for begin, end in itertools.pairwise(self.offsets.tolist()):
+            yield self.values[begin:end]
+
+    def __repr__(self) -> str:
+        marks = "" if self.valid is None else f", valid=bool[{len(self.valid)}]"
+        is_nested = isinstance(self.values, Jagged)
+        values = repr(self.values) if is_nested else f"{dtype_name(self.dtype)}[{len(self.values)}]"
+        return f"Jagged(rows={len(self)}, values={values}{marks})"
+
+
+def keyed_jagged_tensor(rows: Mapping[str, Jagged]) -> Any:
+    """The rows of several keys as torchrec's KeyedJaggedTensor, in the order of the keys.
+
+    Raises:
+        ModuleNotFoundError: if torchrec is not installed.
+        TypeError: if one is a `Jagged` of a `Jagged`; it is named.
+        ValueError: if there is no key, or they differ in type or number of rows; both are named.
+    """
+    if not rows:
+        raise ValueError("a KeyedJaggedTensor of no keys has no rows")
+    deep = next((key for key, jagged in rows.items() if jagged.depth > 1), None)
+    if deep is not None:
+        raise TypeError(f"a KeyedJaggedTensor is made of lists of numbers: {deep!r} is {rows[deep]}")
+    made = arrow.package("torchrec", "to_keyed_jagged_tensor").KeyedJaggedTensor
+    (first, one), *others = rows.items()
+    for key, other in others:
+        if (other.dtype, len(other)) != (one.dtype, len(one)):
+            raise ValueError(
+                f"a KeyedJaggedTensor has values of one type, and one number of rows: {first!r} is {one}, "
+                f"{key!r} is {other}"
+            )
+    if not others:
+        return made(keys=[first], values=one.values, offsets=one.offsets, stride=len(one))
+    values = torch.cat([jagged.values for jagged in rows.values()])
+    lengths = torch.cat([jagged.lengths for jagged in rows.values()])
+    return made(keys=list(rows), values=values, lengths=lengths, stride=len(one))
+
+
+def take_rows(tensor: Tensor, rows: Tensor) -> Tensor:
+    """The rows of a tensor with these indices (int64 `[n]`), in this order, whatever its type."""
+    if tensor.numel() == 0:
+        return tensor.new_empty((len(rows), *tensor.shape[1:]))
+    # Bytes, as torch can't index every type.
+    flat = tensor.reshape(len(tensor), -1).view(torch.uint8)
+    return flat.index_select(0, rows).view(tensor.dtype).reshape(len(rows), *tensor.shape[1:])
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The name of a type without its module, as numpy spells it."""
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,194 @@
+"""The keys of a batch, known before the first one: what each is, and how its tensors lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+import fastresume._core as _core
+from fastresume.batch.jagged import Jagged, dtype_name
+
+Tensors = dict[str, Tensor | Jagged]
+"""What a batch holds: tensors by name, and of lists, strings and binary columns a `Jagged`."""
+
+
+FieldKind = Literal[
+    "scalar", "list", "string", "binary", "list<list>", "list<string>", "list<binary>", "mask", "length"
+]
+"""What the rows of a field are."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key of a batch, known before the first batch.
+
+    Args:
+        name: the key.
+        dtype: its element type; uint8 for the bytes of strings and binary columns.
+        columns: the columns of the files that it holds.
+        is_stacked: whether it is a matrix `[B, k]` of k columns, rather than `[B]`.
+        kind: "scalar"; "list", "string" or "binary", which are a `Jagged`; "list<list>", "list<string>" or
+            "list<binary>", which are a `Jagged` of a `Jagged`; "mask" for the tensor that says where the one
+            before it, of the same columns, is null; "length" for the one that says how many elements of a
+            padded row are its own.
+        is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
+        size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, lists that
+            all have as many, or what `pad=` names; else None.
+        unit: what its numbers count or stand for, where their type alone does not say it:
+            "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
+            "duration[us]", "decimal(9, 2)" (units of 0.01), "uuid", "interval",
+            "hash1[1000, seed 7]" (buckets); else None.
+        sizes: where a row is lists in a list, how many elements these have at each level: (k1, k2) of a
+            tensor `[B, k1, k2]`, whose `size` is k1 * k2; else empty.
+    """
+
+    name: str
+    dtype: torch.dtype
+    columns: tuple[str, ...]
+    is_stacked: bool
+    kind: FieldKind = "scalar"
+    is_masked: bool = False
+    size: int | None = None
+    unit: str | None = None
+    sizes: tuple[int, ...] = ()
+
+    @cached_property
+    def width(self) -> int | None:
+        """Of a matrix `[B, k]`, k: its columns, or what a row of its only one has; else None."""
+        return len(self.columns) if self.is_stacked else self.size
+
+    @property
+    def is_jagged(self) -> bool:
+        """Whether it is a `Jagged` rather than a tensor."""
+        return self.kind not in ("scalar", "mask", "length")
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it is a `Jagged` whose values are a `Jagged`: lists of lists, and of strings."""
+        return self.kind.startswith("list<")
+
+    @property
+    def shape(self) -> tuple[str | int, ...]:
+        """`("B",)`, `("B", k)`, `("B", k1, k2)`, or `("B", "*")` of a `Jagged`; B is the number of rows.
+
+        `("B", "*", "*")` of a `Jagged` of a `Jagged`.
+        """
+        if self.is_nested:
+            return ("B", "*", "*")
+        return ("B", "*") if self.is_jagged else ("B", *self._sides)
+
+    @property
+    def _sides(self) -> tuple[int, ...]:
+        """What a row of a tensor has, side by side."""
+        return self.sizes or (() if self.width is None else (self.width,))
+
+    def _types(self) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
+        """The types of the tensors that it is made of, and their sides behind the first one."""
+        types = [(self.dtype, self._sides)]
+        if self.is_jagged:
+            ends = [torch.int64, torch.bool] if self.is_masked else [torch.int64]
+            types += [(dtype, ()) for dtype in ends * len(self.kind.split("<"))]
+        return [(dtype_name(dtype), dtype, sides) for dtype, sides in types]
+
+    def _of_tensors(self, tensors: Iterator[Tensor]) -> Tensor | Jagged:
+        """What the next tensors are, as the core filled them."""
+        tensor = next(tensors)
+        if not self.is_jagged:
+            return tensor
+        kinds = self.kind.removesuffix(">").split("<")
+        values: Any = tensor
+        # The innermost rows are the first ones.
+        kind: Any
+        for kind in reversed(kinds):
+            offsets = next(tensors)
+            valid = next(tensors) if self.is_masked else None
+            values = Jagged(values, offsets, valid, kind)
+        rows: Jagged = values
+        return rows
+
+
+def _over(buffer: _core.Buffer, dtype: torch.dtype) -> Tensor:
+    """A tensor over memory, where torch is too old to have a quicker way."""
+    return torch.frombuffer(buffer, dtype=dtype) if len(buffer) else torch.empty(0, dtype=dtype)
+
+
+class Schema(Mapping[str, Field]):
+    """The keys of a batch in their order, and what each is; prints as a table.
+
+    Where nulls are masked, a tensor is followed by its mask, a field of its own.
+
+    Example:
+        >>> dataset.schema["dense"].shape
+        ('B', 3)
+        >>> dataset.schema
+        label: float32 [B]
+        c_0: int64 [B]
+        dense: float32 [B, 3] i_0, i_1, i_2
+    """
+
+    def __init__(self, layout: _core.Layout) -> None:
+        self._fields: dict[str, Field] = {}
+        for name, dtype, columns, is_stacked, kind, is_masked, shape, unit in layout.fields:
+            field = Field(
+                name,
+                getattr(torch, dtype),
+                tuple(columns),
+                is_stacked,
+                kind,
+                is_masked,
+                prod(shape) if shape else None,
+                unit,
+                tuple(shape) if len(shape) > 1 else (),
+            )
+            self._fields[name] = field
+            if is_masked and not field.is_jagged:
+                mask = f"{name}_valid"
+                self._fields[mask] = Field(mask, torch.bool, field.columns, is_stacked, "mask")
+        # What each batch needs, at hand.
+        self.fields = tuple(self._fields.values())
+        self.masked = frozenset(
+            field.name for field in self.fields if field.is_masked and not field.is_jagged
+        )
+        self._has_jagged = any(field.is_jagged for field in self.fields)
+        types = [of_tensor for field in self.fields for of_tensor in field._types()]
+        exchange = getattr(Tensor, "__dlpack_c_exchange_api__", None)
+        self._maker = _core.TensorMaker(types, _over, exchange)
+
+    def tensors(self, memory: _core.Memory) -> Tensors:
+        """The tensors of a batch over the memory that the core filled; they own it, nothing is copied."""
+        made = self._maker.tensors(memory)
+        if not self._has_jagged:  # at once: a batch may have hundreds of these
+            return dict(zip(self._fields, made, strict=True))
+        tensors = iter(made)
+        return {field.name: field._of_tensors(tensors) for field in self.fields}
+
+    def __getitem__(self, name: str) -> Field:
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        lines = []
+        for field in self.values():
+            shape = "[" + ", ".join(map(str, field.shape)) + "]"
+            notes = ", ".join(field.columns) if field.is_stacked else ""
+            if field.is_jagged:
+                innermost = field.kind.removeprefix("list<").removesuffix(">")
+                kind = "" if innermost == "list" else innermost
+                notes = ", ".join(filter(None, (kind, "valid" if field.is_masked else "")))
+            lines.append(
+                " ".join(
+                    filter(None, (f"{field.name}: {dtype_name(field.dtype)} {shape}", field.unit, notes))
+                )
+            )
+        return "\n".join(lines)

@@ -1,0 +1,298 @@
+"""What a job consists of: what is saved of it, what is compared, and how it comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    set_model_state_dict,
+)
+from torch.nn import Module
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+import fastresume._core as _core
+from fastresume.checkpoint import manifest, optimizer_state
+from fastresume.checkpoint.dcp_storage import Reading
+from fastresume.dataset import ParquetDataset, dataset_behind
+from fastresume.reading.resumable import BEHIND
+from fastresume.state.cursor import KEY, Cursor
+
+EXTRA = "extra."
+"""How the names of parts of the user's begin."""
+
+_NAMED = 3
+"""An error names no more keys than these."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The objects of a training job.
+
+    Attributes:
+        model: a module, plain, under DistributedDataParallel, or sharded by `fully_shard`.
+        optimizers: of the model's parameters.
+        scheduler: anything with `state_dict` and `load_state_dict`.
+        loader: a `Loader`, a `ParquetDataset`, or, to save, a `Batch`, a `Cursor` or a state.
+        extra: of the user's, by name: plain values, tensors, or with `state_dict` and `load_state_dict`.
+    """
+
+    model: Module | None
+    optimizers: tuple[Optimizer, ...]
+    scheduler: Any
+    loader: Any
+    extra: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        model: Module | None,
+        optimizers: Optimizer | Sequence[Optimizer] | None,
+        scheduler: Any,
+        loader: Any,
+        extra: Mapping[str, Any] | None,
+    ) -> Parts:
+        """The parts as users pass them.
+
+        Raises:
+            TypeError, ValueError: if one is something else.
+        """
+        if model is not None and not isinstance(model, Module):
+            raise TypeError(f"model must be a torch.nn.Module, found {type(model).__name__}")
+        if model is not None and any(
+            "FullyShardedDataParallel" in type(one).__name__ for one in model.modules()
+        ):
+            raise TypeError(
+                "a model under FullyShardedDataParallel is not supported: shard it by fully_shard"
+            )
+        found: tuple[Any, ...] = (
+            ()
+            if optimizers is None
+            else tuple(optimizers)
+            if isinstance(optimizers, list | tuple)
+            else (optimizers,)
+        )
+        for one in found:
+            if not isinstance(one, Optimizer):
+                raise TypeError(f"optimizer must be a torch.optim.Optimizer, found {type(one).__name__}")
+        if found and model is None:
+            raise ValueError(
+                "an optimizer's state is kept by the names of parameters: pass the model with it"
+            )
+        if scheduler is not None and not _is_stateful(scheduler):
+            raise TypeError(
+                f"scheduler must have state_dict and load_state_dict, found {type(scheduler).__name__}"
+            )
+        _check_data(loader)
+        if extra is not None and not isinstance(extra, Mapping):
+            raise TypeError(f"extra must be a mapping from names to values, found {type(extra).__name__}")
+        for name in extra or {}:
+            if not isinstance(name, str):
+                raise TypeError(f"extra has the key {name!r}: its names must be texts")
+        return cls(model, found, scheduler, loader, dict(extra or {}))
+
+    def check_ranks(self, ranks: int) -> None:
+        """Refuses to act on fewer ranks than the environment told the dataset of.
+
+        Raises:
+            ValueError: if each of them would save alone, and all into one directory.
+        """
+        dataset = dataset_behind(self.loader)
+        if dataset is not None and dataset.spec.world_was_detected and dataset.world.world_size > ranks:
+            raise ValueError(
+                f"the environment told the dataset of {dataset.world.world_size} ranks, but the Checkpointer "
+                f"knows of {ranks}: each would save alone, and all into one directory; call "
+                "init_process_group before it is made"
+            )
+
+    def check_place(self) -> None:
+        """Refuses to save a place that the job has left.
+
+        Raises:
+            StateError: for a dataset that workers of a torch DataLoader have read from since.
+        """
+        if isinstance(self.loader, ParquetDataset) and self.loader.shared_cursor.is_behind:
+            raise _core.StateError(f"loader is a ParquetDataset, whose state {BEHIND}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What there is."""
+        found = [name for name in ("model", "scheduler", "loader") if getattr(self, name) is not None] + [
+            "optimizer"
+        ] * bool(self.optimizers)
+        return tuple(sorted(found + [f"{EXTRA}{name}" for name in self.extra if not self._is_plain(name)]))
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """The classes of what a job that goes on has to have, too."""
+        return {
+            "optimizer": [type(one).__name__ for one in self.optimizers] or None,
+            "scheduler": None if self.scheduler is None else type(self.scheduler).__name__,
+        }
+
+    @property
+    def global_batch(self) -> int | None:
+        """Rows per step over all ranks, if the loader tells."""
+        dataset = dataset_behind(self.loader)
+        return None if dataset is None else dataset.global_batch_size
+
+    def cursor(self) -> dict[str, Any] | None:
+        """The place in the data.
+
+        Raises:
+            StateError: if the loader's state is none.
+        """
+        if self.loader is None:
+            return None
+        has_state = hasattr(self.loader, "state_dict")  # a batch is a mapping that has one
+        cursor = Cursor.from_state(self.loader.state_dict() if has_state else self.loader)
+        found: dict[str, Any] = json.loads(cursor.to_state()[KEY])
+        return found
+
+    def plain(self) -> dict[str, Any]:
+        """The plain values of `extra`.
+
+        Raises:
+            TypeError, ValueError: if one is neither plain nor a tensor nor has a state.
+        """
+        return {
+            name: manifest.plain(f"extra[{name!r}]", value)
+            for name, value in self.extra.items()
+            if self._is_plain(name)
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What goes into a distributed checkpoint: tensors that are the job's own, not copies."""
+        found: dict[str, Any] = {}
+        if self.model is not None:
+            found["model"] = get_model_state_dict(self.model)
+            if self.optimizers:
+                found["optimizer"] = optimizer_state.capture(self.optimizers, self.model)
+        if self.scheduler is not None:
+            found["scheduler"] = optimizer_state.packed(self.scheduler.state_dict())
+        for name, value in self.extra.items():
+            if not self._is_plain(name):
+                state = value.state_dict() if _is_stateful(value) else {"value": value}
+                found[f"{EXTRA}{name}"] = optimizer_state.with_texts_as_keys(f"extra[{name!r}]", state)
+        return found
+
+    def template(self, reading: Reading, allow: frozenset[str]) -> dict[str, Any]:
+        """What `state` would give, to be filled from a checkpoint; nothing of the job is changed yet.
+
+        Raises:
+            StateError: if the checkpoint has other keys or shapes, but those that are allowed to differ.
+        """
+        found: dict[str, Any] = {}
+        if self.model is not None:
+            found["model"] = _fitting(
+                "model", get_model_state_dict(self.model), reading.shapes("model"), "model" in allow
+            )
+            shapes = reading.shapes("optimizer")
+            if self.optimizers and shapes:
+                found["optimizer"] = optimizer_state.template(self.optimizers, self.model, shapes)
+        if self.scheduler is not None:
+            found["scheduler"] = b""
+        for name, value in self.extra.items():
+            if not self._is_plain(name):
+                part = f"{EXTRA}{name}"
+                present = value.state_dict() if _is_stateful(value) else {"value": value}
+                found[part] = _fitting(part, present, reading.shapes(part), False)
+        return found
+
+    def restore(self, filled: dict[str, Any], allow: frozenset[str]) -> None:
+        """Gives the job what `template` was filled with."""
+        if self.model is not None and "model" in filled:
+            set_model_state_dict(
+                self.model, filled["model"], options=StateDictOptions(strict="model" not in allow)
+            )
+            if "optimizer" in filled:
+                optimizer_state.restore(self.optimizers, self.model, filled["optimizer"])
+        if "scheduler" in filled:
+            self.scheduler.load_state_dict(optimizer_state.unpacked(filled["scheduler"]))
+        for name, value in self.extra.items():
+            if not self._is_plain(name) and _is_stateful(value):
+                value.load_state_dict(filled[f"{EXTRA}{name}"])
+
+    def without(self, names: frozenset[str]) -> Parts:
+        """The same but for some parts."""
+        return Parts(
+            None if "model" in names else self.model,
+            () if "optimizer" in names else self.optimizers,
+            None if "scheduler" in names else self.scheduler,
+            None if "loader" in names else self.loader,
+            {name: value for name, value in self.extra.items() if f"{EXTRA}{name}" not in names},
+        )
+
+    def _is_plain(self, name: str) -> bool:
+        value = self.extra[name]
+        return not isinstance(value, Tensor) and not _is_stateful(value)
+
+
+def _check_data(loader: Any) -> None:
+    """Refuses a loader whose place is told by none, or resumed by none.
+
+    Raises:
+        TypeError: for a torch DataLoader.
+        ValueError: for a dataset that begins each pass anew.
+    """
+    if isinstance(loader, DataLoader):
+        raise TypeError(
+            "loader must be a fastresume.Loader or ParquetDataset (under a DataLoader pass "
+            f"batch.state_dict() to save, and the dataset to restore), found {type(loader).__name__}"
+        )
+    dataset = dataset_behind(loader)
+    if dataset is not None and dataset.on_iter == "restart":
+        raise ValueError(
+            'the dataset has on_iter="restart": each iter() begins the pass anew, so that no place in it is '
+            "resumed; make the dataset that is trained on without it"
+        )
+
+
+def _fitting(
+    part: str, present: dict[str, Any], saved: Mapping[tuple[str | int, ...], Any], only_common: bool
+) -> dict[str, Any]:
+    """The present state, if it has the keys and shapes of the saved one; or what of it has."""
+    shapes = {path[0]: getattr(found, "size", None) for path, found in saved.items() if len(path) == 1}
+    flat = {key: value for key, value in present.items() if not isinstance(value, dict)}
+    other = [
+        f"{key!r} had the shape {_told(shapes[key])}, and has {_told(value.shape)}"
+        for key, value in flat.items()
+        if isinstance(value, Tensor) and shapes.get(key) not in (None, value.shape)
+    ]
+    top = {path[0] for path in saved}
+    told = [
+        *(["it had no " + _listed(sorted(present.keys() - top))] if present.keys() - top else []),
+        *(
+            ["it had " + _listed(sorted(map(str, top - present.keys()))) + ", which is not there now"]
+            if top - present.keys()
+            else []
+        ),
+        *other[:_NAMED],
+    ]
+    if told and not only_common:
+        hint = "; allow={'model'} takes what fits" if part == "model" else ""
+        raise _core.StateError(f"the checkpoint's {part} is another one: {'; '.join(told)}{hint}")
+    return {
+        key: value
+        for key, value in present.items()
+        if key in top and not (isinstance(value, Tensor) and shapes.get(key) not in (None, value.shape))
+    }
+
+
+def _is_stateful(value: object) -> bool:
+    return all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
+
+
+def _listed(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    return ", ".join(map(repr, keys[:_NAMED])) + more
+
+
+def _told(shape: Any) -> str:
+    return str(list(shape))

@@ -1,0 +1,93 @@
+"""A job at the moment of a save: what the loop goes on to change is copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint import staging
+
+from fastresume.checkpoint import compatibility
+from fastresume.checkpoint.job import Parts
+from fastresume.checkpoint.rng_state import Randomness
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What one rank has to save.
+
+    Attributes:
+        step: as the user counts them.
+        names: of the parts.
+        state: what goes through `torch.distributed.checkpoint`.
+        cursor: the place in the data, or None.
+        terms: what is compared when a job goes on.
+        extra: plain values of the user's.
+        metrics: the evaluation of this step.
+        pinned: whether it stays.
+        randomness: the random generators of this process.
+    """
+
+    step: int
+    names: tuple[str, ...]
+    state: dict[str, Any]
+    cursor: dict[str, Any] | None
+    terms: dict[str, Any]
+    extra: dict[str, Any]
+    metrics: dict[str, float]
+    pinned: bool
+    randomness: Randomness
+
+    @classmethod
+    def of(
+        cls,
+        step: int,
+        parts: Parts,
+        accumulation: int,
+        metrics: dict[str, float],
+        pinned: bool,
+        stage: Stage | None,
+    ) -> Moment:
+        """This moment; with a stage, of copies."""
+        state = parts.state()
+        return cls(
+            step,
+            parts.names,
+            state if stage is None else stage.copy(state),
+            parts.cursor(),
+            compatibility.of(parts, accumulation),
+            parts.plain(),
+            metrics,
+            pinned,
+            Randomness.now(),
+        )
+
+
+class Stage:
+    """Memory for copies of a job's tensors, which the next save uses again."""
+
+    def __init__(self) -> None:
+        is_cuda = torch.cuda.is_available()
+        self._stager: Any = (
+            staging.DefaultStager(
+                staging.StagingOptions(
+                    use_pinned_memory=is_cuda,
+                    use_shared_memory=False,
+                    use_async_staging=False,
+                    use_non_blocking_copy=is_cuda,
+                )
+            )
+            if hasattr(staging, "DefaultStager")
+            else staging.BlockingAsyncStager()  # torch before 2.9
+        )
+
+    def copy(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Copies of all tensors on the CPU; good until the next call."""
+        found: dict[str, Any] = self._stager.stage(state)
+        return found
+
+    def close(self) -> None:
+        """Lets go of the memory."""
+        if hasattr(self._stager, "close"):
+            self._stager.close()

@@ -1,0 +1,239 @@
+"""The ranks of a job, in a gloo group of their own: no collective of the training meets theirs.
+
+What they do together fails on all of them, and is told in the same words everywhere. Where an error arose, it
+is shown once, under the traceback of where that was; what nobody had foreseen is the cause of what is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import torch.distributed
+
+import fastresume._core as _core
+from fastresume.options.topology import has_process_group
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_OURS = (_core.StateError, _core.DataError, _core.SourceError)
+_PLAIN = (_core.FastresumeError, TypeError, ValueError)
+"""Errors that say by themselves what is wrong: they stay what they are on every rank."""
+
+_NAMED = 4
+"""An error tells no more ranks' failures than these."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What a rank tells the others of an error."""
+
+    kind: str
+    text: str
+    is_of_all: bool = False
+
+
+class Peers:
+    """This rank, and what the ranks say to each other and do together.
+
+    All ranks make it together, and call its methods in the same order. Alone, without a process group, the
+    same is said without talking; but what was made before the process group of several ranks is of no use
+    after it. The lead is rank 0.
+
+    Args:
+        group: the ranks; None for the default group.
+        timeout_seconds: how long a rank waits for the others; None for torch's default.
+
+    Example:
+        >>> Peers().gathered("a"), Peers().share_of(["b"])
+        (['a'], 'b')
+        >>> Peers().together("count", lambda: 3, sum)
+        3
+    """
+
+    failed: ClassVar[type[_core.FastresumeError]] = _core.FastresumeError
+    """What is raised on all ranks for an error that does not stay what it is."""
+
+    def __init__(self, group: ProcessGroup | None = None, timeout_seconds: float | None = None) -> None:
+        distributed = torch.distributed
+        self._group: Any = None
+        self._lead = 0
+        self._lost: str | None = None
+        self.rank, self.world_size = 0, 1
+        self._is_before_group = not has_process_group()
+        if not self._is_before_group:
+            members = sorted(distributed.get_process_group_ranks(group))
+            self.rank, self.world_size = members.index(distributed.get_rank()), len(members)
+            self._lead = members[0]
+            if self.world_size > 1:
+                try:
+                    self._group = distributed.new_group(
+                        members,
+                        timeout=None if timeout_seconds is None else timedelta(seconds=timeout_seconds),
+                        backend="gloo",
+                        use_local_synchronization=True,
+                    )
+                except Exception as error:
+                    raise self.failed(
+                        f"not all of {len(members)} ranks are here, and they make it together: "
+                        f"{described(error)}"
+                    ) from error
+
+    def check(self, step: str = "") -> None:
+        """Refuses to act alone in a job of several ranks, or with ranks that don't answer.
+
+        Args:
+            step: what is being done, for the error.
+
+        Raises:
+            FastresumeError: if it was made before the process group; `failed`, if an earlier call broke off.
+        """
+        if self._is_before_group and has_process_group() and torch.distributed.get_world_size() > 1:
+            raise _core.FastresumeError(
+                f"made before init_process_group, and used after it with "
+                f"{torch.distributed.get_world_size()} ranks: make it after"
+            )
+        if self._lost is not None:
+            told = f"{step}: " if step else ""
+            raise self.failed(f"{told}ranks don't answer since an earlier call: {self._lost}")
+
+    def each(self, step: str, work: Callable[[], T], join: Callable[[list[T]], list[R]]) -> R:
+        """Does work on every rank, joins all results on rank 0, and gives every rank its own of the joined.
+
+        Args:
+            step: what is being done, for the error.
+            work: on every rank; its result goes to rank 0.
+            join: on rank 0, of all results in the order of ranks; one result for each rank.
+
+        Raises:
+            FastresumeError: if it was made before the process group.
+            Exception: `failed` on all ranks, if work or join raised anywhere, or a rank is lost or late; a
+                TypeError, ValueError or error of ours stays one. What is no `Exception`, as a Ctrl-C, is
+                raised as it is where it came from.
+        """
+        self.check(step)
+        done: T | _Failure
+        raised: list[BaseException] = []
+        try:
+            done = work()
+        except BaseException as error:  # noqa: BLE001  (told to all ranks, and raised below)
+            done = self._failure(error)
+            raised.append(error)
+        gathered = self._answer(step, partial(self.gathered, (step, done)))
+        shares: list[Any] | None = None
+        if gathered is not None:
+            results = [one for _, one in gathered]
+            failures = {rank: one for rank, one in enumerate(results) if isinstance(one, _Failure)}
+            if other := next((rank for rank, (called, _) in enumerate(gathered) if called != step), None):
+                text = (
+                    f"rank 0 calls {step}, and rank {other} {gathered[other][0]}: all of them call the same"
+                )
+                failures = {0: _Failure(self.failed.__name__, text, is_of_all=True)}
+            if not failures:
+                try:
+                    shares = join(results)
+                except BaseException as error:  # noqa: BLE001  (told to all ranks, and raised below)
+                    failures = {0: self._failure(error, of_all=True)}
+                    raised.append(error)
+            if failures:
+                shares = [failures] * self.world_size
+        share = self._answer(step, partial(self.share_of, shares))
+        if isinstance(share, dict) and share and all(isinstance(one, _Failure) for one in share.values()):
+            self._raise(step, share, raised)
+        result: R = share
+        return result
+
+    def together(self, step: str, work: Callable[[], T], join: Callable[[list[T]], R]) -> R:
+        """Does work on every rank, and gives all of them what rank 0 makes of the results; see `each`."""
+        return self.each(step, work, lambda results: [join(results)] * self.world_size)
+
+    def lead(self, step: str, work: Callable[[], R]) -> R:
+        """Does work on rank 0 alone, and gives its result to all ranks; see `each`."""
+        return self.together(step, lambda: None, lambda _: work())
+
+    def all(self, step: str, work: Callable[[], T]) -> T:
+        """Does work on every rank, and gives each its own result, once all have done theirs; see `each`."""
+        found: list[T] = []
+        self.together(step, lambda: found.append(work()), lambda _: None)
+        return found[0]
+
+    def _answer(self, step: str, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except Exception as error:
+            raise self.failed(
+                f"{step}: another rank is lost or late: {self._lost}; all of them call it together"
+            ) from error
+
+    def _failure(self, error: BaseException, of_all: bool = False) -> _Failure:
+        kind = next((name for name, one in self._kinds().items() if isinstance(error, one)), "")
+        return _Failure(kind, str(error) if kind else described(error), of_all and kind != "")
+
+    def _kinds(self) -> dict[str, type[Exception]]:
+        """Errors that stay what they are, the narrower ones first."""
+        return {one.__name__: one for one in (*_OURS, self.failed, *_PLAIN)}
+
+    def _raise(self, step: str, failures: dict[int, _Failure], raised: list[BaseException]) -> None:
+        """Raises what failed; on the rank where it did, with its traceback."""
+        own = raised.pop() if raised else None
+        told = "; ".join(
+            one.text if self.world_size == 1 or one.is_of_all else f"rank {rank}: {one.text}"
+            for rank, one in sorted(failures.items())[:_NAMED]
+        )
+        kind = next(iter(failures.values())).kind
+        error = self._kinds().get(kind, self.failed)(told if kind else f"{step}: {told}")
+        try:
+            if own is None:
+                raise error
+            if not isinstance(own, Exception):
+                raise own
+            if not self._failure(own).kind:
+                raise error from own
+            if str(own) == str(error):
+                raise own
+            raise error.with_traceback(own.__traceback__) from own.__cause__
+        finally:
+            del own, error  # else this frame, which is in their tracebacks, would hold on to them
+
+    def gathered(self, one: Any) -> list[Any] | None:
+        """On the lead, what each rank says, in the order of ranks; None on the others."""
+        self.check()
+        if self._group is None:
+            return [one]
+        found = [None] * self.world_size if self.rank == 0 else None
+        self._talk(partial(torch.distributed.gather_object, one, found, dst=self._lead, group=self._group))
+        return found
+
+    def share_of(self, shares: list[Any] | None) -> Any:
+        """What the lead says to this rank: it has one thing to say for each rank, the others have None."""
+        self.check()
+        if self._group is None:
+            return shares[0] if shares is not None else None
+        share = [None]
+        scatter = torch.distributed.scatter_object_list
+        self._talk(partial(scatter, share, shares, src=self._lead, group=self._group))
+        return share[0]
+
+    def _talk(self, say: Callable[[], object]) -> None:
+        """A collective; when it breaks off, `_lost` tells why."""
+        try:
+            say()
+        except BaseException as error:
+            # Whoever did not get this far is now one message behind: nothing more can be said in this group.
+            self._lost = described(error)
+            raise
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rank {self.rank} of {self.world_size})"
+
+
+def described(error: BaseException) -> str:
+    """The kind of an error and its text, for other ranks."""
+    return f"{type(error).__name__}: {error}"

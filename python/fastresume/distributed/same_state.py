@@ -1,0 +1,72 @@
+"""What ranks have to agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed
+
+import fastresume._core as _core
+from fastresume.options.topology import has_process_group
+from fastresume.state.cursor import Cursor
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+_NAMED = 8
+"""An error names no more ranks than these."""
+
+
+def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = None) -> Cursor:
+    """The cursor in a state, if all ranks of a process group have the same one: one small collective.
+
+    All ranks call it, before they load: a stale file on one of them would let that one deliver rows twice.
+    What is wrong on one is an error on all. Alone, without a process group, it only reads the state.
+
+    Args:
+        state: what `load_state_dict` takes; its text may differ in spaces and keys' order.
+        group: the process group; None for the default one.
+
+    Raises:
+        StateError: on all ranks, naming those that differ or whose state can't be read, and what they have.
+
+    Example:
+        >>> check_same(loader.state_dict())
+        Cursor(epoch=0, consumed_rows=0 of 100 (0.0%), step=0, sequential, dataset=...)
+    """
+    cursor, found = _read(state)
+    if has_process_group():
+        texts = [""] * torch.distributed.get_world_size(group)
+        torch.distributed.all_gather_object(texts, found, group=group)
+        _compare(texts)
+    if cursor is None:
+        raise _core.StateError(found)
+    return cursor
+
+
+def _read(state: Mapping[str, Any] | Cursor) -> tuple[Cursor | None, str]:
+    """The cursor and its text, or none and what is wrong with it: the other ranks wait for this one."""
+    try:
+        cursor = Cursor.from_state(state)
+    except _core.StateError as error:
+        return None, f"unreadable: {error}"
+    return cursor, cursor._core.to_json()
+
+
+def _compare(texts: list[str]) -> None:
+    by_text: dict[str, list[int]] = {}
+    for rank, text in enumerate(texts):
+        by_text.setdefault(text, []).append(rank)
+    if len(by_text) > 1:
+        each = (f"{_named(ranks)}: {_told(text)}" for text, ranks in by_text.items())
+        raise _core.StateError("ranks have states that differ: " + "; ".join(each))
+
+
+def _named(ranks: list[int]) -> str:
+    more = ", ..." if len(ranks) > _NAMED else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} " + ", ".join(map(str, ranks[:_NAMED])) + more
+
+
+def _told(text: str) -> str:
+    return text if text.startswith("unreadable: ") else repr(Cursor(_core.Cursor.parse(text)))

@@ -1,0 +1,1 @@
+"""From conditions on columns to selections of rows."""

@@ -1,0 +1,128 @@
+"""Expressions of pyarrow, which only pyarrow can evaluate: over the same files, row group by row group."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import fastresume._core as _core
+from fastresume.buffers import Intervals, of_buffer, of_words
+from fastresume.filter.pruning import selected_rows
+from fastresume.filter.scan import Progress
+
+
+def is_of_arrow(given: object) -> bool:
+    """Whether it is an expression of pyarrow."""
+    kind = type(given)
+    return kind.__module__.split(".")[0] == "pyarrow" and kind.__name__ == "Expression"
+
+
+def ask_arrow(
+    manifest: _core.Manifest, wanted: Any, optional: Sequence[str], partitions: Sequence[str]
+) -> Intervals:
+    """The selected rows that an expression of pyarrow keeps, as intervals.
+
+    Columns in the files' paths are int64 or strings, as they are delivered, and null where a file lacks an
+    optional one.
+
+    Raises:
+        DataError: if a file can't be read, or the expression asks for what it has not.
+    """
+    selected, starts = selected_rows(manifest), of_words(manifest.group_starts)
+    file_groups = of_words(manifest.file_groups)
+    kept: list[Intervals] = [np.empty((0, 2), np.int64)]
+    progress = Progress(manifest.num_rows)
+    format_ = _format(manifest.verifies_checksums)
+    added = Added(manifest, optional, partitions)
+    for number, (path, first, end) in enumerate(
+        zip(manifest.files, file_groups[:-1], file_groups[1:], strict=True)
+    ):
+        if not _overlap(selected, starts[first], starts[end]):
+            continue
+        try:
+            kept += _ask_arrow_of(path, format_, wanted, selected, starts[first : end + 1], added, number)
+        except (ValueError, TypeError, NotImplementedError, OSError) as cause:
+            raise _core.DataError(f"pyarrow can't apply the filter to the file '{path}': {cause}") from cause
+        progress.add(int(starts[end] - starts[first]))
+    progress.end()
+    return of_buffer(_core.intersection(selected, np.concatenate(kept)))
+
+
+class Added:
+    """The columns that files have not themselves: those in their paths, and optional ones that they lack."""
+
+    def __init__(self, manifest: _core.Manifest, optional: Sequence[str], partitions: Sequence[str]) -> None:
+        arrow, pc = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.compute")
+        self._field, self._parts = pc.field, []
+        for name in partitions:
+            is_text, values = manifest.path_values(name, list(optional))
+            type_ = arrow.string() if is_text else arrow.int64()
+            scalars = [
+                arrow.scalar(value.decode() if isinstance(value, bytes) else value, type_) for value in values
+            ]
+            self._parts.append((arrow.field(name, type_), scalars))
+        self._lacked = [_field_of(path, name) for name, path in manifest.lacked_columns(list(optional))]
+
+    def schema_of(self, schema: Any) -> Any:
+        """The schema of a file with what it has not."""
+        for field in self._lacked:
+            if field is not None and field.name not in schema.names:
+                schema = schema.append(field)
+        for field, _ in self._parts:
+            schema = schema.append(field)
+        return schema
+
+    def of_path(self, number: int) -> Any:
+        """What the path of a file says, as an expression; None if nothing is asked of it."""
+        whole = None
+        for field, scalars in self._parts:
+            name, value = self._field(field.name), scalars[number]
+            part = name == value if value.is_valid else name.is_null()
+            whole = part if whole is None else whole & part
+        return whole
+
+
+def _field_of(path: str, name: str) -> Any:
+    """The column of a file; none of a member of a struct, which pyarrow finds by itself or not at all."""
+    schema = importlib.import_module("pyarrow.parquet").read_schema(path)
+    return schema.field(name) if name in schema.names else None
+
+
+def _format(verifies_checksums: bool) -> Any:
+    """How pyarrow reads files: it does not compare checksums by itself."""
+    arrow = importlib.import_module("pyarrow.dataset")
+    options = arrow.ParquetFragmentScanOptions(page_checksum_verification=verifies_checksums)
+    return arrow.ParquetFileFormat(default_fragment_scan_options=options)
+
+
+def _ask_arrow_of(
+    path: str,
+    format_: Any,
+    wanted: Any,
+    selected: Intervals,
+    starts: npt.NDArray[np.int64],
+    added: Added,
+    number: int,
+) -> Iterator[Intervals]:
+    """The rows of one file, whose row groups begin at these rows."""
+    local = importlib.import_module("pyarrow.fs").LocalFileSystem()
+    fragment = format_.make_fragment(path, local, partition_expression=added.of_path(number))
+    if [group.num_rows for group in fragment.row_groups] != np.diff(starts).tolist():
+        raise ValueError("the file was changed since the dataset was opened")
+    schema = added.schema_of(fragment.physical_schema)
+    for part in fragment.split_by_row_group(wanted, schema=schema):
+        (group,) = part.row_groups
+        first, end = starts[group.id], starts[group.id + 1]
+        if _overlap(selected, first, end):
+            table = part.to_table(schema=schema, columns={"kept": wanted})
+            marks = table.column("kept").fill_null(False).to_numpy()
+            yield of_buffer(_core.marked(np.ascontiguousarray(marks).view(np.uint8))) + first
+
+
+def _overlap(selected: Intervals, first: int, end: int) -> bool:
+    place = np.searchsorted(selected[:, 1], first, "right")
+    return bool(place < len(selected) and selected[place, 0] < end)

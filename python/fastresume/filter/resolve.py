@@ -1,0 +1,203 @@
+"""A filter resolved into the rows that it keeps: by what footers tell, and by reading its columns."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastresume._core as _core
+from fastresume import files
+from fastresume.buffers import Intervals
+from fastresume.filter.expression import Expression, column
+from fastresume.filter.pruning import decide, selected_rows
+from fastresume.filter.pyarrow_filter import ask_arrow, is_of_arrow
+from fastresume.filter.scan import scan
+
+Terms = Sequence[tuple[str, str, Any]]
+
+Filter = Expression | Terms | Sequence[Terms]
+"""A condition, or terms as `pyarrow.parquet` takes them; or an expression of pyarrow, which has no type."""
+
+KIND = b"fastresume filter "
+MAGIC = KIND + b"1\n"
+OPS = {"=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def select_filtered(
+    manifest: _core.Manifest,
+    given: object,
+    cache: str | None,
+    optional: list[str],
+    partitions: list[str],
+) -> _core.Manifest:
+    """The manifest whose selection is, of the rows selected in it, those that a filter keeps.
+
+    Columns that files may lack are null where they do, and those in the files' paths are columns like others.
+
+    Raises:
+        TypeError, ValueError: if it is no filter, a column can't be compared with its value, or the cache's
+            file is something else.
+        DataError, SourceError: if a file can't be read.
+
+    Warns:
+        UserWarning: if the cache can't be written.
+    """
+    wanted = given if is_of_arrow(given) else _expression(given)
+    name = _name(wanted) + (repr((optional, partitions)).encode() if optional or partitions else b"")
+    if not manifest.verifies_checksums:
+        # What damaged pages made it keep is nothing for those who would have been told of the damage.
+        name += b" of pages as they are"
+    key = {
+        "fingerprint": manifest.fingerprint,
+        "selection": manifest.selection,
+        "filter": hashlib.sha256(name).hexdigest(),
+    }
+    if cache is not None:
+        _check_cache(Path(cache))
+    known = None if cache is None else _read_cache(Path(cache), key, manifest)
+    if known is not None:
+        return known
+    if isinstance(wanted, Expression):
+        kept = _resolve(manifest, wanted, optional, partitions)
+    else:
+        kept = ask_arrow(manifest, wanted, optional, partitions)
+    found = manifest.select(kept)
+    if cache is not None:
+        _write_cache(Path(cache), key, found)
+    return found
+
+
+# --------------------------------------------------------------------------------------- what a user may pass
+
+
+def _expression(given: object) -> Expression:
+    """The condition; of terms, all of a list, and any of a list of lists."""
+    if isinstance(given, Expression):
+        return given
+    if not isinstance(given, (list, tuple)) or not given:
+        raise TypeError(
+            f"filter must be a condition on column(name), an expression of pyarrow, or a list of terms "
+            f"(name, op, value), found {given!r}"
+        )
+    if all(isinstance(entry, (list, tuple)) and entry and isinstance(entry[0], str) for entry in given):
+        whole = _term(given[0])
+        for term in given[1:]:
+            whole &= _term(term)
+        return whole
+    whole = _expression(given[0])
+    for terms in given[1:]:
+        whole |= _expression(terms)
+    return whole
+
+
+def _term(given: Sequence[Any]) -> Expression:
+    if len(given) != 3:
+        raise ValueError(f"a term of a filter is (name, op, value), found {given!r}")
+    name, op, value = given
+    if op == "in":
+        return column(name).is_in(value)
+    if op == "not in":
+        return ~column(name).is_in(value)
+    if op not in OPS:
+        raise ValueError(f"op of a term must be one of {[*OPS, 'in', 'not in']}, found {op!r}")
+    compared: dict[str, Expression] = {
+        "==": column(name) == value,
+        "!=": column(name) != value,
+        "<": column(name) < value,
+        "<=": column(name) <= value,
+        ">": column(name) > value,
+        ">=": column(name) >= value,
+    }
+    return compared[OPS[op]]
+
+
+def _name(wanted: Any) -> bytes:
+    """What tells filters apart: the text of an expression of pyarrow is cut short, its bytes are not."""
+    if isinstance(wanted, Expression):
+        return repr(wanted).encode()
+    version: str = importlib.import_module("pyarrow").__version__
+    return b"pyarrow " + version.encode() + bytes(wanted.__reduce__()[1][0])
+
+
+# -------------------------------------------------------------------------------------------- our own filters
+
+
+def _resolve(
+    manifest: _core.Manifest, wanted: Expression, optional: list[str], partitions: list[str]
+) -> Intervals:
+    """The rows that a condition keeps, of those selected."""
+    compared = sorted(wanted.sought)
+    # Of columns that are asked for nulls alone no value is read; what paths say are values.
+    asked = sorted(wanted.columns - {*compared, *partitions})
+    compared = sorted({*compared, *(wanted.columns & set(partitions))})
+    layout = _core.Layout.of_filter(manifest, compared, asked, optional, partitions)
+    types = {
+        name: (dtype, "matrix" if shape else kind, unit)
+        for name, dtype, _, _, kind, _, shape, unit in layout.fields
+    }
+    for name in compared:
+        if name in types:
+            continue
+        members = [found for found in types if found.startswith(f"{name}.")]
+        if members:
+            raise ValueError(
+                f"column '{name}' has no value of its own: its members are {', '.join(members)}, "
+                f"and is_null() asks where it is null"
+            )
+        raise ValueError(f"no column '{name}': a filter names columns, and takes no patterns")
+    for name, *_, unit in layout.fields:
+        if unit is not None and unit.startswith("decimal"):
+            # Its tensor has units of its scale, which nobody means who writes a number.
+            raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")
+    wanted.check(types)
+    kept, open_ = decide(manifest, layout, wanted)
+    if not len(open_):
+        return kept
+    return np.concatenate([kept, *scan(manifest.select(open_), layout, wanted)])
+
+
+# -------------------------------------------------------------------------------------------------- the cache
+
+
+def _check_cache(path: Path) -> None:
+    """Refuses a file that is something else: it would be replaced.
+
+    Raises:
+        ValueError: naming it.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(KIND))
+    except OSError:
+        return
+    if not KIND.startswith(begin):
+        raise ValueError(f"filter_cache names the file '{path}', which is no cache of a filter")
+
+
+def _read_cache(path: Path, key: dict[str, Any], manifest: _core.Manifest) -> _core.Manifest | None:
+    """The manifest with the selection kept under this key; None if there is none, or it is damaged."""
+    try:
+        magic, line, rest = path.read_bytes().split(b"\n", 2)
+        told = json.loads(line)
+        if magic + b"\n" != MAGIC or {name: told[name] for name in key} != key:
+            return None
+        found = manifest.select(np.frombuffer(rest, "<i8").astype(np.int64).reshape(-1, 2))
+        return found if found.selection == told["kept"] else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _write_cache(path: Path, key: dict[str, Any], found: _core.Manifest) -> None:
+    """Keeps a selection."""
+    told = json.dumps({**key, "kept": found.selection}).encode()
+    try:
+        files.put(path, MAGIC + told + b"\n" + selected_rows(found).astype("<i8").tobytes())
+    except OSError as cause:
+        warnings.warn(f"the filter's cache '{path}' can't be written: {cause.strerror}", stacklevel=4)

@@ -1,0 +1,96 @@
+"""A condition asked of rows, by reading its columns."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+import fastresume._core as _core
+from fastresume.batch.jagged import Jagged
+from fastresume.batch.schema import Field, Schema
+from fastresume.buffers import Intervals, numbers_at, of_buffer
+from fastresume.filter.expression import Expression
+from fastresume.filter.ternary import Text, Values
+from fastresume.options.topology import default_threads
+
+SCANNED_ROWS = 1 << 16
+SCANNED_BYTES = 16 << 20
+PREFETCH_BYTES = 64 << 20
+QUIET_SECONDS = 1.0
+AGAIN_SECONDS = 0.2
+
+
+def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -> Iterator[Intervals]:
+    """The rows that a condition keeps of the selected ones, part by part, as intervals.
+
+    Raises:
+        DataError, SourceError: if a file can't be read.
+    """
+    schema = Schema(layout)
+    cursor = _core.Cursor.start(manifest, None)
+    rows = max(min(SCANNED_ROWS, manifest.num_selected, SCANNED_BYTES // max(layout.row_bytes, 1)), 1)
+    planned = _core.Pass(cursor, (1, 1, rows), "short", 1)
+    place = (0, 1, 0, 1)
+    reader = _core.Reader(manifest, layout, cursor, planned, place, default_threads(), PREFETCH_BYTES)
+    progress = Progress(manifest.num_selected)
+    try:
+        while (delivered := reader.front()) is not None:
+            reader.advance()
+            tensors = schema.tensors(delivered.memory)
+            truth = wanted.of_rows({field.name: _values(tensors, field) for field in schema.fields})
+            progress.add(delivered.num_rows)
+            yield _intervals_of(numbers_at(of_buffer(delivered.runs), np.flatnonzero(truth.yes)))
+    finally:
+        reader.close()
+        progress.end()
+
+
+def _values(tensors: Any, field: Field) -> Values:
+    found = tensors[field.name]
+    if isinstance(found, Jagged):
+        valid = torch.ones(len(found), dtype=torch.bool) if found.valid is None else found.valid
+        return Values(Text(found.values.numpy(), found.offsets.numpy()), valid.numpy())
+    marks = tensors[field.name if field.kind == "mask" else f"{field.name}_valid"]
+    return Values(found.numpy(), marks.numpy())
+
+
+def _intervals_of(numbers: npt.NDArray[np.int64]) -> Intervals:
+    """Ascending numbers as intervals."""
+    is_first = np.ones(len(numbers) + 1, np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1] + 1, out=is_first[1:-1])
+    found = np.empty((np.count_nonzero(is_first[:-1]), 2), np.int64)
+    found[:, 0] = numbers[is_first[:-1]]
+    found[:, 1] = numbers[is_first[1:]] + 1
+    return found
+
+
+class Progress:
+    """How far a scan is, for people: on a terminal, and only if it takes long.
+
+    Args:
+        total: the rows to read.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
+        self._said = time.monotonic() + QUIET_SECONDS
+        self._has_spoken = False
+
+    def add(self, rows: int) -> None:
+        """Counts rows that were read."""
+        self._done += rows
+        if time.monotonic() >= self._said and sys.stderr.isatty():
+            self._has_spoken, self._said = True, time.monotonic() + AGAIN_SECONDS
+            share = self._done / self._total
+            sys.stderr.write(f"\rfilter: {self._done} of {self._total} rows read ({share:.0%})")
+
+    def end(self) -> None:
+        """Ends the line."""
+        if self._has_spoken:
+            sys.stderr.write("\n")

@@ -1,0 +1,187 @@
+"""The place of the batch that was trained last, whatever was fetched ahead of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from torch.utils.data import DataLoader
+
+import fastresume._core as _core
+from fastresume.batch.batch import Batch
+from fastresume.dataset import ParquetDataset, dataset_behind
+from fastresume.distributed import same_state
+from fastresume.loader import Loader
+from fastresume.state.cursor import Cursor
+
+Reader = Loader | ParquetDataset | DataLoader[Any]
+"""What batches are drawn from: a DataLoader is one over a `ParquetDataset`."""
+
+_UNTOLD = 16
+"""So many batches may be drawn before the first one is trained: frameworks look ahead, gradients add up."""
+
+
+class ResumeState:
+    """The state of the batch that was trained last: an object to put into a checkpoint.
+
+    A wrapper that looks ahead has drawn more batches than were trained. The cursor rides on the batch, so
+    `trained(batch)` after the optimizer's step says what belongs into the checkpoint, however far the loader
+    has gone on. `state_dict()` has one leaf, the same keys and types at any moment, and is the same on every
+    rank under lockstep training; it asks no worker and changes nothing.
+
+    Args:
+        loader: the `Loader`, the `ParquetDataset`, or a torch DataLoader over one, that training draws from.
+        check_same: when a state is loaded, ask all ranks of the process group whether they load the same; see
+            `fastresume.distributed.check_same`. Then all ranks must load.
+
+    Raises:
+        TypeError: if the loader is something else.
+        ValueError: if its dataset has `on_iter="restart"`: no state would be resumed.
+
+    Example:
+        >>> state = ResumeState(loader)
+        >>> for batch in loader:
+        ...     train(batch)
+        ...     state.trained(batch)
+        ...     save({"data": state.state_dict()})
+    """
+
+    def __init__(self, loader: Reader, *, check_same: bool = False) -> None:
+        self.dataset = dataset_of(loader)
+        if self.dataset.on_iter == "restart":
+            raise ValueError(
+                'the dataset has on_iter="restart": each iter() begins the pass anew, so that no state is '
+                "resumed; make the dataset that is trained on without it"
+            )
+        self._loader = loader
+        self._check_same = check_same
+        self._begin(self.dataset.shared_cursor.cursor)
+
+    def trained(self, batch: Batch) -> None:
+        """Takes note that the optimizer has stepped on a batch, and on all that came before it.
+
+        Raises:
+            TypeError: if it is no `Batch`: what makes others of it loses the cursor.
+            StateError: if it is a batch of another dataset, selection of rows or order.
+        """
+        if not isinstance(batch, Batch):
+            raise TypeError(
+                f"the batch that was trained is a {type(batch).__name__}, and no fastresume.Batch: the "
+                "cursor rides on the batch, so hand that one over, and make others of it (a dict, a tuple) "
+                "only where the model is called"
+            )
+        cursor = batch.cursor
+        self.dataset.spec.check(cursor._core)
+        self.trained_to(cursor)
+
+    def trained_to(self, cursor: Cursor) -> None:
+        """The same of a batch whose cursor was kept."""
+        self._follow()
+        self._cursor, self._is_told = cursor, True
+
+    def state_dict(self) -> dict[str, str]:
+        """The state after the batch that was trained last: one leaf under the key "fastresume".
+
+        Before the first one, that which was loaded, or where the loader was when this was made.
+
+        Warns:
+            UserWarning: if many batches were drawn and none of them was told to be trained.
+        """
+        self._follow()
+        if not self._is_told and (drawn := self._drawn() - self._drawn_before) > _UNTOLD:
+            warnings.warn(
+                f"a state is asked for after {drawn} batches, of none of which it was told that it was "
+                "trained: call trained(batch) after each step of the optimizer",
+                stacklevel=2,
+            )
+        return self._cursor.to_state()
+
+    def load_state_dict(self, state: Mapping[str, Any] | Cursor) -> None:
+        """Lets the loader go on from a state, at its next `iter()`.
+
+        Raises:
+            StateError: if the state is empty, damaged, or of another version, dataset, selection or order;
+                with `check_same`, if ranks load states that differ. The loader stays as it was.
+        """
+        self.dataset.load_state_dict(same_state.check_same(state) if self._check_same else state)
+        self._follow()
+
+    def go_back(self) -> None:
+        """Lets the loader's next `iter()` begin after the batch that was trained last."""
+        self._follow()
+        if Cursor(self.dataset.shared_cursor.cursor) != self._cursor:
+            self.dataset.load_state_dict(self._cursor)
+            self._loads = self.dataset.shared_cursor.loads
+
+    def _begin(self, cursor: _core.Cursor) -> None:
+        self._cursor = Cursor(cursor)
+        self._loads = self.dataset.shared_cursor.loads
+        self._is_told = False
+        self._drawn_before = self._drawn()
+
+    def _follow(self) -> None:
+        """Begins anew where a state was loaded past this one, into the loader or the dataset."""
+        if self._loads != self.dataset.shared_cursor.loads:
+            self._begin(self.dataset.shared_cursor.loaded)
+
+    def _drawn(self) -> int:
+        return self._loader.stats().batches if isinstance(self._loader, Loader) else 0
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} can't be pickled: put it at the top of the mapping that "
+            "torch.distributed.checkpoint saves, which sees no deeper, or save its state_dict()"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._cursor!r})"
+
+
+def dataset_of(loader: object) -> ParquetDataset:
+    """The dataset that batches are drawn from.
+
+    Raises:
+        TypeError: if there is none.
+    """
+    found = dataset_behind(loader)
+    if found is None:
+        raise TypeError(
+            "loader must be a fastresume.Loader, a ParquetDataset, or a torch DataLoader over one, found "
+            f"{type(loader).__name__}"
+        )
+    return found
+
+
+def is_same_reading(loader: object, dataset: ParquetDataset) -> bool:
+    """Whether a loader draws from a dataset, or from what `map` made of it: they share one cursor."""
+    found = dataset_behind(loader)
+    return found is not None and found.shared_cursor is dataset.shared_cursor
+
+
+def check_ranks(dataset: ParquetDataset, ranks: int, framework: str) -> None:
+    """Refuses to train on fewer ranks than the environment told the dataset of.
+
+    Raises:
+        ValueError: if the rows of some ranks would not be trained together with those of the others.
+    """
+    if dataset.spec.world_was_detected and dataset.world.world_size > ranks:
+        raise ValueError(
+            f"the environment told the dataset of {dataset.world.world_size} ranks, but {framework} knows of "
+            f"{ranks}: each would train alone, on its share of the rows; let {framework} know of the others "
+            "(without a GPU, tell it that it runs on the CPU), or pass rank= and world_size= to the dataset"
+        )
+
+
+def require_state(state: object, where: str) -> Mapping[str, Any]:
+    """A state that was found in a checkpoint.
+
+    Raises:
+        StateError: if there is none: to start at row 0 without a word would train rows twice.
+    """
+    if not isinstance(state, Mapping):
+        raise _core.StateError(
+            f"the checkpoint has no state of the data {where}: it was saved without it. To begin the data "
+            "anew with this model, load the model alone; to go on elsewhere, call loader.load_state_dict"
+        )
+    return state

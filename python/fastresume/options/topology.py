@@ -1,0 +1,210 @@
+"""Which of how many ranks this process is, and how they and their workers share what is read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch.distributed
+
+import fastresume._core as _core
+from fastresume.options.checks import at_least, integer, nearest
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+
+MAX_THREADS = 32
+"""More are for those who name them: nodes have hundreds of cores, and jobs that share them with others."""
+
+
+def has_process_group() -> bool:
+    """Whether there is a default process group."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+@dataclass(frozen=True)
+class World:
+    """A rank among `world_size` ranks.
+
+    Args:
+        rank: this process, in `[0, world_size)`.
+        world_size: how many processes share the data, at least 1.
+
+    Raises:
+        ValueError: if `rank` is not in `[0, world_size)`.
+        TypeError: if either is not an integer.
+
+    Example:
+        >>> World(rank=1, world_size=4)
+        World(rank=1, world_size=4)
+    """
+
+    rank: int
+    world_size: int
+
+    def __post_init__(self) -> None:
+        # As plain integers, whatever kind was passed: they go into file names and JSON.
+        object.__setattr__(self, "world_size", at_least(1, "world_size", self.world_size))
+        object.__setattr__(self, "rank", integer("rank", self.rank))
+        if not 0 <= self.rank < self.world_size:
+            raise ValueError(
+                f"rank {self.rank} is not in [0, {self.world_size}), the range that world_size gives"
+            )
+
+    @classmethod
+    def detect(cls) -> World:
+        """The rank and world size of `torch.distributed`, else of the environment, else 0 of 1.
+
+        The environment is `RANK` and `WORLD_SIZE`, as `torchrun` sets them.
+
+        Raises:
+            ValueError: if a variable is not a whole number, one is set without the other, or the rank
+                is out of range.
+
+        Example:
+            >>> World.detect()
+            World(rank=0, world_size=1)
+        """
+        current = cls.of_default_group()
+        if current is not None:
+            return current
+        rank, world_size = _from_environment("RANK"), _from_environment("WORLD_SIZE")
+        if world_size is None and rank is not None:
+            raise ValueError(f"RANK is set ({rank}), but WORLD_SIZE is not")
+        if rank is None and world_size not in (None, 1):
+            raise ValueError(f"WORLD_SIZE is set ({world_size}), but RANK is not")
+        return cls(rank or 0, 1 if world_size is None else world_size)
+
+    @classmethod
+    def of_default_group(cls) -> World | None:
+        """The rank and size of the default process group; None where there is none."""
+        if has_process_group():
+            return cls(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        return None
+
+    @classmethod
+    def of(cls, group: World | ProcessGroup | DeviceMesh) -> World:
+        """The rank and size of a process group or of a one-dimensional device mesh.
+
+        Raises:
+            ValueError: if a mesh has more than one dimension, or this process is not in the group.
+            TypeError: if `group` is neither.
+        """
+        if isinstance(group, World):
+            return group
+        outside: object = torch.distributed.GroupMember.NON_GROUP_MEMBER
+        if group is outside:
+            raise ValueError("this process is not a member of the process group")
+        if hasattr(group, "get_local_rank") and hasattr(group, "ndim"):
+            if group.ndim != 1:
+                raise ValueError(f"the device mesh has {group.ndim} dimensions: pass one, as in mesh['dp']")
+            return cls(group.get_local_rank(), group.size())
+        if hasattr(group, "rank") and hasattr(group, "size"):
+            return cls(group.rank(), group.size())
+        kind = type(group).__name__
+        raise TypeError(f"world must be a World, a process group or a device mesh, found {kind}")
+
+
+def default_threads() -> int:
+    """The cores that this process may use, shared with the other ranks of the node, at most 32.
+
+    Its affinity says which, and the quota of its container (its control groups) how many.
+    """
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    share = _core.cores() // (int(ranks) if ranks.isdecimal() and int(ranks) > 0 else 1)
+    return max(1, min(MAX_THREADS, share))
+
+
+def _from_environment(name: str) -> int | None:
+    text = os.environ.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"the environment variable {name} is not a whole number: {text!r}") from None
+
+
+Cut = tuple[int, int, int]
+"""Lanes, groups, and rows per lane and batch."""
+
+
+def cut_of(batch_size: int, world_size: int, workers: int, lanes: int | None, groups: int | None) -> Cut:
+    """The cut of a job.
+
+    Args:
+        batch_size: rows per rank and step.
+        world_size: how many ranks there are.
+        workers: how many loader workers each rank has; 1 without any.
+        lanes: what the user named; None for one per rank and group.
+        groups: what the user named; None for one per worker, or one where `lanes` is 1.
+
+    Raises:
+        ValueError: for numbers that do not divide; names the nearest that do.
+    """
+    if groups is None:
+        groups = 1 if lanes == 1 else workers
+    ways = world_size * groups
+    if lanes == 1:
+        if groups > 1:
+            raise ValueError(
+                f"lanes=1 is one stretch of the order per batch: groups must be 1, found {groups}"
+            )
+        return 1, 1, batch_size * world_size
+    if groups % workers:
+        raise ValueError(
+            f"groups {groups} is not a multiple of {workers} workers; {nearest(groups, workers)}"
+        )
+    if lanes is None:
+        lanes = ways
+    if lanes % ways:
+        raise ValueError(
+            f"lanes {lanes} is not a multiple of {ways} (world_size {world_size} times groups {groups}); "
+            + nearest(lanes, ways)
+        )
+    rows, rest = divmod(batch_size * ways, lanes)
+    if rest:
+        each = lanes // ways
+        raise ValueError(
+            f"batch_size {batch_size} is not a multiple of {each}, the lanes that a rank has in each group "
+            f"(lanes {lanes}, world_size {world_size}, groups {groups}); {nearest(batch_size, each)}"
+        )
+    return lanes, groups, rows
+
+
+def global_share(global_batch_size: object, world_size: int) -> int:
+    """The rows of each rank in a global batch.
+
+    Raises:
+        ValueError: if the ranks can't have equal shares; names the nearest sizes that can be shared.
+    """
+    number = at_least(1, "global_batch_size", global_batch_size)
+    share, rest = divmod(number, world_size)
+    if rest:
+        raise ValueError(
+            f"global_batch_size {number} can't be shared equally by {world_size} ranks; "
+            + nearest(number, world_size)
+        )
+    return share
+
+
+def resolve_world(
+    rank: int | None, world_size: int | None, world: World | ProcessGroup | DeviceMesh | None
+) -> tuple[World, bool]:
+    """The world that arguments name, and whether it was detected since they name none.
+
+    Raises:
+        TypeError: if they name half of one, or two.
+        ValueError: if the rank is out of range, or the environment says what can't be.
+    """
+    if (rank is None) != (world_size is None):
+        raise TypeError("rank and world_size come together, found only one of them")
+    if world is not None and rank is not None:
+        raise TypeError("pass either world or rank and world_size, not both")
+    if world is not None:
+        return World.of(world), False
+    if rank is not None and world_size is not None:
+        return World(rank, world_size), False
+    return World.detect(), True

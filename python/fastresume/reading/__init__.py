@@ -1,0 +1,1 @@
+"""From a `ReadSpec` to batches."""

@@ -1,0 +1,311 @@
+"""A device that batches are copied to, ahead of the loop, on a stream of its own.
+
+Three things must not be confused: when a copy is begun, when it is done, and when who uses it is done. Host
+memory is held until the copy's event is done, and only then goes back to whoever fills it again: a ring. What
+the consumer does comes after that event, by order of streams, and nobody waits. Memory of the device is used
+again after what the consumer's stream had to do when the batch was let go of (`record_stream`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+import fastresume._core as _core
+from fastresume.batch.batch import Batch
+from fastresume.batch.jagged import dtype_name
+from fastresume.batch.schema import Tensors
+from fastresume.reading.pinned import page_lock, tell_failure
+
+AHEAD = 2
+"""So many batches are on the device, or on their way, beside the one that was handed over."""
+
+
+class Mark(Protocol):
+    """A point of a stream: what was begun before it is done, or not."""
+
+    def query(self) -> bool:
+        """Whether it is done."""
+
+    def synchronize(self) -> None:
+        """Waits until it is done."""
+
+
+class CopyStream(Protocol):
+    """What is asked of a device: `CudaStream`, or what stands for one.
+
+    `page_lock` locks the pages that copies read, or is None.
+    """
+
+    device: torch.device
+    page_lock: _core.PageLock | None
+
+    def copying(self) -> AbstractContextManager[object]:
+        """In which copies are begun; in no thread that a signal handler may interrupt."""
+
+    def copy(self, value: Any) -> Any:
+        """The value on the device, as soon as the copy is done."""
+
+    def mark(self) -> Mark:
+        """The point behind all copies that were begun."""
+
+    def wait(self, mark: Mark) -> None:
+        """Lets what the caller's current stream is given from now on come after a mark."""
+
+    def use(self, value: Any) -> None:
+        """Keeps the value's memory from other use until the caller's current stream is done with it."""
+
+
+class CudaStream:
+    """A stream of a CUDA device for copies.
+
+    Args:
+        device: "cuda", for the current device of the caller's thread, or one by its index.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        index: int | None = device.index
+        self.device = torch.device("cuda", torch.cuda.current_device() if index is None else index)
+        stream: Any = torch.cuda.Stream
+        self._stream = stream(self.device)
+        self.page_lock = page_lock(self.device)
+
+    def copying(self) -> AbstractContextManager[object]:
+        """In which copies are begun: the stream is the current one of this thread, which is the loader's."""
+        # For good: to go back to a device that this process does not use would start that one, too.
+        torch.cuda.set_device(self.device)
+        return torch.cuda.stream(self._stream)
+
+    def copy(self, value: Any) -> Any:
+        """The value on the device, as soon as the copy is done."""
+        return value.to(self.device, non_blocking=True)
+
+    def mark(self) -> Mark:
+        """An event behind all copies that were begun."""
+        event: Mark = self._stream.record_event()
+        return event
+
+    def wait(self, mark: Any) -> None:
+        """Lets what the caller's current stream is given from now on come after an event."""
+        torch.cuda.current_stream(self.device).wait_event(mark)
+
+    def use(self, value: Any) -> None:
+        """Keeps the value's memory from other use until the caller's current stream is done with it."""
+        value.record_stream(torch.cuda.current_stream(self.device))
+
+
+class Placed:
+    """A batch on a device, or on its way there.
+
+    Args:
+        device: what copies it.
+        batch: its values; those in `ahead` are on the device.
+        mark: when they are there.
+        ahead: their names.
+    """
+
+    __slots__ = ("_process", "ahead", "batch", "device", "mark")
+
+    def __init__(self, device: Device, batch: Batch, mark: Mark, ahead: frozenset[str]) -> None:
+        self.device = device
+        self.batch = batch
+        self.mark = mark
+        self.ahead = ahead
+        self._process = os.getpid()
+
+    def __del__(self) -> None:
+        if self._process != os.getpid():  # to let go of memory of a device is a call, which a fork can't make
+            _kept.append((self.batch, self.mark))
+
+
+class _Held:
+    """Memory of the host that is read until a mark is done; it is let go of with this, and not before."""
+
+    __slots__ = ("_process", "_values", "mark")
+
+    def __init__(self, mark: Mark, values: tuple[object, ...]) -> None:
+        self.mark = mark
+        self._values = values
+        self._process = os.getpid()
+
+    def __del__(self) -> None:
+        if self._process == os.getpid():
+            self.mark.synchronize()
+        else:
+            _kept.append((self._values, self.mark))
+
+
+_kept: list[object] = []
+
+
+class Device:
+    """Where the batches of one loader go.
+
+    Args:
+        device: of the type "cuda".
+        is_static: whether every batch comes in the same tensors.
+    """
+
+    def __init__(self, device: torch.device, is_static: bool = False) -> None:
+        self.device = device
+        self.is_static = is_static
+        self._process = os.getpid()
+        self._stream: CopyStream | None = None
+        self._held: deque[_Held] = deque()
+        self._static: dict[str, Tensor] = {}
+
+    def open(self) -> CopyStream:
+        """The stream of copies; the first call makes it, on the current device where none was named.
+
+        Raises:
+            FastresumeError: in a child that was forked when CUDA had started, where it can't be used.
+        """
+        is_forked = self._stream is not None and self._process != os.getpid()
+        if is_forked or torch.cuda._is_in_bad_fork():
+            raise _core.FastresumeError(
+                f"CUDA was started before process {os.getpid()} was forked, which therefore can't use it: "
+                "fork before anything uses CUDA (Loader.start() starts worker processes), or start processes "
+                "by 'spawn'; device=None reads without CUDA"
+            )
+        if self._stream is None:
+            self._process = os.getpid()
+            self._stream = CudaStream(self.device)
+            self.device = self._stream.device
+        return self._stream
+
+    def page_lock(self) -> _core.PageLock | None:
+        """What locks the pages of memory that is copied from; raises as `open` does."""
+        return self.open().page_lock
+
+    def put(self, batch: Batch) -> Placed:
+        """Begins to copy a batch; its memory is held until that is done.
+
+        Not in a thread in which signal handlers may raise: they could leave another stream behind.
+        """
+        stream = self.open()
+        while self._held and self._held[0].mark.query():
+            self._held.popleft()
+        given: dict[str, Any] = batch._tensors
+        values: Tensors = {}
+        ahead = frozenset(name for name, value in given.items() if _goes_ahead(value))
+        with stream.copying():
+            try:
+                for name, value in given.items():
+                    values[name] = stream.copy(value) if name in ahead else value
+            finally:
+                mark = stream.mark()
+                self._held.append(_Held(mark, tuple(given.values())))
+        return Placed(self, batch._like(values), mark, ahead)
+
+    def hand_over(self, placed: Placed) -> Batch:
+        """The batch, for what the caller's current stream is given from now on; may be called again."""
+        stream = self.open()
+        tell_failure(stream.page_lock, stacklevel=4)
+        stream.wait(placed.mark)
+        values: dict[str, Any] = placed.batch._tensors
+        for name, value in values.items():
+            if name in placed.ahead:
+                stream.use(value)
+            elif hasattr(value, "to"):
+                values[name] = value.to(stream.device)
+        return placed.batch
+
+    def in_place(self, batch: Batch) -> Batch:
+        """The batch in the tensors that all have, if they are static; the one before is overwritten.
+
+        The copies are the caller's current stream's, so they come after what it did with the batch before.
+
+        Raises:
+            ValueError: if there are other tensors than in the first batch, or one has another type or shape.
+            TypeError: if a value is no tensor of one shape.
+        """
+        if not self.is_static:
+            return batch
+        tensors: dict[str, Any] = batch._tensors
+        self._check_same(batch, tensors)
+        kept: Tensors = {}
+        for name, value in tensors.items():
+            if not isinstance(value, Tensor):
+                kept[name] = value
+                continue
+            if name not in self._static:
+                self._static[name] = torch.empty_like(value)
+            kept[name] = self._static[name].copy_(value)
+        return batch._like(kept)
+
+    def close(self) -> None:
+        """Lets go of the host's memory, when its copies are done."""
+        self._held.clear()
+
+    def _check_same(self, batch: Batch, values: dict[str, Any]) -> None:
+        where = f"static=True: the batch of epoch {batch.epoch}, step {batch.step} has"
+        for name, value in values.items():
+            if not isinstance(value, Tensor) and not hasattr(value, "to"):
+                continue
+            if not isinstance(value, Tensor) or value.is_nested or value.layout is not torch.strided:
+                raise TypeError(
+                    f"{where} {name!r}, a {type(value).__name__} whose shape differs from batch to batch: "
+                    "let a transform make tensors of one shape of it, or leave static out"
+                )
+            first = self._static.get(name, value)
+            if (first.dtype, first.shape) != (value.dtype, value.shape):
+                raise ValueError(
+                    f"{where} {name!r} of {_described(value)}, which is {_described(first)} in the first one"
+                )
+        names = [name for name, value in values.items() if isinstance(value, Tensor)]
+        if self._static and self._static.keys() != set(names):
+            raise ValueError(f"{where} the tensors {names}, the first one has {list(self._static)}")
+
+
+def device_of(given: torch.device | str | int | None) -> torch.device | None:
+    """The device that a loader's batches go to, as torch understands what was given; None for the CPU.
+
+    Starts no CUDA.
+
+    Raises:
+        TypeError, ValueError: for what is no device, or one of another kind.
+        FastresumeError: if there is no such CUDA device.
+    """
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, torch.device | str | int):
+        raise TypeError(f"device must be a torch.device, a string or an index, found {given!r}")
+    try:
+        device = torch.device("cuda", given) if isinstance(given, int) else torch.device(given)
+    except RuntimeError as error:
+        raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:INDEX', found {given!r}") from error
+    if device.type == "cpu":
+        return None
+    if device.type != "cuda":
+        raise ValueError(
+            f"device must be 'cpu', 'cuda' or 'cuda:INDEX', found {given!r}: for another one call "
+            "batch.to(device)"
+        )
+    if torch.cuda._is_in_bad_fork():
+        return device  # its use is the error, which says what to do
+    count = torch.cuda.device_count()
+    if count == 0:
+        why = "this torch was built without CUDA" if torch.version.cuda is None else "there is no CUDA device"
+        raise _core.FastresumeError(f"device={given!r}, but {why}: pass device='cpu'")
+    index: int | None = device.index
+    if index is not None and index >= count:
+        raise _core.FastresumeError(
+            f"device={given!r}, but there are {count} CUDA devices, 'cuda:0' to 'cuda:{count - 1}'"
+        )
+    return device
+
+
+def _goes_ahead(value: object) -> bool:
+    """Whether a value can be copied on one stream and used on another one."""
+    if isinstance(value, Tensor):
+        return value.is_cpu and value.layout is torch.strided and not value.is_nested
+    return hasattr(value, "to") and hasattr(value, "record_stream")
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{dtype_name(tensor.dtype)} {list(tensor.shape)}"

@@ -1,0 +1,310 @@
+"""The batches of one rank, handed over one by one in this process."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import fastresume._core as _core
+from fastresume.audit.writer import DeliveryLog
+from fastresume.batch.batch import Batch
+from fastresume.batch.delivered import Delivered, cursor_after
+from fastresume.batch.origin import Planned
+from fastresume.reading.device import AHEAD, Device, Placed
+from fastresume.reading.monitor.activity import Making, ReaderActivity
+from fastresume.reading.monitor.stats import Stats
+from fastresume.reading.monitor.watchdog import Watchdog
+from fastresume.reading.prefetch import MAX_THREADS, Ahead, Beside
+from fastresume.reading.replay import Trail
+from fastresume.reading.spec import ReadSpec
+from fastresume.reading.transform import make_batch
+from fastresume.reading.workers.messages import Arrival
+from fastresume.reading.workers.pool import Crew, Run
+from fastresume.state.shared_cursor import SharedCursor
+
+_log = logging.getLogger("fastresume")
+
+
+class BatchIterator(Iterator[Batch]):
+    """The batches of one rank from where the dataset's cursor is to the end of the pass.
+
+    Each batch moves the dataset's cursor when it is handed over, not before. Nothing is opened or started
+    until the first batch is asked for.
+    """
+
+    def __init__(
+        self,
+        spec: ReadSpec,
+        shared: SharedCursor,
+        threads: int,
+        prefetch_bytes: int,
+        stats: Stats | None = None,
+        log: DeliveryLog | None = None,
+        crew: Crew | None = None,
+        trail: list[Trail] | None = None,
+        device: Device | None = None,
+        watchdog: Watchdog | None = None,
+    ) -> None:
+        spec.check_world()
+        shared.iterators += 1
+        self._spec = spec
+        self._shared = shared
+        self._number = shared.iterators
+        self._loads = shared.loads
+        self._cursor, self._end_cursor = spec.bounds(shared.cursor)
+        self._threads = threads
+        self._prefetch_bytes = prefetch_bytes
+        self._stats = Stats(spec, shared) if stats is None else stats
+        self._log = log
+        self._crew = crew
+        self._device = device
+        self._watchdog = watchdog
+        self._workers = 1 if crew is None else crew.workers
+        self._reader: _core.Reader | Ahead | Beside | Run | None = None
+        self._share: Planned  # from when the reader is opened on
+        self._make_here: Callable[[_core.Delivered], Batch]  # as well
+        self._handed: int | None = None  # the number of the batch that was handed over last
+        self._made: tuple[Delivered, Batch | Placed] | None = None
+        self._trail = [Trail()] if trail is None else trail
+        self._is_spoiled = False
+        self._is_over = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its next batch is still the dataset's next batch."""
+        latest = (self._shared.iterators, self._shared.loads)
+        return not self._is_over and (self._number, self._loads) == latest
+
+    def start(self) -> None:
+        """Opens the reader and starts its threads."""
+        self._open().start()
+
+    def peek(self) -> Batch | None:
+        """The next batch, which is not delivered by this; None at the end."""
+        front = self._front()
+        return None if front is None else self._batch(front)
+
+    def __next__(self) -> Batch:
+        if self._is_over:
+            raise StopIteration
+        self._check_current()
+        began = time.perf_counter()
+        if self._watchdog is not None:
+            self._watchdog.begin(self._report)
+        try:
+            front = self._front()
+            if front is None:
+                self._end()
+                raise StopIteration
+            waited = time.perf_counter()
+            batch = self._batch(front)
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.end()
+        if not isinstance(self._reader, _core.Reader):  # it is made elsewhere, and was waited for
+            waited = time.perf_counter()
+        if self._device is not None:
+            batch = self._device.in_place(batch)
+        if self._log is not None:
+            logged_from = self._cursor if self._handed is None else self._shared.cursor
+            self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
+        counted = self._stats._counts
+        shared, before = self._shared, self._shared._cursor
+        handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned
+        try:
+            self._made, self._handed = None, front.number
+            self._trail[0] = trail.after(planned, front.number)
+            shared.deliver(cursor_after(front, self._end_cursor))
+            self._stats._count(front, began, waited)
+            if front.ends_pass:
+                self.close()
+                _log.info("pass %d ended: %r", front.epoch, self._stats)
+            return batch
+        except BaseException:  # a signal handler's: the caller has not got the batch
+            shared.deliver(before)
+            self._stats._counts = counted
+            self._made, self._handed, self._trail[0] = made, handed, trail
+            if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
+                self._reader, self._is_over = None, False
+                self._go_back(before)
+            raise
+
+    def close(self) -> None:
+        """Ends the threads, closes the files, and ends the iteration; the cursor stays."""
+        self._is_over = True
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def __repr__(self) -> str:
+        cursor = self._shared.cursor
+        state = f"at step {cursor.steps} of pass {cursor.epoch}" if self.is_current else "over"
+        return f"BatchIterator({state}, {self._spec.text(cursor)})"
+
+    def __del__(self) -> None:
+        if isinstance(reader := getattr(self, "_reader", None), Ahead | Beside):
+            reader.close(wait=False)
+
+    def _open(self) -> _core.Reader | Ahead | Beside | Run:
+        if self._reader is None:
+            spec, cut = self._spec, self._spec.cut(self._workers)
+            if self._log is not None:
+                self._log.begin(cut, spec.batch_size, spec.tail, spec.on_iter)
+            place = (spec.world.rank, spec.world.world_size, 0, 1)
+            planned = spec.pass_from(self._cursor, self._workers)
+            self._share = spec.share(planned, self._cursor)
+            _log.debug(
+                "reads pass %d from step %d: %d batches left, cut %s, %s",
+                planned.epoch,
+                self._cursor.steps,
+                planned.batches_left,
+                planned.cut,
+                f"{self._threads} threads" if self._crew is None else f"{self._workers} workers",
+            )
+            if self._crew is not None:
+                run = self._crew.run(planned, self._share, self._end_cursor)
+                self._stats._watch(run.activity)
+                device = self._device
+                self._reader = run if device is None else Beside(run, partial(_arrived, device), device.put)
+                return self._reader
+            page_lock = None if self._device is None else self._device.page_lock()
+            reader = _core.Reader(
+                spec.manifest,
+                spec.layout,
+                self._cursor,
+                planned,
+                place,
+                self._threads,
+                self._prefetch_bytes,
+                page_lock,
+            )
+            make = partial(make_batch, spec, self._share, self._end_cursor)
+            making = Making(ReaderActivity(reader.activity), make)
+            self._stats._watch(making)
+            self._make_here = making if spec.transforms else make
+            self._reader = self._ahead(reader, making)
+        return self._reader
+
+    def _ahead(self, reader: _core.Reader, making: Making) -> _core.Reader | Ahead | Beside:
+        """The reader, with threads that run the transforms, and put batches onto a device, if there are."""
+        spec, device, make = self._spec, self._device, self._make_here
+        if not self._threads:
+            return reader if device is None else Beside(reader, make, device.put)
+        if not spec.transforms:
+            if device is None:
+                return reader
+            ahead = Ahead(reader, partial(_put, device, make), 1, AHEAD)
+            making.passes(ahead)
+            return ahead
+        threads = min(self._threads, MAX_THREADS)
+        depth = max(min(2 * threads, self._prefetch_bytes // spec.batch_bytes), 1)
+        made = Ahead(reader, make, threads, depth)
+        making.passes(made)
+        if device is None:
+            return made
+        ahead = Ahead(made, device.put, 1, AHEAD)
+        making.passes(ahead)
+        return ahead
+
+    def _go_back(self, cursor: _core.Cursor) -> None:
+        """Lets a new reader go on where the last batch that was handed over ended; `cursor` is its cursor."""
+        if self._handed is not None:
+            self._cursor = cursor
+        reader, self._reader, self._is_spoiled = self._reader, None, False
+        if isinstance(reader, Ahead | Beside):
+            reader.close(wait=False)
+        elif reader is not None:
+            reader.close()
+
+    def _front(self) -> Delivered | None:
+        """The first batch that the cursor does not know of.
+
+        The reader lets go of a batch only when the cursor has moved past it, so that an exception raised by a
+        signal handler, at whatever moment, can't bring the two apart.
+        """
+        if self._is_spoiled:
+            self._go_back(self._shared.cursor)
+        reader = self._open()
+        try:
+            front: Delivered | None = reader.front()
+            if (
+                front is not None
+                and self._handed == front.number
+                and self._shared._cursor == cursor_after(front, self._end_cursor)
+            ):
+                reader.advance()
+                del front  # where the caller has let go of the batch as well, the next one takes its memory
+                front = reader.front()
+        except _core.SourceError:
+            self._is_spoiled = True  # readers remember it, but the file may come back
+            raise
+        return front
+
+    def _batch(self, front: Delivered) -> Batch:
+        if self._crew is not None and self._device is None and isinstance(front, Arrival):
+            return front.batch
+        if self._made is None or self._made[0] is not front:
+            if self._device is None and not self._spec.transforms:
+                self._made = front, self._make(front)
+            else:
+                # A transform that fails may have written to the tensors before: they must be read again.
+                self._is_spoiled = True
+                try:
+                    self._made = front, self._make(front)
+                except BaseException:
+                    self._go_back(self._shared.cursor)
+                    raise
+                self._is_spoiled = False
+        made = self._made[1]
+        return made if isinstance(made, Batch) else made.device.hand_over(made)
+
+    def _make(self, front: Any) -> Any:
+        reader: Any = self._reader
+        made: Batch | Placed
+        made = self._make_here(front) if isinstance(reader, _core.Reader) else reader.batch()
+        return made
+
+    def _report(self, seconds: float) -> str:
+        """What is going on while `next()` waits: called in the watchdog's thread."""
+        world, activity = self._spec.world, self._stats._activity
+        cursor = self._shared.cursor
+        batches, size = (0, 0) if activity is None else activity.queued()
+        waits = (
+            f"next() has waited {seconds:.1f} s for the batch of step {cursor.steps} of pass {cursor.epoch}, "
+            f"on rank {world.rank} of {world.world_size}; ready: {batches} batches "
+            f"of {size} bytes"
+        )
+        lines = [] if activity is None else activity.lines()
+        return "\n  ".join([waits, *lines])
+
+    def _check_current(self) -> None:
+        shared = self._shared  # which notices a fork when the cursor moves
+        if self._loads != shared._loads:
+            raise _core.StateError("a state was loaded after this iterator was made: call iter() again")
+        if self._number != shared.iterators:
+            raise _core.FastresumeError("a newer iterator of this dataset goes on: an older one can't")
+
+    def _end(self) -> None:
+        """Ends the pass here if no batch was left of it; else its last batch did."""
+        planned = self._spec.pass_from(self._cursor, self._workers)
+        self.close()
+        if planned.batches_left == 0:
+            after = self._end_cursor or self._cursor.next_pass()
+            if self._log is not None:
+                self._log.end(self._cursor, after)
+            warnings.warn(self._spec.dropped_text(planned), stacklevel=3)
+            self._shared.deliver(after)
+            self._stats._drop(planned.rest)
+
+
+def _arrived(device: Device, arrival: Arrival) -> Batch:
+    device.open()  # here, since it may be this thread's current device that is meant
+    return arrival.batch
+
+
+def _put(device: Device, make: Callable[[_core.Delivered], Batch], delivered: _core.Delivered) -> Placed:
+    return device.put(make(delivered))

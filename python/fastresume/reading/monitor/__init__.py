@@ -1,0 +1,1 @@
+"""What a reader tells those who watch: statistics, progress, a watchdog."""

@@ -1,0 +1,84 @@
+"""A pass behind a progress bar that resumes where the pass does: what tqdm, rich and their like are told."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import fastresume._core as _core
+from fastresume.batch.batch import Batch
+from fastresume.reading.spec import ReadSpec
+
+
+def behind_a_bar(
+    batches: Iterable[Batch],
+    spec: ReadSpec,
+    cursor: _core.Cursor,
+    workers: int,
+    bar: Any,
+    options: dict[str, Any],
+) -> Iterable[Batch]:
+    """What is left of the pass, behind a bar of the whole pass; see `Loader.progress`.
+
+    Args:
+        batches: what is left of it.
+        spec: what is read.
+        cursor: where it stands.
+        workers: how many read it.
+        bar: what shows it; None for tqdm's.
+        options: what else the bar is told.
+    """
+    if spec.world.rank != 0:
+        return batches
+    start = spec.bounds(cursor)[0]
+    done = start.steps
+    total = done + spec.pass_from(start, workers).batches_left
+    bar = _tqdm() if bar is None else bar
+    if hasattr(bar, "add_task"):
+        told = {"description": f"pass {start.epoch}", "total": total, "completed": done}
+        return _behind_rich(batches, bar, told, options)
+    try:
+        parameters = inspect.signature(bar).parameters
+    except (TypeError, ValueError):  # what can't be called, or is built in
+        raise TypeError(
+            "bar must be tqdm.tqdm, rich.progress.Progress, or what takes an iterable as tqdm does, "
+            f"found {bar!r}"
+        ) from None
+    if "completed" in parameters or not (
+        "initial" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    ):
+        raise TypeError(
+            "bar must be tqdm, or take total= and initial= as tqdm does, or be a rich.progress.Progress "
+            f"(whose track forgets where a bar began); {getattr(bar, '__qualname__', bar)} takes "
+            f"{', '.join(parameters)}"
+        )
+    told = {"total": total, "initial": done, "desc": f"pass {start.epoch}", "unit": "batch"}
+    found: Iterable[Batch] = bar(batches, **{**told, **options})
+    return found
+
+
+def _behind_rich(
+    batches: Iterable[Batch], bar: Any, told: dict[str, Any], options: dict[str, Any]
+) -> Iterator[Batch]:
+    """The same with a `rich.progress.Progress`, the user's or one of that class, which is shown meanwhile."""
+    is_ours = isinstance(bar, type)
+    progress = bar() if is_ours else bar
+    with progress if is_ours else contextlib.nullcontext():
+        task = progress.add_task(**{**told, **options})
+        for batch in batches:
+            yield batch
+            progress.advance(task)
+
+
+def _tqdm() -> Callable[..., Any]:
+    try:
+        from tqdm.auto import tqdm  # type: ignore[import-untyped]  # its types are a package of their own
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "progress() shows tqdm's bar, and tqdm is not installed: pip install tqdm, or pass what you "
+            "have, as in loader.progress(rich.progress.Progress)"
+        ) from None
+    found: Callable[..., Any] = tqdm
+    return found

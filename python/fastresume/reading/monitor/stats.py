@@ -1,0 +1,235 @@
+"""What a loader has delivered, how long that took, and what is ready: for whoever looks on from outside."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from fastresume.batch.delivered import Delivered
+from fastresume.buffers import row_count
+from fastresume.reading.monitor.activity import Activity
+from fastresume.reading.spec import ReadSpec
+from fastresume.state.shared_cursor import SharedCursor
+
+PACE_SECONDS = 30.0
+"""What is left is foretold from the pace of the last one to two times as many seconds."""
+
+
+class Counts(NamedTuple):
+    """What `Stats` counts: taken as one value, so that a signal handler never sees half of it."""
+
+    batches: int = 0
+    rows: int = 0
+    bytes: int = 0
+    next_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    dropped_rows: int = 0
+    padded_rows: int = 0
+
+
+class Stats:
+    """What a loader has delivered since it was made: a live object, always on, cheap to read.
+
+    Attributes:
+        batches: batches delivered.
+        rows: rows in them.
+        bytes: bytes of their tensors.
+        next_seconds: how long `next()` took, all batches together.
+        wait_seconds: how much of that was spent waiting for a batch (for reading it, where there are no
+            threads).
+        dropped_rows: rows that no rank got of the passes that ended here, by the tail policy.
+        padded_rows: rows of this rank's batches that only fill them up.
+
+    Example:
+        >>> loader.stats()
+        Stats(batches=0, rows=0, bytes=0, pass 0: 0% done)
+    """
+
+    def __init__(self, spec: ReadSpec, shared: SharedCursor) -> None:
+        self._spec = spec
+        self._shared = shared
+        self._counts = Counts()
+        self._activity: Activity | None = None
+        self._read_before = self._transformed_before = 0.0
+        self._began: float | None = None
+        self._last = 0.0
+        self._pace: tuple[tuple[float, int], tuple[float, int]] | None = None
+
+    @property
+    def batches(self) -> int:
+        """Batches delivered."""
+        return self._counts.batches
+
+    @property
+    def rows(self) -> int:
+        """Rows in them."""
+        return self._counts.rows
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of their tensors."""
+        return self._counts.bytes
+
+    @property
+    def next_seconds(self) -> float:
+        """How long `next()` took, all batches together."""
+        return self._counts.next_seconds
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long `next()` waited for a batch, all batches together."""
+        return self._counts.wait_seconds
+
+    @property
+    def dropped_rows(self) -> int:
+        """Rows that no rank got of the passes that ended here, by the tail policy."""
+        return self._counts.dropped_rows
+
+    @property
+    def padded_rows(self) -> int:
+        """Rows of this rank's batches that only fill them up."""
+        return self._counts.padded_rows
+
+    @property
+    def seconds(self) -> float:
+        """From the first `next()` to the last batch that it returned."""
+        return 0.0 if self._began is None else self._last - self._began
+
+    @property
+    def wait_share(self) -> float:
+        """The share of `next()` that was spent waiting, in `[0, 1]`."""
+        return self.wait_seconds / self.next_seconds if self.next_seconds else 0.0
+
+    @property
+    def next_share(self) -> float:
+        """The share of the whole time that was spent in `next()`, in `[0, 1]`: what data costs the loop."""
+        return min(self.next_seconds / self.seconds, 1.0) if self.seconds > 0 else 0.0
+
+    @property
+    def decode_seconds(self) -> float:
+        """How long files were read and decoded, over all threads or workers together."""
+        return self._read_before + (self._activity.seconds if self._activity is not None else 0.0)
+
+    @property
+    def transform_seconds(self) -> float:
+        """How long the functions given to `map` ran, over all threads or workers together."""
+        ahead = self._activity.transform_seconds if self._activity is not None else 0.0
+        return self._transformed_before + ahead
+
+    @property
+    def queued_batches(self) -> int:
+        """Batches that are ready for `next()`."""
+        return self._queued()[0]
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the batches that are ready."""
+        return self._queued()[1]
+
+    @property
+    def epoch(self) -> int:
+        """The present pass; `batch.epoch` of its batches."""
+        return self._shared.cursor.epoch
+
+    @property
+    def step(self) -> int:
+        """Batches delivered of the present pass, over all runs of the job: `batch.step` of the next one."""
+        return self._shared.cursor.steps
+
+    @property
+    def progress(self) -> float:
+        """How much of the present pass was delivered, over all ranks: from 0.0 to below 1.0."""
+        cursor = self._shared.cursor
+        return cursor.consumed_rows() / max(cursor.num_rows, 1)
+
+    @property
+    def batches_per_second(self) -> float | None:
+        """The pace of the last minute or so, the loop's own work included; None before the second batch."""
+        if self._pace is None:
+            return None
+        (began, first), _ = self._pace
+        return (self.batches - first) / (self._last - began) if self._last > began else None
+
+    @property
+    def eta_seconds(self) -> float | None:
+        """How long the rest of the pass will take at the present pace; None before the second batch."""
+        pace = self.batches_per_second
+        return self._spec.pass_from(self._shared.cursor, 1).batches_left / pace if pace else None
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """All of it at this moment, by name: for a log or a dashboard.
+
+        Example:
+            >>> loader.stats().as_dict()["rows"]
+            0
+        """
+        return {name: getattr(self, name) for name in _NAMES}
+
+    def __repr__(self) -> str:
+        told = [f"batches={self.batches:,}, rows={self.rows:,}, bytes={self.bytes:,}"]
+        if self.batches:
+            told.append(f"{self.next_share:.0%} of the time in next(), {self.wait_share:.0%} of that waiting")
+            told.append(f"decoding {self.decode_seconds:.1f} s in {self.seconds:.1f} s")
+            if transforms := self.transform_seconds:
+                told.append(f"transforms {transforms:.1f} s")
+            batches, size = self._queued()
+            told.append(f"ready: {batches} batches of {size:,} bytes")
+        if self.dropped_rows or self.padded_rows:
+            told.append(f"dropped_rows={self.dropped_rows}, padded_rows={self.padded_rows}")
+        told.append(f"pass {self.epoch}: {self.progress:.0%} done")
+        if (eta := self.eta_seconds) is not None:
+            told.append(f"{eta:.0f} s left at {self.batches_per_second:.1f} batches/s")
+        return f"Stats({', '.join(told)})"
+
+    def _queued(self) -> tuple[int, int]:
+        return (0, 0) if self._activity is None else self._activity.queued()
+
+    def _watch(self, activity: Activity) -> None:
+        """Counts what a source does from now on, on top of those before it."""
+        if activity is not self._activity:
+            self._read_before, self._transformed_before = self.decode_seconds, self.transform_seconds
+            self._activity = activity
+
+    def _count(self, delivered: Delivered, began: float, waited: float) -> None:
+        """Counts a batch that is handed over now; `waited` is when it was there."""
+        now = time.perf_counter()
+        batches, rows, size, next_seconds, wait_seconds, dropped, padded = self._counts
+        if delivered.ends_pass:
+            dropped += row_count(delivered.dropped)
+        rows_here = delivered.num_rows
+        self._counts = Counts(
+            batches + 1,
+            rows + rows_here,
+            size + delivered.num_bytes,
+            next_seconds + now - began,
+            wait_seconds + waited - began,
+            dropped,
+            padded + rows_here - delivered.valid_rows,
+        )
+        self._last = now
+        if self._pace is None:
+            self._began = began
+            self._pace = ((now, batches + 1), (now, batches + 1))
+        elif now - self._pace[1][0] > PACE_SECONDS:
+            self._pace = (self._pace[1], (now, batches + 1))
+
+    def _drop(self, rows: int) -> None:
+        """Counts rows that no rank got of a pass that ended without a batch."""
+        self._counts = self._counts._replace(dropped_rows=self.dropped_rows + rows)
+
+
+_NAMES = (
+    *Counts._fields,
+    "seconds",
+    "next_share",
+    "wait_share",
+    "decode_seconds",
+    "transform_seconds",
+    "queued_batches",
+    "queued_bytes",
+    "epoch",
+    "step",
+    "progress",
+    "batches_per_second",
+    "eta_seconds",
+)

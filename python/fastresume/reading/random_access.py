@@ -1,0 +1,118 @@
+"""Any batch or row of a dataset again: which rows made it, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import fastresume._core as _core
+from fastresume.batch.batch import Batch
+from fastresume.batch.jagged import Jagged, take_rows
+from fastresume.batch.origin import Origin
+from fastresume.batch.schema import Tensors
+from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
+from fastresume.options.checks import at_least
+from fastresume.reading.row_places import RowNumbers, checked_numbers, groups_of
+from fastresume.reading.spec import ReadSpec
+from fastresume.reading.transform import transformed
+from fastresume.state.cursor import Cursor
+
+MAX_EPOCH = 2**53 - 1
+
+
+def batch_at(
+    spec: ReadSpec, present: _core.Cursor, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None
+) -> Batch:
+    """The batch of this rank at a step of a pass; see `ParquetDataset.batch_at`."""
+    epoch, step = at_least(0, "epoch", epoch), at_least(0, "step", step)
+    if epoch >= MAX_EPOCH:
+        raise IndexError(f"epoch {epoch} is not below {MAX_EPOCH}, the last that a state can hold")
+    cut, world = spec.cut(1), spec.world
+    if state is None:
+        cursor = present.at_epoch(epoch)
+    else:
+        cursor = Cursor.from_state(state)._core
+        spec.check(cursor)
+        if cursor.epoch != epoch:
+            raise _core.StateError(f"the state is of epoch {cursor.epoch}, asked for was epoch {epoch}")
+    planned, batch = _core.Pass.at_step(cursor, step, cut, spec.tail, world.world_size)
+    if batch >= planned.batches:
+        raise IndexError(
+            f"step {step} is beyond the pass, which has {planned.step_of(planned.batches)} steps"
+            + ("" if state is None else " by this state")
+        )
+    lanes, groups, rows = planned.cut
+    ways = rows if lanes == 1 else lanes // groups
+    if ways % world.world_size:
+        raise ValueError(
+            f"step {step} was made under the cut {list(planned.cut)}, which {world.world_size} ranks can't "
+            "share: open the dataset with rank=0, world_size=1 to get the whole global batch"
+        )
+    return planned_batch(spec, planned, batch)
+
+
+def planned_batch(spec: ReadSpec, planned: _core.Pass, number: int) -> Batch:
+    """The batch of this rank with a number in the cut of a pass, read again and transformed."""
+    rank, cursor = spec.world.rank, planned.cursor_after(number)
+    order = _core.Order(cursor, spec.manifest)
+    count, valid, distinct = planned.shape(number, rank)
+    numbers = of_runs(of_buffer(order.rows(of_buffer(planned.positions(number, rank)))))
+    # Filled up as the reader does it: in turn.
+    numbers = numbers[np.arange(count) % distinct] if count else numbers
+    after = planned.cursor_after(number + 1)
+    if spec.on_iter == "restart" and after.epoch != planned.epoch:
+        after = cursor.restarted()
+    runs = np.stack([numbers, numbers + 1], axis=1)
+    share = spec.share(planned, cursor)
+    place = (planned.epoch, planned.step_of(number))
+    origin = Origin(after, *place, count, valid, runs, spec.schema.masked, share)
+    return transformed(Batch(_read(spec, numbers), origin), spec)
+
+
+def read_rows(spec: ReadSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:
+    """The rows with these numbers, in this order; see `ParquetDataset.read_rows`."""
+    numbers = checked_numbers(spec.manifest, row_numbers)
+    count = len(numbers)
+    runs = np.stack([numbers, numbers + 1], axis=1)
+    origin = Origin(None, None, None, count, count, runs, spec.schema.masked, None)
+    return Batch(_read(spec, numbers), origin)
+
+
+def remaining_rows(spec: ReadSpec, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
+    """The rows of the present pass that were not delivered, by file and row group; see `Cursor.remaining`."""
+    spec.check(cursor)
+    order = _core.Order(cursor, spec.manifest)
+    rows = of_buffer(order.row_set(of_buffer(cursor.remaining())))
+    starts = of_words(spec.manifest.group_starts)
+    # Every range is cut at the row groups' bounds, so that each piece lies in one.
+    bounds = np.unique(np.concatenate([rows.ravel(), starts]))
+    pieces = np.stack([bounds[:-1], bounds[1:]], axis=1)
+    held = np.searchsorted(rows[:, 0], pieces[:, 0], side="right") - 1
+    inside = held >= 0
+    inside[inside] = pieces[inside, 0] < rows[held[inside], 1]
+    pieces = pieces[inside]
+    paths, groups, first_rows = groups_of(spec.manifest, pieces[:, 0])
+    found: list[tuple[str, int, Intervals]] = []
+    begins = np.flatnonzero(np.r_[True, np.diff(first_rows) != 0]) if len(pieces) else np.empty(0, np.int64)
+    for begin, end in zip(begins, np.r_[begins[1:], len(pieces)], strict=True):
+        found.append((paths[begin], int(groups[begin]), pieces[begin:end] - first_rows[begin]))
+    return found
+
+
+def _read(spec: ReadSpec, numbers: RowNumbers) -> Tensors:
+    """The tensors of these rows: each row is read once, then put wherever it is asked for."""
+    unique, places = np.unique(numbers, return_inverse=True)
+    begins = np.flatnonzero(np.r_[True, np.diff(unique) != 1]) if len(unique) else unique
+    ends = np.r_[begins[1:], len(unique)] if len(unique) else unique
+    memory = spec.manifest.read_rows(spec.layout, np.stack([unique[begins], unique[ends - 1] + 1], axis=1))
+    tensors = spec.schema.tensors(memory)
+    if np.array_equal(unique, numbers):
+        return tensors
+    index = torch.from_numpy(places.astype(np.int64))
+    return {
+        name: tensor.take(index) if isinstance(tensor, Jagged) else take_rows(tensor, index)
+        for name, tensor in tensors.items()
+    }

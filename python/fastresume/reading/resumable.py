@@ -1,0 +1,281 @@
+"""The batches of a spec as an iterable dataset of torch's that stands at a cursor."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import IterableDataset, get_worker_info
+
+from fastresume.batch.batch import Batch
+from fastresume.batch.schema import Schema
+from fastresume.buffers import Intervals
+from fastresume.options.topology import World
+from fastresume.reading import random_access
+from fastresume.reading.iterator import BatchIterator
+from fastresume.reading.map_function import Transform
+from fastresume.reading.row_places import locate
+from fastresume.reading.spec import ReadSpec
+from fastresume.reading.torch_dataloader.guards import check_caller, check_counter
+from fastresume.reading.torch_dataloader.iterator import WorkerIterator
+from fastresume.state.cursor import Cursor
+from fastresume.state.shared_cursor import SharedCursor
+
+_log = logging.getLogger("fastresume")
+
+BEHIND = (
+    "knows nothing of the batches that the workers of a torch DataLoader have read since the last state was "
+    "loaded or pass ended: save batch.state_dict() of the last batch, or call "
+    "dataset.load_state_dict(batch.state_dict()) before, or use fastresume.Loader(dataset, num_workers=...)"
+)
+"""What is said of a dataset's state that is not that of the last batch, after whose state it is."""
+
+
+class ResumableDataset(IterableDataset[Batch]):
+    """The batches of a spec from where a cursor is: what a dataset is, wherever its rows come from.
+
+    Args:
+        spec: what it reads.
+
+    Attributes:
+        spec: what it reads, a frozen `ReadSpec`.
+        shared_cursor: where it stands, which its torch DataLoader workers and what `map` makes of it share.
+
+    Raises:
+        ValueError: if no batch would come from it.
+
+    Threads and forks: see `ParquetDataset`.
+    """
+
+    def __init__(self, spec: ReadSpec) -> None:
+        super().__init__()
+        start = spec.start()
+        self.spec = spec
+        self._length = spec.pass_from(start, 1).batches
+        if self._length == 0:
+            raise ValueError(
+                f"no batch would come from {spec.row_text()}: a global batch has {spec.global_batch_size} "
+                f"({spec.batch_size} rows on each of {spec.world.world_size} ranks), and tail is "
+                f"{spec.tail!r}"
+            )
+        self.shared_cursor = SharedCursor(start)
+        self._told_version = -1  # of the cursor, when its state was told to be behind
+
+    @property
+    def paths(self) -> list[str]:
+        """What `paths` named, as strings."""
+        return list(self.spec.paths)
+
+    @property
+    def world(self) -> World:
+        """Which of how many ranks this is."""
+        return self.spec.world
+
+    @property
+    def batch_size(self) -> int:
+        """Rows per rank and step."""
+        return self.spec.batch_size
+
+    @property
+    def tail(self) -> Literal["drop", "short", "pad"]:
+        """What becomes of the rows after the last whole global batch."""
+        return self.spec.tail
+
+    @property
+    def on_iter(self) -> Literal["continue", "restart"]:
+        """What `iter()` means."""
+        return self.spec.on_iter
+
+    @property
+    def schema(self) -> Schema:
+        """The keys of a batch, and what each is."""
+        return self.spec.schema
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that a pass has: those of all files, or those that `rows` and `skip` select."""
+        return self.spec.num_rows
+
+    @property
+    def num_file_rows(self) -> int:
+        """Rows of all files: row numbers go from 0 to below it, whichever rows are selected."""
+        return self.spec.num_file_rows
+
+    @property
+    def global_batch_size(self) -> int:
+        """Rows per step over all ranks."""
+        return self.spec.global_batch_size
+
+    def __len__(self) -> int:
+        """Batches that each rank gets in an unbroken pass."""
+        check_counter(sys._getframe(1))
+        return self._length
+
+    @property
+    def epoch(self) -> int:
+        """Passes that this job has completed."""
+        cursor = self.shared_cursor.cursor
+        return cursor.epoch - cursor.first_epoch
+
+    @property
+    def batches_left(self) -> int:
+        """Batches that this rank still gets in the present pass."""
+        return self.spec.pass_from(self.shared_cursor.cursor, 1).batches_left
+
+    def state_dict(self) -> dict[str, str]:
+        """The state after the last delivered batch: one leaf under the key "fastresume".
+
+        The same on every rank under lockstep training. Taking it has no side effect. Under a DataLoader with
+        workers, take `batch.state_dict()`: this one changes only where a pass ends, which the logger
+        "fastresume" says, once in a pass, when it is taken after a batch of theirs.
+        """
+        shared = self.shared_cursor
+        if self.on_iter == "continue" and shared.is_behind and self._told_version != shared._version:
+            self._told_version = shared._version
+            _log.warning("dataset.state_dict() %s", BEHIND)
+        return Cursor(self.shared_cursor.cursor).to_state()
+
+    def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
+        """Goes on from a state at the next `iter()`, on any number of ranks and workers.
+
+        Reaches DataLoader workers that run already. An iterator made before raises at its next `next()`.
+
+        Args:
+            state: from `state_dict()` of a batch, dataset or `Loader`; its parsed JSON; or a `Cursor`.
+            reset_epochs: keep the position, and count the passes of this job from here.
+
+        Raises:
+            StateError: if the state is empty, damaged, or of another version, dataset, selection of rows or
+                order, or of another seed or size than was named. The dataset stays as it was.
+        """
+        cursor = Cursor.from_state(state)._core
+        self.spec.check(cursor)
+        self.shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
+        _log.info("goes on from a loaded state: %r", Cursor(self.shared_cursor.cursor))
+
+    def reset(self) -> None:
+        """Goes back to the start of the present pass, for the next `iter()`."""
+        self.shared_cursor.load(self.shared_cursor.cursor.restarted())
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of this rank up to the end of the pass; see `on_iter` for where they begin."""
+        check_caller(sys._getframe(1))
+        worker = get_worker_info()
+        if worker is None:
+            return BatchIterator(self.spec, self.shared_cursor, threads=0, prefetch_bytes=0)
+        return WorkerIterator(self.spec, self.shared_cursor, worker.id, worker.num_workers)
+
+    def map(self, function: Transform) -> Self:
+        """The dataset whose batches are what a function makes of this one's: `function(batch)`.
+
+        It shares the cursor with this one, and may be mapped again. The function is called in the caller's
+        thread by `iter()`; by a `Loader` in a few threads ahead of the loop, for several batches at once; and
+        by a torch DataLoader in its workers. So what it returns should depend on its batch alone; draw random
+        numbers from `batch.row_seeds()` and `batch.generator()`. See docs/TRANSFORMS.md.
+
+        Args:
+            function: is given a `Batch`, which it may change, and returns it or another one, or a mapping of
+                names to values: tensors of any shape, `Jagged`, or anything else. Whatever it returns has the
+                cursor and the row numbers of the batch that it was made of.
+
+        Raises:
+            TypeError: if it can't be called.
+
+        `next()` raises what the function raises, with a note that names the batch. The cursor stays before
+        that batch, and the next `next()` reads it again. `schema` is that of what the first function is
+        given; `read_rows()` calls none.
+
+        Example:
+            >>> def double(batch):
+            ...     batch["label"] = batch["label"] * 2
+            ...     return batch
+            >>> dataset.map(double).batch_at(epoch=0, step=0)["label"][:3]
+            tensor([0., 2., 4.])
+        """
+        if not callable(function):
+            raise TypeError(f"map takes a function of a batch, found {function!r}")
+        mapped = type(self).__new__(type(self))
+        mapped.__dict__.update(self.__dict__)
+        mapped.spec = self.spec.mapped(function)
+        return mapped
+
+    def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
+        """The batch of this rank at a step of a pass again, in a time that does not depend on its number.
+
+        Without a state, of a pass that this dataset reads from its start, in this process, with no change of
+        ranks or batch size on the way. With one, of the pass whose changes that state tells: any state of the
+        pass, best its last one; after the last change that it knows of, the pass is taken to go on.
+
+        Args:
+            epoch: the number of the pass, as `batch.epoch` counts it.
+            step: the number of the global batch in it, as `batch.step` counts it.
+            state: a state of that pass.
+
+        Raises:
+            IndexError: if the pass has no such step.
+            StateError: if the state is of another dataset, order or epoch.
+            ValueError: if the step was made under a cut that so many ranks can't share.
+
+        Example:
+            >>> dataset.batch_at(epoch=0, step=2).rows()[:2]
+            array([64, 65])
+        """
+        return random_access.batch_at(self.spec, self.shared_cursor.cursor, epoch, step, state)
+
+    def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
+        """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
+
+        The batch belongs to no pass: its `cursor`, `state_dict()`, `epoch` and `step` raise.
+
+        Args:
+            row_numbers: as `batch.rows()` gives them, in `[0, num_file_rows)`, selected or not.
+
+        Raises:
+            IndexError: if a row is not of the files.
+            DataError, SourceError: if a file can't be read, or is damaged.
+
+        Example:
+            >>> dataset.read_rows([7, 7, 3])["label"].shape
+            torch.Size([3])
+        """
+        return random_access.read_rows(self.spec, row_numbers)
+
+    def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
+        """Where rows are: a list of (path, row group, row in the row group), in the given order.
+
+        Raises:
+            IndexError: if a row is not of the files.
+
+        Example:
+            >>> path, row_group, row = dataset.locate([53])[0]
+            >>> row_group, row
+            (0, 3)
+        """
+        return locate(self.spec.manifest, row_numbers)
+
+    def remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
+        """What is left of a cursor's pass, by file and row group: see `Cursor.remaining`.
+
+        Raises:
+            StateError: if the cursor is of another dataset, selection or order.
+        """
+        return random_access.remaining_rows(self.spec, cursor._core)
+
+    def __getitem__(self, index: object) -> Batch:
+        """Rows and batches have no places in a stream: what would ask for one is told what to write.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            f"a {type(self).__name__} is a stream of batches, which has no index: write "
+            "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0) for a split of the rows (in place of "
+            "random_split and Subset), read_rows([...]) for single rows, batch_at(epoch=, step=) for a batch"
+        )
+
+    def __repr__(self) -> str:
+        return self.spec.text(self.shared_cursor.cursor)

@@ -1,0 +1,163 @@
+"""What a dataset reads and how it is cut into batches: one frozen value, which worker processes get, too."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import fastresume._core as _core
+from fastresume.batch.origin import Planned
+from fastresume.batch.schema import Schema
+from fastresume.options.columns import ColumnOptions
+from fastresume.options.rows import OrderChoice
+from fastresume.options.topology import Cut, World, cut_of
+from fastresume.reading.map_function import Transform, check_picklable, name_of
+from fastresume.state.cursor import Cursor
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadSpec:
+    """All that decides which batches a rank gets after a cursor; the cursor itself is state, and not here.
+
+    A plain value: it may be used in any thread and after a fork. Pickling takes the manifest and the
+    dictionaries along, so that no file is read again; the layout is made anew.
+
+    Args:
+        paths: what the user named, as strings.
+        manifest: the files, and which of their rows are selected.
+        columns: how columns become tensors.
+        layout, schema: what `columns` make of the files.
+        order_choice: what was named of the shuffled order (seed, block rows, window rows); None of a
+            sequential one.
+        seed: what transforms draw from where the order is sequential.
+        world: which of how many ranks this is.
+        world_was_detected: whether nobody named it.
+        batch_size: rows per rank and step.
+        tail: what becomes of the rows after the last whole global batch.
+        lanes, groups: what was named of the cut; None for the default.
+        on_iter: what `iter()` means.
+        transforms: what `map` was given, in the order of their calls.
+    """
+
+    paths: tuple[str, ...]
+    manifest: _core.Manifest
+    columns: ColumnOptions
+    layout: _core.Layout
+    schema: Schema
+    order_choice: OrderChoice
+    seed: int
+    world: World
+    world_was_detected: bool
+    batch_size: int
+    tail: Literal["drop", "short", "pad"]
+    lanes: int | None
+    groups: int | None
+    on_iter: Literal["continue", "restart"]
+    transforms: tuple[Transform, ...] = ()
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of a pass."""
+        return self.manifest.num_selected
+
+    @property
+    def num_file_rows(self) -> int:
+        """Rows of all files."""
+        return self.manifest.num_rows
+
+    @property
+    def global_batch_size(self) -> int:
+        """Rows per step over all ranks."""
+        return self.batch_size * self.world.world_size
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of a batch of this rank, as the footers lead to expect; at least 1."""
+        return max(self.batch_size * self.layout.row_bytes, 1)
+
+    def mapped(self, function: Transform) -> ReadSpec:
+        """The same with one more transform, over the same layout."""
+        return dataclasses.replace(self, transforms=(*self.transforms, function))
+
+    def start(self) -> _core.Cursor:
+        """The cursor of a job that begins."""
+        return _core.Cursor.start(self.manifest, self.order_choice)
+
+    def check(self, cursor: _core.Cursor) -> None:
+        """Compares a cursor with the dataset.
+
+        Raises:
+            StateError: if it is of another dataset, selection of rows or order.
+        """
+        cursor.check_dataset(self.manifest, self.order_choice)
+
+    def cut(self, workers: int) -> Cut:
+        """The cut for so many workers of each rank; 1 without any.
+
+        Raises:
+            ValueError: if so many can't share the lanes.
+        """
+        return cut_of(self.batch_size, self.world.world_size, workers, self.lanes, self.groups)
+
+    def pass_from(self, cursor: _core.Cursor, workers: int) -> _core.Pass:
+        """What is left of the pass that a cursor is in."""
+        return _core.Pass(cursor, self.cut(workers), self.tail, self.world.world_size)
+
+    def share(self, planned: _core.Pass, cursor: _core.Cursor) -> Planned:
+        """What the batches of this rank have in common in the pass that a cursor is in."""
+        seed: int = self.seed if self.order_choice is None else Cursor(cursor).order["seed"]
+        return Planned(self.world.rank, seed, planned)
+
+    def bounds(self, cursor: _core.Cursor) -> tuple[_core.Cursor, _core.Cursor | None]:
+        """Where an iterator begins, and where it ends if that is not the next pass."""
+        if self.on_iter == "continue":
+            return cursor, None
+        return cursor.restarted(), cursor.restarted()
+
+    def check_world(self) -> None:
+        """Compares the world, if it was detected, with the default process group of the moment.
+
+        Raises:
+            FastresumeError: if they differ.
+        """
+        current = World.of_default_group() if self.world_was_detected else None
+        if current is not None and current != self.world:
+            raise _core.FastresumeError(
+                f"the dataset was made for {self.world}, but the process group now says {current}: make it "
+                "after init_process_group, or pass rank= and world_size="
+            )
+
+    def dropped_text(self, planned: _core.Pass) -> str:
+        """What is said when a pass ends with rows that make no batch."""
+        rest = f"the pass ends here: the {planned.rest} rows that were left of it"
+        if self.tail == "short":
+            return f"{rest} are fewer than the {self.world.world_size} ranks, and are dropped"
+        return f"{rest} do not make a global batch of {self.global_batch_size}, and are dropped"
+
+    def row_text(self) -> str:
+        """How many rows there are, in words."""
+        of_files = "" if self.manifest.selection is None else f" of {self.num_file_rows}"
+        return f"{self.num_rows}{of_files} rows"
+
+    def text(self, cursor: _core.Cursor) -> str:
+        """The `repr` of a dataset that stands at a cursor."""
+        return (
+            f"ParquetDataset({len(self.manifest.files)} files, {self.row_text()}, "
+            f"{len(self.schema)} tensors, {Cursor(cursor).order_text}, batch_size={self.batch_size}, "
+            f"rank {self.world.rank} of {self.world.world_size}, epoch {cursor.epoch - cursor.first_epoch}, "
+            f"{self.pass_from(cursor, 1).batches_left} batches left"
+            + "".join(f", mapped by {name_of(transform)}" for transform in self.transforms)
+            + ")"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        check_picklable(self.transforms)
+        made_anew = ("layout", "schema")
+        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        layout = self.columns.layout(self.manifest)
+        self.__dict__.update(layout=layout, schema=Schema(layout))

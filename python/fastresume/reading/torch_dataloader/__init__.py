@@ -1,0 +1,1 @@
+"""What happens under torch's `DataLoader`: its workers, and who may iterate."""

@@ -1,0 +1,95 @@
+"""Transforms: functions of the user's that make another batch of each batch, under the same cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import fastresume._core as _core
+from fastresume.batch.batch import Batch, of_delivered
+from fastresume.batch.delivered import cursor_after
+from fastresume.batch.origin import Share
+from fastresume.reading.map_function import Transform, name_of
+from fastresume.reading.row_places import locate
+from fastresume.reading.spec import ReadSpec
+
+_NAMED_FILES = 3
+"""What is said of a batch names no more files than these."""
+
+
+def make_batch(
+    spec: ReadSpec, share: Share | None, end_cursor: _core.Cursor | None, delivered: _core.Delivered
+) -> Batch:
+    """The batch that the core delivered, after the dataset's transforms; see `cursor_after`."""
+    batch = of_delivered(spec.schema, delivered, cursor_after(delivered, end_cursor), share)
+    return transformed(batch, spec) if spec.transforms else batch
+
+
+def transformed(batch: Batch, spec: ReadSpec) -> Batch:
+    """What the dataset's transforms make of a batch, one after another; each result has the batch's origin.
+
+    Raises:
+        TypeError: if one returns neither a `Batch` nor a mapping of names to values.
+        FastresumeError: if one raises StopIteration, which would end the pass without a word.
+
+    Whatever else one raises is raised as it is. All of these have a note that names transform and batch.
+    """
+    for number, transform in enumerate(spec.transforms):
+        try:
+            batch = _batch_of(transform(batch), batch, transform)
+        except StopIteration as error:
+            failure = _core.FastresumeError(
+                f"{name_of(transform)} raised StopIteration, which would end the pass"
+            )
+            _add_note(failure, _note(number, batch, spec))
+            raise failure from error
+        except Exception as error:
+            _add_note(error, _note(number, batch, spec))
+            raise
+    return batch
+
+
+def _batch_of(made: object, batch: Batch, transform: Transform) -> Batch:
+    """What a transform returned, with the cursor and the place of the batch that it was given."""
+    if isinstance(made, Batch):
+        return made if made._origin is batch._origin else Batch(made._tensors, batch._origin)
+    if not isinstance(made, Mapping):
+        raise TypeError(
+            f"{name_of(transform)} returned {type(made).__name__}: a function given to map() must return the "
+            "batch, or a mapping of names to values (tensors, Jagged or others)"
+        )
+    for name in made:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"{name_of(transform)} returned a mapping with the name {name!r}, which is no string"
+            )
+    return Batch(dict(made), batch._origin)
+
+
+def _note(number: int, batch: Batch, spec: ReadSpec) -> str:
+    transforms = spec.transforms
+    place = f", transform {number + 1} of {len(transforms)}," if len(transforms) > 1 else ""
+    note = (
+        f"raised by {name_of(transforms[number])}{place} on the batch of epoch {batch.epoch}, "
+        f"step {batch.step}, rank {spec.world.rank}: {batch.num_rows} rows"
+    )
+    places = locate(spec.manifest, batch.rows())
+    if not places:
+        return note
+    path, group, row = places[0]
+    others = list(dict.fromkeys(other for other, _, _ in places if other != path))
+    note += f", the first is row {row} of row group {group} in {path}"
+    if others:
+        note += f"; others are in {some_of(others)}"
+    return note
+
+
+def some_of(files: list[str]) -> str:
+    """The first files, and how many more there are."""
+    more = len(files) - _NAMED_FILES
+    return ", ".join(files[:_NAMED_FILES]) + (f" and {more} more files" if more > 0 else "")
+
+
+def _add_note(error: BaseException, note: str) -> None:
+    """Adds a note, but for one that is there: the same exception may be raised again."""
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)

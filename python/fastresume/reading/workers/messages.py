@@ -1,0 +1,108 @@
+"""What the main process and the workers of a `Loader` tell each other, and the batch that comes of it."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import fastresume._core as _core
+from fastresume.batch.batch import Batch
+from fastresume.buffers import Intervals
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A batch that a worker made, transformed: a `Delivered`."""
+
+    batch: Batch
+    planned: _core.Pass
+    number: int
+    rank: int
+    num_bytes: int
+    cursor: _core.Cursor
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the batch."""
+        return self.batch.num_rows
+
+    @property
+    def valid_rows(self) -> int:
+        """Those that do not only fill it up."""
+        return self.batch._origin.valid_rows
+
+    @property
+    def runs(self) -> _core.Buffer:
+        """The numbers of the valid rows, in the batch's order, as ranges."""
+        return self.planned.valid_runs(self.number, self.rank, self.batch._origin.runs)
+
+    @property
+    def positions(self) -> _core.Buffer:
+        """The positions of the valid rows in the order of the pass, as ranges."""
+        return self.planned.valid_positions(self.number, self.rank)
+
+    @property
+    def dropped(self) -> _core.Buffer:
+        """The positions that no rank gets, if it is the last batch of the pass; else none."""
+        return self.planned.dropped_with(self.number)
+
+    @property
+    def epoch(self) -> int:
+        """The number of the pass."""
+        return self.planned.epoch
+
+    @property
+    def step(self) -> int:
+        """Batches of the pass before this one."""
+        return self.planned.step_of(self.number)
+
+    @property
+    def ends_pass(self) -> bool:
+        """Whether it is the last one of the pass."""
+        return self.number + 1 == self.planned.batches
+
+
+class Task(NamedTuple):
+    """A batch to make: the number-th of the cut that the pass has from a cursor on.
+
+    `start` is the cursor's text; None for that of the task that the worker had before.
+    """
+
+    serving: int
+    start: str | None
+    number: int
+
+
+class Made(NamedTuple):
+    """What a worker made of a task: values by name, and the runs of row numbers, int64 `[n, 2]`."""
+
+    serving: int
+    number: int
+    values: dict[str, object]
+    runs: Intervals
+
+
+class Failure(NamedTuple):
+    """What a worker raised over a task."""
+
+    serving: int
+    number: int
+    worker: int
+    process: int
+    error: bytes | None
+    trace: str
+
+    def exception(self) -> BaseException:
+        """What is raised in the main process: the same, with where it came from as a note."""
+        error: BaseException | None = None
+        try:
+            error = pickle.loads(self.error or b"")  # noqa: S301  (of our workers)
+        except Exception:  # noqa: BLE001  (what a user's exception does when it is made again)
+            error = None
+        if not isinstance(error, BaseException):
+            error = _core.FastresumeError(
+                "a worker process raised what can't be sent; its traceback is below"
+            )
+        error.add_note(f"in worker {self.worker} (process {self.process}):\n{self.trace}")
+        return error

@@ -1,0 +1,1 @@
+"""The cursor as a value, and as torch's workers share it."""

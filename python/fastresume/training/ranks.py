@@ -1,0 +1,44 @@
+"""What all ranks of a job have to say and do alike, whoever of them it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed
+
+from fastresume.distributed.peers import Peers
+
+
+class Agreement(Peers):
+    """What the ranks of a job agree on; see `Peers`.
+
+    Args:
+        group: the ranks; None for the default group.
+
+    Raises:
+        FastresumeError: at each question, if it was made before the process group, so that this rank would
+            answer for itself alone, or ranks don't answer since an earlier question broke off.
+
+    Example:
+        >>> Agreement().any(True), Agreement().of_lead(3)
+        (True, 3)
+    """
+
+    def any(self, flag: bool) -> bool:
+        """Whether any rank says yes: one collective of one number."""
+        return bool(self._number(int(flag), torch.distributed.all_reduce, op=torch.distributed.ReduceOp.MAX))
+
+    def of_lead(self, number: int) -> int:
+        """What rank 0 says: one collective of one number."""
+        return self._number(number, torch.distributed.broadcast, src=self._lead)
+
+    def _number(self, number: int, collective: Callable[..., object], **how: Any) -> int:
+        self.check()
+        if self._group is None:
+            return number
+        told = torch.tensor([number], dtype=torch.int64)
+        self._talk(partial(collective, told, group=self._group, **how))
+        return int(told)
