@@ -1,139 +1,24 @@
-"""An import goes backwards along the flow of data, never forwards."""
+"""Rooms: a file takes from rooms before its own, and inside its own room without a circle."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-
-PYTHON_ORDER = [
-    "_core",
-    "files",
-    "rng",
-    "buffers",
-    "checks",
-    "column_options",
-    "row_options",
-    "topology",
-    "intervals",
-    "cursor",
-    "shared_cursor",
-    "distributed",
-    "peers",
-    "seeds",
-    "origin",
-    "arrow",
-    "jagged",
-    "schema",
-    "batch",
-    "delivered",
-    "truth",
-    "comparing",
-    "expression",
-    "decision",
-    "scan",
-    "foreign",
-    "filter",
-    "records",
-    "audit",
-    "placement",
-    "lineage",
-    "witness",
-    "map_function",
-    "places",
-    "spec",
-    "transform",
-    "pagelock",
-    "device",
-    "ahead",
-    "activity",
-    "trail",
-    "travel",
-    "stats",
-    "watchdog",
-    "progress",
-    "parcel",
-    "board",
-    "deaths",
-    "worker_messages",
-    "worker_process",
-    "station",
-    "crew",
-    "callers",
-    "workers",
-    "worker_iterator",
-    "iterator",
-    "resumable",
-    "plan",
-    "dataset",
-    "loader",
-    "testing",
-    "training",
-    "checkpoint",
-    "integrations",
-    "bench",
-    "cli",
-    "__init__",
-]
-
-BENCH_ORDER = [
-    "task",
-    "arrow",
-    "checksum",
-    "delivered",
-    "reading",
-    "own",
-    "rivals",
-    "contenders",
-    "child",
-    "__main__",
-    "turns",
-    "survey",
-    "machine",
-    "figures",
-    "report",
-    "plot",
-    "outputs",
-    "progress",
-    "command",
-    "__init__",
-]
-
-
-CHECKPOINT_ORDER = [
-    "randomness",
-    "ranks",
-    "manifest",
-    "history",
-    "verdict",
-    "storage",
-    "optimizer",
-    "parts",
-    "terms",
-    "moment",
-    "saving",
-    "restoring",
-    "checkpointer",
-    "__init__",
-]
-
-INTEGRATIONS_ORDER = ["state", "accelerate", "dcp", "lightning", "transformers", "__init__"]
-
-TRAINING_ORDER = ["accumulation", "agreement", "preemption", "tally", "evaluator", "__init__"]
-
-PACKAGES = {
-    "bench": BENCH_ORDER,
-    "integrations": INTEGRATIONS_ORDER,
-    "checkpoint": CHECKPOINT_ORDER,
-    "training": TRAINING_ORDER,
-}
-
+CORE = ROOT / "rust/fastresume/src"
+BINDING = ROOT / "rust/fastresume-python/src"
+PACKAGE = ROOT / "python/fastresume"
 
 RUST_ROOMS = [
+    "error",
+    "parallel",
     "simd",
     "memory",
     "intervals",
@@ -148,151 +33,196 @@ RUST_ROOMS = [
     "filter",
     "batch",
     "pipeline",
+    "fuzzing",
 ]
 
-# Beside the rooms: what all of them may use, and what only tests and fuzzers use of them.
-RUST_ROOT = {"error", "parallel"}
-RUST_TESTS = {"test_files", "fuzzing"}
+PYTHON_ROOMS = [
+    "_core",
+    "files",
+    "rng",
+    "buffers",
+    "options",
+    "intervals",
+    "state",
+    "distributed",
+    "batch",
+    "filter",
+    "audit",
+    "reading",
+    "plan",
+    "dataset",
+    "loader",
+    "testing",
+    "training",
+    "checkpoint",
+    "integrations",
+    "bench",
+    "cli",
+    "__init__",
+]
+
+MOST_LINES = 450
 
 
-def test_a_rust_file_uses_rooms_before_its_own_and_its_room_without_a_circle() -> None:
-    source = ROOT / "rust/fastresume/src"
-    files = {module_of(path, source): path for path in sorted(source.rglob("*.rs"))}
-    rooms = re.findall(r"^mod (\w+);", (source / "lib.rs").read_text(), re.MULTILINE)
-    assert [room for room in rooms if room not in RUST_ROOT | RUST_TESTS] == RUST_ROOMS
-    inside: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
-    for module, path in files.items():
-        room = module[0]
-        if room in RUST_TESTS or path.name in ("lib.rs", "mod.rs"):
-            continue
-        used = rust_imports_of(path, module, files)
-        before = set(RUST_ROOMS[: RUST_ROOMS.index(room)]) if room in RUST_ROOMS else set()
-        forward = {other for other in used if other[0] not in before | RUST_ROOT | {room}}
-        if "#[cfg(test)]" in path.read_text() or path.stem.endswith("_tests"):
-            forward -= {("test_files",)}
-        assert not forward, f"{path.relative_to(source)} uses {sorted(forward)}, which come after it"
-        # A face may name any file of its room: who uses it there could go in a circle unseen.
-        assert not [other for other in used if other[0] == room and files[other].name == "mod.rs"]
-        inside[module] = {other for other in used if other[0] == room or {room, other[0]} <= RUST_ROOT}
-    assert circle_of(inside) is None
+def test_each_room_of_the_core_takes_from_rooms_before_it() -> None:
+    imports = dict(rust_imports(CORE))
+    check_rooms(imports, RUST_ROOMS)
+    rooms = re.findall(r"^(?:pub )?mod (\w+);", (CORE / "lib.rs").read_text(), re.MULTILINE)
+    assert sorted(set(rooms) - {"test_files"}) == sorted(RUST_ROOMS)
 
 
-def test_the_faces_of_rust_rooms_hold_a_sentence_and_no_code() -> None:
-    for path in sorted((ROOT / "rust/fastresume/src").rglob("mod.rs")):
+def test_each_room_of_the_package_takes_from_rooms_before_it() -> None:
+    check_rooms(dict(python_imports()), PYTHON_ROOMS)
+
+
+def test_the_files_of_the_binding_import_each_other_without_a_circle() -> None:
+    check_circles(dict(rust_imports(BINDING)))
+
+
+def test_a_forward_import_and_a_circle_are_seen() -> None:
+    with pytest.raises(AssertionError, match="batch/jagged takes from reading/spec"):
+        check_rooms({"batch/jagged": {"reading/spec"}, "reading/spec": set()}, PYTHON_ROOMS)
+    with pytest.raises(AssertionError, match="circle"):
+        check_rooms({"batch/a": {"batch/b"}, "batch/b": {"batch/a"}}, PYTHON_ROOMS)
+    block = "if TYPE_CHECKING:\n    from fastresume.reading.spec import ReadSpec"
+    assert set(imported(ast.parse(block))) == {"reading/spec"}
+
+
+def test_each_room_begins_with_its_sentence() -> None:
+    for path in sorted(CORE.rglob("mod.rs")):
         text = path.read_text()
         assert re.match(r"//! [A-Z].*\.\n", text), f"{path} does not begin with the room's sentence"
-        code = re.sub(
-            r"^//.*$|^#!?\[[^\n]*\]$|^(pub )?mod \w+;$|^pub use [^;]*;$", "", text, flags=re.MULTILINE
-        )
-        assert not code.strip(), f"{path} holds code: {code.strip()[:80]}"
+        face = r"^//.*$|^#!?\[[^\n]*\]$|^(pub )?mod \w+;$|^pub(\([a-z]+\))? use [^;]*;$"
+        code = re.sub(face, "", text, flags=re.MULTILINE).strip()
+        assert not code, f"{path} holds code: {code[:80]}"
+    for path in sorted(PACKAGE.rglob("__init__.py")):
+        assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
 
 
-def module_of(path: Path, source: Path) -> tuple[str, ...]:
-    """Return the path of a Rust file's module below its crate; that of a `mod.rs` is its folder's."""
-    parts = path.relative_to(source).with_suffix("").parts
-    return parts[:-1] if parts[-1] == "mod" else parts
-
-
-def rust_imports_of(
-    path: Path, module: tuple[str, ...], files: dict[tuple[str, ...], Path]
-) -> set[tuple[str, ...]]:
-    """Return the files of the crate that a file names, in its tests too."""
-    text = re.sub(r"//.*", "", path.read_text())
-    assert "crate::{" not in text, f"{path} takes from several rooms at once: name each"
-    named = [tuple(name.split("::")) for name in re.findall(r"\bcrate::(\w+(?:::\w+)*)", text)]
-    # In a block, as of tests, `super` is the file itself.
-    beside = re.findall(r"^(?:pub )?use super::(\w+(?:::\w+)*)", text, re.MULTILINE)
-    named += [(*module[:-1], *name.split("::")) for name in beside]
-    # What is named behind the file is an item of it.
-    heads = ({name[:length] for length in range(1, len(name) + 1)} & files.keys() for name in named)
-    used = {max(found, key=len) for found in heads if found}
-    return used - {module}
-
-
-def circle_of(used: dict[tuple[str, ...], set[tuple[str, ...]]]) -> list[tuple[str, ...]] | None:
-    """Return modules that lead from one to the next and back to the first, if there are such."""
-    done: set[tuple[str, ...]] = set()
-
-    def visit(module: tuple[str, ...], way: list[tuple[str, ...]]) -> list[tuple[str, ...]] | None:
-        if module in way:
-            return way[way.index(module) :]
-        if module in done:
-            return None
-        done.add(module)
-        circles = (visit(other, [*way, module]) for other in sorted(used.get(module, ())))
-        return next((circle for circle in circles if circle), None)
-
-    circles = (visit(module, []) for module in sorted(used))
-    return next((circle for circle in circles if circle), None)
-
-
-def test_python_modules_import_only_those_before_them() -> None:
-    source = ROOT / "python/fastresume"
-    there = {path.stem for path in source.glob("*.py*")} - {"py"} | {"_core", *PACKAGES}
-    assert sorted(PYTHON_ORDER) == sorted(there)
-    for place, module in enumerate(PYTHON_ORDER[1:], start=1):
-        allowed = {*PYTHON_ORDER[:place], "__version__"}
-        is_package = module in PACKAGES
-        for path in sorted((source / module).glob("*.py")) if is_package else [source / f"{module}.py"]:
-            used = imports_of(path, "fastresume") - ({module} if is_package else set())
-            assert used <= allowed, f"{path.name} imports {sorted(used - allowed)}"
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_modules_of_a_package_import_only_those_before_them(package: str) -> None:
-    source, order = ROOT / "python/fastresume" / package, PACKAGES[package]
-    assert sorted(order) == sorted(path.stem for path in source.glob("*.py"))
-    for place, module in enumerate(order):
-        used = imports_of(source / f"{module}.py", f"fastresume.{package}")
-        assert used <= set(order[:place]), f"{module} imports {sorted(used - set(order[:place]))}"
+def test_files_of_code_have_at_most_450_lines() -> None:
+    folders = ("rust", "python", "tests", "benches", "examples", "fuzz")
+    sources = chain.from_iterable((ROOT / folder).rglob("*") for folder in folders)
+    long = {
+        str(path.relative_to(ROOT)): count
+        for path in sources
+        if path.suffix in (".py", ".pyi", ".rs") and "target" not in path.parts
+        if (count := len(path.read_text().splitlines())) > MOST_LINES
+    }
+    assert not long
 
 
 FRAMEWORKS = {"accelerate", "lightning", "pytorch_lightning", "torchdata", "transformers"}
 
 
 def test_frameworks_are_imported_by_their_integration_alone() -> None:
-    source = ROOT / "python/fastresume"
-    for path in source.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        names = {
-            alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
-        }
-        names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        used = {name.split(".")[0] for name in names} & FRAMEWORKS
+    for path in PACKAGE.rglob("*.py"):
+        used = {name.split(".")[0] for name in modules_named(ast.parse(path.read_text()))} & FRAMEWORKS
         expected = {path.stem} if path.parent.name == "integrations" else set()
         if path.parent.name != "bench":  # which measures beside others, where they are installed
             assert used - {"pytorch_lightning"} <= expected, f"{path} imports {used}"
-        if path.parent == source:
-            assert "integrations" not in imports_of(path, "fastresume"), f"{path} imports integrations"
 
 
-def imports_of(path: Path, package: str) -> set[str]:
-    """Return the modules of the package that a file imports, be it for annotations alone."""
-    return {name for node in ast.walk(ast.parse(path.read_text())) for name in imported(node, package)}
+def check_rooms(imports: Mapping[str, set[str]], rooms: list[str]) -> None:
+    """Fail where a file takes from a room behind its own, or where files import each other in a circle."""
+    places = {room: place for place, room in enumerate(rooms)}
+    unknown = {room_of(name) for name in imports} - set(places)
+    assert not unknown, f"rooms that have no place in the order: {sorted(unknown)}"
+    for name, used in imports.items():
+        for other in used:
+            assert places[room_of(other)] <= places[room_of(name)], f"{name} takes from {other}"
+    check_circles(imports)
 
 
-def imported(node: ast.AST, package: str) -> set[str]:
-    """Return the modules of the package that an import names."""
-    if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names if alias.name.startswith(f"{package}.")]
-        return {name.removeprefix(f"{package}.").split(".")[0] for name in names}
-    if isinstance(node, ast.ImportFrom) and node.module == package:
-        return {alias.name for alias in node.names}
-    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
-        return {(node.module or "").removeprefix(f"{package}.").split(".")[0]}
-    return set()
+def check_circles(imports: Mapping[str, set[str]]) -> None:
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle: {' -> '.join(error.args[1])}") from None
+
+
+def room_of(name: str) -> str:
+    return name.split("/", maxsplit=1)[0]
+
+
+# ---------------------------------------------------------------------------------------------------- Python
+
+
+def python_imports() -> Iterator[tuple[str, set[str]]]:
+    """Each file of the package by its path, with the files that it names; those for annotations, too."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = str(path.relative_to(PACKAGE).with_suffix(""))
+        yield name, set(imported(ast.parse(path.read_text()))) - {name}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for module in modules_named(tree):
+        parts = module.split(".")
+        if parts[0] == "fastresume" and module != "fastresume.__version__":
+            yield from file_of(parts[1:])
+
+
+def file_of(parts: list[str]) -> Iterator[str]:
+    """The file that an import names: the longest beginning of the dotted name that is one."""
+    for length in range(len(parts), 0, -1):
+        path = PACKAGE.joinpath(*parts[:length])
+        if path.with_suffix(".py").exists() or path.with_suffix(".pyi").exists():
+            yield "/".join(parts[:length])
+            return
+        if path.is_dir():
+            yield "/".join([*parts[:length], "__init__"])
+            return
+    yield "__init__"
+
+
+def modules_named(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+# ------------------------------------------------------------------------------------------------------ Rust
 
 
 def test_only_what_reads_many_files_starts_threads() -> None:
-    source = ROOT / "rust/fastresume/src"
     threaded = {
-        str(path.relative_to(source))
-        for path in source.rglob("*.rs")
-        if not path.stem.endswith("_tests") and re.search(r"\b(thread|parallel)::", path.read_text())
+        str(path.relative_to(CORE).with_suffix(""))
+        for path in CORE.rglob("*.rs")
+        if re.search(r"\b(?:thread|parallel)::", path.read_text())
+        and path.name != "mod.rs"
+        and not path.stem.endswith("_tests")
     }
-    assert threaded == {
-        "pipeline/thread_pool.rs",
-        "dataset/manifest.rs",
-        "projection/dictionary_scan.rs",
-        "parallel.rs",
-    }
+    assert threaded == {"parallel", "dataset/manifest", "projection/dictionary_scan", "pipeline/thread_pool"}
+
+
+def rust_imports(source: Path) -> Iterator[tuple[str, set[str]]]:
+    """Each file of a crate by its path, with the files that it names; those in its tests, too."""
+    files = {rust_module(path, source): path for path in sorted(source.rglob("*.rs"))}
+    for module, path in files.items():
+        if path.name not in ("lib.rs", "mod.rs") and module != ("test_files",):
+            used = rust_files_named(path.read_text(), module, files)
+            # A face may name any file of its room: who uses it there could go in a circle unseen.
+            faces = [other for other in used if other[0] == module[0] and files[other].name == "mod.rs"]
+            assert not faces, f"{path} takes from the face of its own room: name the file"
+            yield "/".join(module), {"/".join(other) for other in used if other != ("test_files",)}
+
+
+def rust_module(path: Path, source: Path) -> tuple[str, ...]:
+    """The path of a file's module below its crate; that of a `mod.rs` is its folder's."""
+    parts = path.relative_to(source).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "mod" else parts
+
+
+def rust_files_named(
+    text: str, module: tuple[str, ...], files: Mapping[tuple[str, ...], Path]
+) -> set[tuple[str, ...]]:
+    text = re.sub(r"//.*", "", text)
+    assert "crate::{" not in text, f"{module} takes from several rooms at once: name each"
+    named = [tuple(name.split("::")) for name in re.findall(r"\bcrate::(\w+(?:::\w+)*)", text)]
+    # In a block, as of tests, `super` is the file itself.
+    beside = re.findall(r"^(?:pub )?use super::(\w+(?:::\w+)*)", text, re.MULTILINE)
+    named += [(*module[:-1], *name.split("::")) for name in beside]
+    # What is named behind the file is an item of it.
+    heads = ({name[:length] for length in range(1, len(name) + 1)} & files.keys() for name in named)
+    return {max(found, key=len) for found in heads if found} - {module}
