@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from fastresume import _core
 from jobs import make, parallel
 from strategies import Dataset
 
@@ -69,8 +70,10 @@ def dictionary_bytes(dataset: Dataset, plan: fr.Plan) -> int:
 
 def of_footers(dataset: fr.ParquetDataset) -> tuple[int, int]:
     """What is kept of footers, and what a thread has beside that while it opens a file."""
-    *_, kept, opening = dataset._layout.footprint(dataset._manifest)
-    return kept, opening
+    cursor = dataset._shared.cursor
+    order = _core.Order(cursor, dataset._manifest)
+    bound = dataset._layout.memory_bound(dataset._manifest, order, dataset._pass(cursor, 1), 1)
+    return bound.footer_bytes, bound.opening_bytes
 
 
 def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Dataset) -> None:

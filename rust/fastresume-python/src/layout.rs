@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use fastresume::agreement::{Decimals, Request};
 use fastresume::error::Result;
-use fastresume::footprint::Footprint;
 use fastresume::hash::Buckets;
 use fastresume::inquiry;
 use fastresume::lacking;
 use fastresume::layout::{Layout as CoreLayout, Stack};
+use fastresume::memory_bound::MemoryBound as CoreMemoryBound;
 use fastresume::padding::{End, Pad};
 use fastresume::policy::{Fill, NullPolicy, Policy};
 use fastresume::rules::Rule;
@@ -21,6 +21,9 @@ use pyo3::types::PyBytes;
 
 use crate::gate;
 use crate::manifest::Manifest;
+use crate::order::Order;
+use crate::pass::Pass;
+use crate::values::MemoryBound;
 
 /// What is to become of nulls: "error", "mask", or a number.
 #[derive(FromPyObject)]
@@ -207,17 +210,18 @@ impl Layout {
         self.inner.row_bytes()
     }
 
-    /// The most bytes and columns of a row of single columns that are put together where rows go here and there.
-    #[getter]
-    fn widest_bundle(&self) -> (usize, usize) {
-        self.inner.widest_bundle()
-    }
-
-    /// Bytes of a row in the row groups where rows are longest; what large cells and large pages add to that; what is
-    /// kept of footers, and what a thread has while it opens a file.
-    fn footprint(&self, manifest: &Manifest) -> (u64, u64, u64, u64, u64) {
-        let Footprint { densest_row_bytes, large_bytes, large_page_bytes, footer_bytes, opening_bytes } =
-            Footprint::new(&manifest.inner, &self.inner);
-        (densest_row_bytes, large_bytes, large_page_bytes, footer_bytes, opening_bytes)
+    /// The most memory that reading what is left of a pass takes, with so many workers of each rank (0 without any).
+    fn memory_bound(
+        &self,
+        py: Python<'_>,
+        manifest: &Manifest,
+        order: &Order,
+        pass_: &Pass,
+        workers: u64,
+    ) -> PyResult<MemoryBound> {
+        gate::run(py, || {
+            let (manifest, order, pass) = (&manifest.inner, &order.inner, &pass_.inner);
+            Ok(CoreMemoryBound::new(manifest, &self.inner, order, pass, workers).into())
+        })
     }
 }

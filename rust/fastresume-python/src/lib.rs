@@ -18,6 +18,7 @@ mod pagelock;
 mod pass;
 mod reader;
 mod tensor;
+mod values;
 
 /// How many threads this process can run at once, by its affinity and its control groups.
 #[pyfunction]
@@ -38,6 +39,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<manifest::Manifest>()?;
     module.add_class::<layout::Layout>()?;
     module.add_class::<order::Order>()?;
+    module.add_class::<values::MemoryBound>()?;
     module.add_class::<pagelock::PageLock>()?;
     module.add_class::<pass::Pass>()?;
     module.add_class::<reader::Written>()?;

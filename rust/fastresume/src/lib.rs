@@ -122,6 +122,7 @@ mod made;
 mod agenda;
 pub mod rows;
 pub mod activity;
+pub mod memory_bound;
 pub mod pipeline;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
