@@ -120,8 +120,8 @@ def _read(dataset: ParquetDataset, numbers: RowNumbers) -> Tensors:
     unique, places = np.unique(numbers, return_inverse=True)
     begins = np.flatnonzero(np.r_[True, np.diff(unique) != 1]) if len(unique) else unique
     ends = np.r_[begins[1:], len(unique)] if len(unique) else unique
-    memory = dataset._manifest.read_rows(
-        dataset._layout, np.stack([unique[begins], unique[ends - 1] + 1], axis=1)
+    memory = dataset._layout.read_rows(
+        dataset._manifest, np.stack([unique[begins], unique[ends - 1] + 1], axis=1)
     )
     tensors = dataset.schema.tensors(memory)
     if np.array_equal(unique, numbers):

@@ -1,8 +1,10 @@
 //! Which columns are read, and which tensor of a batch each is a part of.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fastresume::agreement::{Decimals, Request};
+use fastresume::details::{self, Details};
 use fastresume::error::Result;
 use fastresume::hash::Buckets;
 use fastresume::inquiry;
@@ -11,19 +13,24 @@ use fastresume::layout::{Layout as CoreLayout, Stack};
 use fastresume::memory_bound::MemoryBound as CoreMemoryBound;
 use fastresume::padding::{End, Pad};
 use fastresume::policy::{Fill, NullPolicy, Policy};
+use fastresume::rows;
 use fastresume::rules::Rule;
 use fastresume::shapes::Shapes;
+use fastresume::statistics::{self, Bound as CoreBound};
 use fastresume::types::Dtype;
 use fastresume::vocabulary::Vocabulary;
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::gate;
+use crate::intervals;
 use crate::manifest::Manifest;
 use crate::order::Order;
 use crate::pass::Pass;
-use crate::values::MemoryBound;
+use crate::tensor::Memory;
+use crate::values::{ChunkDetails, Field, MemoryBound, Statistics, Value};
 
 /// What is to become of nulls: "error", "mask", or a number.
 #[derive(FromPyObject)]
@@ -102,10 +109,6 @@ fn end_of(word: &str, (head, tail): (&str, &str)) -> PyResult<End> {
     }
 }
 
-/// Name, dtype, columns, whether it is stacked, what its rows are, whether it is masked, the shape of a row, and
-/// what its numbers count.
-type FieldParts = (String, &'static str, Vec<String>, bool, &'static str, bool, Vec<usize>, Option<String>);
-
 /// Which columns are read, and which tensor of a batch each is a part of.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Layout {
@@ -116,7 +119,7 @@ pub struct Layout {
 impl Layout {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "one caller, which passes what the dataset was given")]
-    #[pyo3(signature = (manifest, columns, stacks, nulls, decimals, fixed, pads, truncations, optional, partitions, casts, hashes, names, codes, known))]
+    #[pyo3(signature = (manifest, *, columns, stacks, nulls, decimals, fixed, pads, truncations, optional, partitions, casts, hashes, names, codes, known))]
     fn new(
         py: Python<'_>,
         manifest: &Manifest,
@@ -180,16 +183,10 @@ impl Layout {
         gate::run(py, || Ok(Self { inner: inquiry::layout(&manifest.inner, &request, &asked)? }))
     }
 
-    /// The parts of each tensor of a batch.
+    /// The tensors of a batch, in its order.
     #[getter]
-    fn fields(&self) -> Vec<FieldParts> {
-        let fields = self.inner.fields().iter().map(|field| {
-            let (name, columns) = (field.name.clone(), field.columns.clone());
-            let (dtype, kind) = (field.dtype.name(), field.kind.name());
-            let (is_masked, unit) = (field.is_masked(), field.unit.clone());
-            (name, dtype, columns, field.is_stacked, kind, is_masked, field.row_shape(), unit)
-        });
-        fields.collect()
+    fn fields(&self) -> Vec<Field> {
+        self.inner.fields().iter().map(Field::from).collect()
     }
 
     /// Of each column of which codes are delivered the name, and its dictionary for `known`.
@@ -208,6 +205,42 @@ impl Layout {
     #[getter]
     fn row_bytes(&self) -> usize {
         self.inner.row_bytes()
+    }
+
+    /// What footers and paths tell of the columns: of each those of every row group.
+    fn statistics(&self, py: Python<'_>, manifest: &Manifest) -> PyResult<Vec<Vec<Statistics>>> {
+        let found = gate::run_stoppable(py, |stop| statistics::read(&manifest.inner, &self.inner, stop))?;
+        Ok(found.into_iter().map(|groups| groups.into_iter().map(Statistics::from).collect()).collect())
+    }
+
+    /// What page indexes and bloom filters tell of row groups, of each that of every column. `sought` are the values
+    /// that are asked for of each column.
+    fn details(
+        &self,
+        py: Python<'_>,
+        manifest: &Manifest,
+        groups: Vec<usize>,
+        sought: Vec<Vec<Value>>,
+    ) -> PyResult<Vec<Vec<ChunkDetails>>> {
+        let sought: Vec<Vec<CoreBound>> =
+            sought.into_iter().map(|values| values.into_iter().map(CoreBound::from).collect()).collect();
+        let found = gate::run_stoppable(py, |stop| {
+            details::read(&manifest.inner, &self.inner, &groups, &sought, stop)
+        })?;
+        let of_group =
+            |columns: Vec<Details>| columns.into_iter().map(|of| ChunkDetails::new(py, of)).collect();
+        found.into_iter().map(of_group).collect()
+    }
+
+    /// The files' rows that runs of ascending row numbers name, as tensors' memory.
+    fn read_rows(&self, py: Python<'_>, manifest: &Manifest, runs: PyBuffer<i64>) -> PyResult<Memory> {
+        let runs = intervals::read(py, &runs)?;
+        let runs: Vec<_> =
+            runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
+        let (manifest, layout) = (&manifest.inner, &self.inner);
+        let fields =
+            gate::run_stoppable(py, |stop| rows::read(Arc::clone(manifest), layout.clone(), &runs, stop))?;
+        Ok(fields.into())
     }
 
     /// The most memory that reading what is left of a pass takes, with so many workers of each rank (0 without any).

@@ -39,12 +39,16 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<manifest::Manifest>()?;
     module.add_class::<layout::Layout>()?;
     module.add_class::<order::Order>()?;
-    module.add_class::<values::MemoryBound>()?;
     module.add_class::<pagelock::PageLock>()?;
     module.add_class::<pass::Pass>()?;
     module.add_class::<reader::Written>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<tensor::Memory>()?;
-    module.add_class::<tensor::TensorMaker>()
+    module.add_class::<tensor::TensorMaker>()?;
+    module.add_class::<values::ChunkDetails>()?;
+    module.add_class::<values::Field>()?;
+    module.add_class::<values::MemoryBound>()?;
+    module.add_class::<values::Statistics>()?;
+    module.add_class::<values::ThreadActivity>()
 }
