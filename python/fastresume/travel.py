@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from fastresume import _core
 from fastresume.arguments import at_least
 from fastresume.batch import Batch, Tensors
 from fastresume.cursor import Cursor
-from fastresume.intervals import Intervals, of_buffer, of_runs, of_words
-from fastresume.jagged import Jagged, take_rows
+from fastresume.intervals import Intervals, of_buffer, of_words
 from fastresume.origin import Origin
 from fastresume.transform import transformed
 
@@ -61,27 +59,25 @@ def planned_batch(dataset: ParquetDataset, planned: _core.Pass, number: int) -> 
     """The batch of this rank with a number in the cut of a pass, read again and transformed."""
     rank, cursor = dataset.world.rank, planned.cursor_after(number)
     order = _core.Order(cursor, dataset._manifest)
-    count, valid, distinct = planned.shape(number, rank)
-    numbers = of_runs(of_buffer(order.rows(of_buffer(planned.positions(number, rank)))))
-    # Filled up as the reader does it: in turn.
-    numbers = numbers[np.arange(count) % distinct] if count else numbers
+    count, valid, _ = planned.shape(number, rank)
+    runs = of_buffer(order.rows(of_buffer(planned.positions(number, rank))))
+    tensors, rows = _read(dataset, runs, count)
     after = planned.cursor_after(number + 1)
     if dataset.on_iter == "restart" and after.epoch != planned.epoch:
         after = cursor.restarted()
-    runs = np.stack([numbers, numbers + 1], axis=1)
     share = dataset._share(planned, cursor)
     place = (planned.epoch, planned.step_of(number))
-    origin = Origin(after, *place, count, valid, runs, dataset.schema.masked, share)
-    return transformed(Batch(_read(dataset, numbers), origin), dataset)
+    origin = Origin(after, *place, count, valid, rows, dataset.schema.masked, share)
+    return transformed(Batch(tensors, origin), dataset)
 
 
 def read_rows(dataset: ParquetDataset, row_numbers: Sequence[int] | RowNumbers) -> Batch:
     """The rows with these numbers, in this order; see `ParquetDataset.read_rows`."""
     numbers = _row_numbers(dataset, row_numbers)
     count = len(numbers)
-    runs = np.stack([numbers, numbers + 1], axis=1)
-    origin = Origin(None, None, None, count, count, runs, dataset.schema.masked, None)
-    return Batch(_read(dataset, numbers), origin)
+    tensors, rows = _read(dataset, np.stack([numbers, numbers + 1], axis=1), count)
+    origin = Origin(None, None, None, count, count, rows, dataset.schema.masked, None)
+    return Batch(tensors, origin)
 
 
 def locate(dataset: ParquetDataset, row_numbers: Sequence[int] | RowNumbers) -> list[tuple[str, int, int]]:
@@ -115,22 +111,10 @@ def remaining_rows(dataset: ParquetDataset, cursor: _core.Cursor) -> list[tuple[
     return found
 
 
-def _read(dataset: ParquetDataset, numbers: RowNumbers) -> Tensors:
-    """The tensors of these rows: each row is read once, then put wherever it is asked for."""
-    unique, places = np.unique(numbers, return_inverse=True)
-    begins = np.flatnonzero(np.r_[True, np.diff(unique) != 1]) if len(unique) else unique
-    ends = np.r_[begins[1:], len(unique)] if len(unique) else unique
-    memory = dataset._layout.read_rows(
-        dataset._manifest, np.stack([unique[begins], unique[ends - 1] + 1], axis=1)
-    )
-    tensors = dataset.schema.tensors(memory)
-    if np.array_equal(unique, numbers):
-        return tensors
-    index = torch.from_numpy(places.astype(np.int64))
-    return {
-        name: tensor.take(index) if isinstance(tensor, Jagged) else take_rows(tensor, index)
-        for name, tensor in tensors.items()
-    }
+def _read(dataset: ParquetDataset, runs: Intervals, count: int) -> tuple[Tensors, _core.Written]:
+    """The tensors of the rows of these runs, over and over up to `count` rows, and what tells these."""
+    memory, written = dataset._layout.read_rows(dataset._manifest, runs, count)
+    return dataset.schema.tensors(memory), written
 
 
 def _row_numbers(dataset: ParquetDataset, given: Sequence[int] | RowNumbers) -> RowNumbers:

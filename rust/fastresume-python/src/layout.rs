@@ -13,7 +13,7 @@ use fastresume::layout::{Layout as CoreLayout, Stack};
 use fastresume::memory_bound::MemoryBound as CoreMemoryBound;
 use fastresume::padding::{End, Pad};
 use fastresume::policy::{Fill, NullPolicy, Policy};
-use fastresume::rows;
+use fastresume::rows::{self, ReadRows};
 use fastresume::rules::Rule;
 use fastresume::shapes::Shapes;
 use fastresume::statistics::{self, Bound as CoreBound};
@@ -30,7 +30,7 @@ use crate::manifest::Manifest;
 use crate::order::Order;
 use crate::pass::Pass;
 use crate::tensor::Memory;
-use crate::values::{ChunkDetails, Field, MemoryBound, Statistics, Value};
+use crate::values::{ChunkDetails, Field, MemoryBound, Statistics, Value, Written};
 
 /// What is to become of nulls: "error", "mask", or a number.
 #[derive(FromPyObject)]
@@ -232,15 +232,23 @@ impl Layout {
         found.into_iter().map(of_group).collect()
     }
 
-    /// The files' rows that runs of ascending row numbers name, as tensors' memory.
-    fn read_rows(&self, py: Python<'_>, manifest: &Manifest, runs: PyBuffer<i64>) -> PyResult<Memory> {
+    /// The files' rows that runs of row numbers name, in any order, as tensors' memory, and which these are; over and over
+    /// until there are `count` rows.
+    fn read_rows(
+        &self,
+        py: Python<'_>,
+        manifest: &Manifest,
+        runs: PyBuffer<i64>,
+        count: u64,
+    ) -> PyResult<(Memory, Written)> {
         let runs = intervals::read(py, &runs)?;
         let runs: Vec<_> =
             runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
         let (manifest, layout) = (&manifest.inner, &self.inner);
-        let fields =
-            gate::run_stoppable(py, |stop| rows::read(Arc::clone(manifest), layout.clone(), &runs, stop))?;
-        Ok(fields.into())
+        let ReadRows { fields, written } = gate::run_stoppable(py, |stop| {
+            rows::read(Arc::clone(manifest), layout.clone(), &runs, count, stop)
+        })?;
+        Ok((fields.into(), Written::new(written, count)))
     }
 
     /// The most memory that reading what is left of a pass takes, with so many workers of each rank (0 without any).

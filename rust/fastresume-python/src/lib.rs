@@ -41,7 +41,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<order::Order>()?;
     module.add_class::<pagelock::PageLock>()?;
     module.add_class::<pass::Pass>()?;
-    module.add_class::<reader::Written>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<tensor::Memory>()?;
@@ -50,5 +49,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<values::Field>()?;
     module.add_class::<values::MemoryBound>()?;
     module.add_class::<values::Statistics>()?;
-    module.add_class::<values::ThreadActivity>()
+    module.add_class::<values::ThreadActivity>()?;
+    module.add_class::<values::Written>()
 }

@@ -8,7 +8,6 @@ use fastresume::lanes::Reader as ReaderPlace;
 use fastresume::memory::PageLock as CorePageLock;
 use fastresume::pass::Pass as CorePass;
 use fastresume::pipeline::{Delivered as CoreDelivered, Pipeline, Polled};
-use fastresume::written::Written as CoreWritten;
 use pyo3::prelude::*;
 
 use crate::activity::Activity;
@@ -21,21 +20,7 @@ use crate::order;
 use crate::pagelock::PageLock;
 use crate::pass::Pass;
 use crate::tensor::Memory;
-
-/// Which rows a batch has: told when somebody asks.
-#[pyclass(frozen, module = "fastresume._core")]
-pub struct Written {
-    inner: CoreWritten,
-    num_rows: u64,
-}
-
-#[pymethods]
-impl Written {
-    /// The row numbers as `[start, end)` pairs.
-    fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
-        gate::run(py, || Ok(Buffer::of_ranges(self.inner.runs(self.num_rows).into_iter())))
-    }
-}
+use crate::values::Written;
 
 /// One batch, taken apart.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -246,7 +231,7 @@ impl Reader {
             num_rows: delivered.rows,
             num_bytes,
             valid_rows: delivered.valid_rows,
-            written: Py::new(py, Written { inner: delivered.written, num_rows: delivered.rows as u64 })?,
+            written: Py::new(py, Written::new(delivered.written, delivered.rows as u64))?,
             cursor: Py::new(py, Cursor::from(delivered.cursor))?,
             ends_pass,
             pass: delivered.pass,

@@ -4,7 +4,11 @@ use fastresume::details::Details;
 use fastresume::layout::Field as CoreField;
 use fastresume::memory_bound::MemoryBound as CoreMemoryBound;
 use fastresume::statistics::{Bound as CoreBound, Facts};
+use fastresume::written::Written as CoreWritten;
 use pyo3::prelude::*;
+
+use crate::buffer::Buffer;
+use crate::gate;
 
 /// One tensor of a batch.
 #[pyclass(frozen, get_all, module = "fastresume._core")]
@@ -138,5 +142,26 @@ impl From<CoreMemoryBound> for MemoryBound {
     fn from(bound: CoreMemoryBound) -> Self {
         let CoreMemoryBound { rank_bytes, thread_bytes, footer_bytes, opening_bytes } = bound;
         Self { rank_bytes, thread_bytes, footer_bytes, opening_bytes }
+    }
+}
+
+/// Which rows a batch has: told when somebody asks.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct Written {
+    inner: CoreWritten,
+    num_rows: u64,
+}
+
+impl Written {
+    pub fn new(inner: CoreWritten, num_rows: u64) -> Self {
+        Self { inner, num_rows }
+    }
+}
+
+#[pymethods]
+impl Written {
+    /// The row numbers as `[start, end)` pairs.
+    pub fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
+        gate::run(py, || Ok(Buffer::of_ranges(self.inner.runs(self.num_rows).into_iter())))
     }
 }

@@ -120,6 +120,7 @@ mod filling;
 #[cfg(test)]
 mod made;
 mod agenda;
+mod gather;
 pub mod rows;
 pub mod activity;
 pub mod memory_bound;
