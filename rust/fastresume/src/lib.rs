@@ -14,7 +14,6 @@ pub mod threads;
 pub mod intervals;
 mod thrift;
 pub mod source;
-mod floats;
 pub mod hash;
 mod shape;
 mod footer;
