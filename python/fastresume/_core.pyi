@@ -10,20 +10,25 @@ __all__ = [
     "IS_OPTIMIZED",
     "Activity",
     "Buffer",
+    "ChunkDetails",
     "Cursor",
     "DataError",
     "Delivered",
     "FastresumeError",
+    "Field",
     "Layout",
     "Manifest",
     "Memory",
+    "MemoryBound",
     "Order",
     "PageLock",
     "Pass",
     "Reader",
     "SourceError",
     "StateError",
+    "Statistics",
     "TensorMaker",
+    "ThreadActivity",
     "Written",
     "__version__",
     "cores",
@@ -52,9 +57,18 @@ class Activity:
     @property
     def seconds(self) -> float: ...
     def queued(self) -> tuple[int, int]: ...
-    def threads(
-        self,
-    ) -> list[tuple[Literal["waiting", "decoding", "ending"], str | None, int, float]]: ...
+    def threads(self) -> list[ThreadActivity]: ...
+
+@final
+class ThreadActivity:
+    @property
+    def doing(self) -> Literal["waiting", "decoding", "ending"]: ...
+    @property
+    def file(self) -> str | None: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
 
 @final
 class Buffer:
@@ -105,20 +119,6 @@ class Manifest:
     def rows_of(self, path: str) -> tuple[int, int]: ...
     def path_values(self, name: str, optional: Sequence[str]) -> tuple[bool, list[int | bytes | None]]: ...
     def lacked_columns(self, optional: Sequence[str]) -> list[tuple[str, str]]: ...
-    def statistics(
-        self, layout: Layout
-    ) -> list[list[tuple[int | float | bytes | None, int | float | bytes | None, int | None]]]: ...
-    def details(
-        self, layout: Layout, groups: Sequence[int], sought: Sequence[Sequence[bool | int | float | bytes]]
-    ) -> list[
-        list[
-            tuple[
-                list[tuple[int, int | float | bytes | None, int | float | bytes | None, int | None]],
-                list[int],
-            ]
-        ]
-    ]: ...
-    def read_rows(self, layout: Layout, runs: npt.NDArray[np.int64]) -> Memory: ...
     def __reduce__(self) -> tuple[Any, tuple[bytes]]: ...
 
 @final
@@ -126,6 +126,7 @@ class Layout:
     def __new__(
         cls,
         manifest: Manifest,
+        *,
         columns: Sequence[str] | None,
         stacks: Sequence[tuple[str, Sequence[str]]],
         nulls: Sequence[tuple[str | None, str | bool | int | float]],
@@ -153,25 +154,72 @@ class Layout:
     def dictionaries(self) -> list[tuple[str, bytes]]: ...
     def dictionary(self, column: str) -> tuple[list[bytes], bool] | None: ...
     @property
-    def fields(
-        self,
-    ) -> list[
-        tuple[
-            str,
-            str,
-            list[str],
-            bool,
-            Literal["scalar", "list", "string", "binary", "mask", "length"],
-            bool,
-            list[int],
-            str | None,
-        ]
-    ]: ...
+    def fields(self) -> list[Field]: ...
     @property
     def row_bytes(self) -> int: ...
+    def statistics(self, manifest: Manifest) -> list[list[Statistics]]: ...
+    def details(
+        self,
+        manifest: Manifest,
+        groups: Sequence[int],
+        sought: Sequence[Sequence[bool | int | float | bytes]],
+    ) -> list[list[ChunkDetails]]: ...
+    def read_rows(
+        self, manifest: Manifest, runs: npt.NDArray[np.int64], count: int
+    ) -> tuple[Memory, Written]: ...
+    def memory_bound(self, manifest: Manifest, order: Order, pass_: Pass, workers: int) -> MemoryBound: ...
+
+@final
+class Field:
     @property
-    def widest_bundle(self) -> tuple[int, int]: ...
-    def footprint(self, manifest: Manifest) -> tuple[int, int, int, int, int]: ...
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def columns(self) -> list[str]: ...
+    @property
+    def is_stacked(self) -> bool: ...
+    @property
+    def kind(
+        self,
+    ) -> Literal[
+        "scalar", "list", "string", "binary", "list<list>", "list<string>", "list<binary>", "mask", "length"
+    ]: ...
+    @property
+    def is_masked(self) -> bool: ...
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def unit(self) -> str | None: ...
+
+@final
+class Statistics:
+    @property
+    def min(self) -> int | float | bytes | None: ...
+    @property
+    def max(self) -> int | float | bytes | None: ...
+    @property
+    def null_count(self) -> int | None: ...
+
+@final
+class ChunkDetails:
+    @property
+    def first_rows(self) -> list[int]: ...
+    @property
+    def pages(self) -> list[Statistics]: ...
+    @property
+    def absent(self) -> list[int]: ...
+
+@final
+class MemoryBound:
+    @property
+    def rank_bytes(self) -> int: ...
+    @property
+    def thread_bytes(self) -> int: ...
+    @property
+    def footer_bytes(self) -> int: ...
+    @property
+    def opening_bytes(self) -> int: ...
 
 @final
 class Cursor:

@@ -241,9 +241,9 @@ class ParquetDataset(ResumableDataset):
             partitions=names("partitions", partitions) or [],
             casts=cast_list(cast),
             hashes=hash_list(hash),
-            coded=names("dictionary", dictionary) or [],
-            renamed=rename_list(rename),
-            dictionaries=[],
+            codes=names("dictionary", dictionary) or [],
+            names=rename_list(rename),
+            known=[],
         )
         opened = _open_manifest(named_paths, manifest_cache, truth("verify_checksums", verify_checksums))
         manifest = select(opened, rows, skip)
@@ -255,7 +255,7 @@ class ParquetDataset(ResumableDataset):
             paths=tuple(named_paths),
             manifest=manifest,
             # Dictionaries are pickled along: no worker reads the files for them again.
-            columns=options._replace(dictionaries=layout.dictionaries),
+            columns=options._replace(known=layout.dictionaries),
             layout=layout,
             schema=Schema(layout),
             order_choice=choice,
@@ -299,7 +299,7 @@ class ParquetDataset(ResumableDataset):
             {}
         """
         found: dict[str, list[str] | list[bytes]] = {}
-        for name, _ in self.spec.columns.dictionaries:
+        for name, _ in self.spec.columns.known:
             values, is_text = self.spec.layout.dictionary(name) or ([], False)
             found[name] = [value.decode() for value in values] if is_text else values
         return found

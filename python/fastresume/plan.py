@@ -5,51 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
-from typing import Any, NamedTuple
-
-import numpy as np
-import torch
+from typing import Any
 
 import fastresume._core as _core
-from fastresume.buffers import of_words, row_count
+from fastresume.buffers import row_count
 from fastresume.reading.spec import ReadSpec
 from fastresume.state.cursor import Cursor
 
-SEGMENT_BYTES = 32 << 20
-"""In a sequential order, a lane decodes parts of row groups of at most so many bytes."""
-
-DIVIDED_BYTES = 64 << 20
-"""Of lists and strings that take more than expected, what is decoded in one go ends at so many bytes."""
-
-DICTIONARY_BYTES = 32 << 20
-"""Dictionaries of a row group that is decoded in parts are kept, up to so many bytes."""
-
 LARGE_WINDOW_BYTES = 1 << 30
 """Of more than these in a window, as padding makes of short lists, advice is given."""
-
-PAGE_BYTES, PAGE_VALUES = 1 << 20, 1024
-"""Writers end a page when it has so many bytes, and look at its size after so many values."""
-
-PLACE_BYTES = 32
-"""What a row of a shuffled segment takes beside its values: where it goes, and its number."""
-
-PIECES = 16
-"""The shuffled rows of a row group lie in so many pieces of memory, at least."""
-
-GAP_BYTES = 576
-"""Before a matrix is made of columns, an eighth of one lies between two, but so much at most."""
-
-TURNED_LAST_BYTES, STRIPS = 4 << 20, 8
-"""Matrices of up to so many bytes are made of columns when their batch is ended; these lie in so many
-strips."""
-
-READ_AHEAD_BYTES = 4 << 20
-"""Read ahead of a page, and what else a thread has that does not depend on the data: what codecs keep, among
-them a window of Brotli for a page that is not large."""
-
-BROTLI_WINDOW_BYTES = 16 << 20
-"""Brotli expands a page to a window of its own first: of less than twice its bytes, and so many at most."""
 
 WARN_ABOVE = 1.5
 """More rows decoded per row delivered than this are worth a warning."""
@@ -160,20 +124,7 @@ def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
     lanes, groups, lane_rows = planned.cut
     remaining = spec.num_rows - cursor.consumed_rows()
     dropped = row_count(planned.dropped())
-    row_bytes = spec.layout.row_bytes
-    most = _Most.of(spec)
-    if windows:
-        of_reader = max(lanes // (world_size * processes), 1)
-        open_windows = processes * _open_windows(of_reader, remaining // lanes, windows, window_rows)
-        # Each block may be of another row group. A shuffled row is held with its number. Of the pieces, the
-        # last one may not be full, and the first one stays until its last row is delivered.
-        held_bytes = most.bytes_of(window_rows, -(-blocks // windows)) * (PIECES + 2) // PIECES
-        held_bytes = open_windows * (held_bytes + window_rows * 8) + spec.batch_size * 8
-    else:
-        each = lanes // world_size if lanes > 1 else processes
-        held_bytes = min(most.segment_bytes(spec.batch_size), spec.num_rows * row_bytes)
-        held_bytes = each * (held_bytes + _strip_bytes(spec, most))
-    held_bytes += processes * (most.dictionary_bytes + most.footer_bytes)
+    bound = spec.layout.memory_bound(spec.manifest, order, planned, processes)
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
     advice = _advice(spec, per_row, lanes, processes, windows, window_rows)
@@ -198,146 +149,13 @@ def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
         blocks=blocks,
         windows=windows,
         window_rows=window_rows,
-        row_bytes=row_bytes,
-        bytes_per_rank=held_bytes + most.batch_bytes(spec.batch_size),
-        bytes_per_thread=_thread_bytes(spec, most, is_shuffled=windows > 0),
+        row_bytes=spec.layout.row_bytes,
+        bytes_per_rank=bound.rank_bytes,
+        bytes_per_thread=bound.thread_bytes,
         rows_decoded=decoded,
         rows_decoded_per_row=per_row,
         advice=advice,
     )
-
-
-def _open_windows(lanes: int, lane_rows: int, windows: int, window_rows: int) -> int:
-    """How many windows one reader has open: one for each of its lanes.
-
-    A window that two lanes share is opened for both when the later lane begins. If lanes are as short as two
-    windows, the earlier one has most of its first window open then, too.
-    """
-    return lanes if lane_rows > 2 * window_rows else min(2 * lanes - 1, windows)
-
-
-@dataclass(frozen=True)
-class _Most:
-    """What rows take where they are most, as near as footers tell.
-
-    Args:
-        total_bytes: of all rows of the dataset.
-        row_bytes: of a row on the average.
-        densest_bytes: of a row without large cells, in the row groups where rows are longest.
-        large_bytes: what large cells add: any few rows of a row group may have all of them.
-        large_page_bytes: what the large pages of a column have beyond those that writers make.
-        footer_bytes: what is kept of footers.
-        opening_bytes: what a thread has beside that while it opens a file.
-        group_rows: rows of the largest row group.
-    """
-
-    total_bytes: int
-    row_bytes: int
-    densest_bytes: int
-    large_bytes: int
-    large_page_bytes: int
-    footer_bytes: int
-    opening_bytes: int
-    group_rows: int
-
-    @classmethod
-    def of(cls, spec: ReadSpec) -> _Most:
-        row_bytes = spec.layout.row_bytes
-        footprint = spec.layout.footprint(spec.manifest)
-        group_rows = int(np.diff(of_words(spec.manifest.group_starts)).max(initial=0))
-        return cls(spec.num_rows * row_bytes, row_bytes, *footprint, group_rows)
-
-    @property
-    def segment_rows(self) -> int:
-        """Rows of a row group that are decoded in one go."""
-        return min(self.group_rows, SEGMENT_BYTES // max(self.row_bytes, 1) + 1)
-
-    def bytes_of(self, rows: int, groups: int = 1) -> int:
-        """Of so many rows of so many row groups."""
-        return min(rows * self.densest_bytes + groups * self.large_bytes, max(self.total_bytes, 1))
-
-    @property
-    def dictionary_bytes(self) -> int:
-        """Of dictionaries that parts of a row group share: no more are kept than its rows take."""
-        # Memory that was used before may have an eighth more than was asked for.
-        return min(DICTIONARY_BYTES, self.bytes_of(self.group_rows)) // 8 * 9
-
-    def batch_bytes(self, rows: int) -> int:
-        """Of a batch, which may be filled up with rows that are there twice."""
-        return rows * self.densest_bytes + self.large_bytes
-
-    def segment_bytes(self, batch_rows: int) -> int:
-        """Of what is decoded in one go in a sequential order."""
-        # At least a row, whatever its size; lists and strings that take more than expected to a batch's end.
-        whole = max(SEGMENT_BYTES, self.segment_rows * self.densest_bytes) + self.large_bytes
-        return min(whole, DIVIDED_BYTES + self.bytes_of(batch_rows))
-
-
-class _Flat(NamedTuple):
-    """A tensor of numbers: the bytes of a row, without its mask and with it, and its columns."""
-
-    bytes: int
-    whole_bytes: int
-    columns: int
-
-
-def _flat(spec: ReadSpec) -> list[_Flat]:
-    found = []
-    for _, dtype, columns, _, kind, is_masked, shape, _ in spec.layout.fields:
-        if kind in ("scalar", "mask", "length"):
-            row_bytes = len(columns) * getattr(torch, dtype).itemsize * prod(shape)
-            found.append(_Flat(row_bytes, row_bytes + len(columns) * is_masked, len(columns)))
-    return found
-
-
-def _matrices(spec: ReadSpec) -> tuple[list[_Flat], list[_Flat]]:
-    """What is put together from several columns: when a batch is ended, and when it is decoded."""
-    last: list[_Flat] = []
-    at_once: list[_Flat] = []
-    for flat in _flat(spec):
-        if flat.columns > 1:
-            is_small = spec.batch_size * flat.bytes <= TURNED_LAST_BYTES
-            (last if is_small else at_once).append(flat)
-    return last, at_once
-
-
-def _strip_bytes(spec: ReadSpec, most: _Most) -> int:
-    """What columns take beside their values until matrices are made of them.
-
-    A strip stays until the last of its batches is ended, and between columns there are gaps.
-    """
-    matrices, _ = _matrices(spec)
-    width, columns = sum(flat.whole_bytes for flat in matrices), sum(flat.columns for flat in matrices)
-    rows = -(-most.segment_rows // STRIPS)
-    gaps = STRIPS * min(2 * columns * GAP_BYTES, rows * width // 8)
-    return (rows + spec.batch_size) * width + gaps
-
-
-def _thread_bytes(spec: ReadSpec, most: _Most, is_shuffled: bool) -> int:
-    rows, flat = most.segment_rows, _flat(spec)
-    # Lists and strings of a row.
-    flat_bytes = sum(one.whole_bytes for one in flat)
-    jagged, densest = most.row_bytes - flat_bytes, most.densest_bytes - flat_bytes
-    # Single columns are put together for rows to be moved once, where these come in any order.
-    bundle = _Flat(0, *(spec.layout.widest_bundle if is_shuffled else (0, 0)))
-    # What is put together from several columns, or from rows in any order. (Others are decoded where they
-    # stay, or until their batch is ended.)
-    at_once = [*flat, bundle] if is_shuffled else _matrices(spec)[1]
-    widest = max((one.whole_bytes for one in at_once), default=0)
-    # Memory that grows has room for as much again.
-    if is_shuffled:
-        decoded = rows * (2 * densest + 2 * widest + PLACE_BYTES) + 2 * most.large_bytes
-    else:
-        decoded = rows * (2 * jagged + 2 * widest) + most.large_bytes
-    # Lists, strings and a bundle of a batch are held as they came, and in their order, while it is ended.
-    decoded += spec.batch_size * (densest + bundle.whole_bytes) + most.large_bytes
-    decoded += 2 * GAP_BYTES * max((one.columns for one in at_once if one.columns > 1), default=0)
-    # A page, as it is stored and decompressed, and a dictionary, as it is stored and delivered.
-    beyond = min(PAGE_VALUES, most.group_rows) * max(8, jagged) + most.large_page_bytes
-    pages = 2 * (PAGE_BYTES + beyond) + PAGE_BYTES
-    # Footers tell the codecs, and manifests don't keep them: it may be Brotli.
-    pages += min(2 * beyond, BROTLI_WINDOW_BYTES)
-    return decoded + pages + READ_AHEAD_BYTES + most.opening_bytes
 
 
 def _advice(

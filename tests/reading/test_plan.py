@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+import fastresume._core as _core
 from support.jobs import make, parallel
 from support.strategies import Dataset
 
@@ -69,8 +70,10 @@ def dictionary_bytes(dataset: Dataset, plan: fr.Plan) -> int:
 
 def of_footers(dataset: fr.ParquetDataset) -> tuple[int, int]:
     """What is kept of footers, and what a thread has beside that while it opens a file."""
-    *_, kept, opening = dataset.spec.layout.footprint(dataset.spec.manifest)
-    return kept, opening
+    cursor, spec = dataset.shared_cursor.cursor, dataset.spec
+    order = _core.Order(cursor, spec.manifest)
+    bound = spec.layout.memory_bound(spec.manifest, order, spec.pass_from(cursor, 1), 1)
+    return bound.footer_bytes, bound.opening_bytes
 
 
 def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Dataset) -> None:

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import fastresume as fr
 from support.child import MIB, Child, forget_peak, peak, resident
@@ -111,6 +112,12 @@ def wide() -> dict[str, Any]:
     return {f"x{column}": np.arange(3000) + column for column in range(500)}
 
 
+def long_text() -> dict[str, Any]:
+    """Of 64 KiB each, no two of which are the same."""
+    random = np.random.default_rng(6)
+    return {"s": [random.bytes(1 << 15).hex() for _ in range(1000)]}
+
+
 FILES = {
     "numbers": 131_072,
     "large_dictionaries": 400_000,
@@ -125,6 +132,7 @@ FILES = {
     "huge_cells_and_nulls": 10,
     "huge_lists": 2,
     "wide": 20,
+    "long_text": 100,
 }
 """What is read, with the rows of a row group."""
 
@@ -177,11 +185,33 @@ def taken_and_stated(path: str, arguments: dict[str, Any], loader: dict[str, int
     return peak() - before, stated
 
 
+def taken_and_delivered(path: str, how: str) -> tuple[int, int]:
+    """The bytes that it takes to have half of the rows again, in mixed order, and those of their texts."""
+    dataset = fr.ParquetDataset(path, batch_size=1)
+    whole = dataset.read_rows(range(dataset.num_rows))["s"] if how == "take" else None
+    numbers = np.random.default_rng(0).permutation(dataset.num_rows)[: dataset.num_rows // 2]
+    gc.collect()
+    forget_peak()
+    before = resident()
+    rows = dataset.read_rows(numbers)["s"] if whole is None else whole.take(torch.from_numpy(numbers))
+    return peak() - before, len(rows.values)
+
+
 def alone(*arguments: Any) -> tuple[int, int]:
-    """The same in a fork of a process that has done nothing: freed memory would be used again."""
+    """What a pass takes, and what was stated, in a process that has done nothing before."""
+    return forked(taken_and_stated, *arguments)
+
+
+def again_alone(*arguments: Any) -> tuple[int, int]:
+    """What rows in mixed order take, and what they have, in a process that has done nothing before."""
+    return forked(taken_and_delivered, *arguments)
+
+
+def forked(measure: Callable[..., tuple[int, int]], *arguments: Any) -> tuple[int, int]:
+    """The result in a fork of a process that has done nothing: freed memory would be used again."""
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
-    process = context.Process(target=lambda: queue.put(taken_and_stated(*arguments)))
+    process = context.Process(target=lambda: queue.put(measure(*arguments)))
     process.start()
     process.join(100)
     assert process.exitcode == 0
@@ -253,3 +283,12 @@ def test_a_pass_takes_no_more_than_is_stated(
     taken, stated = child.call(alone, str(file(name)), arguments, loader)
     print(f"{taken / MIB:.0f} MiB taken, {stated / MIB:.0f} stated")
     assert taken < stated + ALLOCATOR, f"{taken / MIB:.0f} MiB, {stated / MIB:.0f} were stated"
+
+
+@pytest.mark.parametrize("how", ["read_rows", "take"])
+def test_texts_in_mixed_order_take_twice_their_bytes(
+    child: Child, file: Callable[[str], Path], how: str
+) -> None:
+    """Indices of 8 bytes for each byte of text took 25 times as much."""
+    taken, delivered = child.call(again_alone, str(file("long_text")), how)
+    assert taken < 2 * delivered + ALLOCATOR, f"{taken / MIB:.0f} MiB for {delivered / MIB:.0f}"

@@ -78,6 +78,18 @@ def test_slices_and_chosen_rows_are_those_of_a_list(
             assert taken.offsets.dtype == torch.int64
 
 
+@given(st.lists(st.none() | st.lists(st.integers(0, 255), max_size=7), min_size=1, max_size=6), st.data())
+def test_values_are_taken_some_at_a_time(rows: list[list[int] | None], data: st.DataObject) -> None:
+    """Steps end within rows, at their ends, and among empty ones."""
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9))
+    inner = jagged_of(*rows, masked=True)
+    outer = fr.Jagged(inner, torch.arange(len(rows) + 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastresume.jagged.PLACES_AT_A_TIME", data.draw(st.integers(1, 5)))
+        taken = [of.take(torch.tensor(chosen, dtype=torch.int64)).to_list() for of in (inner, outer)]
+    assert taken == [[rows[row] for row in chosen], [[rows[row]] for row in chosen]]
+
+
 def test_a_slice_with_a_step_is_refused() -> None:
     with pytest.raises(ValueError, match="step 1, found 2"):
         jagged_of([1], [2], [3])[::2]

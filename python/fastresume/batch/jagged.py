@@ -12,6 +12,9 @@ from torch import Tensor
 
 from fastresume.batch import arrow
 
+PLACES_AT_A_TIME = 1 << 18
+"""Values are taken so many at a time: the indices of all of them would take many times their bytes."""
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
 class Jagged:
@@ -184,15 +187,20 @@ class Jagged:
             >>> rows.take(torch.tensor([1, 0, 1])).to_list()
             [[8, 9], [7], [8, 9]]
         """
-        starts = self.offsets[:-1].index_select(0, rows)
-        lengths = self.lengths.index_select(0, rows)
         offsets = torch.zeros(len(rows) + 1, dtype=torch.int64, device=self.offsets.device)
-        torch.cumsum(lengths, dim=0, out=offsets[1:])
-        moves = torch.repeat_interleave(starts - offsets[:-1], lengths)
-        places = torch.arange(len(moves), device=moves.device) + moves
+        torch.cumsum(self.lengths.index_select(0, rows), dim=0, out=offsets[1:])
+        moves = self.offsets[:-1].index_select(0, rows) - offsets[:-1]
         valid = None if self.valid is None else self.valid.index_select(0, rows)
-        values = self.values
-        taken = values.take(places) if isinstance(values, Jagged) else take_rows(values, places)
+        if isinstance(self.values, Jagged):
+            places = torch.cat([moves[:0], *_places(offsets, moves)])
+            return Jagged(self.values.take(places), offsets, valid, self.kind)
+        taken = self.values.new_empty(int(offsets[-1]))
+        # Bytes, as torch can't index every type.
+        source, target = (tensor.reshape(-1, 1).view(torch.uint8) for tensor in (self.values, taken))
+        filled = 0
+        for places in _places(offsets, moves):
+            torch.index_select(source, 0, places, out=target[filled : filled + len(places)])
+            filled += len(places)
         return Jagged(taken, offsets, valid, self.kind)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Jagged:
@@ -272,13 +280,25 @@ def keyed_jagged_tensor(rows: Mapping[str, Jagged]) -> Any:
     return made(keys=list(rows), values=values, lengths=lengths, stride=len(one))
 
 
-def take_rows(tensor: Tensor, rows: Tensor) -> Tensor:
-    """The rows of a tensor with these indices (int64 `[n]`), in this order, whatever its type."""
-    if tensor.numel() == 0:
-        return tensor.new_empty((len(rows), *tensor.shape[1:]))
-    # Bytes, as torch can't index every type.
-    flat = tensor.reshape(len(tensor), -1).view(torch.uint8)
-    return flat.index_select(0, rows).view(tensor.dtype).reshape(len(rows), *tensor.shape[1:])
+def _places(offsets: Tensor, moves: Tensor) -> Iterator[Tensor]:
+    """Where the values of rows come from, some at a time: int64 indices take eight times the bytes of a text.
+
+    Args:
+        offsets: of the rows, int64 `[n + 1]`, from 0.
+        moves: how far before its values each row's come from, int64 `[n]`.
+    """
+    total = int(offsets[-1])
+    begins = torch.arange(0, total, PLACES_AT_A_TIME, device=offsets.device)
+    ends = (begins + PLACES_AT_A_TIME).clamp_(max=total)
+    first_rows = torch.searchsorted(offsets, begins, right=True) - 1
+    end_rows = torch.searchsorted(offsets, ends)
+    for begin, end, first, last in zip(
+        begins.tolist(), ends.tolist(), first_rows.tolist(), end_rows.tolist(), strict=True
+    ):
+        counts = offsets[first : last + 1].clamp(begin, end).diff()
+        places = torch.repeat_interleave(moves[first:last], counts)
+        places += torch.arange(begin, end, device=offsets.device)
+        yield places
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -134,22 +134,23 @@ class Schema(Mapping[str, Field]):
 
     def __init__(self, layout: _core.Layout) -> None:
         self._fields: dict[str, Field] = {}
-        for name, dtype, columns, is_stacked, kind, is_masked, shape, unit in layout.fields:
+        for told in layout.fields:
+            shape = told.shape
             field = Field(
-                name,
-                getattr(torch, dtype),
-                tuple(columns),
-                is_stacked,
-                kind,
-                is_masked,
-                prod(shape) if shape else None,
-                unit,
-                tuple(shape) if len(shape) > 1 else (),
+                name=told.name,
+                dtype=getattr(torch, told.dtype),
+                columns=tuple(told.columns),
+                is_stacked=told.is_stacked,
+                kind=told.kind,
+                is_masked=told.is_masked,
+                size=prod(shape) if shape else None,
+                unit=told.unit,
+                sizes=tuple(shape) if len(shape) > 1 else (),
             )
-            self._fields[name] = field
-            if is_masked and not field.is_jagged:
-                mask = f"{name}_valid"
-                self._fields[mask] = Field(mask, torch.bool, field.columns, is_stacked, "mask")
+            self._fields[field.name] = field
+            if field.is_masked and not field.is_jagged:
+                mask = f"{field.name}_valid"
+                self._fields[mask] = Field(mask, torch.bool, field.columns, field.is_stacked, "mask")
         # What each batch needs, at hand.
         self.fields = tuple(self._fields.values())
         self.masked = frozenset(

@@ -36,10 +36,10 @@ def decide(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -
     """
     selected, starts = selected_rows(manifest), of_words(manifest.group_starts)
     bounds = np.column_stack([starts[:-1], starts[1:]])
-    fields = [Asked(name, dtype.startswith("float")) for name, dtype, *_ in layout.fields]
+    fields = [Asked(field.name, field.dtype.startswith("float")) for field in layout.fields]
     facts = {}
-    for field, told in zip(fields, manifest.statistics(layout), strict=True):
-        limits, nulls = [(low, high) for low, high, _ in told], [nulls for _, _, nulls in told]
+    for field, told in zip(fields, layout.statistics(manifest), strict=True):
+        limits, nulls = [(each.min, each.max) for each in told], [each.null_count for each in told]
         rows = (bounds[:, 1] - bounds[:, 0]).tolist()
         facts[field.name] = Facts(limits, nulls, rows, [frozenset()] * len(told), field.is_float)
     kept, open_ = _parted(bounds, wanted.of_groups(facts))
@@ -77,18 +77,16 @@ def _decide_details(
     starts = of_words(manifest.group_starts)
     facts = {field.name: Facts([], [], [], [], field.is_float) for field in fields}
     spans = []
-    told = manifest.details(layout, groups.tolist(), [[*map(_as_told, some)] for some in values])
+    told = layout.details(manifest, groups.tolist(), [[*map(_as_told, some)] for some in values])
     for group, columns in zip(groups.tolist(), told, strict=True):
         first, count = int(starts[group]), int(starts[group + 1] - starts[group])
-        firsts = [np.array([page[0] for page in pages], np.int64) for pages, _ in columns]
+        firsts = [np.array(column.first_rows, np.int64) for column in columns]
         # Stretches of rows in which no column goes on to another page.
         cuts = np.unique(np.concatenate([[0], *firsts]))
         spans.append(np.column_stack([cuts, np.append(cuts[1:], count)]) + first)
-        for field, (pages, absent), of_column, its_firsts in zip(
-            fields, columns, values, firsts, strict=True
-        ):
-            its = facts[field.name]
-            its.absent.extend([frozenset(of_column[number] for number in absent)] * len(cuts))
+        for field, column, of_column, its_firsts in zip(fields, columns, values, firsts, strict=True):
+            its, pages = facts[field.name], column.pages
+            its.absent.extend([frozenset(of_column[number] for number in column.absent)] * len(cuts))
             if not pages:
                 whole = of_groups[field.name]
                 its.bounds.extend([whole.bounds[group]] * len(cuts))
@@ -97,9 +95,8 @@ def _decide_details(
                 continue
             rows = np.diff(its_firsts, append=count).tolist()
             for page in (np.searchsorted(its_firsts, cuts, "right") - 1).tolist():
-                _, low, high, nulls = pages[page]
-                its.bounds.append((low, high))
-                its.nulls.append(nulls)
+                its.bounds.append((pages[page].min, pages[page].max))
+                its.nulls.append(pages[page].null_count)
                 its.rows.append(rows[page])
     return _parted(np.concatenate(spans), wanted.of_groups(facts))
 

@@ -139,8 +139,8 @@ def _resolve(
     compared = sorted({*compared, *(wanted.columns & set(partitions))})
     layout = _core.Layout.of_filter(manifest, compared, asked, optional, partitions)
     types = {
-        name: (dtype, "matrix" if shape else kind, unit)
-        for name, dtype, _, _, kind, _, shape, unit in layout.fields
+        field.name: (field.dtype, "matrix" if field.shape else field.kind, field.unit)
+        for field in layout.fields
     }
     for name in compared:
         if name in types:
@@ -152,7 +152,7 @@ def _resolve(
                 f"and is_null() asks where it is null"
             )
         raise ValueError(f"no column '{name}': a filter names columns, and takes no patterns")
-    for name, *_, unit in layout.fields:
+    for name, (_, _, unit) in types.items():
         if unit is not None and unit.startswith("decimal"):
             # Its tensor has units of its scale, which nobody means who writes a number.
             raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")

@@ -246,9 +246,9 @@ def _null_rule(argument: str, rule: object) -> NullRule:
 
 
 class ColumnOptions(NamedTuple):
-    """How columns become tensors, in the form and the order in which the core takes it.
+    """How columns become tensors, in the form in which the core takes it.
 
-    `dictionaries` are those of the columns in `coded` that are known, so that no file is read for them.
+    `known` are the dictionaries of the columns in `codes` that are known, so that no file is read for them.
     """
 
     columns: list[str] | None
@@ -262,9 +262,9 @@ class ColumnOptions(NamedTuple):
     partitions: list[str]
     casts: list[tuple[str | None, str]]
     hashes: list[tuple[str, int, int]]
-    renamed: list[tuple[str, str]]
-    coded: list[str]
-    dictionaries: list[tuple[str, bytes]]
+    names: list[tuple[str, str]]
+    codes: list[str]
+    known: list[tuple[str, bytes]]
 
     def layout(self, manifest: _core.Manifest) -> _core.Layout:
         """What they make of a dataset's files.
@@ -274,4 +274,4 @@ class ColumnOptions(NamedTuple):
             SourceError: if a file can't be read whose values a dictionary holds.
             ValueError: if they contradict each other.
         """
-        return _core.Layout(manifest, *self)
+        return _core.Layout(manifest, **self._asdict())

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
-from fastresume.batch.jagged import Jagged, take_rows
 from fastresume.batch.origin import Origin
 from fastresume.batch.schema import Tensors
-from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
+from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.options.checks import at_least
 from fastresume.reading.row_places import RowNumbers, checked_numbers, groups_of
 from fastresume.reading.spec import ReadSpec
@@ -58,27 +56,25 @@ def planned_batch(spec: ReadSpec, planned: _core.Pass, number: int) -> Batch:
     """The batch of this rank with a number in the cut of a pass, read again and transformed."""
     rank, cursor = spec.world.rank, planned.cursor_after(number)
     order = _core.Order(cursor, spec.manifest)
-    count, valid, distinct = planned.shape(number, rank)
-    numbers = of_runs(of_buffer(order.rows(of_buffer(planned.positions(number, rank)))))
-    # Filled up as the reader does it: in turn.
-    numbers = numbers[np.arange(count) % distinct] if count else numbers
+    count, valid, _ = planned.shape(number, rank)
+    runs = of_buffer(order.rows(of_buffer(planned.positions(number, rank))))
+    tensors, rows = _read(spec, runs, count)
     after = planned.cursor_after(number + 1)
     if spec.on_iter == "restart" and after.epoch != planned.epoch:
         after = cursor.restarted()
-    runs = np.stack([numbers, numbers + 1], axis=1)
     share = spec.share(planned, cursor)
     place = (planned.epoch, planned.step_of(number))
-    origin = Origin(after, *place, count, valid, runs, spec.schema.masked, share)
-    return transformed(Batch(_read(spec, numbers), origin), spec)
+    origin = Origin(after, *place, count, valid, rows, spec.schema.masked, share)
+    return transformed(Batch(tensors, origin), spec)
 
 
 def read_rows(spec: ReadSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:
     """The rows with these numbers, in this order; see `ParquetDataset.read_rows`."""
     numbers = checked_numbers(spec.manifest, row_numbers)
     count = len(numbers)
-    runs = np.stack([numbers, numbers + 1], axis=1)
-    origin = Origin(None, None, None, count, count, runs, spec.schema.masked, None)
-    return Batch(_read(spec, numbers), origin)
+    tensors, rows = _read(spec, np.stack([numbers, numbers + 1], axis=1), count)
+    origin = Origin(None, None, None, count, count, rows, spec.schema.masked, None)
+    return Batch(tensors, origin)
 
 
 def remaining_rows(spec: ReadSpec, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
@@ -102,17 +98,7 @@ def remaining_rows(spec: ReadSpec, cursor: _core.Cursor) -> list[tuple[str, int,
     return found
 
 
-def _read(spec: ReadSpec, numbers: RowNumbers) -> Tensors:
-    """The tensors of these rows: each row is read once, then put wherever it is asked for."""
-    unique, places = np.unique(numbers, return_inverse=True)
-    begins = np.flatnonzero(np.r_[True, np.diff(unique) != 1]) if len(unique) else unique
-    ends = np.r_[begins[1:], len(unique)] if len(unique) else unique
-    memory = spec.manifest.read_rows(spec.layout, np.stack([unique[begins], unique[ends - 1] + 1], axis=1))
-    tensors = spec.schema.tensors(memory)
-    if np.array_equal(unique, numbers):
-        return tensors
-    index = torch.from_numpy(places.astype(np.int64))
-    return {
-        name: tensor.take(index) if isinstance(tensor, Jagged) else take_rows(tensor, index)
-        for name, tensor in tensors.items()
-    }
+def _read(spec: ReadSpec, runs: Intervals, count: int) -> tuple[Tensors, _core.Written]:
+    """The tensors of the rows of these runs, over and over up to `count` rows, and what tells these."""
+    memory, written = spec.layout.read_rows(spec.manifest, runs, count)
+    return spec.schema.tensors(memory), written

@@ -233,7 +233,10 @@ fn by_us(case: &Case, path: &Path) -> Vec<Row> {
     let layout =
         Layout::resolve(&manifest, &Request::default(), &[], &[(None, policy)], &Shapes::default()).unwrap();
     let read = case.read.start as u64..case.read.end as u64;
-    let memory = random_access::read(manifest, layout, std::slice::from_ref(&read), &go).unwrap();
+    let memory =
+        random_access::read(manifest, layout, std::slice::from_ref(&read), read.end - read.start, &go)
+            .unwrap()
+            .fields;
     let word = |bytes: &[u8]| {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fastresume::{
-    Cursor, Cut, Field, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Request,
-    Selection, Shapes, Stack, Tail, WorkerId,
+    Cursor, Cut, Identity, Layout, Manifest, MemoryBound, Order, OrderChoice, Pass, Pipeline, Polled,
+    Request, Selection, Shapes, Stack, Tail, WorkerId,
     buffer::{most_paged, release},
 };
 use parquet::basic::{BrotliLevel, Compression};
@@ -69,18 +69,6 @@ static COUNTING: Counting = Counting;
 static ALONE: Mutex<()> = Mutex::new(());
 static GO: AtomicBool = AtomicBool::new(false);
 
-/// What of a row group is decoded in one go, at most, where rows are small.
-const SEGMENT_BYTES: u64 = 32 << 20;
-
-/// Dictionaries of a row group that is decoded in parts are kept, up to so many bytes.
-const DICTIONARY_BYTES: u64 = 32 << 20;
-
-/// Matrices of at most so many bytes are made of columns when their batch is ended.
-const TURNED_LAST_BYTES: u64 = 4 << 20;
-
-/// What lies between columns, at most.
-const GAP_BYTES: u64 = 576;
-
 /// How a file is read.
 #[derive(Debug, Clone, Copy)]
 struct Way {
@@ -117,9 +105,12 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let selection = Selection::everything(manifest.group_starts());
     let identity = Identity::of(&manifest, &selection, kind.clone());
     let order = Order::new(&kind, 0, selection).unwrap();
-    let stated = stated(&manifest, &layout, &order, way);
     let cut = Cut::new(way.lanes, 1, way.batch_rows / way.lanes).unwrap();
     let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
+    // As `dataset.plan()` says: what is decoded ahead is the `Loader`'s to add.
+    let bound = MemoryBound::new(&manifest, &layout, &order, &pass, 1);
+    let threads = way.threads.max(1) as u64;
+    let stated = bound.rank_bytes + way.prefetch_bytes + threads * bound.thread_bytes;
     let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let rows = manifest.num_rows();
     release();
@@ -151,47 +142,6 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     // Pages of their own are no allocator's.
     let paged = most_paged() - paged_before;
     ((PEAK.load(Ordering::Relaxed) - before + paged) as u64, stated)
-}
-
-/// What `dataset.plan()` states (`python/fastresume/plan.py` has the reasons): the batches that are open, what each thread decodes at a time, and what is
-/// decoded ahead.
-fn stated(manifest: &Manifest, layout: &Layout, order: &Order, way: Way) -> u64 {
-    let row_bytes = layout.row_bytes() as u64;
-    let flat = layout.fields().iter().filter(|field| !field.kind.is_jagged());
-    let widest = flat.clone().map(|field| field.row_bytes() as u64).max().unwrap_or(0);
-    let jagged = row_bytes - flat.map(|field| field.row_bytes() as u64).sum::<u64>();
-    let window_rows = order.largest_window();
-    let segment_rows = manifest.largest_group().min(SEGMENT_BYTES / row_bytes + 1);
-    let matrices = || layout.fields().iter().filter(|field| field.columns.len() > 1);
-    let is_last = |matrix: &&Field| way.batch_rows * matrix.row_bytes() as u64 <= TURNED_LAST_BYTES;
-    let (held_bytes, place_bytes) = if window_rows > 0 {
-        let windows = order.sizes().map_or(0, |(_, windows)| windows as u64);
-        let is_long = manifest.num_rows() / way.lanes > 2 * window_rows;
-        let open = if is_long { way.lanes } else { windows.min(2 * way.lanes - 1) };
-        // Rows lie in sixteen pieces: the last one may not be full, and the first one stays until its last row goes.
-        (open * window_rows * (row_bytes + row_bytes / 8 + 8), 32)
-    } else {
-        let segment = SEGMENT_BYTES.max(row_bytes).min(manifest.num_rows() * row_bytes);
-        // Columns of which matrices are made last lie in eight strips: the last of these, what lies between columns, and
-        // the rows of a batch.
-        let last = matrices().filter(|matrix| is_last(matrix));
-        let (width, columns) = last
-            .fold((0, 0), |sum, matrix| (sum.0 + matrix.row_bytes() as u64, sum.1 + matrix.columns.len()));
-        let strip_rows = segment_rows.div_ceil(8);
-        let gaps = 8 * (2 * columns as u64 * GAP_BYTES).min(strip_rows * width / 8);
-        (way.lanes * (segment + (strip_rows + way.batch_rows) * width + gaps), 0)
-    };
-    let beyond = manifest.largest_group().min(1024) * jagged.max(8);
-    // Of Brotli, a window as well.
-    let pages = 2 * ((1 << 20) + beyond) + (2 * beyond).min(16 << 20) + (4 << 20);
-    let large = matrices().filter(|matrix| !is_last(matrix));
-    let largest =
-        large.map(|field| (field.row_bytes() as u64, field.columns.len() as u64)).max().unwrap_or((0, 0));
-    let (at_once, columns) = if window_rows > 0 { (widest, 0) } else { largest };
-    let thread_bytes = segment_rows * (2 * at_once + 2 * jagged + place_bytes) + columns * GAP_BYTES + pages;
-    // Dictionaries are kept for other parts of a row group.
-    let held_bytes = held_bytes + DICTIONARY_BYTES.min(manifest.largest_group() * row_bytes) / 8 * 9;
-    held_bytes + way.batch_rows * row_bytes + way.prefetch_bytes + way.threads.max(1) as u64 * thread_bytes
 }
 
 fn path(name: &str) -> PathBuf {

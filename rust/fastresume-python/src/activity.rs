@@ -5,6 +5,8 @@ use std::sync::Arc;
 use fastresume::{Doing, Manifest, View};
 use pyo3::prelude::*;
 
+use crate::values::ThreadActivity;
+
 /// What a reader's threads are at, while it is there and afterwards. Does not keep the reader alive.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Activity {
@@ -33,20 +35,19 @@ impl Activity {
         if self.process == std::process::id() { py.detach(|| self.view.queued()) } else { (0, 0) }
     }
 
-    /// What each thread is at, the one that calls `front` last: "waiting", "decoding" a row group of a file, or
-    /// "ending" a batch; the file or none; the row group or the batch; and for how many seconds.
-    fn threads(&self) -> Vec<(&'static str, Option<String>, u64, f64)> {
+    /// What each thread is at, the one that calls `front` last.
+    fn threads(&self) -> Vec<ThreadActivity> {
         let found = self.view.activity.doings().into_iter().map(|(doing, since)| {
-            let seconds = since.as_secs_f64();
-            match doing {
-                Doing::Waiting => ("waiting", None, 0, seconds),
-                Doing::Ending(batch) => ("ending", None, batch, seconds),
+            let (doing, file, number) = match doing {
+                Doing::Waiting => ("waiting", None, 0),
+                Doing::Ending(batch) => ("ending", None, batch),
                 Doing::Decoding(group) => {
                     let place = self.manifest.place_of(group);
                     let file = self.manifest.files()[place.file].path.to_string_lossy().into_owned();
-                    ("decoding", Some(file), place.index as u64, seconds)
+                    ("decoding", Some(file), place.index as u64)
                 }
-            }
+            };
+            ThreadActivity { doing, file, number, seconds: since.as_secs_f64() }
         });
         found.collect()
     }

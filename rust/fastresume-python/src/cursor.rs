@@ -2,14 +2,24 @@
 
 use std::collections::HashMap;
 
-use fastresume::{Cursor as CoreCursor, Error, Identity, Intervals, OrderKind};
+use fastresume::{Cursor as CoreCursor, Error, Identity, Intervals, OrderChoice, OrderKind};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
 use crate::buffer::Buffer;
 use crate::gate;
 use crate::manifest::Manifest;
-use crate::order::{ChoiceNumbers, to_choice};
+
+/// Seed, rows of a block and rows of a window, as far as they are named; none of a sequential order.
+type ChoiceNumbers = Option<(Option<u64>, Option<u64>, Option<u64>)>;
+
+fn to_choice(numbers: ChoiceNumbers) -> OrderChoice {
+    numbers.map_or(OrderChoice::Sequential, |(seed, block_rows, window_rows)| OrderChoice::Shuffled {
+        seed,
+        block_rows,
+        window_rows,
+    })
+}
 
 /// How far a job has come.
 #[pyclass(frozen, eq, module = "fastresume._core")]

@@ -1,17 +1,25 @@
 //! Which columns are read, and which tensor of a batch each is a part of.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fastresume::{
-    Buckets, Decimals, Dtype, End, Fill, Footprint, Layout as CoreLayout, NullPolicy, Pad, Policy, Request,
-    Result, Rule, Shapes, Stack, Vocabulary, filter_layout, missing_columns,
+    Bound as CoreBound, Buckets, Decimals, Details, Dtype, End, Fill, Layout as CoreLayout,
+    MemoryBound as CoreMemoryBound, NullPolicy, Pad, Policy, ReadRows, Request, Result, Rule, Shapes, Stack,
+    Vocabulary, filter_layout, missing_columns, page_stats, random_access, row_group_stats,
 };
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::gate;
+use crate::intervals;
 use crate::manifest::Manifest;
+use crate::order::Order;
+use crate::pass::Pass;
+use crate::tensor::Memory;
+use crate::values::{ChunkDetails, Field, MemoryBound, Statistics, Value, Written};
 
 /// What is to become of nulls: "error", "mask", or a number.
 #[derive(FromPyObject)]
@@ -90,10 +98,6 @@ fn end_of(word: &str, (head, tail): (&str, &str)) -> PyResult<End> {
     }
 }
 
-/// Name, dtype, columns, whether it is stacked, what its rows are, whether it is masked, the shape of a row, and
-/// what its numbers count.
-type FieldParts = (String, &'static str, Vec<String>, bool, &'static str, bool, Vec<usize>, Option<String>);
-
 /// Which columns are read, and which tensor of a batch each is a part of.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Layout {
@@ -104,7 +108,7 @@ pub struct Layout {
 impl Layout {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "one caller, which passes what the dataset was given")]
-    #[pyo3(signature = (manifest, columns, stacks, nulls, decimals, fixed, pads, truncations, optional, partitions, casts, hashes, names, codes, known))]
+    #[pyo3(signature = (manifest, *, columns, stacks, nulls, decimals, fixed, pads, truncations, optional, partitions, casts, hashes, names, codes, known))]
     fn new(
         py: Python<'_>,
         manifest: &Manifest,
@@ -168,16 +172,10 @@ impl Layout {
         gate::run(py, || Ok(Self { inner: filter_layout::layout(&manifest.inner, &request, &asked)? }))
     }
 
-    /// The parts of each tensor of a batch.
+    /// The tensors of a batch, in its order.
     #[getter]
-    fn fields(&self) -> Vec<FieldParts> {
-        let fields = self.inner.fields().iter().map(|field| {
-            let (name, columns) = (field.name.clone(), field.columns.clone());
-            let (dtype, kind) = (field.dtype.name(), field.kind.name());
-            let (is_masked, unit) = (field.is_masked(), field.unit.clone());
-            (name, dtype, columns, field.is_stacked, kind, is_masked, field.row_shape(), unit)
-        });
-        fields.collect()
+    fn fields(&self) -> Vec<Field> {
+        self.inner.fields().iter().map(Field::from).collect()
     }
 
     /// Of each column of which codes are delivered the name, and its dictionary for `known`.
@@ -198,17 +196,63 @@ impl Layout {
         self.inner.row_bytes()
     }
 
-    /// The most bytes and columns of a row of single columns that are put together where rows go here and there.
-    #[getter]
-    fn widest_bundle(&self) -> (usize, usize) {
-        self.inner.widest_bundle()
+    /// What footers and paths tell of the columns: of each those of every row group.
+    fn statistics(&self, py: Python<'_>, manifest: &Manifest) -> PyResult<Vec<Vec<Statistics>>> {
+        let found =
+            gate::run_stoppable(py, |stop| row_group_stats::read(&manifest.inner, &self.inner, stop))?;
+        Ok(found.into_iter().map(|groups| groups.into_iter().map(Statistics::from).collect()).collect())
     }
 
-    /// Bytes of a row in the row groups where rows are longest; what large cells and large pages add to that; what is
-    /// kept of footers, and what a thread has while it opens a file.
-    fn footprint(&self, manifest: &Manifest) -> (u64, u64, u64, u64, u64) {
-        let Footprint { densest_row_bytes, large_bytes, large_page_bytes, footer_bytes, opening_bytes } =
-            Footprint::new(&manifest.inner, &self.inner);
-        (densest_row_bytes, large_bytes, large_page_bytes, footer_bytes, opening_bytes)
+    /// What page indexes and bloom filters tell of row groups, of each that of every column. `sought` are the values
+    /// that are asked for of each column.
+    fn details(
+        &self,
+        py: Python<'_>,
+        manifest: &Manifest,
+        groups: Vec<usize>,
+        sought: Vec<Vec<Value>>,
+    ) -> PyResult<Vec<Vec<ChunkDetails>>> {
+        let sought: Vec<Vec<CoreBound>> =
+            sought.into_iter().map(|values| values.into_iter().map(CoreBound::from).collect()).collect();
+        let found = gate::run_stoppable(py, |stop| {
+            page_stats::read(&manifest.inner, &self.inner, &groups, &sought, stop)
+        })?;
+        let of_group =
+            |columns: Vec<Details>| columns.into_iter().map(|of| ChunkDetails::new(py, of)).collect();
+        found.into_iter().map(of_group).collect()
+    }
+
+    /// The files' rows that runs of row numbers name, in any order, as tensors' memory, and which these are; over and over
+    /// until there are `count` rows.
+    fn read_rows(
+        &self,
+        py: Python<'_>,
+        manifest: &Manifest,
+        runs: PyBuffer<i64>,
+        count: u64,
+    ) -> PyResult<(Memory, Written)> {
+        let runs = intervals::read(py, &runs)?;
+        let runs: Vec<_> =
+            runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
+        let (manifest, layout) = (&manifest.inner, &self.inner);
+        let ReadRows { fields, written } = gate::run_stoppable(py, |stop| {
+            random_access::read(Arc::clone(manifest), layout.clone(), &runs, count, stop)
+        })?;
+        Ok((fields.into(), Written::new(written, count)))
+    }
+
+    /// The most memory that reading what is left of a pass takes, with so many workers of each rank (0 without any).
+    fn memory_bound(
+        &self,
+        py: Python<'_>,
+        manifest: &Manifest,
+        order: &Order,
+        pass_: &Pass,
+        workers: u64,
+    ) -> PyResult<MemoryBound> {
+        gate::run(py, || {
+            let (manifest, order, pass) = (&manifest.inner, &order.inner, &pass_.inner);
+            Ok(CoreMemoryBound::new(manifest, &self.inner, order, pass, workers).into())
+        })
     }
 }

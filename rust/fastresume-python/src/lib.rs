@@ -18,6 +18,7 @@ mod pagelock;
 mod pass;
 mod reader;
 mod tensor;
+mod values;
 
 /// How many threads this process can run at once, by its affinity and its control groups.
 #[pyfunction]
@@ -40,9 +41,14 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<order::Order>()?;
     module.add_class::<pagelock::PageLock>()?;
     module.add_class::<pass::Pass>()?;
-    module.add_class::<reader::Written>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<tensor::Memory>()?;
-    module.add_class::<tensor::TensorMaker>()
+    module.add_class::<tensor::TensorMaker>()?;
+    module.add_class::<values::ChunkDetails>()?;
+    module.add_class::<values::Field>()?;
+    module.add_class::<values::MemoryBound>()?;
+    module.add_class::<values::Statistics>()?;
+    module.add_class::<values::ThreadActivity>()?;
+    module.add_class::<values::Written>()
 }

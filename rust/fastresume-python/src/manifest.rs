@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fastresume::{
-    Bound as CoreBound, Cache, Details, Error, Facts, Intervals, Kind, Manifest as CoreManifest, Request,
-    Result, Selection, arrays, hive_partition, page_stats, random_access, row_group_stats, unify,
-    unify::is_optional,
+    Cache, Error, Intervals, Kind, Manifest as CoreManifest, Request, Result, Selection, arrays,
+    hive_partition, row_group_stats, unify, unify::is_optional,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -18,8 +17,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use crate::buffer::Buffer;
 use crate::gate;
 use crate::intervals;
-use crate::layout::Layout;
-use crate::tensor::Memory;
+use crate::values::Value;
 
 /// The immutable table of a dataset's files, and which of their rows the dataset consists of.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -28,45 +26,6 @@ pub struct Manifest {
     pub selection: Arc<Selection>,
     not_cached: Option<String>,
     files: PyOnceLock<Py<PyTuple>>,
-}
-
-/// A value of a column, in Python.
-#[derive(IntoPyObject, FromPyObject)]
-pub enum Value {
-    Integer(i128),
-    Float(f64),
-    Bytes(Vec<u8>),
-}
-
-impl From<CoreBound> for Value {
-    fn from(bound: CoreBound) -> Self {
-        match bound {
-            CoreBound::Integer(value) => Self::Integer(value),
-            CoreBound::Float(value) => Self::Float(value),
-            CoreBound::Bytes(value) => Self::Bytes(value),
-        }
-    }
-}
-
-impl From<Value> for CoreBound {
-    fn from(value: Value) -> Self {
-        match value {
-            Value::Integer(value) => Self::Integer(value),
-            Value::Float(value) => Self::Float(value),
-            Value::Bytes(value) => Self::Bytes(value),
-        }
-    }
-}
-
-/// The least and greatest value of a column in a row group, and how many are null.
-type FactsParts = (Option<Value>, Option<Value>, Option<u64>);
-
-/// The same of each page, after its first row; and numbers of values that are not there.
-type DetailsParts = (Vec<(u64, Option<Value>, Option<Value>, Option<u64>)>, Vec<usize>);
-
-fn facts_parts(facts: Facts) -> FactsParts {
-    let (low, high) = facts.bounds.unzip();
-    (low.map(Value::from), high.map(Value::from), facts.nulls)
 }
 
 #[allow(clippy::disallowed_methods, reason = "it decides what is cached, and no result")]
@@ -207,49 +166,6 @@ impl Manifest {
             let found = unify::lacked(&schemas, &optional)?;
             Ok(found.into_iter().map(|(name, file)| (name.to_owned(), file.to_owned())).collect())
         })
-    }
-
-    /// What footers and paths tell of the columns of a layout: of each row group the least and greatest value, and
-    /// how many are null, as far as that is known.
-    fn statistics(&self, py: Python<'_>, layout: &Layout) -> PyResult<Vec<Vec<FactsParts>>> {
-        let found = gate::run_stoppable(py, |stop| row_group_stats::read(&self.inner, &layout.inner, stop))?;
-        Ok(found.into_iter().map(|groups| groups.into_iter().map(facts_parts).collect()).collect())
-    }
-
-    /// Of row groups and each column of a layout, the same page by page, each with its first row, and the
-    /// numbers of the sought values that are surely not there.
-    fn details(
-        &self,
-        py: Python<'_>,
-        layout: &Layout,
-        groups: Vec<usize>,
-        sought: Vec<Vec<Value>>,
-    ) -> PyResult<Vec<Vec<DetailsParts>>> {
-        let sought: Vec<Vec<CoreBound>> =
-            sought.into_iter().map(|values| values.into_iter().map(CoreBound::from).collect()).collect();
-        let found = gate::run_stoppable(py, |stop| {
-            page_stats::read(&self.inner, &layout.inner, &groups, &sought, stop)
-        })?;
-        let parts = |Details { pages, absent }: Details| {
-            let pages = pages.into_iter().map(|(first, facts)| {
-                let (low, high, nulls) = facts_parts(facts);
-                (first, low, high, nulls)
-            });
-            (pages.collect(), absent)
-        };
-        Ok(found.into_iter().map(|columns| columns.into_iter().map(parts).collect()).collect())
-    }
-
-    /// The files' rows that runs of ascending row numbers name, as tensors' memory.
-    fn read_rows(&self, py: Python<'_>, layout: &Layout, runs: PyBuffer<i64>) -> PyResult<Memory> {
-        let runs = intervals::read(py, &runs)?;
-        let runs: Vec<_> =
-            runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
-        let (manifest, layout) = (&self.inner, &layout.inner);
-        let fields = gate::run_stoppable(py, |stop| {
-            random_access::read(Arc::clone(manifest), layout.clone(), &runs, stop)
-        })?;
-        Ok(fields.into())
     }
 
     #[getter]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fastresume::{Order as CoreOrder, OrderChoice, Result, arrays};
+use fastresume::{Order as CoreOrder, Result, arrays};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -11,17 +11,6 @@ use crate::cursor::Cursor;
 use crate::gate;
 use crate::intervals;
 use crate::manifest::Manifest;
-
-/// Seed, rows of a block and rows of a window, as far as they are named; none of a sequential order.
-pub type ChoiceNumbers = Option<(Option<u64>, Option<u64>, Option<u64>)>;
-
-pub fn to_choice(numbers: ChoiceNumbers) -> OrderChoice {
-    numbers.map_or(OrderChoice::Sequential, |(seed, block_rows, window_rows)| OrderChoice::Shuffled {
-        seed,
-        block_rows,
-        window_rows,
-    })
-}
 
 /// Which row stands at which position of the pass that a cursor is in.
 #[pyclass(frozen, module = "fastresume._core")]

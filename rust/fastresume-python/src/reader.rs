@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use fastresume::{
-    Delivered as CoreDelivered, Error, PageLock as CorePageLock, Pass as CorePass, Pipeline, Polled,
-    WorkerId, Written as CoreWritten,
+    Delivered as CoreDelivered, Error, PageLock as CorePageLock, Pass as CorePass, Pipeline, Polled, WorkerId,
 };
 use pyo3::prelude::*;
 
@@ -18,21 +17,7 @@ use crate::order;
 use crate::pagelock::PageLock;
 use crate::pass::Pass;
 use crate::tensor::Memory;
-
-/// Which rows a batch has: told when somebody asks.
-#[pyclass(frozen, module = "fastresume._core")]
-pub struct Written {
-    inner: CoreWritten,
-    num_rows: u64,
-}
-
-#[pymethods]
-impl Written {
-    /// The row numbers as `[start, end)` pairs.
-    fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
-        gate::run(py, || Ok(Buffer::of_ranges(self.inner.runs(self.num_rows).into_iter())))
-    }
-}
+use crate::values::Written;
 
 /// One batch, taken apart.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -79,7 +64,7 @@ impl Delivered {
     #[getter]
     fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
         gate::run(py, || {
-            let all = self.written.get().inner.runs(self.num_rows as u64);
+            let all = self.written.get().rows();
             Ok(Buffer::of_ranges(self.pass.valid_of(self.number, self.rank, all).into_iter()))
         })
     }
@@ -239,7 +224,7 @@ impl Reader {
             num_rows: delivered.rows,
             num_bytes,
             valid_rows: delivered.valid_rows,
-            written: Py::new(py, Written { inner: delivered.written, num_rows: delivered.rows as u64 })?,
+            written: Py::new(py, Written::new(delivered.written, delivered.rows as u64))?,
             cursor: Py::new(py, Cursor::from(delivered.cursor))?,
             ends_pass,
             pass: delivered.pass,

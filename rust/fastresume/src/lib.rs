@@ -33,7 +33,7 @@ pub mod fuzzing;
 #[cfg(test)]
 mod test_files;
 
-pub use self::batch::random_access;
+pub use self::batch::random_access::{self, ReadRows};
 pub use self::batch::slots::row_ids::Written;
 pub use self::dataset::hive_partition;
 pub use self::dataset::manifest::Manifest;
@@ -51,6 +51,7 @@ pub use self::order::selection::Selection;
 pub use self::order::split;
 pub use self::pipeline::activity::Doing;
 pub use self::pipeline::decode_cost;
+pub use self::pipeline::memory_bound::{self, MemoryBound};
 pub use self::pipeline::thread_pool::{Delivered, Pipeline, Polled, View};
 pub use self::projection::column_rules::Rule;
 pub use self::projection::layout::{Field, Layout};

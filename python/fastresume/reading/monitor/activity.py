@@ -52,16 +52,16 @@ class ReaderActivity:
         found = []
         *threads, caller = self._core.threads()
         named = [(f"thread {number}", told) for number, told in enumerate(threads)]
-        if caller[0] != "waiting":
+        if caller.doing != "waiting":
             named.append(("next() itself", caller))
-        for name, (doing, file, place, seconds) in named:
-            if doing == "decoding":
-                what = f"has been at row group {place} of {file}"
-            elif doing == "ending":
-                what = f"has been putting batch {place} together"
+        for name, told in named:
+            if told.doing == "decoding":
+                what = f"has been at row group {told.number} of {told.file}"
+            elif told.doing == "ending":
+                what = f"has been putting batch {told.number} together"
             else:
                 what = "has had nothing to do"
-            found.append(f"{name} {what} for {seconds:.1f} s")
+            found.append(f"{name} {what} for {told.seconds:.1f} s")
         return found
 
 

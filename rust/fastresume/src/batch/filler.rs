@@ -26,7 +26,7 @@ use crate::projection::padding::Padding;
 
 /// Jagged rows of a segment are decoded until they have so many bytes: dictionaries let few bytes in a file
 /// state many.
-const DIVIDED_BYTES: usize = 64 << 20;
+pub const DIVIDED_BYTES: usize = 64 << 20;
 
 /// Decodes segments of one dataset into batches of one layout.
 pub struct Filler {

@@ -7,4 +7,5 @@ pub mod routing;
 pub mod strips;
 pub mod padded;
 pub mod filler;
+pub mod gather_rows;
 pub mod random_access;

@@ -6,14 +6,28 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use crate::batch::filler::Filler;
+use crate::batch::gather_rows::gather;
 use crate::batch::segment::{Piece, Places, Segment, to_usize};
 use crate::batch::slots::fields::{SharedSlots, Slots};
+use crate::batch::slots::pending::repeat;
+use crate::batch::slots::row_ids::Written;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, locked};
+use crate::intervals::set::Intervals;
 use crate::memory::buffer::{Memory, Pool};
 use crate::projection::layout::Layout;
 
-/// The memory of each field of the layout (see [`Slots::into_parts`]), filled with the rows of ascending, disjoint `runs`.
+/// Rows that were read by their numbers.
+#[derive(Debug)]
+pub struct ReadRows {
+    /// The memory of each field of the layout; see [`Slots::into_parts`].
+    pub fields: Vec<Memory>,
+    /// Which rows these are.
+    pub written: Written,
+}
+
+/// The rows that `runs` name, in their order, which may be any, over and over until there are `count` rows. Each is decoded
+/// once, however often it is named.
 ///
 /// # Errors
 /// `Argument` for a row beyond the dataset, or too many for memory; `Data` or `Source` if they can't be read;
@@ -22,24 +36,62 @@ pub fn read(
     manifest: Arc<Manifest>,
     layout: Layout,
     runs: &[Range<u64>],
+    count: u64,
+    stop: &AtomicBool,
+) -> Result<ReadRows> {
+    let last = runs.iter().filter(|run| !run.is_empty()).map(|run| run.end - 1).max();
+    if let Some(last) = last.filter(|last| *last >= manifest.num_rows()) {
+        let rows = manifest.num_rows();
+        return Err(Error::Argument(format!("row {last} is not below {rows}, the number of rows")));
+    }
+    let count = to_usize(count)?;
+    let mut written = Written::default();
+    let mut slot_row = 0;
+    for run in runs.iter().filter(|run| !run.is_empty()) {
+        written.note(slot_row, run.clone());
+        slot_row += run.end - run.start;
+    }
+    let distinct = Intervals::new(runs.to_vec())?;
+    let fields = if runs.windows(2).all(|pair| pair[0].end <= pair[1].start) {
+        decoded(manifest, layout, &distinct, Some(count), stop)?
+    } else {
+        let named = runs.iter().cloned().flatten();
+        let places = named.map(|row| to_usize(distinct.rank(row))).collect::<Result<_>>()?;
+        let fields = decoded(manifest, layout.clone(), &distinct, None, stop)?;
+        gather(fields, &layout, &filled_up(places, count)?)?
+    };
+    Ok(ReadRows { fields, written })
+}
+
+/// The places, over and over until there are so many.
+fn filled_up(mut places: Vec<usize>, count: usize) -> Result<Vec<usize>> {
+    let distinct = places.len();
+    let missing = if distinct == 0 { 0 } else { count.saturating_sub(distinct) };
+    let no_memory = |_| Error::Argument(format!("there is no memory for a batch of {count} rows"));
+    places.try_reserve_exact(missing).map_err(no_memory)?;
+    places.resize(distinct + missing, 0);
+    repeat(&mut places, distinct);
+    Ok(places)
+}
+
+/// The memory of each field, filled with rows in their order in the files, and then with these again up to `count` rows.
+fn decoded(
+    manifest: Arc<Manifest>,
+    layout: Layout,
+    wanted: &Intervals,
+    count: Option<usize>,
     stop: &AtomicBool,
 ) -> Result<Vec<Memory>> {
-    if let Some(last) = runs.last().filter(|last| last.end > manifest.num_rows()) {
-        return Err(Error::Argument(format!(
-            "row {} is not below {}, the number of rows",
-            last.end - 1,
-            manifest.num_rows()
-        )));
-    }
-    let rows = to_usize(runs.iter().map(|run| run.end - run.start).sum())?;
+    let distinct = to_usize(wanted.count())?;
+    let rows = count.map_or(distinct, |count| count.max(distinct));
     let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, rows, &Pool::new(0), None)?));
-    let mut segments = VecDeque::from(segments(&manifest, runs));
+    let mut segments = VecDeque::from(segments(&manifest, wanted.ranges()));
     let filler = Filler::new(manifest, layout);
     while let Some(segment) = segments.pop_front() {
         segments.extend(filler.fill(&segment, |_| Some(&slots), stop)?.left);
     }
     let mut slots = locked(&slots).taken();
-    slots.finish(filler.layout(), rows, rows)?;
+    slots.finish(filler.layout(), distinct, rows)?;
     Ok(slots.into_parts(filler.layout()).0)
 }
 

@@ -87,7 +87,11 @@ impl ChunkChoices {
     }
 
     /// The rows as the oracle reads them, with levels up to these; none if it does not, or takes other bytes for pages.
-    pub fn oracle_rows<T: DataType>(&self, definition: u8, repetition: u8) -> Option<oracle::StoredRows<T::T>> {
+    pub fn oracle_rows<T: DataType>(
+        &self,
+        definition: u8,
+        repetition: u8,
+    ) -> Option<oracle::StoredRows<T::T>> {
         // It has no part of the rows, and its levels are read for as many rows as it wants.
         if self.end_row.is_some() || self.rows() == 0 {
             return None;

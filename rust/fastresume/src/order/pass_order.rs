@@ -250,6 +250,12 @@ impl Order {
         rows_of(&ordinals)
     }
 
+    /// Rows of a pass.
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        self.selection.count()
+    }
+
     /// The rows of the largest window; 0 of a sequential order.
     #[must_use]
     pub fn largest_window(&self) -> u64 {

@@ -6,4 +6,5 @@ pub mod decode_cost;
 pub mod in_flight;
 pub mod task_queue;
 pub mod activity;
+pub mod memory_bound;
 pub mod thread_pool;

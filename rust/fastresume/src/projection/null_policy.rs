@@ -1,9 +1,11 @@
 //! What the user said of nulls, for each column.
 
+use half::{bf16, f16};
+
 use crate::error::{Error, Result};
 use crate::projection::column_rules::{self, Named, Rule};
+use crate::schema::cast::single_to_odd;
 use crate::schema::columns::{Dtype, Kind};
-use crate::schema::half::{brain_of_single, half_of_single, single_of_brain, single_of_half, single_to_odd};
 use crate::schema::nulls::Nulls;
 
 /// Floats that are whole are integers up to this: 2^53.
@@ -120,8 +122,8 @@ fn widened(bits: u64, dtype: Dtype) -> f64 {
     #[allow(clippy::cast_possible_truncation, reason = "the lowest bits are the number's")]
     let (single, half) = (bits as u32, bits as u16);
     match dtype {
-        Dtype::Float16 => single_of_half(half).into(),
-        Dtype::Bfloat16 => single_of_brain(half).into(),
+        Dtype::Float16 => f16::from_bits(half).into(),
+        Dtype::Bfloat16 => bf16::from_bits(half).into(),
         Dtype::Float32 => f32::from_bits(single).into(),
         _ => f64::from_bits(bits),
     }
@@ -186,8 +188,14 @@ fn rounded_bits(value: Fill, dtype: Dtype) -> Option<u64> {
         Dtype::Uint16 => unsigned!(u16),
         Dtype::Uint32 => unsigned!(u32),
         Dtype::Uint64 => unsigned!(u64),
-        Dtype::Float16 => of_16_bits(float, half_of_single, single_of_half),
-        Dtype::Bfloat16 => of_16_bits(float, brain_of_single, single_of_brain),
+        Dtype::Float16 => {
+            let nearest = f16::from_f32(single_to_odd(float));
+            of_16_bits(float, nearest.to_bits(), nearest.is_finite())
+        }
+        Dtype::Bfloat16 => {
+            let nearest = bf16::from_f32(single_to_odd(float));
+            of_16_bits(float, nearest.to_bits(), nearest.is_finite())
+        }
         #[allow(clippy::cast_possible_truncation, reason = "a float holds the nearest number")]
         Dtype::Float32 => {
             let single = float as f32;
@@ -197,10 +205,9 @@ fn rounded_bits(value: Fill, dtype: Dtype) -> Option<u64> {
     }
 }
 
-/// The bits of the nearest float of 16 bits; none if the value is finite and beyond them.
-fn of_16_bits(value: f64, narrow: fn(f32) -> u16, widen: fn(u16) -> f32) -> Option<u64> {
-    let bits = narrow(single_to_odd(value));
-    (widen(bits).is_finite() == value.is_finite()).then_some(bits.into())
+/// The bits of a float of 16 bits that is the nearest to a value; none if that is finite and beyond them.
+fn of_16_bits(value: f64, bits: u16, is_finite: bool) -> Option<u64> {
+    (is_finite == value.is_finite()).then_some(bits.into())
 }
 
 #[cfg(test)]

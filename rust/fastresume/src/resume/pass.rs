@@ -75,6 +75,19 @@ impl Pass {
         self.batches() - self.done
     }
 
+    /// Rows that are still to come, those that no rank gets included.
+    #[must_use]
+    pub fn rows_left(&self) -> u64 {
+        let done = self.done.saturating_mul(self.division.cut().global_batch_rows());
+        self.division.remaining().count().saturating_sub(done)
+    }
+
+    /// How many ranks share it.
+    #[must_use]
+    pub fn world_size(&self) -> u64 {
+        self.world_size
+    }
+
     /// The number of the pass.
     #[must_use]
     pub fn epoch(&self) -> u64 {

@@ -5,9 +5,9 @@
 //! for an integer, a finite float that would become infinite.
 
 use bytemuck::{Pod, Zeroable};
+use half::{bf16, f16};
 
 use crate::schema::buckets::Buckets;
-use crate::schema::half::{brain_of_single, half_of_single, single_of_brain, single_of_half, single_to_odd};
 use crate::schema::types::Dtype;
 
 /// Writes numbers of one type as those of another; false if one is a misfit, whose place may hold anything.
@@ -150,8 +150,6 @@ trait CastTarget {
 }
 
 struct Truth;
-struct Half;
-struct Brain;
 
 /// Integers of 32 bits, and shorter ones, which are stored in as many.
 struct Short<const IS_SIGNED: bool>;
@@ -175,7 +173,7 @@ sources! {
     Short<false>, u32, of_unsigned, false, |bits| bits.into();
     i64, u64, of_signed, false, |bits| bits.cast_signed();
     u64, u64, of_unsigned, false, |bits| bits;
-    Half, u16, of_single, true, |bits| single_of_half(bits);
+    f16, u16, of_single, true, |bits| f16::from_bits(bits).to_f32();
     f32, u32, of_single, true, |bits| f32::from_bits(bits);
     f64, u64, of_double, true, |bits| f64::from_bits(bits);
 }
@@ -269,33 +267,29 @@ wide_floats! {
 /// A number is infinite or none where all bits of the exponent are 1; an integer is kept if those bits of the single
 /// that are lost, so many, are 0: it is none of the smallest numbers, which keep fewer.
 macro_rules! narrow_floats {
-    ($($type:ty, $narrow:ident, exponent $exponent:literal, lost $lost:literal;)*) => {
-        $(impl $type {
-            /// An integer, if it is the number that its bits stand for.
-            #[inline]
-            fn of_whole(single: f32) -> Option<u16> {
-                let bits = $narrow(single);
-                (single.to_bits().trailing_zeros() >= $lost && bits & $exponent != $exponent).then_some(bits)
-            }
-        }
-        impl CastTarget for $type {
+    ($($type:ty, exponent $exponent:literal, lost $lost:literal;)*) => {
+        $(impl CastTarget for $type {
             type Bits = u16;
             #[inline]
             fn of_signed(value: i64) -> Option<u16> {
-                f32::of_signed(value).and_then(Self::of_whole)
+                let single = f32::of_signed(value)?;
+                let bits = <$type>::from_f32(single).to_bits();
+                (single.to_bits().trailing_zeros() >= $lost && bits & $exponent != $exponent).then_some(bits)
             }
             #[inline]
             fn of_unsigned(value: u64) -> Option<u16> {
-                f32::of_unsigned(value).and_then(Self::of_whole)
+                let single = f32::of_unsigned(value)?;
+                let bits = <$type>::from_f32(single).to_bits();
+                (single.to_bits().trailing_zeros() >= $lost && bits & $exponent != $exponent).then_some(bits)
             }
             #[inline]
             fn of_double(value: f64) -> Option<u16> {
-                let bits = $narrow(single_to_odd(value));
+                let bits = <$type>::from_f32(single_to_odd(value)).to_bits();
                 (bits & $exponent != $exponent || !value.is_finite()).then_some(bits)
             }
             #[inline]
             fn of_single(value: f32) -> Option<u16> {
-                let bits = $narrow(value);
+                let bits = <$type>::from_f32(value).to_bits();
                 (bits & $exponent != $exponent || !value.is_finite()).then_some(bits)
             }
         })*
@@ -303,8 +297,19 @@ macro_rules! narrow_floats {
 }
 
 narrow_floats! {
-    Half, half_of_single, exponent 0x7c00, lost 13;
-    Brain, brain_of_single, exponent 0x7f80, lost 16;
+    f16, exponent 0x7c00, lost 13;
+    bf16, exponent 0x7f80, lost 16;
+}
+
+/// A single whose nearest float of 16 bits is that of the double: where it is not the double itself, the one of
+/// its two neighbours whose last bit is 1.
+pub fn single_to_odd(value: f64) -> f32 {
+    #[allow(clippy::cast_possible_truncation, reason = "the nearest single is mended below")]
+    let nearest = value as f32;
+    let is_kept = f64::from(nearest).to_bits() == value.to_bits() || value.is_nan();
+    let is_above = f64::from(nearest).abs() > value.abs();
+    let odd = nearest.to_bits().wrapping_sub(u32::from(is_above)) | 1;
+    f32::from_bits(if is_kept { nearest.to_bits() } else { odd })
 }
 
 fn each<S: CastSource, T: CastTarget>(numbers: &[u8], places: &mut [u8]) -> bool {
@@ -337,8 +342,8 @@ fn cast(stored: Dtype, delivered: Dtype) -> Option<Loop> {
                 Dtype::Uint16 => each::<$source, u16>,
                 Dtype::Uint32 => each::<$source, u32>,
                 Dtype::Uint64 => each::<$source, u64>,
-                Dtype::Float16 => each::<$source, Half>,
-                Dtype::Bfloat16 => each::<$source, Brain>,
+                Dtype::Float16 => each::<$source, f16>,
+                Dtype::Bfloat16 => each::<$source, bf16>,
                 Dtype::Float32 => each::<$source, f32>,
                 Dtype::Float64 => each::<$source, f64>,
             }
@@ -350,7 +355,7 @@ fn cast(stored: Dtype, delivered: Dtype) -> Option<Loop> {
         Dtype::Uint8 | Dtype::Uint16 | Dtype::Uint32 => from!(Short<false>),
         Dtype::Int64 => from!(i64),
         Dtype::Uint64 => from!(u64),
-        Dtype::Float16 => from!(Half),
+        Dtype::Float16 => from!(f16),
         Dtype::Float32 => from!(f32),
         Dtype::Float64 => from!(f64),
         // No file holds these.
@@ -388,9 +393,44 @@ fn text(stored: Dtype, number: &[u8]) -> String {
         Dtype::Int8 | Dtype::Int16 | Dtype::Int32 => short.cast_signed().to_string(),
         Dtype::Int64 => bits.cast_signed().to_string(),
         Dtype::Uint8 | Dtype::Uint16 | Dtype::Uint32 | Dtype::Uint64 => bits.to_string(),
-        Dtype::Float16 => format!("{:?}", single_of_half(half)),
-        Dtype::Bfloat16 => format!("{:?}", single_of_brain(half)),
+        Dtype::Float16 => format!("{:?}", f16::from_bits(half)),
+        Dtype::Bfloat16 => format!("{:?}", bf16::from_bits(half)),
         Dtype::Float32 => format!("{:?}", f32::from_bits(short)),
         Dtype::Float64 => format!("{:?}", f64::from_bits(bits)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_double_becomes_the_nearest_float_of_16_bits() {
+        type Both = (fn(u16) -> f64, fn(f64) -> u16);
+        let both: [Both; 2] = [
+            (|bits| f16::from_bits(bits).into(), |value| f16::from_f32(single_to_odd(value)).to_bits()),
+            (|bits| bf16::from_bits(bits).into(), |value| bf16::from_f32(single_to_odd(value)).to_bits()),
+        ];
+        for (widened, narrowed) in both {
+            for bits in 0..u16::MAX {
+                let (value, next) = (widened(bits), widened(bits + 1));
+                if value.is_nan() {
+                    assert!(widened(narrowed(value)).is_nan());
+                    continue;
+                }
+                assert_eq!(narrowed(value), bits);
+                if !value.is_finite() || !next.is_finite() || bits == 0x7fff {
+                    continue;
+                }
+                // Doubles hold the middle, and what lies beside it.
+                let middle = f64::midpoint(value, next);
+                let even = if bits % 2 == 0 { bits } else { bits + 1 };
+                assert_eq!(narrowed(middle), even, "{middle:e}");
+                let away = middle.abs().next_up().copysign(middle);
+                assert_eq!(narrowed(away), bits + 1, "{away:e}");
+                let towards = middle.abs().next_down().copysign(middle);
+                assert_eq!(narrowed(towards), bits, "{towards:e}");
+            }
+        }
     }
 }

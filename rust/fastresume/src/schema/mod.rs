@@ -1,7 +1,6 @@
 //! Types of columns, in files and in tensors: casts, buckets, dictionary codes.
 
 pub mod nulls;
-pub mod half;
 pub mod buckets;
 pub mod types;
 pub mod arrow_schema;

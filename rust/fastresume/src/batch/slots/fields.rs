@@ -13,7 +13,7 @@ use crate::projection::layout::Layout;
 
 /// Matrices of at most so many bytes are made of columns when their batch is ended, in memory that a batch before it let go
 /// of, which is still in the caches. Larger ones would not be.
-const TURNED_LAST_BYTES: usize = 4 << 20;
+pub(crate) const TURNED_LAST_BYTES: usize = 4 << 20;
 
 /// The memory of one batch: one slot per field, and which rows were written.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ pub use crate::simd::{Move, deal, scatter, scatter_raised};
 
 /// Columns begin farther apart than they are long, an eighth of that, and so much at most: nine lines of a cache. Where their
 /// length is a power of two, they would share a few lines of each cache.
-const GAP_BYTES: usize = 576;
+pub const GAP_BYTES: usize = 576;
 
 /// Which rows of what was decoded go to which rows of a batch.
 #[derive(Debug, Clone, Copy)]

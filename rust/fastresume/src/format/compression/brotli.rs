@@ -12,7 +12,7 @@ use brotli::{
 use crate::error::{Error, Result};
 
 /// The largest window of RFC 7932. (Large-window Brotli, with up to 1 GiB, is another format, and no codec of Parquet.)
-const MOST_WINDOW_BYTES: usize = 1 << 24;
+pub const MOST_WINDOW_BYTES: usize = 1 << 24;
 
 /// The decoder's smallest window, but for pages that are smaller still.
 const LEAST_WINDOW_BYTES: usize = 1 << 10;

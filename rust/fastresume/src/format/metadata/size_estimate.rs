@@ -15,6 +15,9 @@ const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
 /// Writers end a page when it has so many bytes: where the pages of a chunk have more, cells are large.
 pub const PAGE_BYTES: u64 = 1 << 20;
 
+/// They look at its size after so many values.
+pub const PAGE_VALUES: u64 = 1024;
+
 /// The header of a dictionary has some 20 bytes.
 const HEADER_BYTES: u64 = 64;
 
