@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fastresume::activity::Doing;
+use fastresume::error::shown;
 use fastresume::manifest::Manifest;
 use fastresume::pipeline::View;
 use pyo3::prelude::*;
@@ -45,7 +46,7 @@ impl Activity {
                 Doing::Ending(batch) => ("ending", None, batch, seconds),
                 Doing::Decoding(group) => {
                     let place = self.manifest.place_of(group);
-                    let file = self.manifest.files()[place.file].path.to_string_lossy().into_owned();
+                    let file = shown(&self.manifest.files()[place.file].path);
                     ("decoding", Some(file), place.index as u64, seconds)
                 }
             }

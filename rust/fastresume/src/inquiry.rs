@@ -2,7 +2,7 @@
 
 use crate::agreement::{Request, is_optional};
 use crate::column::Nulls;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::layout::{Field, Layout};
 use crate::manifest::Manifest;
 use crate::policy::Policy;
@@ -100,7 +100,7 @@ fn presence(manifest: &Manifest, request: &Request, name: &str) -> Result<Vec<Co
             Some(column) => mask(column),
             None if is_optional => Column { stored: Stored::Nothing, ..mask(there) },
             None => {
-                let reason = format!("the column is missing; file '{}' has it", first_file.display());
+                let reason = format!("the column is missing; file '{}' has it", shown(first_file));
                 return Err(Error::data(reason).in_column(name).in_file(file));
             }
         });

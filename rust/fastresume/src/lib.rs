@@ -26,6 +26,7 @@ mod delivery;
 pub mod vocabulary;
 pub mod shaping;
 pub mod schema;
+mod tables;
 pub mod listing;
 mod chunk;
 mod header;
