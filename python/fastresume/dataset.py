@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -38,6 +39,7 @@ from fastresume.arguments import (
 from fastresume.batch import Batch, Schema
 from fastresume.callers import check_caller, check_counter
 from fastresume.cursor import Cursor
+from fastresume.distributed import SameRanks
 from fastresume.filter import select_filtered
 from fastresume.intervals import Intervals, of_buffer
 from fastresume.iterator import BatchIterator, WorkerIterator
@@ -244,6 +246,7 @@ class ParquetDataset(IterableDataset[Batch]):
             if batch_size is not None
             else global_share(global_batch_size, self.world.world_size)
         )
+        self._same_ranks = SameRanks(self.world)
         self.on_iter = one_of("on_iter", on_iter, ("continue", "restart"))
         self.tail = one_of("tail", tail, ("drop", "short", "pad"))
         self._choice = _order_choice(shuffle, seed, block_rows, window_rows)
@@ -280,6 +283,7 @@ class ParquetDataset(IterableDataset[Batch]):
                 f"({self.batch_size} rows on each of {self.world.world_size} ranks), and tail is {tail!r}"
             )
         self._shared = SharedCursor(start)
+        self._shared.check_ranks = weakref.WeakMethod(self._check_ranks)
         self._told_version = -1  # of the cursor, when its state was told to be behind
         _log.info(
             "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %d rows a pass",
@@ -437,7 +441,11 @@ class ParquetDataset(IterableDataset[Batch]):
         self._shared.load(self._shared.cursor.restarted())
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of this rank up to the end of the pass; see `on_iter` for where they begin."""
+        """The batches of this rank up to the end of the pass; see `on_iter` for where they begin.
+
+        Ranks of the default process group that do not read the same (other files, rows, order or cut) are an
+        error on each of them, with its first batch: see docs/RESUME.md.
+        """
         check_caller(sys._getframe(1))
         worker = get_worker_info()
         if worker is None:
@@ -476,6 +484,7 @@ class ParquetDataset(IterableDataset[Batch]):
         mapped = type(self).__new__(type(self))
         mapped.__dict__.update(self.__dict__)
         mapped._transforms = (*self._transforms, function)
+        mapped._shared.check_ranks = weakref.WeakMethod(mapped._check_ranks)
         return mapped
 
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
@@ -556,6 +565,24 @@ class ParquetDataset(IterableDataset[Batch]):
         if self.on_iter == "continue":
             return cursor, None
         return cursor.restarted(), cursor.restarted()
+
+    def _check_ranks(self, workers: int) -> None:
+        """Refuses to read what other ranks of the process group don't; `workers` as for `_cut`."""
+        self._same_ranks.check(lambda: self._read_by_all(workers))
+
+    def _read_by_all(self, workers: int) -> dict[str, object]:
+        """What has to be the same on all ranks, so that they divide the same rows among them."""
+        return {
+            "files": len(self.files),
+            "rows": self.num_rows,
+            "dataset": self.fingerprint,
+            "selection": self._manifest.selection,
+            "order": Cursor(self._shared.cursor).order,
+            "batch_size": self.batch_size,
+            "tail": self.tail,
+            "cut": self._cut(workers),
+            "on_iter": self.on_iter,
+        }
 
     def _check_world(self) -> None:
         current = World.of_default_group() if self._world_was_detected else None

@@ -232,6 +232,7 @@ class BatchIterator(Iterator[Batch]):
         if self._is_spoiled:
             self._go_back(self._dataset._shared.cursor)
         reader = self._open()
+        self._dataset._check_ranks(self._workers)
         try:
             front: Delivered | None = reader.front()
             if (

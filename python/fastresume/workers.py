@@ -16,6 +16,7 @@ import sys
 import time
 import warnings
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Self
@@ -80,6 +81,9 @@ class SharedCursor:
     The process that made it writes, its DataLoader workers read. Any other process that got a copy (by
     fork, or by pickle) goes on from there on its own.
     """
+
+    check_ranks: weakref.WeakMethod[Callable[[int], None]] | None = None
+    """Of the dataset in the main process: refuses what is not read by all ranks, with so many workers."""
 
     def __init__(self, cursor: _core.Cursor) -> None:
         self.iterators = 0
@@ -194,6 +198,8 @@ class SharedCursor:
             )
         if ticket.version != self._version:
             return
+        if self.check_ranks is not None and (check := self.check_ranks()) is not None:
+            check(ticket.workers)
         if ticket.warning is not None:
             warnings.warn(ticket.warning, stacklevel=_TO_THE_LOOP)
         seen = self._seen.get(ticket.worker, ticket.iteration)
