@@ -84,7 +84,9 @@ def run_audit(given: argparse.Namespace) -> int:
     if min(report.finished, default=0) < given.passes:
         found = min(report.finished, default=0)
         report.problem(f"--passes {given.passes}: {found} finished passes are proven")
-    sys.stdout.write("\n".join([*report.lines, verdict(report)]) + "\n")
+    lines = "\n".join([*report.lines, verdict(report)]) + "\n"
+    # Names of files need be no text.
+    sys.stdout.write(lines.encode(errors="backslashreplace").decode())
     return NOT_PROVEN if report.problems else PROVEN
 
 

@@ -154,14 +154,17 @@ class ParquetDataset(ResumableDataset):
             these, `World.detect()`.
 
     Raises:
-        SourceError: if no file matches, or one can't be read.
+        SourceError: if no file matches, or one can't be read; if what a pattern meets can't be asked whether
+            it is a file (a link that leads nowhere, a directory that may not be searched).
         DataError: if a file is damaged or not Parquet, a column is missing, differs between files or has a
-            type that can't be delivered.
+            type that can't be delivered; if a directory or pattern means files of a Delta, Iceberg or Hudi
+            table, among which are those that it has removed.
         ValueError: for numbers out of range, or a dataset from which no batch would come.
         TypeError: for arguments of another type.
 
     Warns:
-        UserWarning: if `manifest_cache` or `filter_cache` can't be written.
+        UserWarning: if `manifest_cache` or `filter_cache` can't be written. That a file was found under two
+            names (hard links), so that its rows come twice, the logger "fastresume" says.
 
     Threads and forks: share a dataset between threads only if one of them iterates. A forked child goes on
     from the cursor of the moment, on its own. Pickling takes the manifest along, so that no footer is read
@@ -306,7 +309,10 @@ class ParquetDataset(ResumableDataset):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The absolute paths of the files, in the order in which their rows are numbered."""
+        """The absolute paths of the files, in the order in which their rows are numbered.
+
+        A name that is no text is the string that `os.fsdecode` makes of it, which `open()` takes.
+        """
         return self.spec.manifest.files
 
     @property
@@ -344,4 +350,6 @@ def _open_manifest(paths: list[str], cache: Path | None, verify_checksums: bool)
     manifest = _core.Manifest.open(paths, path, verify_checksums)
     if manifest.not_cached is not None:
         warnings.warn(manifest.not_cached, stacklevel=3)
+    if manifest.second_names is not None:  # some link files in order to read them twice
+        _log.warning(manifest.second_names)
     return manifest

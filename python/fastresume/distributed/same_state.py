@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed
@@ -14,7 +14,7 @@ from fastresume.state.cursor import Cursor
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-_NAMED = 8
+MOST_NAMED = 8
 """An error names no more ranks than these."""
 
 
@@ -55,17 +55,24 @@ def _read(state: Mapping[str, Any] | Cursor) -> tuple[Cursor | None, str]:
 
 
 def _compare(texts: list[str]) -> None:
-    by_text: dict[str, list[int]] = {}
-    for rank, text in enumerate(texts):
-        by_text.setdefault(text, []).append(rank)
+    by_text = ranks_by(enumerate(texts))
     if len(by_text) > 1:
-        each = (f"{_named(ranks)}: {_told(text)}" for text, ranks in by_text.items())
+        each = (f"{named(ranks)}: {_told(text)}" for text, ranks in by_text.items())
         raise _core.StateError("ranks have states that differ: " + "; ".join(each))
 
 
-def _named(ranks: list[int]) -> str:
-    more = ", ..." if len(ranks) > _NAMED else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} " + ", ".join(map(str, ranks[:_NAMED])) + more
+def ranks_by(texts: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
+    """The ranks that say each text."""
+    by_text: dict[str, list[int]] = {}
+    for rank, text in texts:
+        by_text.setdefault(text, []).append(rank)
+    return by_text
+
+
+def named(ranks: list[int]) -> str:
+    """Ranks in words, a few of them at most."""
+    more = ", ..." if len(ranks) > MOST_NAMED else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} " + ", ".join(map(str, ranks[:MOST_NAMED])) + more
 
 
 def _told(text: str) -> str:

@@ -229,6 +229,7 @@ class BatchIterator(Iterator[Batch]):
         if self._is_spoiled:
             self._go_back(self._shared.cursor)
         reader = self._open()
+        self._shared.compare_ranks(self._workers)
         try:
             front: Delivered | None = reader.front()
             if (

@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
+import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals
+from fastresume.distributed.same_reads import SameRanks
 from fastresume.options.topology import World
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
@@ -33,6 +36,17 @@ BEHIND = (
     "dataset.load_state_dict(batch.state_dict()) before, or use fastresume.Loader(dataset, num_workers=...)"
 )
 """What is said of a dataset's state that is not that of the last batch, after whose state it is."""
+
+
+@dataclass(frozen=True)
+class _ComparedRanks:
+    """Compares with the other ranks what this one reads."""
+
+    spec: ReadSpec
+    ranks: SameRanks
+
+    def __call__(self, cursor: _core.Cursor, workers: int) -> None:
+        self.ranks.check(lambda: self.spec.read_by_all(cursor, workers))
 
 
 class ResumableDataset(IterableDataset[Batch]):
@@ -62,7 +76,7 @@ class ResumableDataset(IterableDataset[Batch]):
                 f"({spec.batch_size} rows on each of {spec.world.world_size} ranks), and tail is "
                 f"{spec.tail!r}"
             )
-        self.shared_cursor = SharedCursor(start)
+        self.shared_cursor = SharedCursor(start, _ComparedRanks(spec, SameRanks(spec.world)))
         self._told_version = -1  # of the cursor, when its state was told to be behind
 
     @property
@@ -162,7 +176,11 @@ class ResumableDataset(IterableDataset[Batch]):
         self.shared_cursor.load(self.shared_cursor.cursor.restarted())
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of this rank up to the end of the pass; see `on_iter` for where they begin."""
+        """The batches of this rank up to the end of the pass; see `on_iter` for where they begin.
+
+        Ranks of the default process group that do not read the same (other files, rows, order or cut) are an
+        error on each of them, with its first batch: see docs/RESUME.md.
+        """
         check_caller(sys._getframe(1))
         worker = get_worker_info()
         if worker is None:

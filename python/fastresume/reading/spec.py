@@ -116,6 +116,20 @@ class ReadSpec:
             return cursor, None
         return cursor.restarted(), cursor.restarted()
 
+    def read_by_all(self, cursor: _core.Cursor, workers: int) -> dict[str, object]:
+        """What has to be the same on all ranks, so that they divide the same rows among them."""
+        return {
+            "files": len(self.manifest.files),
+            "rows": self.num_rows,
+            "dataset": self.manifest.fingerprint,
+            "selection": self.manifest.selection,
+            "order": Cursor(cursor).order,
+            "batch_size": self.batch_size,
+            "tail": self.tail,
+            "cut": self.cut(workers),
+            "on_iter": self.on_iter,
+        }
+
     def check_world(self) -> None:
         """Compares the world, if it was detected, with the default process group of the moment.
 

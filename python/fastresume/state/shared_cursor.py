@@ -15,6 +15,7 @@ import struct
 import time
 import warnings
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +91,10 @@ class SharedCursor:
     fork, or by pickle) goes on from there on its own.
     """
 
-    def __init__(self, cursor: _core.Cursor) -> None:
+    def __init__(
+        self, cursor: _core.Cursor, check_ranks: Callable[[_core.Cursor, int], None] | None = None
+    ) -> None:
+        self._check_ranks = check_ranks
         self.iterators = 0
         """Iterators made in this process, of this dataset and of those that `map` made of it."""
         self.loaded = cursor
@@ -131,6 +135,15 @@ class SharedCursor:
             return False
         self._own()
         return bool(self._seen)
+
+    def compare_ranks(self, workers: int) -> None:
+        """Refuses to read what other ranks do not read with so many workers; called before each batch.
+
+        Raises:
+            FastresumeError: if the ranks differ.
+        """
+        if self._check_ranks is not None:
+            self._check_ranks(self.cursor, workers)
 
     def load(self, cursor: _core.Cursor) -> None:
         """Takes a loaded cursor: for the iterators made from now on, those of running workers too."""
@@ -203,6 +216,7 @@ class SharedCursor:
             )
         if ticket.version != self._version:
             return
+        self.compare_ranks(ticket.workers)
         if ticket.warning is not None:
             warnings.warn(ticket.warning, stacklevel=_TO_THE_LOOP)
         seen = self._seen.get(ticket.worker, ticket.iteration)
@@ -261,7 +275,7 @@ class SharedCursor:
 
 def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
     shared = SharedCursor.__new__(SharedCursor)
-    shared.iterators = 0
+    shared.iterators, shared._check_ranks = 0, None
     shared._owner, shared._process, shared._memory = owner, process, memory
     shared._bytes = memory.numpy().data
     reading = shared.read()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fastresume::error::shown;
 use fastresume::{Doing, Manifest, View};
 use pyo3::prelude::*;
 
@@ -43,7 +44,7 @@ impl Activity {
                 Doing::Ending(batch) => ("ending", None, batch),
                 Doing::Decoding(group) => {
                     let place = self.manifest.place_of(group);
-                    let file = self.manifest.files()[place.file].path.to_string_lossy().into_owned();
+                    let file = shown(&self.manifest.files()[place.file].path);
                     ("decoding", Some(file), place.index as u64)
                 }
             };

@@ -79,6 +79,12 @@ impl Manifest {
         self.not_cached.as_deref()
     }
 
+    /// What is to be said of files that were found under two names, if there are.
+    #[getter]
+    fn second_names(&self) -> Option<&str> {
+        self.inner.second_names()
+    }
+
     #[staticmethod]
     fn from_bytes(py: Python<'_>, data: &[u8]) -> PyResult<Self> {
         gate::run(py, || {
@@ -173,10 +179,11 @@ impl Manifest {
         self.inner.fingerprint()
     }
 
-    /// The paths, made once: a hundred thousand of them take milliseconds.
+    /// The paths, made once: a hundred thousand of them take milliseconds. Bytes that are no text are those of
+    /// `os.fsdecode`.
     #[getter]
     fn files(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
-        let paths = || self.inner.files().iter().map(|file| file.path.to_string_lossy());
+        let paths = || self.inner.files().iter().map(|file| file.path.as_os_str());
         let made = self.files.get_or_try_init(py, || Ok::<_, PyErr>(PyTuple::new(py, paths())?.unbind()))?;
         Ok(made.clone_ref(py))
     }

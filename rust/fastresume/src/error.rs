@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -60,6 +61,17 @@ fn on_one_line(name: &str) -> String {
     each.collect()
 }
 
+/// A path on one line: what is no text in it stands as in a literal of bytes.
+#[must_use]
+pub fn shown(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text.push_str(&on_one_line(chunk.valid()));
+        text.push_str(&chunk.invalid().escape_ascii().to_string());
+    }
+    text
+}
+
 impl Error {
     /// A data error without a place; the callers that know the place add it.
     pub fn data(reason: impl fmt::Display) -> Self {
@@ -68,14 +80,14 @@ impl Error {
 
     /// A failed operation on a path.
     pub fn source(what: &str, path: &Path, cause: impl fmt::Display) -> Self {
-        Self::Source(format!("{what} '{}': {cause}", path.display()))
+        Self::Source(format!("{what} '{}': {cause}", shown(path)))
     }
 
     /// The same error, in this file unless a file is named already.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         self.at(|place| {
-            place.file.get_or_insert_with(|| path.display().to_string());
+            place.file.get_or_insert_with(|| shown(path));
         })
     }
 
@@ -161,6 +173,8 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]
@@ -177,6 +191,8 @@ mod tests {
     fn names_with_line_breaks_leave_an_error_on_one_line() {
         let error = Error::data("null").in_column("a\n\u{1}é'").in_file(Path::new("/b\r.parquet"));
         assert_eq!(error.to_string(), "null (column 'a\\n\\u{1}é'', file '/b\\r.parquet')");
+        let error = Error::source("can't open", Path::new(OsStr::from_bytes(b"/\xff\n\xc3\xa9")), "gone");
+        assert_eq!(error.to_string(), "can't open '/\\xff\\né': gone");
     }
 
     #[test]

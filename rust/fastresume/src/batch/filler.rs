@@ -23,6 +23,7 @@ use crate::format::page::reader::Buffers;
 use crate::memory::buffer::Memory;
 use crate::projection::layout::Layout;
 use crate::projection::padding::Padding;
+use crate::source::local::{CHANGED, Status};
 
 /// Jagged rows of a segment are decoded until they have so many bytes: dictionaries let few bytes in a file
 /// state many.
@@ -33,6 +34,8 @@ pub struct Filler {
     manifest: Arc<Manifest>,
     layout: Layout,
     files: Mutex<VecDeque<(usize, Arc<OpenFile>)>>,
+    /// When each file was modified last, in nanoseconds since 1970, as it was when it was opened last.
+    modified: Mutex<Vec<i64>>,
     dictionaries: Arc<PageDictionaries>,
     scratch: Mutex<Vec<Scratch>>,
     scatters: Mutex<Vec<Scatter>>,
@@ -83,6 +86,7 @@ impl Filler {
             manifest,
             layout,
             files: Mutex::default(),
+            modified: Mutex::default(),
             dictionaries: Arc::new(PageDictionaries::new(most_kept)),
             scratch: Mutex::default(),
             scatters: Mutex::default(),
@@ -150,18 +154,35 @@ impl Filler {
         }
     }
 
+    /// Decodes rows of a row group, if its file is the same before and after it.
+    fn decode(&self, group: usize, shares: &mut Routes<'_>, stop: &AtomicBool) -> Result<()> {
+        let place = self.manifest.place_of(group);
+        let file = self.open(place.file)?;
+        let decoded = self.decode_from(&file, group, shares, stop);
+        if decoded == Err(Error::Interrupted) {
+            return decoded;
+        }
+        // What can't be decoded may be another file's bytes, too: then that is what is said.
+        file.check_unchanged().and(decoded)
+    }
+
     /// Field by field, or bundle by bundle, and column by column over a row group, so that one dictionary at a time is
     /// live. If that expands to too much, only the first runs are served, and the others left out.
-    fn decode(&self, group: usize, shares: &mut Routes<'_>, stop: &AtomicBool) -> Result<()> {
+    fn decode_from(
+        &self,
+        file: &OpenFile,
+        group: usize,
+        shares: &mut Routes<'_>,
+        stop: &AtomicBool,
+    ) -> Result<()> {
         let place = self.manifest.place_of(group);
         let in_group =
             |error: Error| error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path);
-        let file = self.open(place.file)?;
         let schema = self.manifest.schema_of(place.file);
         let mut columns = self.layout.columns(schema).iter();
         let of_fields = self.layout.fields().iter().zip(self.layout.jagged_bytes(schema)).enumerate();
         let fields = of_fields.map(|(index, (field, &row_bytes))| StripSource {
-            file: &file,
+            file,
             row_group: place.index,
             columns: columns.by_ref().take(field.columns.len()).collect(),
             index,
@@ -226,10 +247,28 @@ impl Filler {
         }
         let columns = self.layout.columns(self.manifest.schema_of(index));
         let file = Arc::new(OpenFile::open(&self.manifest, index, columns)?);
+        self.check_still(index, &file)?;
         let mut files = locked(&self.files);
         files.push_front((index, Arc::clone(&file)));
         files.truncate(OPEN_FILES);
         Ok(file)
+    }
+
+    /// Refuses a file that was modified since it was open before, though its footer is the same.
+    fn check_still(&self, index: usize, file: &OpenFile) -> Result<()> {
+        let now = file.status();
+        let mut modified = locked(&self.modified);
+        // As nobody's files are: a time that does not fit is not compared.
+        modified.resize(self.manifest.files().len(), i64::MIN);
+        let before =
+            std::mem::replace(&mut modified[index], i64::try_from(now.modified_ns).unwrap_or(i64::MIN));
+        let then = Status { modified_ns: before.into(), ..*now };
+        match then.change(now) {
+            Some(change) if before != i64::MIN => {
+                Err(Error::source(CHANGED, &self.manifest.files()[index].path, change))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,7 +1,5 @@
-//! What a manifest keeps of one file, and by what it is known to be the same file again.
+//! What a manifest keeps of one file.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -93,31 +91,4 @@ fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
     let pairs = file.key_value_metadata().map_or(&[][..], Vec::as_slice);
     let text = pairs.iter().find(|pair| pair.key == arrow_schema::KEY).and_then(|pair| pair.value.as_deref());
     text.map_or_else(|| Ok(ArrowFields::default()), ArrowFields::parse)
-}
-
-/// What the system says of a regular file without opening it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
-    pub size: u64,
-    /// What differs if the content does: of a local file, the time of its last modification in nanoseconds
-    /// (an object store would say its `ETag`).
-    pub version: String,
-    pub modified_ns: i128,
-    /// The device and the number on it: two paths of one file have the same. (Links share it, too.)
-    pub node: (u64, u64),
-}
-
-impl Status {
-    /// The status of a file; none of what is no file, or not there, which says so when it is opened.
-    pub fn of(path: &Path) -> Option<Self> {
-        std::fs::metadata(path).ok().filter(Metadata::is_file).map(|found| {
-            let modified_ns = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
-            Self {
-                size: found.size(),
-                version: modified_ns.to_string(),
-                modified_ns,
-                node: (found.dev(), found.ino()),
-            }
-        })
-    }
 }

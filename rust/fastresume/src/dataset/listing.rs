@@ -1,12 +1,16 @@
 //! From what the user named to the files of the dataset, in canonical order.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::{DirEntry, FileType};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use crate::error::{Error, Result, check};
+use crate::dataset::tables::{Names, Tables, is_there};
+use crate::error::{Error, Result, check, shown};
+use crate::source::local::Status;
 
 /// A file of the dataset, before it is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,20 +29,25 @@ pub struct Listed {
 /// `[...]`, and `**` for any number of directories (links to directories not followed); names that begin
 /// with `_` or `.`, and checksum files (`.crc`), do not match a wildcard.
 ///
+/// What a wildcard meets and can't be asked what it is, a link that leads nowhere too, is an error: files may lie
+/// below it. Silence is for what is not there alone.
+///
 /// # Errors
-/// `Source` if an entry of `named` gives no file, or a directory can't be read; `Argument` if nothing
-/// is named, or an address is (only local files can be read); `Interrupted` if `stop` is set on the way.
+/// `Source` if an entry of `named` gives no file, or a directory or a status can't be read; `Data` if a
+/// directory or pattern means files of a table; `Argument` if nothing is named, or an address is (only local
+/// files can be read); `Interrupted` if `stop` is set on the way.
 pub fn list(named: &[PathBuf], stop: &AtomicBool) -> Result<Vec<Listed>> {
     if named.is_empty() {
         return Err(Error::Argument("no path is given".into()));
     }
     let mut paths = Vec::new();
+    let mut tables = Tables::default();
     for entry in named {
-        let found = expand(entry, stop)?;
+        let found = expand(entry, &mut tables, stop)?;
         if found.is_empty() {
             let what =
                 if entry.is_dir() { "no file that ends in .parquet lies below" } else { "no file matches" };
-            return Err(Error::Source(format!("{what} '{}'", entry.display())));
+            return Err(Error::Source(format!("{what} '{}'", shown(entry))));
         }
         paths.extend(found);
     }
@@ -54,18 +63,21 @@ pub fn list(named: &[PathBuf], stop: &AtomicBool) -> Result<Vec<Listed>> {
     Ok(files)
 }
 
-/// Refuses the same file under two paths. `nodes` are what the system says of each (as far as it does): its
-/// device and number.
+/// Refuses the same path twice, also by way of a link, and gives what is to be said of files that have two names
+/// (hard links, say): whoever made these may have meant it. `statuses` are what the system says of each.
 ///
 /// # Errors
 /// `Argument` if a file comes twice; `Source` if a path can't be resolved.
-pub fn check_distinct(listed: &[Listed], nodes: impl Iterator<Item = Option<(u64, u64)>>) -> Result<()> {
-    let mut first_of: HashMap<(u64, u64), usize> = HashMap::with_capacity(listed.len());
-    // Only what is one file for the system can be one path, and only these are resolved: hard links stay two.
+pub fn check_distinct<'a>(
+    listed: &[Listed],
+    statuses: impl Iterator<Item = &'a Status>,
+) -> Result<Option<String>> {
+    let mut first_of: HashMap<&Status, usize> = HashMap::with_capacity(listed.len());
+    // Only what is one file for the system can be one path, and only these are resolved.
     let mut resolved: HashMap<PathBuf, usize> = HashMap::new();
-    for (index, node) in nodes.enumerate() {
-        let Some(node) = node else { continue };
-        let first = *first_of.entry(node).or_insert(index);
+    let mut second_names = Vec::new();
+    for (index, status) in statuses.enumerate() {
+        let first = *first_of.entry(status).or_insert(index);
         if first == index {
             continue;
         }
@@ -77,34 +89,57 @@ pub fn check_distinct(listed: &[Listed], nodes: impl Iterator<Item = Option<(u64
             if same != index {
                 return Err(Error::Argument(format!(
                     "the same file twice: '{}' and '{}'",
-                    listed[same].path.display(),
-                    path.display()
+                    shown(&listed[same].path),
+                    shown(path)
                 )));
             }
         }
+        second_names.push((first, index));
     }
-    Ok(())
+    Ok(second_names.first().map(|&(first, second)| {
+        let others = match second_names.len() - 1 {
+            0 => String::new(),
+            1 => "; so do those of 1 other name".into(),
+            others => format!("; so do those of {others} other names"),
+        };
+        format!(
+            "'{}' and '{}' are one file under two names (a hard link, say), so that its rows come twice{others}",
+            shown(&listed[first].path),
+            shown(&listed[second].path),
+        )
+    }))
 }
 
-fn expand(entry: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
+fn expand(entry: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     if entry.as_os_str().as_bytes().windows(3).any(|bytes| bytes == b"://") {
         return Err(Error::Argument(format!(
             "only local files can be read, found the address '{}'",
-            entry.display()
+            shown(entry)
         )));
     }
     if entry.as_os_str().is_empty() {
         return Err(Error::Argument("a path is empty".into()));
     }
     let entry = absolute(entry)?;
-    match std::fs::metadata(&entry) {
-        Ok(status) if status.is_dir() => below(&entry, stop),
-        Ok(_) => Ok(vec![entry]),
-        Err(_) if is_pattern(&entry) => matches(&entry, stop),
-        // Neither there nor a pattern. A dangling link is there, and says so when it is opened.
-        Err(_) if entry.is_symlink() => Ok(vec![entry]),
-        Err(cause) => Err(Error::source("no such file:", &entry, cause)),
+    let base = match std::fs::metadata(&entry) {
+        Ok(status) if !status.is_dir() => return Ok(vec![entry]),
+        Ok(_) => entry.clone(),
+        // A link that leads nowhere is there, and says so when it is opened.
+        Err(_) if is_there(&entry)? => return Ok(vec![entry]),
+        Err(_) if is_pattern(&entry) => {
+            entry.iter().take_while(|part| !is_pattern(Path::new(part))).collect()
+        }
+        Err(cause) => return Err(Error::source("no such file:", &entry, cause)),
+    };
+    let found = if base == entry { below(&entry, tables, stop)? } else { matches(&entry, tables, stop)? };
+    if !found.is_empty() {
+        // A link may lead into a table.
+        let real = base.canonicalize().map_err(|cause| Error::source("can't resolve", &base, cause))?;
+        for path in found.iter().filter_map(|path| path.parent()).chain([real.as_path()]) {
+            tables.refuse(path)?;
+        }
     }
+    Ok(found)
 }
 
 fn is_pattern(path: &Path) -> bool {
@@ -112,29 +147,32 @@ fn is_pattern(path: &Path) -> bool {
 }
 
 /// All files below a directory that end in `.parquet` and are not left out by their names.
-fn below(directory: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
+fn below(directory: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
     while let Some(directory) = open.pop() {
+        let mut names = Names::default();
         let failed = |cause| Error::source("can't list", &directory, cause);
         for entry in std::fs::read_dir(&directory).map_err(failed)? {
             check(stop)?;
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
+            names.see(&name);
             if is_left_out(&name) {
                 continue;
             }
-            let kind = entry.file_type().map_err(failed)?;
+            let kind = kind_of(&entry)?;
             if kind.is_dir() {
                 open.push(entry.path());
             } else if name.as_bytes().ends_with(b".parquet") {
                 let path = entry.path();
                 // Only of a link the kind is not known yet.
-                if !(kind.is_symlink() && path.is_dir()) {
+                if !(kind.is_symlink() && is_directory(&path)?) {
                     found.push(path);
                 }
             }
         }
+        tables.listed(&directory, names)?;
     }
     Ok(found)
 }
@@ -143,15 +181,28 @@ fn is_left_out(name: &OsStr) -> bool {
     matches!(name.as_bytes().first(), Some(b'_' | b'.'))
 }
 
+fn kind_of(entry: &DirEntry) -> Result<FileType> {
+    entry.file_type().map_err(|cause| Error::source("can't read", &entry.path(), cause))
+}
+
+/// Whether what is there is a directory, or a link to one.
+///
+/// # Errors
+/// `Source` if the system does not say: of a link that leads nowhere, too.
+fn is_directory(path: &Path) -> Result<bool> {
+    let status = std::fs::metadata(path).map_err(|cause| Error::source("can't read", path, cause))?;
+    Ok(status.is_dir())
+}
+
 /// The files that a pattern means; a directory that it meets means the files below it.
-fn matches(pattern: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
+fn matches(pattern: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     let parts: Vec<&OsStr> = pattern.iter().collect();
     let mut met = Vec::new();
-    meet(Path::new(""), &parts, &mut met, stop)?;
+    meet(Path::new(""), &parts, &mut met, tables, stop)?;
     let mut found = Vec::new();
     for path in met {
-        if path.is_dir() {
-            found.extend(below(&path, stop)?);
+        if is_directory(&path)? {
+            found.extend(below(&path, tables, stop)?);
         } else {
             found.push(path);
         }
@@ -163,50 +214,71 @@ fn matches(pattern: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
 }
 
 /// What the parts of a pattern meet below a base. `**` goes into no link, so that it ends.
-fn meet(base: &Path, parts: &[&OsStr], met: &mut Vec<PathBuf>, stop: &AtomicBool) -> Result<()> {
+fn meet(
+    base: &Path,
+    parts: &[&OsStr],
+    met: &mut Vec<PathBuf>,
+    tables: &mut Tables,
+    stop: &AtomicBool,
+) -> Result<()> {
     let Some((&part, rest)) = parts.split_first() else {
         met.push(base.to_owned());
         return Ok(());
     };
     if !is_pattern(Path::new(part)) {
         let path = base.join(part);
-        return if path.symlink_metadata().is_ok() { meet(&path, rest, met, stop) } else { Ok(()) };
+        return if is_there(&path)? { meet(&path, rest, met, tables, stop) } else { Ok(()) };
     }
     let any_depth = part == "**";
     if any_depth && !rest.is_empty() {
-        meet(base, rest, met, stop)?;
+        meet(base, rest, met, tables, stop)?;
     }
-    if !base.is_dir() {
+    if !is_directory(base)? {
         return Ok(());
     }
-    let text = part
-        .to_str()
-        .ok_or_else(|| Error::Argument(format!("the pattern '{}' is not valid UTF-8", part.display())))?;
-    let pattern = glob::Pattern::new(if any_depth { "*" } else { text })
-        .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))?;
+    let text = as_text(part);
+    let pattern = glob::Pattern::new(if any_depth { "*" } else { &text }).map_err(|cause| {
+        Error::Argument(format!("the pattern '{}' can't be read: {cause}", shown(Path::new(part))))
+    })?;
+    let mut names = Names::default();
     let failed = |cause| Error::source("can't list", base, cause);
     for entry in std::fs::read_dir(base).map_err(failed)? {
         check(stop)?;
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
+        names.see(&name);
         // A part that spells the first character out means such names.
         let is_meant = !is_left_out(&name) || is_left_out(part);
-        if !is_meant || !name.to_str().is_some_and(|name| pattern.matches(name)) {
+        if !is_meant || !pattern.matches(&as_text(&name)) {
             continue;
         }
         let path = entry.path();
-        let is_real_directory = entry.file_type().map_err(failed)?.is_dir();
-        if any_depth && is_real_directory {
-            meet(&path, parts, met, stop)?;
+        let kind = kind_of(&entry)?;
+        if any_depth && kind.is_dir() {
+            meet(&path, parts, met, tables, stop)?;
         } else if rest.is_empty() {
             if !name.as_bytes().ends_with(b".crc") {
                 met.push(path);
             }
-        } else if !any_depth && path.is_dir() {
-            meet(&path, rest, met, stop)?;
+        } else if !any_depth && (kind.is_dir() || (kind.is_symlink() && is_directory(&path)?)) {
+            meet(&path, rest, met, tables, stop)?;
         }
     }
-    Ok(())
+    tables.listed(base, names)
+}
+
+/// A name as characters, also where it is no text: a byte that is none stands as one of a plane for private use.
+fn as_text(name: &OsStr) -> Cow<'_, str> {
+    const NO_TEXT: u32 = 0x10_FF00;
+    if let Some(text) = name.to_str() {
+        return text.into();
+    }
+    let mut text = String::new();
+    for chunk in name.as_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().filter_map(|&byte| char::from_u32(NO_TEXT + u32::from(byte))));
+    }
+    text.into()
 }
 
 /// The absolute path without `.` and `..`, links not resolved.

@@ -9,15 +9,16 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::file_summary::{Status, Summary};
+use crate::dataset::file_summary::Summary;
 use crate::dataset::listing::{self, Listed};
 use crate::dataset::manifest_cache::{Cache, Known};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::footer_cache::Footers;
 use crate::format::metadata::size_estimate::Extent;
 use crate::parallel;
 use crate::schema::columns::{Column, Kind};
+use crate::source::local::Status;
 
 /// Rows are counted below this, so that every count fits a JSON number.
 pub const MAX_ROWS: u64 = 1 << 53;
@@ -38,6 +39,7 @@ const FILES_AT_A_TIME: usize = 16;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DataFile {
     /// The absolute path.
+    #[serde(with = "path_bytes")]
     pub path: PathBuf,
     /// The size in bytes when the footer was read.
     pub size: u64,
@@ -66,6 +68,9 @@ pub struct Manifest {
     /// What footers told of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
     footers: Arc<Footers>,
+    /// What is to be said of files that have two names.
+    #[serde(skip)]
+    second_names: Option<String>,
 }
 
 /// The columns that some of the files have.
@@ -155,9 +160,7 @@ impl Manifest {
         let known = Known::parse(&bytes);
         let found = find_all(&listed, &known, stop)?;
         let manifest = Self::build(&listed, &found)?;
-        let is_kept = |found: &FoundFile| {
-            found.was_known || found.status.as_ref().is_some_and(|status| cache.has_settled(status))
-        };
+        let is_kept = |found: &FoundFile| found.was_known || cache.has_settled(&found.status);
         let (kept, new) = found.iter().fold((0, false), |(kept, new), found| {
             (kept + usize::from(is_kept(found)), new || (is_kept(found) && !found.was_known))
         });
@@ -165,8 +168,8 @@ impl Manifest {
             return Ok((manifest, Ok(())));
         }
         let files = listed.iter().zip(&found).zip(&manifest.files).filter(|((_, found), _)| is_kept(found));
-        let entries = files.filter_map(|((listed, found), file)| {
-            Some((listed.path.as_os_str().as_bytes(), found.status.as_ref()?, &found.summary, file.schema))
+        let entries = files.map(|((listed, found), file)| {
+            (listed.path.as_os_str().as_bytes(), &found.status, &found.summary, file.schema)
         });
         let schemas = manifest.schemas.iter().map(|schema| schema.columns.clone()).collect();
         let written = cache.write(entries, schemas);
@@ -174,8 +177,7 @@ impl Manifest {
     }
 
     fn build(listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
-        let node = |found: &FoundFile| found.status.as_ref().map(|status| status.node);
-        listing::check_distinct(listed, found.iter().map(node))?;
+        let second_names = listing::check_distinct(listed, found.iter().map(|found| &found.status))?;
         let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
         let mut schemas: Vec<Schema> = Vec::new();
         let mut numbers: HashMap<&[Column], usize> = HashMap::new();
@@ -215,7 +217,23 @@ impl Manifest {
         }
         let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
         let footers = Arc::default();
-        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint, verifies_checksums: true, footers })
+        let verifies_checksums = true;
+        Ok(Self {
+            files,
+            schemas,
+            group_starts,
+            data_bytes,
+            fingerprint,
+            verifies_checksums,
+            footers,
+            second_names,
+        })
+    }
+
+    /// What is to be said of files that were found under two names, where they were opened.
+    #[must_use]
+    pub fn second_names(&self) -> Option<&str> {
+        self.second_names.as_deref()
     }
 
     /// The same files, of whose pages the checksums are compared, or are not; they are if nothing else is said.
@@ -359,15 +377,15 @@ impl Manifest {
                 file.path.as_os_str().as_bytes().cmp(listed.path.as_os_str().as_bytes())
             });
             found.push(file.map_err(|_| {
-                Error::Argument(format!("the file '{}' is not of this dataset", listed.path.display()))
+                Error::Argument(format!("the file '{}' is not of this dataset", shown(&listed.path)))
             })?);
         }
         found.sort_unstable();
         match found[..] {
             [first, .., last] if last - first + 1 != found.len() => Err(Error::Argument(format!(
                 "its files do not lie together in the dataset's order: '{}' and '{}'",
-                self.files[first].path.display(),
-                self.files[last].path.display()
+                shown(&self.files[first].path),
+                shown(&self.files[last].path)
             ))),
             [first, ..] => Ok(self.file_rows(first).start..self.file_rows(found[found.len() - 1]).end),
             [] => Ok(0..0),
@@ -393,9 +411,9 @@ impl Manifest {
     }
 }
 
-/// A file as it was listed, as the system sees it, and what its footer told, now or when it was cached.
+/// A file as the system sees it, and what its footer told, now or when it was cached.
 struct FoundFile {
-    status: Option<Status>,
+    status: Status,
     summary: Summary,
     was_known: bool,
 }
@@ -420,9 +438,8 @@ fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<V
     known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
     let find = |path: &Path| {
         // Before the footer is read: a file that changes in between is not taken for the one that it became.
-        let status = Status::of(path);
-        let summary = status.as_ref().and_then(|status| known.get(path.as_os_str().as_bytes(), status));
-        if let Some(summary) = summary {
+        let status = Status::of(path)?;
+        if let Some(summary) = known.get(path.as_os_str().as_bytes(), &status) {
             return Ok(FoundFile { status, summary, was_known: true });
         }
         let read = Summary::read(path)?;
@@ -430,4 +447,21 @@ fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<V
         Ok(FoundFile { status, summary, was_known: false })
     };
     parallel::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| find(&listed[index].path))
+}
+
+/// Paths as the bytes that they are: they need not be text.
+mod path_bytes {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().as_bytes().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(OsString::from_vec(Vec::deserialize(from)?).into())
+    }
 }

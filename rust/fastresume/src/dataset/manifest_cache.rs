@@ -5,6 +5,7 @@
 //! that it had; in all other cases footers are read. It is written anew beside its place and then moved
 //! there, so that any number of processes may read and write it at once: the last one wins.
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,11 +14,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::file_summary::{Status, Summary};
+use crate::dataset::file_summary::Summary;
 use crate::error::{Error, Result};
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::size_estimate::Extent;
 use crate::schema::columns::Column;
+use crate::source::local::Status;
 
 /// Another number for another format of the entries: an older or newer file is not read.
 const MAGIC: &[u8] = b"fastresume manifest cache 6\n";
@@ -58,7 +60,8 @@ struct Content<'a> {
 #[derive(Serialize, Deserialize)]
 struct Entry<'a> {
     path: &'a [u8],
-    version: &'a str,
+    #[serde(borrow)]
+    version: Cow<'a, str>,
     size: u64,
     footer_hash: [u8; HASH_BYTES],
     footer_bytes: u64,
@@ -108,7 +111,7 @@ impl<'a> Known<'a> {
     pub(crate) fn get(&self, path: &[u8], status: &Status) -> Option<Summary> {
         let index = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
         let entry = &self.entries[index];
-        (entry.size == status.size && entry.version == status.version).then(|| Summary {
+        (entry.size == status.size && entry.version == status.version()).then(|| Summary {
             size: entry.size,
             footer_hash: entry.footer_hash,
             footer_bytes: entry.footer_bytes,
@@ -163,7 +166,7 @@ impl Cache {
     ) -> Result<()> {
         let entries = files.map(|(path, status, summary, schema)| Entry {
             path,
-            version: &status.version,
+            version: status.version().into(),
             size: summary.size,
             footer_hash: summary.footer_hash,
             footer_bytes: summary.footer_bytes,

@@ -1,5 +1,6 @@
 //! Which files a dataset has, and what their footers say of them.
 
+pub mod tables;
 pub mod listing;
 pub mod file_summary;
 pub mod manifest_cache;

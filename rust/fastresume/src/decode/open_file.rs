@@ -17,7 +17,7 @@ use crate::format::page::locations::PagePlaces;
 use crate::format::page::reader::{Buffers, Pages};
 use crate::schema::columns::Column;
 use crate::source::byte_source::Source;
-use crate::source::local::LocalFile;
+use crate::source::local::{LocalFile, Status};
 
 /// A reader keeps so many files open.
 pub const OPEN_FILES: usize = 8;
@@ -25,6 +25,7 @@ pub const OPEN_FILES: usize = 8;
 /// A file of the dataset, opened for decoding.
 pub struct OpenFile {
     source: Arc<dyn Source>,
+    status: Status,
     leaves: Arc<Leaves>,
     places: Arc<PagePlaces>,
     verifies_checksums: bool,
@@ -46,6 +47,7 @@ impl OpenFile {
         let leaves = manifest.footers().leaves(footer, numbers.into_iter().collect());
         let leaves = leaves.map_err(|error: Error| error.in_file(&manifest.files()[file].path))?;
         Ok(Self {
+            status: *source.status(),
             source: Arc::new(source),
             leaves,
             places: Arc::default(),
@@ -106,6 +108,20 @@ impl OpenFile {
         let Some(place) = chunk.index.clone() else { return Ok(None) };
         let pages = read_index(self.source.as_ref(), place, &chunk)?;
         Ok(Some(pages.into_iter().map(|page| page.first_row).collect()))
+    }
+
+    /// What the system said of it when it was opened.
+    #[must_use]
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Refuses a file that was changed since it was opened.
+    ///
+    /// # Errors
+    /// `Source`, naming what changed.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.source.check_unchanged()
     }
 
     /// The file's bytes.

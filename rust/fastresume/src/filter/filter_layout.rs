@@ -1,7 +1,7 @@
 //! What a filter reads: the values of columns, and of others whether they are there.
 
 use crate::dataset::manifest::Manifest;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::projection::column_rules;
 use crate::projection::field::Field;
 use crate::projection::layout::Layout;
@@ -101,7 +101,7 @@ fn presence(manifest: &Manifest, request: &Request, name: &str) -> Result<Vec<Co
             Some(column) => mask(column),
             None if is_optional => Column { stored: Stored::Nothing, ..mask(there) },
             None => {
-                let reason = format!("the column is missing; file '{}' has it", first_file.display());
+                let reason = format!("the column is missing; file '{}' has it", shown(first_file));
                 return Err(Error::data(reason).in_column(name).in_file(file));
             }
         });

@@ -62,6 +62,7 @@ pub fn read(
                     error.in_column(&column.name).in_row_group(place.index).in_file(path)
                 })?);
         }
+        file.1.check_unchanged()?;
         found.push(of_columns);
         open = Some(file);
     }

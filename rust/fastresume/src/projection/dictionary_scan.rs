@@ -86,7 +86,7 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
                 error.in_column(&column.name).in_row_group(index).in_file(&manifest.files()[*file].path)
             })?;
         }
-        Ok(())
+        open.check_unchanged()
     })?;
     let values = std::mem::take(&mut locked(&found).values);
     Ok(Vocabulary::new(values.into_iter().collect()))

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::projection::column_rules::{self, Named, Rule, is_in};
 use crate::projection::padding::{End, Pad};
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
@@ -266,7 +266,7 @@ fn select<'a>(
     let added =
         there.iter().find(|(name, schema)| *schema > 0 && asked.contains(name) && !optional.means(name));
     if let Some((name, schema)) = added {
-        let reason = format!("the column is not in file '{}'", schemas[0].1.display());
+        let reason = format!("the column is not in file '{}'", shown(schemas[0].1));
         return Err(Error::data(reason).in_column(name).in_file(schemas[*schema].1));
     }
     Ok(picked)
@@ -355,7 +355,7 @@ fn joined<'a>(
                 "the column is {}, expected {} as in file '{}'",
                 column.type_name,
                 first.type_name,
-                first_file.display()
+                shown(first_file)
             );
             (Error::data(reason), file)
         })?;
@@ -376,7 +376,7 @@ fn joined<'a>(
     }
     let lacking = columns.iter().find(|(column, _)| column.is_none());
     if let Some((_, file)) = lacking.filter(|_| !is_optional) {
-        let reason = format!("the column is missing; file '{}' has it", first_file.display());
+        let reason = format!("the column is missing; file '{}' has it", shown(first_file));
         return Err((Error::data(reason), file));
     }
     let delivered = columns.iter().map(|(column, _)| match column {

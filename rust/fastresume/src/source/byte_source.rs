@@ -40,6 +40,14 @@ pub trait Source: Send + Sync {
         Ok(())
     }
 
+    /// Refuses a source that is not what it was when it was opened.
+    ///
+    /// # Errors
+    /// `Source`, naming what changed.
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The path, for messages.
     fn path(&self) -> &Path;
 }

@@ -1,0 +1,147 @@
+"""Whether ranks read the same."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch.distributed
+
+import fastresume._core as _core
+from fastresume.distributed.same_state import MOST_NAMED, named, ranks_by
+from fastresume.options.topology import World
+
+_log = logging.getLogger("fastresume")
+
+CHECK_RANKS = "FASTRESUME_CHECK_RANKS"
+"""The environment variable that turns the comparison of ranks off, if it is 0."""
+
+WAIT_SECONDS = 10.0
+"""So long a rank waits for the others before it goes on, and compares what they read later."""
+
+_POLL_SECONDS = 0.02
+
+
+_numbers = itertools.count()
+"""Of the datasets of this process that are compared, in the order in which they are read first."""
+
+
+class SameRanks:
+    """Whether the ranks of the default process group read the same of a dataset: asked with its first batch.
+
+    Each rank writes what it reads to the process group's store, and looks at what the others have written.
+    That is no collective: no rank waits for long for one that does not read, and none of the training's is
+    met. A rank that waited in vain looks again with later batches, so that the one that comes last is not the
+    only one to know.
+
+    Args:
+        world: the dataset's; another one than the process group's is never compared.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._process = os.getpid()
+        self._is_over = False
+        self._asked: _Asked | None = None
+
+    def check(self, reads: Callable[[], Mapping[str, object]]) -> None:
+        """Refuses to read what other ranks don't.
+
+        Args:
+            reads: what this rank reads, by the words that the error says it with.
+
+        Raises:
+            FastresumeError: naming the ranks that differ, and in what.
+        """
+        if self._is_over:
+            return
+        if self._asked is None:
+            group = World.of_default_group()
+            if group is None and self._world.world_size > 1:
+                return  # it may still be made
+            # The store is of the process that made the group: a fork of it must not speak there.
+            is_of_group = group == self._world and self._process == os.getpid()
+            if not is_of_group or self._world.world_size == 1 or os.environ.get(CHECK_RANKS) == "0":
+                self._is_over = True
+                return
+            self._asked = _Asked(self._world, reads())
+        try:
+            self._is_over = self._asked.agree()
+        except _core.FastresumeError:
+            raise
+        except RuntimeError as error:
+            _log.warning("the process group's store can't tell whether the ranks read the same: %s", error)
+            self._is_over = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SameRanks, (self._world,)
+
+
+class _Asked:
+    """What this rank wrote to the store about one dataset, and what it makes of the others' words."""
+
+    def __init__(self, world: World, reads: Mapping[str, object]) -> None:
+        self._store: Any = torch.distributed.distributed_c10d._get_default_store()
+        self._world, self._place = world, f"fastresume/{next(_numbers)}/"
+        text = json.dumps(reads, default=str)
+        self._mine = self._place + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        # Whoever is counted by the last one is counted by the one before it.
+        self._to_write: list[Callable[[], Any]] = [
+            lambda: self._store.add(self._place, 1),
+            lambda: self._store.add(self._mine, 1),
+            lambda: self._store.set(f"{self._place}rank {world.rank}", text),
+        ]
+        self._ends: float | None = None
+        self._times = 0
+
+    def agree(self) -> bool:
+        """Whether all ranks read the same; False if some have not begun to."""
+        while self._to_write:
+            self._to_write.pop()()  # once, whatever a signal handler raises
+        self._times += 1
+        if self._times > 1 and self._times & (self._times - 1):
+            return False  # once they were waited for, only batches 2, 4, 8... ask
+        if self._ends is None:
+            self._ends = time.monotonic() + WAIT_SECONDS
+        while True:
+            begun, same = self._store.add(self._place, 0), self._store.add(self._mine, 0)
+            if begun > same:
+                self._refuse()
+            if same >= self._world.world_size:
+                return True
+            if time.monotonic() > self._ends:
+                break
+            time.sleep(_POLL_SECONDS)
+        if self._times == 1:
+            late = [rank for rank in range(self._world.world_size) if not self._has_begun(rank)]
+            _log.warning(
+                "%s: not one batch was asked for after %.0f s, so this rank goes on, and compares later what "
+                "they read; a dataset that some ranks read alone takes rank=0, world_size=1",
+                named(late),
+                WAIT_SECONDS,
+            )
+        return False
+
+    def _has_begun(self, rank: int) -> bool:
+        return bool(self._store.check([f"{self._place}rank {rank}"]))
+
+    def _refuse(self) -> None:
+        there = [rank for rank in range(self._world.world_size) if self._has_begun(rank)]
+        by_text = ranks_by((rank, self._store.get(f"{self._place}rank {rank}").decode()) for rank in there)
+        found = [(ranks, json.loads(text)) for text, ranks in by_text.items()]
+        differ = [key for key in found[0][1] if len({str(reads[key]) for _, reads in found}) > 1]
+        each = [
+            f"{named(ranks)}: " + ", ".join(f"{key} {reads[key]}" for key in differ)
+            for ranks, reads in found[:MOST_NAMED]
+        ]
+        raise _core.FastresumeError(
+            f"the ranks do not read the same: {'; '.join(each)}{'; ...' if len(found) > MOST_NAMED else ''}. "
+            "List the files once, and give each rank this list; a dataset that a rank reads alone takes "
+            f"rank=0, world_size=1; {CHECK_RANKS}=0 in the environment turns this comparison off"
+        )

@@ -1,0 +1,159 @@
+"""Ranks of a process group that do not read the same: an error on each, and no rank that waits for ever."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+import fastresume as fr
+from fastresume.distributed import same_reads
+from support.forks import in_ranks
+from support.strategies import Dataset
+
+pytestmark = pytest.mark.processes
+
+
+def outcome(read: Callable[[], Any]) -> str:
+    """What reading gives: how many batches, or the error."""
+    try:
+        return f"{sum(1 for _ in read())} batches"
+    except fr.FastresumeError as error:
+        return str(error)
+
+
+def read(rank: int, each: list[dict[str, Any]], late: float = 0.0, waits: float = 60.0) -> tuple[str, int]:
+    """Reads what this rank is given, rank 1 later; gives what came of it, and the step after it."""
+    same_reads.WAIT_SECONDS = waits
+    time.sleep(late if rank == 1 else 0.0)
+    options = {"batch_size": 4, **each[rank]}
+    workers, threads = options.pop("workers", None), options.pop("threads", None)
+    dataset = fr.ParquetDataset(options.pop("paths"), **options)
+    reader: Any = dataset
+    if workers is not None:
+        multiprocessing.current_process().daemon = False  # those may have no children
+        reader = DataLoader(dataset, batch_size=None, num_workers=workers)
+    elif threads is not None:
+        reader = fr.Loader(dataset, threads=threads)
+    return outcome(lambda: reader), fr.Cursor.from_state(dataset.state_dict())._core.steps
+
+
+def test_ranks_that_list_other_files_are_told_before_the_first_batch(
+    small_dataset: Dataset, tmp_path: Path
+) -> None:
+    whole = {"paths": small_dataset.directory}
+    part = {"paths": small_dataset.files[0]}
+    for number, how in enumerate([{}, {"threads": 1}, {"workers": 1}]):
+        found = in_ranks(3, tmp_path / f"{number}", read, [whole | how, part | how, whole | how], 0.3)
+        assert len({error for error, _ in found}) == 1, "all ranks say the same"
+        error = found[0][0]
+        assert "ranks 0, 2: files 3, rows 103, dataset " in error
+        assert "rank 1: files 1, rows 53, dataset " in error
+        assert same_reads.CHECK_RANKS in error
+        assert "\n" not in error
+        assert [step for _, step in found] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"batch_size": 3}, "batch_size 3"),
+        ({"rows": fr.Split(0.0, 0.9)}, "selection "),
+        ({"shuffle": True}, "'kind': 'shuffled'"),
+        ({"lanes": 4}, "cut [4, 1, 2]"),
+        ({"tail": "short"}, "tail short"),
+    ],
+)
+def test_what_differs_is_named_and_nothing_else(
+    small_dataset: Dataset, tmp_path: Path, options: dict[str, Any], said: str
+) -> None:
+    plain = {"paths": small_dataset.directory}
+    found = in_ranks(2, tmp_path / "ranks", read, [plain, plain | options])
+    assert found[0][0] == found[1][0]
+    assert said in found[0][0].split("rank 1: ")[1]
+    assert "dataset " not in found[0][0].split(". List")[0]
+
+
+def test_ranks_that_read_the_same_are_asked_once(small_dataset: Dataset, tmp_path: Path) -> None:
+    plain = {"paths": small_dataset.directory, "threads": 1}
+    assert in_ranks(2, tmp_path / "ranks", read, [plain, plain], 0.3) == [("12 batches", 0)] * 2
+
+
+def read_on_rank_0_alone(rank: int, data: Dataset, named: dict[str, int]) -> tuple[list[str], list[str]]:
+    """Rank 0 looks at a batch; then all read, in step; gives what came of it, and what was logged."""
+    same_reads.WAIT_SECONDS = 0.5
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("fastresume").addHandler(handler)
+    dataset = fr.ParquetDataset(data.directory, batch_size=4, on_iter="restart")
+    found = []
+    if rank == 0:
+        look = fr.ParquetDataset(data.directory, batch_size=4, **named) if named else dataset
+        found.append(str(len(next(iter(look))["row"])))
+    dist.barrier()
+    found.append(outcome(lambda: dataset))
+    dist.all_reduce(torch.zeros(1))
+    return found, [text for text in said if "not one batch" in text]
+
+
+@pytest.mark.parametrize("named", [{}, {"rank": 0, "world_size": 1}])
+def test_a_rank_that_reads_alone_waits_a_little_and_says_so(
+    small_dataset: Dataset, tmp_path: Path, named: dict[str, int]
+) -> None:
+    (found_0, said_0), (found_1, said_1) = in_ranks(
+        2, tmp_path / "ranks", read_on_rank_0_alone, small_dataset, named
+    )
+    assert found_0 == ["4", "12 batches"]
+    assert found_1 == ["12 batches"]
+    assert said_1 == []
+    assert [text.startswith("rank 1: not one batch was asked for") for text in said_0] == [True] * (not named)
+
+
+def test_a_rank_that_comes_late_is_not_the_only_one_to_know(small_dataset: Dataset, tmp_path: Path) -> None:
+    whole, part = {"paths": small_dataset.directory}, {"paths": small_dataset.files[0]}
+    found = in_ranks(2, tmp_path / "ranks", read_in_step, [whole, part])
+    assert ["do not read the same" in text for text, _ in found] == [True, True]
+    assert [steps for _, steps in found] == [1, 0]
+
+
+def read_in_step(rank: int, each: list[dict[str, Any]]) -> tuple[str, int]:
+    """Rank 0 has its first batch before rank 1 begins."""
+    same_reads.WAIT_SECONDS = 0.0
+    dataset = fr.ParquetDataset(each[rank]["paths"], batch_size=4)
+    batches = iter(dataset)
+    steps = 0
+    if rank == 0:
+        next(batches)
+        steps += 1
+    dist.barrier()
+    if rank == 1:
+        error = outcome(lambda: batches)
+    dist.barrier()
+    if rank == 0:
+        error = outcome(lambda: batches)
+    return error, steps
+
+
+def test_the_comparison_can_be_turned_off(
+    small_dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(same_reads.CHECK_RANKS, "0")
+    whole, part = {"paths": small_dataset.directory}, {"paths": small_dataset.files[0]}
+    found = in_ranks(2, tmp_path / "ranks", read, [whole, part])
+    assert found == [("12 batches", 0), ("6 batches", 0)]
+
+
+def test_ranks_that_name_another_world_are_left_alone(small_dataset: Dataset, tmp_path: Path) -> None:
+    alone = {"rank": 0, "world_size": 1}
+    whole, part = {"paths": small_dataset.directory}, {"paths": small_dataset.files[0]}
+    found = in_ranks(2, tmp_path / "ranks", read, [whole | alone, part | alone])
+    assert found == [("25 batches", 0), ("13 batches", 0)]
