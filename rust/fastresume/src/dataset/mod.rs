@@ -2,6 +2,7 @@
 
 pub mod tables;
 pub mod listing;
+pub mod path_bytes;
 pub mod file_summary;
 pub mod manifest_cache;
 pub mod manifest;
