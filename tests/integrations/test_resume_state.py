@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 from torch.utils.data import DataLoader
 
 import fastresume as fr
-from fastresume.integrations import dcp, state
+from fastresume.integrations import dcp, resume_state
 from fastresume.integrations.resume_state import ResumeState
 from support.jobs import make, oracle_job, rows_of, text_of
 from support.strategies import Dataset, Topology
@@ -134,7 +134,7 @@ def test_what_can_not_be_right_is_refused(small_dataset: Dataset, lists: Dataset
     with pytest.raises(fr.StateError):
         resume.load_state_dict({})
     with pytest.raises(fr.StateError, match="the checkpoint has no state of the data"):
-        state.require_state(None, "here")
+        resume_state.require_state(None, "here")
     with pytest.raises(TypeError, match=r"a ResumeState can't be pickled: put it at the top of the mapping"):
         pickle.dumps(resume)
     with pytest.raises(TypeError, match=r"a Loader can't be pickled, or saved as it is: save loader.state_d"):

@@ -85,7 +85,7 @@ def test_values_are_taken_some_at_a_time(rows: list[list[int] | None], data: st.
     inner = jagged_of(*rows, masked=True)
     outer = fr.Jagged(inner, torch.arange(len(rows) + 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastresume.jagged.PLACES_AT_A_TIME", data.draw(st.integers(1, 5)))
+        patch.setattr("fastresume.batch.jagged.PLACES_AT_A_TIME", data.draw(st.integers(1, 5)))
         taken = [of.take(torch.tensor(chosen, dtype=torch.int64)).to_list() for of in (inner, outer)]
     assert taken == [[rows[row] for row in chosen], [[rows[row]] for row in chosen]]
 
