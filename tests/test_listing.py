@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -229,6 +230,12 @@ def test_a_dataset_of_such_names_pickles_and_spawns(odd: Path) -> None:
     assert rows_of(pickle.loads(pickle.dumps(dataset))) == rows_of(dataset)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         assert pool.submit(rows_of, dataset).result() == rows_of(dataset)
+
+
+def test_a_filter_reads_files_of_such_names(odd: Path) -> None:
+    for condition in (fr.column("id") >= 15, pc.field("id") >= 15):
+        dataset = fr.ParquetDataset(odd, batch_size=5, filter=condition, rank=0, world_size=1)
+        assert ids(dataset) == list(range(15, 30))
 
 
 def test_an_error_shows_such_a_name_on_one_line_as_text(odd: Path) -> None:
