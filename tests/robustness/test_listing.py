@@ -9,6 +9,8 @@ import pickle
 import re
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -16,6 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -98,6 +101,79 @@ def test_a_directory_that_may_be_listed_and_not_searched_is_named(days: Path, na
     finally:
         os.seteuid(os.getuid())
         closed.chmod(0o755)
+
+
+UNANSWERED = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A file system that does not say what one path is. */
+int statx(int at, const char *restrict path, int flags, unsigned mask, struct statx *restrict found) {
+    static int (*real)(int, const char *, int, unsigned, struct statx *);
+    if (!real) real = dlsym(RTLD_NEXT, "statx");
+    const char *unanswered = getenv("UNANSWERED");
+    if (unanswered && *unanswered && path && strcmp(path, unanswered) == 0) {
+        errno = atoi(getenv("UNANSWERED_WITH"));
+        return -1;
+    }
+    return real(at, path, flags, mask, found);
+}
+"""
+
+ASK = """
+import errno, os, sys
+import fastresume as fr
+
+root, forms = sys.argv[1], sys.argv[2:]
+for code in (errno.EIO, errno.ESTALE, errno.EACCES, errno.ETIMEDOUT):
+    for name in ("", "day=2", "day=2/deep", "day=2/deep/part.parquet", "link"):
+        path = os.path.join(root, name) if name else ""
+        os.environ.update({"UNANSWERED": path, "UNANSWERED_WITH": str(code)})
+        for form in forms:
+            named = [f"{root}/{one}" for one in form.split()]
+            try:
+                found = fr.ParquetDataset(named, batch_size=5).num_rows
+            except fr.SourceError as error:
+                found = 0 if path and f"'{path}'" in str(error) and os.strerror(code) in str(error) else -1
+            print(form, "|", name, "|", found)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform != "linux", reason="it replaces statx, which only Linux has")
+def test_a_status_that_the_system_does_not_give_is_an_error_or_not_needed(days: Path, tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler, to make a file system that does not answer")
+    (tmp_path / "unanswered.c").write_text(UNANSWERED)
+    library = tmp_path / "unanswered.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", library, tmp_path / "unanswered.c", "-ldl"], check=True
+    )
+    (days / "link").symlink_to(days / "day=1" / "deep")
+    listed = " ".join(f"day={day}/deep/part.parquet" for day in range(4))
+    all_rows = {**dict.fromkeys([*GLOBS, ".", "**/*.parquet", listed], 40), "l*/*.parquet": 10}
+    told = subprocess.run(
+        [sys.executable, "-c", ASK, str(days), *all_rows],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = [[part.strip() for part in line.split("|")] for line in told.stdout.splitlines()]
+    assert len(found) == 4 * 5 * len(all_rows)
+    assert [line for line in found if int(line[2]) not in (0, all_rows[line[0]])] == []
+    assert [line for line in found if line[1] == "" and line[2] == "0"] == []
+    errors = {(form, name) for form, name, rows in found if rows == "0"}
+    assert {
+        ("*/deep/*.parquet", "day=2/deep"),
+        ("*/deep", "link"),
+        (listed, "day=2/deep/part.parquet"),
+    } <= errors
 
 
 # ------------------------------------------------------------------------------------------- tables
@@ -229,6 +305,12 @@ def test_a_dataset_of_such_names_pickles_and_spawns(odd: Path) -> None:
     assert rows_of(pickle.loads(pickle.dumps(dataset))) == rows_of(dataset)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         assert pool.submit(rows_of, dataset).result() == rows_of(dataset)
+
+
+def test_a_filter_reads_files_of_such_names(odd: Path) -> None:
+    for condition in (fr.column("id") >= 15, pc.field("id") >= 15):
+        dataset = fr.ParquetDataset(odd, batch_size=5, filter=condition, rank=0, world_size=1)
+        assert ids(dataset) == list(range(15, 30))
 
 
 def test_an_error_shows_such_a_name_on_one_line_as_text(odd: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,7 +90,8 @@ class Added:
 
 def _field_of(path: str, name: str) -> Any:
     """The column of a file; none of a member of a struct, which pyarrow finds by itself or not at all."""
-    schema = importlib.import_module("pyarrow.parquet").read_schema(path)
+    with Path(path).open("rb") as file:
+        schema = importlib.import_module("pyarrow.parquet").read_schema(file)
     return schema.field(name) if name in schema.names else None
 
 
@@ -109,18 +112,30 @@ def _ask_arrow_of(
     number: int,
 ) -> Iterator[Intervals]:
     """The rows of one file, whose row groups begin at these rows."""
-    local = importlib.import_module("pyarrow.fs").LocalFileSystem()
-    fragment = format_.make_fragment(path, local, partition_expression=added.of_path(number))
-    if [group.num_rows for group in fragment.row_groups] != np.diff(starts).tolist():
-        raise ValueError("the file was changed since the dataset was opened")
-    schema = added.schema_of(fragment.physical_schema)
-    for part in fragment.split_by_row_group(wanted, schema=schema):
-        (group,) = part.row_groups
-        first, end = starts[group.id], starts[group.id + 1]
-        if _overlap(selected, first, end):
-            table = part.to_table(schema=schema, columns={"kept": wanted})
-            marks = table.column("kept").fill_null(False).to_numpy()
-            yield of_buffer(_core.marked(np.ascontiguousarray(marks).view(np.uint8))) + first
+    with contextlib.ExitStack() as opened:
+        file: Any = path
+        local = importlib.import_module("pyarrow.fs").LocalFileSystem()
+        if not _is_text(path):  # pyarrow takes no such names
+            file, local = opened.enter_context(Path(path).open("rb")), None
+        fragment = format_.make_fragment(file, local, partition_expression=added.of_path(number))
+        if [group.num_rows for group in fragment.row_groups] != np.diff(starts).tolist():
+            raise ValueError("the file was changed since the dataset was opened")
+        schema = added.schema_of(fragment.physical_schema)
+        for part in fragment.split_by_row_group(wanted, schema=schema):
+            (group,) = part.row_groups
+            first, end = starts[group.id], starts[group.id + 1]
+            if _overlap(selected, first, end):
+                table = part.to_table(schema=schema, columns={"kept": wanted})
+                marks = table.column("kept").fill_null(False).to_numpy()
+                yield of_buffer(_core.marked(np.ascontiguousarray(marks).view(np.uint8))) + first
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _overlap(selected: Intervals, first: int, end: int) -> bool:
