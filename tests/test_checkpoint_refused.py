@@ -209,11 +209,6 @@ def test_states_come_back_whole_or_are_refused(directory: Path) -> None:
         with pytest.raises(fr.StateError, match=told):
             checkpointer.restore(extra={"kept": found})
         assert found.state is other
-    for bad in ({1: 2}, {"a": [{1: 2}]}):
-        with pytest.raises(
-            TypeError, match=r"the state of extra\['kept'\] has the key 1: keys must be texts"
-        ):
-            checkpointer.save(2, extra={"kept": Kept(bad)})
 
 
 def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path) -> None:
@@ -226,7 +221,7 @@ def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path)
         (
             {"model": model, "optimizer": [3]},
             TypeError,
-            "optimizer must be a torch.optim.Optimizer, found int",
+            "optimizer must be a torch.optim.Optimizer, or have state_dict and load_state_dict, found int",
         ),
         ({"scheduler": 3}, TypeError, "scheduler must have state_dict and load_state_dict, found int"),
         ({"loader": {}}, fr.StateError, "no key 'fastresume'"),

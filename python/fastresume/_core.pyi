@@ -27,6 +27,7 @@ __all__ = [
     "Written",
     "__version__",
     "cores",
+    "digest",
     "greatest",
     "intersection",
     "keys",
@@ -41,6 +42,7 @@ __version__: str
 IS_OPTIMIZED: bool
 
 def cores() -> int: ...
+def digest(content: bytes | npt.NDArray[np.uint8]) -> bytes: ...
 
 class FastresumeError(RuntimeError): ...
 class StateError(FastresumeError, ValueError): ...
