@@ -179,7 +179,7 @@ def read(directory: Path) -> Manifest | None:
             status = (directory / name).lstat()
             if not stat.S_ISREG(status.st_mode) or status.st_size != digest.size:
                 return None
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, _core.StateError):
+    except (FileNotFoundError, _core.StateError):
         return None
     return found
 

@@ -60,14 +60,10 @@ class Restored:
             derive(text, self._rank, self._ranks)
 
     def __repr__(self) -> str:
-        metrics = {name: self.metrics[name] for name in list(self.metrics)[:_SHOWN]}
-        names = [*self.extra][:_SHOWN]
-        told = f"metrics={metrics}, extra={names}, world_size={self.world_size}"
+        metrics = _some([f"{name!r}: {value}" for name, value in self.metrics.items()])
+        names = _some([*map(repr, self.extra)])
+        told = f"metrics={{{metrics}}}, extra=[{names}], world_size={self.world_size}"
         return f"Restored(step={self.step}, path={str(self.path)!r}, {told})"
-
-
-_SHOWN = 6
-"""A text shows no more metrics and names than these."""
 
 
 @dataclass(frozen=True)
@@ -233,6 +229,18 @@ class Restoring:
                 f"{directory} has no checkpoint, but directories in it have: {names}; name one of them to go "
                 "on, or another directory to begin anew"
             )
+
+
+def _some(texts: list[str]) -> str:
+    """Some of them, each in bounded length."""
+    shown = [
+        text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}..." for text in texts[:_SHOWN]
+    ]
+    return ", ".join([*shown, "..."] if len(texts) > _SHOWN else shown)
+
+
+_SHOWN, _SHOWN_LETTERS = 6, 60
+"""A text shows no more metrics and names than these, and of each so many letters."""
 
 
 def _is_of(name: str, parts: Collection[str]) -> bool:
