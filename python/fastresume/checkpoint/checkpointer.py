@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fastresume.arguments import at_least
 from fastresume.checkpoint import durable, manifest, terms
-from fastresume.checkpoint.history import Entry, History, Timeline, best_of
+from fastresume.checkpoint.history import Entry, History, Survey, Timeline, best_of
 from fastresume.checkpoint.moment import Moment, Stage
 from fastresume.checkpoint.parts import Parts
 from fastresume.checkpoint.ranks import Ranks
@@ -241,10 +241,11 @@ class Checkpointer:
 
         parts = self._ranks.all("restore", given)
         restoring = Restoring(self._ranks, self._history)
-        torn = self._ranks.lead("restore", self._history.torn)
-        for path in torn if self._ranks.rank == 0 else []:
+        surveys: list[Survey] = []  # on rank 0 alone
+        self._ranks.lead("restore", lambda: surveys.append(self._history.survey()))
+        for path in surveys[0].torn if surveys else []:
             warnings.warn(f"{path} is not whole, and is passed over", RuntimeWarning, stacklevel=2)
-        chosen = restoring.choose(step, self._timeline.since)
+        chosen = restoring.choose(step, self._timeline.since, surveys[0] if surveys else None)
         if chosen is None:
             return None
         entry, timeline = chosen
@@ -353,8 +354,8 @@ class Checkpointer:
                 f"{self.directory} is itself a checkpoint: name its parent, and restore(step=...)"
             )
         self._history.make()
-        known = self._history.last_serial()
-        return Timeline(None if self._history.scan() or self._history.damaged() else 0, known)
+        found = self._history.survey()
+        return Timeline(None if found.entries or found.damaged() else 0, found.serial)
 
     def _done(self, saved: Saved) -> None:
         self._timeline = saved.timeline

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fastresume import _core
 from fastresume.checkpoint import durable, manifest
+from fastresume.checkpoint.layout import listed
 from fastresume.checkpoint.manifest import Manifest, Record, Writer
 
 WRITING = ".writing-"
@@ -23,7 +24,7 @@ REMOVED = ".removed-"
 LINK = ".link-"
 """How names begin of links that are not in their place yet."""
 
-_OWN = re.compile(r"\.metadata(\.tmp)?|__\d+_\d+\.distcp|random-\d+\.json")
+_OWN = re.compile(r"\.metadata(\.tmp)?|__\d+_\d+\.distcp|random-\d+\.json|\.nfs\w+")
 """Names of files that a checkpoint has besides its manifest."""
 
 _LOOKED_AT = 1000
@@ -46,6 +47,39 @@ class Entry:
     def serial(self) -> int:
         """Its number among the saves into its directory."""
         return self.manifest.serial
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a directory of checkpoints holds.
+
+    Attributes:
+        entries: the whole ones, the earliest save first.
+        torn: what has a checkpoint's name and is none: damaged, or torn where renames are not atomic.
+        serial: the highest in a name, of a whole one or not; 0 if there is none.
+    """
+
+    entries: list[Entry]
+    torn: list[Path]
+    serial: int
+
+    def damaged(self) -> list[Path]:
+        """What is torn, but for what has no manifest: that was never a checkpoint, or is none any more."""
+        return [path for path in self.torn if durable.is_there(path / manifest.NAME)]
+
+    def usable(self) -> list[Entry]:
+        """The whole ones, unless there is nothing but damage, because of which no job begins anew.
+
+        Raises:
+            StateError: if none is whole and some are damaged; they are named.
+        """
+        damaged = [] if self.entries else self.damaged()
+        if damaged:
+            raise _core.StateError(
+                f"no checkpoint of {damaged[0].parent} is whole; damaged: "
+                f"{listed([path.name for path in damaged])}; remove them to begin anew"
+            )
+        return self.entries
 
 
 @dataclass(frozen=True)
@@ -124,30 +158,32 @@ class History:
         """
         self._note(durable.make_directory(self.directory))
 
+    def survey(self) -> Survey:
+        """What is there, by one look.
+
+        Raises:
+            OSError: if what is there can't be read.
+        """
+        entries, torn, serial = [], [], 0
+        for name in self._names():
+            parsed = manifest.parse_name(name)
+            if parsed is None:
+                continue
+            path, serial = self.directory / name, max(serial, parsed[1])
+            one = manifest.read(path)
+            if one is None:
+                torn.append(path)
+            else:
+                entries.append(Entry(path, one))
+        return Survey(sorted(entries, key=lambda entry: entry.serial), torn, serial)
+
     def scan(self) -> list[Entry]:
         """All whole checkpoints, the earliest save first; what is not whole is not there.
 
         Raises:
             OSError: if what is there can't be read.
         """
-        found = []
-        for name in self._names():
-            if manifest.parse_name(name) is not None:
-                path = self.directory / name
-                one = manifest.read(path)
-                if one is not None:
-                    found.append(Entry(path, one))
-        return sorted(found, key=lambda entry: entry.serial)
-
-    def torn(self) -> list[Path]:
-        """What has a checkpoint's name and is none: damaged, or torn where renames are not atomic."""
-        whole = {entry.path for entry in self.scan()}
-        named = [self.directory / name for name in self._names() if manifest.parse_name(name) is not None]
-        return [path for path in named if path not in whole]
-
-    def damaged(self) -> list[Path]:
-        """What is torn, but for what has no manifest: that was never a checkpoint, or is none any more."""
-        return [path for path in self.torn() if durable.is_there(path / manifest.NAME)]
+        return self.survey().entries
 
     def elsewhere(self) -> list[Path]:
         """Directories below this one, up to two levels, that have checkpoints; as far as they can be read."""
@@ -174,32 +210,12 @@ class History:
     def leftovers(self) -> list[Path]:
         """Checkpoints of which a part was removed, the manifest first: their other files, and no others."""
         found = []
-        for path in self.torn():
+        for path in self.survey().torn:
             names = _listed(path)
             is_own = not path.is_symlink() and path.is_dir() and all(map(_OWN.fullmatch, names))
             if is_own and not durable.is_there(path / manifest.NAME):
                 found.append(path)
         return found
-
-    def usable(self) -> list[Entry]:
-        """What `scan` gives, unless there is nothing but damage, because of which no job begins anew.
-
-        Raises:
-            StateError: if none is whole and some are damaged; they are named.
-        """
-        entries = self.scan()
-        damaged = [] if entries else self.damaged()
-        if damaged:
-            raise _core.StateError(
-                f"no checkpoint of {self.directory} is whole; damaged: "
-                f"{', '.join(path.name for path in damaged)}; remove them to begin anew"
-            )
-        return entries
-
-    def last_serial(self) -> int:
-        """The highest serial that is there, in names of whole checkpoints or not; 0 if there is none."""
-        parsed = [manifest.parse_name(name) for name in self._names()]
-        return max((one[1] for one in parsed if one is not None), default=0)
 
     def draft(self) -> Path:
         """A new directory, in which a checkpoint can be written; what earlier jobs left goes."""

@@ -13,6 +13,9 @@ from fastresume.checkpoint.leaves import Leaf
 _NAMED = 3
 """An error names no more leaves than these."""
 
+_LETTERS = 200
+"""Of each of them it tells so many letters."""
+
 Ranks = tuple[int, ...]
 
 
@@ -198,10 +201,12 @@ class Seat:
         )
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], shown: int = _NAMED) -> str:
     """Some of the names, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return (
+        ", ".join(name if len(name) <= _LETTERS else f"{name[:_LETTERS]}..." for name in names[:shown]) + more
+    )
 
 
 def _by_name(found: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, Any]]:

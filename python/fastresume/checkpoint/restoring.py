@@ -10,7 +10,7 @@ from typing import Any
 from fastresume import _core
 from fastresume.checkpoint import durable, storage, terms
 from fastresume.checkpoint.failure import CheckpointError
-from fastresume.checkpoint.history import Entry, History, Timeline, best_of
+from fastresume.checkpoint.history import Entry, History, Survey, Timeline, best_of
 from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.checkpoint.parts import Parts
@@ -78,13 +78,16 @@ class Restoring:
     ranks: Ranks
     history: History
 
-    def choose(self, step: int | str | None, began_with: int | None) -> tuple[Entry, Timeline] | None:
+    def choose(
+        self, step: int | str | None, began_with: int | None, seen: Survey | None
+    ) -> tuple[Entry, Timeline] | None:
         """The checkpoint of a step, "best", or the latest one for None; the same one on all ranks.
 
         With it comes where a job stands that goes on from it.
 
         Args:
             step: which one.
+            seen: what there is, on rank 0.
             began_with: the serial of the one that the job went on from or saved last; 0 if there was none.
 
         Raises:
@@ -92,7 +95,9 @@ class Restoring:
                 were some, or there are some below.
             ValueError: for another text than "best".
         """
-        return self.ranks.lead("restore", lambda: self._choice(step, began_with))
+        return self.ranks.lead(
+            "restore", lambda: self._choice(step, began_with, seen or self.history.survey())
+        )
 
     def restore(
         self,
@@ -190,11 +195,12 @@ class Restoring:
             return f"{told}remove {', '.join(newer)}, and restore(step={whole.step}) takes it"
         return f"{told}restore(step={whole.step}) takes it"
 
-    def _choice(self, step: int | str | None, began_with: int | None) -> tuple[Entry, Timeline] | None:
+    def _choice(
+        self, step: int | str | None, began_with: int | None, seen: Survey
+    ) -> tuple[Entry, Timeline] | None:
         if isinstance(step, str) and step != "best":
             raise ValueError(f"step must be a number, 'best', or None for the latest, found {step!r}")
-        known = self.history.last_serial()  # what is saved from now on is unknown
-        entries = self.history.usable()
+        entries = seen.usable()
         if step is None:
             found = entries[-1] if entries else None
         elif step == "best":
@@ -202,13 +208,15 @@ class Restoring:
         else:
             found = next((entry for entry in reversed(entries) if entry.step == step), None)
         if found is None and step is not None:
-            steps = ", ".join(str(entry.step) for entry in entries) or "none"
+            steps = listed([str(entry.step) for entry in reversed(entries)], 20) or "none"
             what = "best checkpoint" if step == "best" else f"checkpoint of step {step}"
-            raise _core.StateError(f"there is no {what} in {self.history.directory}; steps that are: {steps}")
+            raise _core.StateError(
+                f"there is no {what} in {self.history.directory}; steps that are, the latest first: {steps}"
+            )
         if found is None:
             self._check_new(began_with)
             return None
-        return found, Timeline(found.serial, known, found.step, found.manifest.record)
+        return found, Timeline(found.serial, seen.serial, found.step, found.manifest.record)
 
     def _check_new(self, began_with: int | None) -> None:
         """Refuses to begin anew where there were checkpoints, or where they are below.

@@ -110,7 +110,8 @@ class _Attempt:
         """Says what is saved for all ranks, and what for each; makes the draft; on rank 0."""
         together = self._together = _agree(found)
         past, is_first = self._saving.history, self._timeline.since is None
-        entries = past.usable() if is_first else past.scan()
+        survey = past.survey()
+        entries = survey.usable() if is_first else survey.entries
         if is_first and entries:
             raise _core.StateError(
                 f"{past.directory} has checkpoints up to step {entries[-1].step}, of which none was "
@@ -146,7 +147,8 @@ class _Attempt:
     def commit(self, found: list[tuple[Any, dict[str, Digest]]]) -> Timeline:
         """Makes a checkpoint of the draft, and says where the job stands then; on rank 0."""
         moment, saving = self._saved, self._saving
-        entries = saving.history.scan()
+        survey = saving.history.survey()
+        entries = survey.entries
         self._timeline.check(entries, moment.step)
         self._written.finish([results for results, _ in found])
         record = self._timeline.record_among(entries)
@@ -157,7 +159,7 @@ class _Attempt:
         files = {name: digest for _, digests in found for name, digest in digests.items()}
         content = Manifest(
             step=moment.step,
-            serial=saving.history.last_serial() + 1,
+            serial=survey.serial + 1,
             world_size=saving.ranks.world_size,
             parts=self._all.parts,
             cursor=self._all.cursor,
