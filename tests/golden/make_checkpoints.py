@@ -78,7 +78,7 @@ def save(rank: int, directory: Path, world_size: int) -> dict[str, Any]:
     """Saves a job in mid pass; gives what `told` gives of it."""
     parts = job(rank, world_size)
     train(parts, rank)
-    beside = {"ema": nn.Linear(2, 1), "tensor": torch.tensor([1.5, 2.5])}
+    beside = {"ema": nn.Linear(2, 1), "tensor": torch.tensor([1.5, 2.5 + rank])}
     torch.manual_seed(70 + rank)
     with Checkpointer(directory, best=("auc", "max")) as checkpointer:
         checkpointer.save(3, **parts, extra={**beside, "note": ["n", 1.5, None]}, metrics={"auc": 0.5})

@@ -120,9 +120,10 @@ def _feed(value: Any, take: Callable[[bytes], object]) -> None:
             take(_core.digest(chunk))
     elif isinstance(value, Mapping):
         take(b"{%d" % len(value))
-        for key, one in value.items():
-            _feed(key, take)
-            _feed(one, take)
+        keys = {digest_of(key): key for key in value}
+        for digest in sorted(keys):  # in whatever order they were put in
+            take(digest)
+            _feed(value[keys[digest]], take)
     elif isinstance(value, list | tuple):
         take(b"[%d" % len(value))
         for one in value:

@@ -165,7 +165,7 @@ class Restoring:
             ranks.world_size,
         )
 
-    def _damage(self, chosen: Entry) -> str | None:
+    def _damage(self, chosen: Entry, or_unreadable: bool = False) -> str | None:
         """What is wrong with a checkpoint's files, of which each rank reads a share; alike on all ranks."""
         path, ranks = chosen.path, self.ranks
 
@@ -175,7 +175,12 @@ class Restoring:
                     f"{path} is not there: all ranks must share the directory, and a job that saves into it "
                     "removes what need not stay"
                 )
-            return storage.damage(path, chosen.manifest.files, ranks.rank, ranks.world_size)
+            try:
+                return storage.damage(path, chosen.manifest.files, ranks.rank, ranks.world_size)
+            except OSError as error:
+                if not or_unreadable:
+                    raise
+                return str(error)
 
         return ranks.together("restore", compare, lambda found: next(filter(None, found), None))
 
@@ -184,7 +189,7 @@ class Restoring:
         others = self.ranks.lead(
             "restore", lambda: [one for one in reversed(self.history.scan()) if one.serial != damaged.serial]
         )
-        whole = next((one for one in others if self._damage(one) is None), None)
+        whole = next((one for one in others if self._damage(one, or_unreadable=True) is None), None)
         if whole is None:
             return "no other one there is whole"
         told = f"the newest one that is whole is of step {whole.step}: "

@@ -111,7 +111,7 @@ fn release_memory(py: Python<'_>) -> PyResult<()> {
 /// The BLAKE3 of bytes, which nobody may write meanwhile.
 #[pyfunction]
 #[allow(unsafe_code, reason = "a copy of gigabytes would take longer than the hash")]
-fn digest<'py>(py: Python<'py>, content: PyBuffer<u8>) -> PyResult<Bound<'py, PyBytes>> {
+fn digest(py: Python<'_>, content: PyBuffer<u8>) -> PyResult<Bound<'_, PyBytes>> {
     let address =
         content.as_slice_ptr().ok_or_else(|| PyBufferError::new_err("the bytes are not C-contiguous"))?;
     // SAFETY: the buffer keeps the memory there for as long as it lives, which is longer than the slice; its
