@@ -101,6 +101,27 @@ def test_an_optimizer_with_any_state_comes_back(tmp_path: Path, kind: Any, wait:
         assert step(other, fresh, 3) == golden
 
 
+def test_what_the_first_format_kept_of_an_optimizer_is_restored_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counting(torch.optim.AdamW):
+        def state_dict(self) -> dict[str, Any]:
+            return {**super().state_dict(), "count": 3}
+
+    model = small(0.5)
+    optimizer = Counting(model.parameters(), lr=0.01)
+    step(model, optimizer, 3)
+    checkpointer = Checkpointer(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("fastresume.checkpoint.optimizer._is_plain", lambda *_: True)
+        checkpointer.save(3, model=model, optimizer=optimizer)
+    golden = step(model, optimizer, 3)
+    other = small(7.0)
+    fresh = Counting(other.parameters(), lr=0.5)
+    checkpointer.restore(model=other, optimizer=fresh)
+    assert step(other, fresh, 3) == golden
+
+
 def test_copies_that_are_stepped_are_kept_beside(tmp_path: Path) -> None:
     def make(value: float) -> tuple[dict[str, Any], Any]:
         copies = nn.ParameterList([nn.Parameter(torch.full((2,), value))])

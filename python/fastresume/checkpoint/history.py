@@ -273,7 +273,7 @@ class History:
         if self._unsettled is not None and not self._is_told:
             self._is_told = True
             yield (
-                f"{self._unsettled.filename} is on a file system that can't sync directories "
+                f"{self.directory} is on a file system that can't sync directories "
                 f"({self._unsettled.strerror}): a power cut may take the last checkpoint"
             )
 

@@ -120,7 +120,10 @@ def restore(optimizers: Sequence[Any], model: Module | None, filled: Mapping[str
     for place, optimizer in enumerate(optimizers):
         found = optimizer.state_dict()
         was_plain = str(place) not in own_states
-        if was_plain != _is_plain(optimizer, found):
+        # The first format kept no more of any torch optimizer than what all of them have.
+        has_more = isinstance(optimizer, Optimizer) and "param_groups" in found
+        is_plain = _is_plain(optimizer, found) or (was_plain and has_more)
+        if was_plain != is_plain:
             forms = ("a form of its own", "that of torch.optim")
             raise _core.StateError(
                 f"the state of the optimizer {type(optimizer).__name__} had {forms[was_plain]}, and has "
