@@ -463,6 +463,27 @@ def test_what_can_not_be_read_now_is_not_passed_over(
     assert (restored.step, steps_of(checkpointer)) == (3, [1, 2, 3])
 
 
+def test_no_message_is_longer_than_anybody_reads(directory: Path) -> None:
+    name = "n" * 300_000
+    checkpointer = Checkpointer(directory, best=("m" * 300_000, "max"))
+    kept, many = Kept({name: torch.ones(1)}), {f"{name}{number}": small() for number in range(30)}
+    calls: list[Callable[[], object]] = [
+        lambda: checkpointer.save(1, extra={name: object()}),
+        lambda: checkpointer.save(1, extra={"a": name * 9 + "\ud800"}, metrics={name: 1.0}),
+        lambda: checkpointer.save(1, extra=many, metrics={name: "x"}),
+        lambda: checkpointer.restore(model=small(), step=name),
+    ]
+    for call in calls:
+        with pytest.raises((TypeError, ValueError, fr.FastresumeError)) as refused:
+            call()
+        assert len(str(refused.value)) < 5000
+    Checkpointer(directory).save(1, extra={"kept": kept, "ema": small()})
+    for extra in ({"kept": Kept({"b": torch.ones(1)}), "ema": small()}, {**many}, {}):
+        with pytest.raises(fr.StateError) as refused:
+            checkpointer.restore(extra=extra)
+        assert len(str(refused.value)) < 5000
+
+
 def test_a_closed_one_saves_nothing(directory: Path) -> None:
     with Checkpointer(directory) as checkpointer:
         checkpointer.save(1, model=small())

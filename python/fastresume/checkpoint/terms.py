@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from fastresume import _core
-from fastresume.checkpoint.layout import Seat
+from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.checkpoint.parts import Parts
 
@@ -57,13 +57,13 @@ def compare(
     there, asked = seat.parts(saved.parts), set(parts.names)
     if asked - there:
         raise _core.StateError(
-            f"the checkpoint has no {', '.join(sorted(asked - there))}; it has "
-            f"{', '.join(sorted(there)) or 'nothing'}"
+            f"the checkpoint has no {listed(sorted(asked - there))}; it has "
+            f"{listed(sorted(there), 10) or 'nothing'}"
         )
     missing = there - (asked if seat.is_same else set(asked_of_all))
     if missing and not partial:
         raise _core.StateError(
-            f"the checkpoint has {', '.join(sorted(missing))}, which restore was not given; "
+            f"the checkpoint has {listed(sorted(missing), 10)}, which restore was not given; "
             "partial=True restores the rest alone"
         )
     present = of(parts, accumulation)
