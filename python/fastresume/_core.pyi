@@ -32,6 +32,7 @@ __all__ = [
     "Written",
     "__version__",
     "cores",
+    "digest",
     "greatest",
     "intersection",
     "keys",
@@ -46,6 +47,7 @@ __version__: str
 IS_OPTIMIZED: bool
 
 def cores() -> int: ...
+def digest(content: bytes | npt.NDArray[np.uint8]) -> bytes: ...
 
 class FastresumeError(RuntimeError): ...
 class StateError(FastresumeError, ValueError): ...

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
 _CHUNK_BYTES = 1 << 20
+
+_CAN_NOT = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""What systems say that can't sync a directory at all (FUSE, SMB), and not that this one could not be."""
 
 
 class Digest(NamedTuple):
@@ -17,6 +22,30 @@ class Digest(NamedTuple):
 
     size: int
     sha256: str
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Gives errors of the system the path, which those of an open file lack."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is something of that name, were it a link to nothing.
+
+    Raises:
+        OSError: if that can't be told: it is not taken for a no.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 class Draft:
@@ -82,10 +111,9 @@ class Draft:
     def _errors_kept(self) -> Iterator[None]:
         """Gives errors the path, which those of an open file lack, and keeps the first."""
         try:
-            yield
+            with naming(Path(self._file.name)):
+                yield
         except OSError as error:
-            if error.filename is None and error.errno is not None:
-                error.filename = str(self._file.name)
             # A copy: with its traceback it would hold on to this draft.
             self.error = self.error or OSError(error.errno, error.strerror, error.filename)
             raise
@@ -111,41 +139,52 @@ def digest_of(path: Path) -> Digest:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     hashed, size = hashlib.sha256(), 0
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
+    with naming(path), os.fdopen(descriptor, "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK_BYTES):
             hashed.update(chunk)
             size += len(chunk)
     return Digest(size, hashed.hexdigest())
 
 
-def settle(directory: Path) -> None:
-    """Makes the names in a directory durable."""
+def settle(directory: Path) -> OSError | None:
+    """Makes the names in a directory durable; gives the error of a system that can't do it for any directory.
+
+    Raises:
+        OSError: if it can, and could not.
+    """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with naming(directory):
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _CAN_NOT:
+                raise
+            return OSError(error.errno, error.strerror, str(directory))
+        finally:
+            os.close(descriptor)
+    return None
 
 
-def make_directory(directory: Path) -> None:
-    """Makes a directory and those above it that are missing; durable."""
-    missing = []
-    while not directory.is_dir():
+def make_directory(directory: Path) -> OSError | None:
+    """Makes a directory and those above it that are missing; durable, as far as `settle` can."""
+    missing, found = [], None
+    while not _is_directory(directory):
         missing.append(directory)
         directory = directory.parent
     for made in reversed(missing):
         made.mkdir(exist_ok=True)
-        settle(made.parent)
+        found = settle(made.parent) or found
+    return found
 
 
-def publish(draft: Path, place: Path) -> None:
-    """Moves a directory that is durable to its place in the same directory; durable.
+def publish(draft: Path, place: Path) -> OSError | None:
+    """Moves a directory that is durable to its place in the same directory; durable, as far as `settle` can.
 
     Raises:
         OSError: if there is something at that place, or it can't be made durable.
     """
     draft.rename(place)
-    settle(place.parent)
+    return settle(place.parent)
 
 
 def remove(directory: Path, first: str) -> Iterator[OSError]:
@@ -166,6 +205,13 @@ def link(place: Path, target: str, draft: Path) -> None:
     """Lets a name point at another one beside it, at once; a convenience, not durable."""
     draft.symlink_to(target)
     draft.replace(place)
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _names(directory: Path) -> list[str]:

@@ -1,6 +1,8 @@
-/* Faults of a file system, for tests: preloaded, it counts the calls that change anything below a directory, and
- * at the chosen one kills the process, or lets the call fail. It can also log them. */
+/* Faults of a file system, for tests: preloaded, it counts the calls that change anything below a directory (or, if
+ * told so, those that look at it), and at the chosen one kills the process, or lets the call fail. It can also log
+ * them. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +25,8 @@ static long count, chosen = -1;
 static int action, error_number;
 static FILE *journal;
 
-/* Which calls count: all of them, or writes and syncs alone. */
-static int only_data;
+/* Which calls count: all that change something, or writes and syncs alone; or those that look at something. */
+static int only_data, looks;
 
 void faults_arm(const char *directory, long at, int what, int number, int data) {
     snprintf(root, sizeof root, "%s", directory);
@@ -33,7 +35,13 @@ void faults_arm(const char *directory, long at, int what, int number, int data) 
     action = what;
     error_number = number;
     only_data = data;
+    looks = 0;
     count = 0;
+}
+
+void faults_arm_looks(const char *directory, long at, int number) {
+    faults_arm(directory, at, FAIL, number, 0);
+    looks = 1;
 }
 
 long faults_count(void) { return count; }
@@ -63,7 +71,7 @@ static const char *path_of(int fd, char *buffer) {
 
 /* Whether the call is to fail; it does not come back where the process is to die. */
 static int strikes(const char *call, const char *path, const char *other, int is_data) {
-    if (!below(path) || (only_data && !is_data)) return 0;
+    if (looks || !below(path) || (only_data && !is_data)) return 0;
     if (journal) fprintf(journal, "%s\t%s\t%s\n", call, path, other ? other : "");
     long number = __atomic_fetch_add(&count, 1, __ATOMIC_SEQ_CST);
     if (chosen < 0 || number < chosen || (number > chosen && action != FAIL_ON)) return 0;
@@ -76,6 +84,14 @@ static int strikes(const char *call, const char *path, const char *other, int is
         return 1;
     }
     return action == TORN ? 2 : 0;
+}
+
+/* The same for calls that look at something. */
+static int fails(const char *path) {
+    if (!looks || !below(path)) return 0;
+    if (__atomic_fetch_add(&count, 1, __ATOMIC_SEQ_CST) != chosen) return 0;
+    errno = error_number;
+    return 1;
 }
 
 #define REAL(name) \
@@ -172,10 +188,38 @@ OF_PATH(symlinkat, (const char *target, int at, const char *path), (target, at, 
             int struck = strikes("create", path, NULL, 0); \
             if (struck == 1) return -1; \
             if (struck == 2) die(); \
-        } \
+        } else if (fails(path)) return -1; \
         return real(given path, flags, mode); \
     }
 OPENS(open, , )
 OPENS(open64, , )
 OPENS(openat, int at COMMA, at COMMA)
 OPENS(openat64, int at COMMA, at COMMA)
+
+#define LOOKS_AT_PATH(type, bad, name, parameters, arguments) \
+    type name parameters { \
+        REAL(name); \
+        return fails(path) ? bad : real arguments; \
+    }
+LOOKS_AT_PATH(int, -1, stat64, (const char *path, struct stat64 *found), (path, found))
+LOOKS_AT_PATH(int, -1, lstat64, (const char *path, struct stat64 *found), (path, found))
+LOOKS_AT_PATH(DIR *, NULL, opendir, (const char *path), (path))
+
+#define LOOKS_AT_DESCRIPTOR(type, bad, name, parameters, fd, arguments) \
+    type name parameters { \
+        REAL(name); \
+        char buffer[PATH_MAX]; \
+        return looks && fails(path_of(fd, buffer)) ? bad : real arguments; \
+    }
+LOOKS_AT_DESCRIPTOR(int, -1, fstat64, (int fd, struct stat64 *found), fd, (fd, found))
+LOOKS_AT_DESCRIPTOR(ssize_t, -1, read, (int fd, void *data, size_t size), fd, (fd, data, size))
+LOOKS_AT_DESCRIPTOR(struct dirent64 *, NULL, readdir64, (DIR *directory), dirfd(directory), (directory))
+
+int close(int fd) {
+    REAL(close);
+    char buffer[PATH_MAX];
+    int failed = looks && fails(path_of(fd, buffer));
+    int code = real(fd);
+    if (failed) errno = error_number;
+    return failed ? -1 : code;
+}

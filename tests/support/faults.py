@@ -88,6 +88,9 @@ class Fault:
         what, number, only_data = ACTIONS[action]
         self._library.faults_arm(os.fsencode(directory), ctypes.c_long(at), what, number, only_data)
 
+    def arm_looks(self, directory: Path, at: int, number: int) -> None:
+        self._library.faults_arm_looks(os.fsencode(directory), ctypes.c_long(at), number)
+
     def count(self) -> int:
         return int(self._library.faults_count())
 
@@ -144,8 +147,9 @@ def work(
             checkpointer.wait()
             os.write(say, b"s")
             strike(True)
-        except CheckpointError:
-            os.write(say, b"e")
+        except CheckpointError as error:
+            is_own = "OSError" in str(error) or "Error: [Errno" in str(error)
+            os.write(say, b"?" if is_own and str(root) not in str(error) else b"e")
             try:
                 checkpointer.save(scenario.saved, **job)
                 os.write(say, b"a")
@@ -314,6 +318,61 @@ def sweep(
         outcome = ",".join(said)
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
     return {"runs": len(chosen), "outcomes": outcomes, "wrong": wrong}
+
+
+def look_at(directory: str, files: list[str], what: str, number: int, every: int) -> dict[str, Any]:
+    """Lets calls fail by which a restore, or a save, looks at a directory; gives what was wrong.
+
+    Whoever can't see what is there does not take it for nothing, nor an older checkpoint for the newest.
+    """
+    scenario, place, fault = Scenario((1, 2, 3), None, 4), Path(directory), Fault()
+    found, root = place / f"found-{what}-{number}", place / "root"
+    before = base(found, scenario, files, 1)
+    wrong: list[str] = []
+    outcomes: dict[str, int] = {}
+
+    def run(at: int) -> str:
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(found, root, symlinks=True)
+        job = parts(-1.0, 0, files)
+        checkpointer = None if what == "restore" else Checkpointer(root, keep=None)
+        if checkpointer is not None:
+            checkpointer.restore(**job)
+            job = parts(4.5, 4, files)
+        fault.arm_looks(root, at, number)
+        try:
+            if checkpointer is None:
+                restored = Checkpointer(root, keep=None).restore(**job)
+                told = "nothing" if restored is None else f"step {restored.step}"
+            else:
+                checkpointer.save(4, **job)
+                told = "saved"
+        except (CheckpointError, OSError) as error:
+            told = "an error" if f"'{root}" in str(error) else f"no path: {type(error).__name__}: {error}"
+        finally:
+            count.append(fault.count())
+            fault.arm_looks(place / "nowhere", -1, 0)
+        return told
+
+    count: list[int] = []
+    good = {"restore": "step 3", "save": "saved"}[what]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", category=RuntimeWarning)
+        assert run(-1) == good
+        for at in range(0, count[0], every):
+            try:
+                told = run(at)
+            except RuntimeWarning as warning:
+                told = (
+                    "a warning" if str(root) in str(warning) and what == "save" else f"a warning: {warning}"
+                )
+            outcomes[told] = outcomes.get(told, 0) + 1
+            if told not in (good, "an error", "a warning"):
+                wrong.append(f"{what}, call {at}: {told}")
+            if what == "save":
+                problem = look(root, scenario, files, before, told == "saved")
+                wrong += [f"{what}, call {at}: {problem}"] if problem else []
+    return {"runs": count[0], "outcomes": outcomes, "wrong": wrong}
 
 
 def journal(directory: str, files: list[str], name: str) -> tuple[list[str], list[list[str]]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import hashlib
 import json
+import os
 import random
 import re
 import resource
+import stat
 import struct
 import threading
 from collections.abc import Callable
@@ -323,6 +326,49 @@ def test_why_a_file_could_not_be_written_is_told_with_its_path(directory: Path) 
     assert isinstance(raised.value.__cause__, OSError)
     assert list(directory.iterdir()) == []
     checkpointer.save(1, model=small())
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EIO, errno.ENOSPC])
+def test_a_file_system_that_can_t_sync_directories_is_told_of_once_and_any_other_error_has_its_path(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    fsync, can_not = os.fsync, number not in (errno.EIO, errno.ENOSPC)
+
+    def on_files_alone(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", on_files_alone)
+    if not can_not:
+        directory.mkdir()
+        checkpointer = Checkpointer(directory)
+        with pytest.raises(CheckpointError, match=rf"save: OSError: .*: '{directory}/\.writing-\w+'"):
+            checkpointer.save(1, model=small())
+        with pytest.raises(CheckpointError, match=rf"open: OSError: .*: '{directory}'"):
+            Checkpointer(directory / "below")
+        return
+    checkpointer = Checkpointer(directory)
+    with pytest.warns(RuntimeWarning, match=rf"{directory} is on a file system that can't sync"):
+        checkpointer.save(1, model=small(1))
+    for step in range(2, 6):
+        checkpointer.save(step, model=small(step), wait=step % 2 == 0)
+    checkpointer.close()
+    assert steps_of(checkpointer) == [3, 4, 5]
+
+
+def test_what_was_restored_is_told_in_a_line(directory: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    extra = {f"name {number}": "x" * 10_000 for number in range(100)}
+    metrics = {f"metric {number}": float(number) for number in range(100)}
+    checkpointer.save(7, model=small(), extra=extra, metrics=metrics)
+    told = repr(checkpointer.restore(model=small()))
+    assert re.fullmatch(
+        rf"Restored\(step=7, path='{directory}/step-0000000007-000001', "
+        r"metrics={'metric 0': 0\.0, .*, \.\.\.}, extra=\['name 0', .*, \.\.\.\], world_size=1\)",
+        told,
+    )
+    assert len(told) < 600
 
 
 def test_an_error_that_nobody_would_hear_of_is_a_warning(

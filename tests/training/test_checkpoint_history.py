@@ -67,6 +67,8 @@ def test_what_is_not_whole_does_not_exist(directory: Path, tmp_path: Path) -> No
     assert restored.step == 2
     assert len(told) == 8
     checkpointer.save(3, model=small(3))
+    assert not paths[8].exists(), "what has no manifest and nothing of others is none any more, and goes"
+    assert all(path.exists() for path in paths[3:8]), "what may be mended stays"
     latest = checkpointer.latest()
     assert latest is not None
     assert (latest.step, latest.serial) == (3, 12), "a serial that was used comes not again"
@@ -166,32 +168,55 @@ def test_going_back_begins_another_timeline_which_is_the_latest(directory: Path)
     assert restored is not None
     assert model.weight.tolist() == small(9.5).weight.tolist()
     assert steps_of(again) == [1, 2, 4, 5, 9]
-    with pytest.raises(fr.StateError, match=r"no checkpoint of step 3 in .*; steps that are: 1, 2, 4, 5, 9"):
+    with pytest.raises(fr.StateError, match=r"no checkpoint of step 3 in .*; steps .* first: 9, 5, 4, 2, 1"):
         again.restore(model=model, step=3)
     with pytest.raises(fr.StateError, match="no best checkpoint"):
         Checkpointer(directory / "other").restore(model=model, step="best")
 
 
-def test_whoever_counts_steps_from_0_again_is_told_what_goes(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_whoever_counts_steps_from_0_again_is_refused_and_removes_nothing(directory: Path) -> None:
     checkpointer = Checkpointer(directory, keep=None)
     for step in (10, 20, 30, 30):
         checkpointer.save(step, model=small(step))
-    assert caplog.messages == []
+    told = (
+        r"step 20 is saved after step 30, .*batch\.step begins anew.*Restored\.step.*restore\(step=\.\.\.\)"
+    )
     again = Checkpointer(directory, keep=None)
     again.restore(model=small())
-    again.save(20, model=small(40))
-    assert steps_of(again) == [10, 20]
-    [message] = caplog.messages
-    assert "step 20 is saved after later ones" in message
-    assert "those of steps 30 are removed" in message
-    caplog.clear()
-    again.save(25, model=small(50))
+    for one in (checkpointer, again):
+        before = sorted(directory.iterdir())
+        with pytest.raises(fr.StateError, match=told):
+            one.save(20, model=small(40))
+        one.save(20, model=small(40), wait=False)
+        with pytest.raises(fr.StateError, match=told):
+            one.wait()
+        assert sorted(directory.iterdir()) == before
+    again.save(40, model=small(40), pin=True)
     again.restore(model=small(), step=10)
+    with pytest.raises(fr.StateError, match="step 9 is saved after step 10"):
+        again.save(9, model=small())
     again.save(15, model=small(60))
-    assert steps_of(again) == [10, 15]
-    assert caplog.messages == [], "who restores an earlier one goes back on purpose"
+    again.save(20, model=small(70))
+    assert steps_of(again) == [10, 40, 15, 20], "who restores an earlier one goes back on purpose"
+
+
+def test_the_best_of_a_timeline_that_was_left_stands_in_the_way_of_none(directory: Path) -> None:
+    checkpointer = Checkpointer(directory, keep=1, best=("auc", "max"))
+    for step, auc in ((1, 0.5), (2, 0.4), (3, 0.9)):
+        checkpointer.save(step, model=small(step), metrics={"auc": auc}, pin=step == 2)
+    again = Checkpointer(directory, keep=1, best=("auc", "max"))
+    assert not again.is_best({"auc": 0.7})
+    again.restore(model=small(), step=2)
+    again.save(3, model=small(3.5), metrics={"auc": 0.45})
+    assert steps_of(again) == [2, 3, 3], "the best one stays until there is another"
+    assert again.is_best({"auc": 0.7}), "the record is 0.5 on the way that goes on from step 2"
+    again.save(4, model=small(4), metrics={"auc": 0.7})
+    assert not again.is_best({"auc": 0.6})
+    assert steps_of(again) == [2, 4]
+    other = Checkpointer(directory, keep=1, best=("auc", "max"))
+    restored = other.restore(model=small(), step="best")
+    assert restored is not None
+    assert (restored.step, other.is_best({"auc": 0.6})) == (4, False)
 
 
 def test_nobody_starts_over_by_accident(directory: Path) -> None:

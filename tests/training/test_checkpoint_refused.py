@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,10 @@ def test_damage_is_found_before_torch_reads_anything(directory: Path, tmp_path: 
         for place in (0, len(good) // 2, len(good) - 1):
             (entry.path / name).write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
             model = small(7)
-            with pytest.raises(
-                fr.StateError, match=rf"{re.escape(name)} is damaged: it has {len(good)} bytes of"
-            ):
+            told = (
+                rf"{re.escape(name)} is damaged: it has {len(good)} bytes of .*: restore\(step=1\) takes it"
+            )
+            with pytest.raises(fr.StateError, match=told):
                 checkpointer.restore(model=model)
             assert model.weight.tolist() == small(7).weight.tolist(), "nothing was changed"
         (entry.path / name).write_bytes(good)
@@ -59,6 +61,73 @@ def test_damage_is_found_before_torch_reads_anything(directory: Path, tmp_path: 
     restored = checkpointer.restore(model=small(), step=1)
     assert restored is not None
     assert restored.step == 1, "the others are there still"
+
+
+def test_the_newest_checkpoint_that_is_whole_is_named_where_a_newer_one_is_damaged(directory: Path) -> None:
+    checkpointer = Checkpointer(directory, keep=None)
+    for step in (1, 2, 3, 3):
+        checkpointer.save(step, model=small(step), pin=True)
+
+    def damage(path: Path) -> None:
+        file = path / "__0_0.distcp"
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+
+    paths = [entry.path for entry in checkpointer.entries()]
+    for place, way_on in (
+        (3, rf"of step 3: remove {paths[3].name}, and restore\(step=3\) takes it"),
+        (2, r"of step 2: restore\(step=2\) takes it"),
+        (1, r"of step 1: restore\(step=1\) takes it"),
+        (0, "no other one there is whole"),
+    ):
+        damage(paths[place])
+        with pytest.raises(fr.StateError, match=rf"{paths[3].name}/\S+ is damaged: .*{way_on}"):
+            checkpointer.restore(model=small())
+    assert len(steps_of(checkpointer)) == 4, "nothing is removed"
+
+
+def test_nothing_is_begun_anew_where_checkpoints_were_or_are_below(directory: Path, tmp_path: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    assert checkpointer.restore(model=small()) is None
+    directory.rmdir()
+    gone = rf"the directory of checkpoints is gone, .*: '{directory}'"
+    for call in (
+        lambda: checkpointer.restore(model=small()),
+        lambda: checkpointer.restore(model=small(), step=1),
+        lambda: checkpointer.save(1, model=small()),
+    ):
+        with pytest.raises(CheckpointError, match=gone):
+            call()
+    with pytest.raises(FileNotFoundError, match=gone):
+        checkpointer.entries()
+
+    def emptied(checkpointer: Checkpointer) -> None:
+        for entry in checkpointer.entries():
+            shutil.rmtree(entry.path)
+        with pytest.raises(
+            fr.StateError, match=rf"{directory} has no checkpoint any more: .*; to begin anew"
+        ):
+            checkpointer.restore(model=small())
+
+    again = Checkpointer(directory)
+    again.save(1, model=small())
+    emptied(again)
+    Checkpointer(directory).save(1, model=small())
+    emptied(Checkpointer(directory))
+    assert Checkpointer(directory).restore(model=small()) is None, "who removes them all begins anew"
+
+    for run in ("runs/a", "runs/b/checkpoints"):
+        Checkpointer(tmp_path / run).save(1, model=small())
+    (tmp_path / "runs/unreadable").mkdir(mode=0)
+    (tmp_path / "runs/file").write_text("")
+    for parent, names in (("runs", "a, b/checkpoints"), ("runs/b", "checkpoints")):
+        told = (
+            rf"{tmp_path / parent} has no checkpoint, but directories in it have: {names}; name one of them"
+        )
+        with pytest.raises(fr.StateError, match=told):
+            Checkpointer(tmp_path / parent).restore(model=small())
+    (tmp_path / "runs/unreadable").chmod(0o700)
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "..", "a/b", "manifest.json", "", "\x00"])
@@ -210,11 +279,6 @@ def test_states_come_back_whole_or_are_refused(directory: Path) -> None:
         with pytest.raises(fr.StateError, match=told):
             checkpointer.restore(extra={"kept": found})
         assert found.state is other
-    for bad in ({1: 2}, {"a": [{1: 2}]}):
-        with pytest.raises(
-            TypeError, match=r"the state of extra\['kept'\] has the key 1: keys must be texts"
-        ):
-            checkpointer.save(2, extra={"kept": Kept(bad)})
 
 
 def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path) -> None:
@@ -227,7 +291,7 @@ def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path)
         (
             {"model": model, "optimizer": [3]},
             TypeError,
-            "optimizer must be a torch.optim.Optimizer, found int",
+            "optimizer must be a torch.optim.Optimizer, or have state_dict and load_state_dict, found int",
         ),
         ({"scheduler": 3}, TypeError, "scheduler must have state_dict and load_state_dict, found int"),
         ({"loader": {}}, fr.StateError, "no key 'fastresume'"),
@@ -398,6 +462,27 @@ def test_what_can_not_be_read_now_is_not_passed_over(
     restored = checkpointer.restore(model=small())
     assert restored is not None
     assert (restored.step, steps_of(checkpointer)) == (3, [1, 2, 3])
+
+
+def test_no_message_is_longer_than_anybody_reads(directory: Path) -> None:
+    name = "n" * 300_000
+    checkpointer = Checkpointer(directory, best=("m" * 300_000, "max"))
+    kept, many = Kept({name: torch.ones(1)}), {f"{name}{number}": small() for number in range(30)}
+    calls: list[Callable[[], object]] = [
+        lambda: checkpointer.save(1, extra={name: object()}),
+        lambda: checkpointer.save(1, extra={"a": name * 9 + "\ud800"}, metrics={name: 1.0}),
+        lambda: checkpointer.save(1, extra=many, metrics={name: "x"}),
+        lambda: checkpointer.restore(model=small(), step=name),
+    ]
+    for call in calls:
+        with pytest.raises((TypeError, ValueError, fr.FastresumeError)) as refused:
+            call()
+        assert len(str(refused.value)) < 5000
+    Checkpointer(directory).save(1, extra={"kept": kept, "ema": small()})
+    for extra in ({"kept": Kept({"b": torch.ones(1)}), "ema": small()}, {**many}, {}):
+        with pytest.raises(fr.StateError) as refused:
+            checkpointer.restore(extra=extra)
+        assert len(str(refused.value)) < 5000
 
 
 def test_a_closed_one_saves_nothing(directory: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from fastresume import files
 from fastresume.checkpoint import compatibility, manifest
 from fastresume.checkpoint.best import Best, numbers
-from fastresume.checkpoint.directory import Entry, History, Timeline, best_of
+from fastresume.checkpoint.directory import Entry, History, Survey, Timeline, best_of
 from fastresume.checkpoint.job import Parts
 from fastresume.checkpoint.ranks import Ranks
 from fastresume.checkpoint.restore import Restored, Restoring
@@ -25,7 +25,6 @@ from fastresume.options.checks import at_least
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.nn import Module
-    from torch.optim import Optimizer
 
 TIMEOUT_SECONDS = 600.0
 """How long a rank waits for the others, unless it is told otherwise."""
@@ -108,7 +107,7 @@ class Checkpointer:
         step: int,
         *,
         model: Module | None = None,
-        optimizer: Optimizer | Sequence[Optimizer] | None = None,
+        optimizer: Any = None,
         scheduler: Any = None,
         loader: Any = None,
         extra: Mapping[str, Any] | None = None,
@@ -118,13 +117,17 @@ class Checkpointer:
     ) -> None:
         """Saves the job at this moment; when it returns (with `wait`), it survives a power cut.
 
-        A save of a step that is there, or of an earlier one than the latest (after `restore(step=...)`),
-        takes the place of what was saved there and after it, which is removed once the new one is durable.
+        A save of a step that is there, or after `restore(step=...)` of an earlier one than the latest,
+        takes the place of what was saved there and after it, which is removed once the new one is files.
+
+        What ranks have alike is saved once, what differs for each of them. To find that out, each rank hashes
+        what torch does not shard.
 
         Args:
             step: the optimizer's steps until now, the same on every rank.
             model: its parameters and buffers; sharded ones are saved as shards.
-            optimizer: one or several, of the model's parameters.
+            optimizer: one or several, of the model's parameters; or anything with `state_dict` and
+                `load_state_dict` that has a state of its own form, as a wrapper.
             scheduler: of the learning rate, say.
             loader: the `Loader` or `ParquetDataset`, whose cursor is that of the last delivered batch; or a
                 `Batch`, a `Cursor` or a state, to save that of an earlier one.
@@ -140,14 +143,15 @@ class Checkpointer:
                 `on_iter="restart"`, or there are metrics, and not that of `best`; if it is closed.
             StateError: on all ranks, if they are at different steps or places, or if the directory has
                 checkpoints of which none was restored, damaged ones too; if another process has saved there
-                since this job began or restored; if the loader is a `ParquetDataset` that workers of a torch
-                DataLoader have read from since its state was set.
+                since this job began or restored; if the step is lower than the last one; if the loader is a
+                `ParquetDataset` that workers of a torch DataLoader have read from since its state was set.
             CheckpointError: on all ranks, if it can't be written on one of them, or a rank is lost or late.
                 What was there before is there still.
 
         Warns:
-            RuntimeWarning: if an older checkpoint can't be removed, or a link can't be set; later on, if a
-                save that was not waited for failed, and the Checkpointer went without `close`.
+            RuntimeWarning: if an older checkpoint can't be removed, a link can't be set, or, once, the file
+                system can't sync directories; later on, if a save that was not waited for failed, and the
+                Checkpointer went without `close`.
         """
         if self._is_closed:
             raise ValueError(f"the Checkpointer of {self.directory} is closed")
@@ -182,7 +186,7 @@ class Checkpointer:
         self,
         *,
         model: Module | None = None,
-        optimizer: Optimizer | Sequence[Optimizer] | None = None,
+        optimizer: Any = None,
         scheduler: Any = None,
         loader: Any = None,
         extra: Mapping[str, Any] | None = None,
@@ -213,7 +217,8 @@ class Checkpointer:
                 and a job that has saved or restored before goes on from there, not from this checkpoint.
             allow: what may differ from the job that saved: "model" (what has the same name and shape is
                 loaded), "optimizer" and "scheduler" (not loaded if they are of another class),
-                "accumulation", "global_batch", "dataset" and "order" (the data begin anew).
+                "accumulation", "global_batch", "dataset" and "order" (the data begin anew), "ranks" (where
+                there are others now, what each had of its own is taken from the lowest one).
             random: if False, the random generators stay as they are; `Restored.restore_random` sets them.
 
         Warns:
@@ -224,6 +229,7 @@ class Checkpointer:
                 `on_iter="restart"`.
             StateError: on all ranks, if the checkpoint is damaged, or of a job that differs; both values are
                 named. If the step that is named is not there. If there are checkpoints and all are damaged.
+                If there were some, and are none any more, or directories below have some.
             CheckpointError: on all ranks, if it can't be read, or a rank is lost or late.
         """
         self.wait()
@@ -236,10 +242,11 @@ class Checkpointer:
 
         parts = self._ranks.all("restore", given)
         restoring = Restoring(self._ranks, self._history)
-        torn = self._ranks.lead("restore", self._history.torn)
-        for path in torn if self._ranks.rank == 0 else []:
+        surveys: list[Survey] = []  # on rank 0 alone
+        self._ranks.lead("restore", lambda: surveys.append(self._history.survey()))
+        for path in surveys[0].torn if surveys else []:
             warnings.warn(f"{path} is not whole, and is passed over", RuntimeWarning, stacklevel=2)
-        chosen = restoring.choose(step)
+        chosen = restoring.choose(step, self._timeline.since, surveys[0] if surveys else None)
         if chosen is None:
             return None
         entry, timeline = chosen
@@ -276,7 +283,7 @@ class Checkpointer:
             evaluation = numbers(metrics)
             self.best.check(evaluation)
             entries = self._history.scan()
-            return self.best.is_better(evaluation, entries[-1].manifest.record if entries else None)
+            return self.best.is_better(evaluation, self._timeline.record_among(entries))
 
         return self._ranks.lead("is_best", verdict)
 
@@ -343,13 +350,13 @@ class Checkpointer:
         for rank, directory in enumerate(named):
             if directory != self.directory:
                 raise ValueError(f"rank 0 saves into {self.directory}, and rank {rank} into {directory}")
-        if os.path.lexists(self.directory / manifest.NAME):
+        if files.is_there(self.directory / manifest.NAME):
             raise ValueError(
                 f"{self.directory} is itself a checkpoint: name its parent, and restore(step=...)"
             )
-        files.make_directory(self.directory)
-        known = self._history.last_serial()
-        return Timeline(None if self._history.scan() or self._history.damaged() else 0, known)
+        self._history.make()
+        found = self._history.survey()
+        return Timeline(None if found.entries or found.damaged() else 0, found.serial)
 
     def _done(self, saved: Saved) -> None:
         self._timeline = saved.timeline

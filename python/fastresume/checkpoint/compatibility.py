@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import fastresume._core as _core
 from fastresume.checkpoint.job import Parts
+from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
 
-KINDS = ("model", "optimizer", "scheduler", "accumulation", "global_batch", "dataset", "order")
+KINDS = ("model", "optimizer", "scheduler", "accumulation", "global_batch", "dataset", "order", "ranks")
 """What may differ where its user says so."""
 
 
@@ -31,27 +32,43 @@ def of(parts: Parts, accumulation: int) -> dict[str, Any]:
 
 
 def compare(
-    saved: Manifest, parts: Parts, accumulation: int, partial: bool, allow: frozenset[str]
+    saved: Manifest,
+    parts: Parts,
+    accumulation: int,
+    partial: bool,
+    allow: frozenset[str],
+    seat: Seat,
+    asked_of_all: Collection[str],
 ) -> frozenset[str]:
     """The parts that are not restored, because they are others now, and may be.
+
+    Args:
+        saved: what was saved.
+        parts: what this rank has now.
+        accumulation: of the job.
+        partial: whether what there is besides may be missing.
+        allow: what may differ.
+        seat: of this rank, among those that saved.
+        asked_of_all: the names of what the ranks have now between them.
 
     Raises:
         StateError: for what differs and may not; both values are named.
     """
-    there, asked = set(saved.parts), set(parts.names)
+    there, asked = seat.parts(saved.parts), set(parts.names)
     if asked - there:
         raise _core.StateError(
-            f"the checkpoint has no {', '.join(sorted(asked - there))}; it has "
-            f"{', '.join(sorted(there)) or 'nothing'}"
+            f"the checkpoint has no {listed(sorted(asked - there))}; it has "
+            f"{listed(sorted(there), 10) or 'nothing'}"
         )
-    if there - asked and not partial:
+    missing = there - (asked if seat.is_same else set(asked_of_all))
+    if missing and not partial:
         raise _core.StateError(
-            f"the checkpoint has {', '.join(sorted(there - asked))}, which restore was not given; "
+            f"the checkpoint has {listed(sorted(missing), 10)}, which restore was not given; "
             "partial=True restores the rest alone"
         )
     present = of(parts, accumulation)
     differing = []
-    for name, was in saved.terms.items():
+    for name, was in seat.terms(saved.terms).items():
         now = present.get(name)
         # What is not asked for, or not told by the loader, can't differ.
         if was is None or now is None or was == now or (name == "accumulation" and partial):

@@ -15,6 +15,9 @@ from torch.distributed.checkpoint.planner import LoadPlan, SavePlan
 from torch.distributed.checkpoint.storage import WriteResult
 
 import fastresume._core as _core
+from fastresume import files
+from fastresume.checkpoint import leaves
+from fastresume.checkpoint.layout import Seat
 from fastresume.checkpoint.ranks import Ranks
 from fastresume.files import Digest, Draft, digest_of
 
@@ -56,7 +59,7 @@ class _WholeFiles(FileSystem):
         if mode != "rb" or place.parent != self._directory or place.name not in self._files:
             raise _core.StateError(f"{place} is no file of the checkpoint {self._directory}")
         descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
+        with files.naming(place), os.fdopen(descriptor, "rb") as file:
             yield file
 
 
@@ -126,15 +129,18 @@ class Reading:
     Args:
         directory: of the checkpoint.
         files: the digests of its files.
+        seat: whose leaves are read.
     """
 
-    def __init__(self, directory: Path, files: Mapping[str, Digest]) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, files: Mapping[str, Digest], seat: Seat) -> None:
         self._reader = FileSystemReader(directory)
         self._reader.fs = _WholeFiles(directory, files)
+        self._seat = seat
         self._metadata: Metadata | None = None
         self._planner: DefaultLoadPlanner | None = None
         self._plan: LoadPlan | None = None
+        self._state: dict[str, Any] = {}
+        self._arranged: dict[str, Any] = {}
 
     @property
     def metadata(self) -> Metadata:
@@ -143,36 +149,54 @@ class Reading:
             self._metadata = self._reader.read_metadata()
         return self._metadata
 
+    def paths(self) -> dict[str, tuple[str | int, ...]]:
+        """The paths of what there is for this rank, by torch's names."""
+        found = {}
+        for name, path in (self.metadata.planner_data or {}).items():
+            rank = leaves.rank_in(path)
+            inner = path if rank is None else path[1:]
+            leaf = leaves.name_of(inner)
+            is_mine = rank == self._seat.source(leaf) and self._seat.is_mine(leaf)
+            if is_mine and name in self.metadata.state_dict_metadata:
+                found[name] = inner
+        return found
+
     def shapes(self, part: str) -> dict[tuple[str | int, ...], Any]:
         """What there is of a part: its metadata, by path below the part's name."""
-        paths = self.metadata.planner_data or {}
         return {
-            tuple(paths[name][1:]): found
-            for name, found in self.metadata.state_dict_metadata.items()
-            if paths.get(name, (None,))[0] == part
+            path[1:]: self.metadata.state_dict_metadata[name]
+            for name, path in self.paths().items()
+            if path[0] == part
         }
 
-    def plan(self, state: dict[str, Any], is_whole: Callable[[str], bool] = lambda _: True) -> None:
+    def is_needed(self, path: tuple[str | int, ...]) -> bool:
+        """Whether it is this rank that lacks something without the leaf at a path."""
+        return self._seat.is_needed(leaves.name_of(path))
+
+    def plan(self, state: dict[str, Any], is_whole: Callable[[str], bool] = lambda _: True) -> set[str]:
         """Says what `fill` will fill: tensors in place and other values, in nested mappings.
 
         Args:
             state: of some parts, all that there is.
             is_whole: of which parts all that was saved must be among it.
 
+        Returns:
+            The names of its leaves.
+
         Raises:
             StateError: if it has what was not saved, or lacks what was; both are named.
         """
+        sources = self._seat.sources
+        arranged = leaves.under_ranks(state, sources) if sources else state
         planner = DefaultLoadPlanner()
-        planner.set_up_planner(state, self.metadata, is_coordinator=True)
-        saved = {
-            name: path[0]
-            for name, path in (self.metadata.planner_data or {}).items()
-            if path[0] in state and name in self.metadata.state_dict_metadata
-        }
+        planner.set_up_planner(arranged, self.metadata, is_coordinator=True)
+        saved = {name: path for name, path in self.paths().items() if path[0] in state}
         lacking = sorted(
-            name for name, part in saved.items() if is_whole(part) and name not in planner.state_dict
+            _told(path)
+            for name, path in saved.items()
+            if is_whole(str(path[0])) and name not in planner.state_dict and self.is_needed(path)
         )
-        excess = sorted(planner.state_dict.keys() - saved.keys())
+        excess = sorted(_told(planner.mappings[name]) for name in planner.state_dict.keys() - saved.keys())
         if lacking or excess:
             told = [f"it had {name!r}" for name in lacking[:1]] + [
                 f"it had no {name!r}" for name in excess[:1]
@@ -185,25 +209,33 @@ class Reading:
             raise _core.StateError(f"what the checkpoint holds is not what there is now: {error}") from None
         # Nothing is left to be agreed on: every rank reads what it needs, whoever wrote it.
         (self._plan,) = self._reader.prepare_global_plan(planner.create_global_plan([local]))
-        self._planner = planner
+        self._planner, self._state, self._arranged = planner, state, arranged
+        return {leaves.name_of(path) for path, _ in leaves.leaves(state)}
 
     def fill(self) -> None:
         """Fills what was planned."""
         if self._planner is None or self._plan is None:
             raise RuntimeError("fill comes after plan")
         self._reader.read_data(self._planner.finish_plan(self._plan), self._planner).wait()
+        if self._arranged is not self._state:
+            leaves.put_back(self._state, self._arranged)
 
 
-def compare(directory: Path, files: Mapping[str, Digest], rank: int, world_size: int) -> None:
-    """Compares this rank's share of the files with their digests.
+def _told(path: tuple[str | int, ...]) -> str:
+    return ".".join(map(str, path))
+
+
+def damage(directory: Path, files: Mapping[str, Digest], rank: int, world_size: int) -> str | None:
+    """What is wrong with this rank's share of the files, by their digests; None if nothing is.
 
     Raises:
-        StateError: if one holds something else; both digests are named.
+        OSError: if one can't be read.
     """
     for name in sorted(files)[rank::world_size]:
         found = digest_of(directory / name)
         if found != files[name]:
-            raise _core.StateError(
+            return (
                 f"{directory / name} is damaged: it has {found.size} bytes of SHA-256 {found.sha256[:16]}, "
                 f"the manifest says {files[name].size} of {files[name].sha256[:16]}"
             )
+    return None

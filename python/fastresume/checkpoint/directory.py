@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import fastresume._core as _core
 from fastresume import files
 from fastresume.checkpoint import manifest
-from fastresume.checkpoint.manifest import Manifest, Writer
+from fastresume.checkpoint.layout import listed
+from fastresume.checkpoint.manifest import Manifest, Record, Writer
 
 WRITING = ".writing-"
 """How names begin of what is not a checkpoint yet."""
@@ -21,6 +24,12 @@ REMOVED = ".removed-"
 
 LINK = ".link-"
 """How names begin of links that are not in their place yet."""
+
+_OWN = re.compile(r"\.metadata(\.tmp)?|__\d+_\d+\.distcp|random-\d+\.json|\.nfs\w+")
+"""Names of files that a checkpoint has besides its manifest."""
+
+_LOOKED_AT = 1000
+"""In so many directories checkpoints are looked for that are not where they were asked for."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,39 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Survey:
+    """What a directory of checkpoints holds.
+
+    Attributes:
+        entries: the whole ones, the earliest save first.
+        torn: what has a checkpoint's name and is none: damaged, or torn where renames are not atomic.
+        serial: the highest in a name, of a whole one or not; 0 if there is none.
+    """
+
+    entries: list[Entry]
+    torn: list[Path]
+    serial: int
+
+    def damaged(self) -> list[Path]:
+        """What is torn, but for what has no manifest: that was never a checkpoint, or is none any more."""
+        return [path for path in self.torn if files.is_there(path / manifest.NAME)]
+
+    def usable(self) -> list[Entry]:
+        """The whole ones, unless there is nothing but damage, because of which no job begins anew.
+
+        Raises:
+            StateError: if none is whole and some are damaged; they are named.
+        """
+        damaged = [] if self.entries else self.damaged()
+        if damaged:
+            raise _core.StateError(
+                f"no checkpoint of {damaged[0].parent} is whole; damaged: "
+                f"{listed([path.name for path in damaged])}; remove them to begin anew"
+            )
+        return self.entries
+
+
+@dataclass(frozen=True)
 class Timeline:
     """Where a job stands among the checkpoints of its directory.
 
@@ -49,17 +91,38 @@ class Timeline:
         since: the serial of the one that it went on from, or has saved last; 0 if it began with none, None
             while it has restored none of those that are there.
         known: the highest serial that there was when it began or restored.
+        step: of the one that it went on from, or has saved last; None if there is none.
+        record: the best evaluation up to there; None if there is none.
     """
 
     since: int | None
     known: int
+    step: int | None = None
+    record: Record | None = None
 
-    def check(self, entries: list[Entry]) -> None:
-        """Refuses to go on where another job does, too.
+    def after(self, saved: Manifest) -> Timeline:
+        """Where the job stands once it has saved."""
+        return Timeline(saved.serial, self.known, saved.step, saved.record)
+
+    def record_among(self, entries: list[Entry]) -> Record | None:
+        """The best evaluation of the timeline, that of others does not count."""
+        if self.since is not None:
+            return self.record
+        return entries[-1].manifest.record if entries else None
+
+    def check(self, entries: list[Entry], step: int) -> None:
+        """Refuses to go on where another job does, too, and to go back where nobody asked for it.
 
         Raises:
-            StateError: if another process has saved since this job began or restored; it is named.
+            StateError: if another process has saved since this job began or restored; it is named. If the
+                step is lower than that of the checkpoint that the job went on from, or has saved last.
         """
+        if self.step is not None and step < self.step:
+            raise _core.StateError(
+                f"step {step} is saved after step {self.step}, whose place it would take: a "
+                "job's own count of steps only grows (batch.step begins anew in each pass; count on from "
+                f"Restored.step); to go back, restore(step=...) one of step {step} or before"
+            )
         for entry in entries:
             writer = entry.manifest.writer
             if entry.serial > self.known and writer != Writer.own():
@@ -76,15 +139,44 @@ class History:
 
     Every save has a name of its own, with a serial number one above all others. So the commit is one rename,
     the latest is the one with the highest serial (also after a job went back to an earlier step), and nothing
-    need be removed before something new is durable.
+    need be removed before something new is files.
 
     Example:
-        >>> History(Path("nothing/here")).scan()
+        >>> History(Path.cwd()).scan()
         []
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._unsettled: OSError | None = None
+        self._is_told = False
+
+    def make(self) -> None:
+        """Makes the directory, durable as far as its file system can.
+
+        Raises:
+            OSError: if it can't be made.
+        """
+        self._note(files.make_directory(self.directory))
+
+    def survey(self) -> Survey:
+        """What is there, by one look.
+
+        Raises:
+            OSError: if what is there can't be read.
+        """
+        entries, torn, serial = [], [], 0
+        for name in self._names():
+            parsed = manifest.parse_name(name)
+            if parsed is None:
+                continue
+            path, serial = self.directory / name, max(serial, parsed[1])
+            one = manifest.read(path)
+            if one is None:
+                torn.append(path)
+            else:
+                entries.append(Entry(path, one))
+        return Survey(sorted(entries, key=lambda entry: entry.serial), torn, serial)
 
     def scan(self) -> list[Entry]:
         """All whole checkpoints, the earliest save first; what is not whole is not there.
@@ -92,44 +184,39 @@ class History:
         Raises:
             OSError: if what is there can't be read.
         """
+        return self.survey().entries
+
+    def elsewhere(self) -> list[Path]:
+        """Directories below this one, up to two levels, that have checkpoints; as far as they can be read."""
+        found: list[Path] = []
+        level, looked = [self.directory], 0
+        for _ in range(2):
+            inner: list[Path] = []
+            for above in level:
+                for name in _listed(above):
+                    looked += 1
+                    is_own = name.startswith(".") or manifest.parse_name(name) is not None
+                    if is_own or looked > _LOOKED_AT:
+                        continue
+                    names = _listed(above / name)
+                    has_one = any(
+                        manifest.parse_name(one) is not None
+                        and os.path.lexists(above / name / one / manifest.NAME)
+                        for one in names
+                    )
+                    (found if has_one else inner).append(above / name)
+            level = inner
+        return found
+
+    def leftovers(self) -> list[Path]:
+        """Checkpoints of which a part was removed, the manifest first: their other files, and no others."""
         found = []
-        for name in self._names():
-            if manifest.parse_name(name) is not None:
-                path = self.directory / name
-                one = manifest.read(path)
-                if one is not None:
-                    found.append(Entry(path, one))
-        return sorted(found, key=lambda entry: entry.serial)
-
-    def torn(self) -> list[Path]:
-        """What has a checkpoint's name and is none: damaged, or torn where renames are not atomic."""
-        whole = {entry.path for entry in self.scan()}
-        named = [self.directory / name for name in self._names() if manifest.parse_name(name) is not None]
-        return [path for path in named if path not in whole]
-
-    def damaged(self) -> list[Path]:
-        """What is torn, but for what has no manifest: that was never a checkpoint, or is none any more."""
-        return [path for path in self.torn() if os.path.lexists(path / manifest.NAME)]
-
-    def usable(self) -> list[Entry]:
-        """What `scan` gives, unless there is nothing but damage, because of which no job begins anew.
-
-        Raises:
-            StateError: if none is whole and some are damaged; they are named.
-        """
-        entries = self.scan()
-        damaged = [] if entries else self.damaged()
-        if damaged:
-            raise _core.StateError(
-                f"no checkpoint of {self.directory} is whole; damaged: "
-                f"{', '.join(path.name for path in damaged)}; remove them to begin anew"
-            )
-        return entries
-
-    def last_serial(self) -> int:
-        """The highest serial that is there, in names of whole checkpoints or not; 0 if there is none."""
-        parsed = [manifest.parse_name(name) for name in self._names()]
-        return max((one[1] for one in parsed if one is not None), default=0)
+        for path in self.survey().torn:
+            names = _listed(path)
+            is_own = not path.is_symlink() and path.is_dir() and all(map(_OWN.fullmatch, names))
+            if is_own and not files.is_there(path / manifest.NAME):
+                found.append(path)
+        return found
 
     def draft(self) -> Path:
         """A new directory, in which a checkpoint can be written; what earlier jobs left goes."""
@@ -149,36 +236,45 @@ class History:
         """Makes a checkpoint of a draft whose files are all durable: the manifest last, then the rename.
 
         Raises:
-            OSError: if it can't be made durable.
+            OSError: if it can't be made files.
         """
         for name, digest in content.files.items():
             size = (draft / name).stat().st_size
             if size != digest.size:
-                raise OSError(f"{name} has {size} bytes here, {digest.size} where it was written")
+                raise OSError(f"{draft / name} has {size} bytes here, {digest.size} where it was written")
         files.write(draft / manifest.NAME, content.to_json())
-        files.settle(draft)
+        self._note(files.settle(draft))
         place = self.directory / manifest.directory_name(content.step, content.serial)
-        files.publish(draft, place)
+        self._note(files.publish(draft, place))
         return Entry(place, content)
 
     def drop(self, draft: Path) -> None:
         """Removes a draft that came to nothing, as far as that goes."""
         list(files.remove(draft, manifest.NAME))
 
-    def expire(self, entries: list[Entry]) -> Iterator[str]:
+    def expire(self, paths: Iterable[Path]) -> Iterator[str]:
         """Removes checkpoints; tells what can't be removed.
 
         They are renamed first, so that none is ever there in part; where that fails, the manifest goes first.
         """
-        for entry in entries:
-            place = self.directory / f"{REMOVED}{entry.path.name}"
+        for path in paths:
+            place = self.directory / f"{REMOVED}{path.name}"
             try:
-                entry.path.rename(place)
+                path.rename(place)
             except OSError as error:
-                yield f"{entry.path} can't be removed: {error}"
+                yield f"{path} can't be removed: {error}"
                 continue
             for left in files.remove(place, manifest.NAME):
-                yield f"{entry.path} can't be removed whole: {left}"
+                yield f"{path} can't be removed whole: {left}"
+
+    def unsettled(self) -> Iterator[str]:
+        """Tells once of a directory that can't be synced."""
+        if self._unsettled is not None and not self._is_told:
+            self._is_told = True
+            yield (
+                f"{self.directory} is on a file system that can't sync directories "
+                f"({self._unsettled.strerror}): a power cut may take the last checkpoint"
+            )
 
     def link(self, name: str, entry: Entry) -> Iterator[str]:
         """Lets a link point at a checkpoint, for people to look at; tells why it can't."""
@@ -195,11 +291,15 @@ class History:
         try:
             return sorted(os.listdir(self.directory))  # noqa: PTH208  (names, not paths)
         except FileNotFoundError:
-            return []
+            told = "the directory of checkpoints is gone, which was there when its Checkpointer was made"
+            raise FileNotFoundError(errno.ENOENT, told, str(self.directory)) from None
+
+    def _note(self, error: OSError | None) -> None:
+        self._unsettled = self._unsettled or error
 
 
 def superfluous(entries: list[Entry], newest: Entry, keep: int | None, since: int | None) -> list[Entry]:
-    """The checkpoints that may go once `newest` is durable.
+    """The checkpoints that may go once `newest` is files.
 
     Those of another timeline: of the same step or later ones, and those saved after the one that this job
     went on from. And all but the `keep` latest of the rest. Never the newest itself, a pinned one, or the
@@ -223,14 +323,14 @@ def superfluous(entries: list[Entry], newest: Entry, keep: int | None, since: in
     return [entry for entry in (*left, *old) if not entry.manifest.pinned and entry != best]
 
 
-def is_unasked(entry: Entry, newest: Entry, since: int | None) -> bool:
-    """Whether `newest` comes after a checkpoint that goes, in one timeline, and has a lower step.
-
-    Who counts steps from 0 again after a restart did not go back, and may not know that it goes.
-    """
-    return entry.step > newest.step and since is not None and entry.serial <= since
-
-
 def best_of(entries: list[Entry]) -> Entry | None:
     """The best one: each that was saved as best was better than all before it."""
     return next((entry for entry in reversed(entries) if entry.manifest.is_best), None)
+
+
+def _listed(directory: Path) -> list[str]:
+    """The names in a directory, none if it can't be read."""
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208  (names, not paths)
+    except OSError:
+        return []

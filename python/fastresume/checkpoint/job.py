@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -14,12 +15,13 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
 )
 from torch.nn import Module
-from torch.optim import Optimizer
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 import fastresume._core as _core
-from fastresume.checkpoint import manifest, optimizer_state
+from fastresume.checkpoint import manifest, optimizer_state, tree
 from fastresume.checkpoint.dcp_storage import Reading
+from fastresume.checkpoint.layout import listed
 from fastresume.dataset import ParquetDataset, dataset_behind
 from fastresume.reading.resumable import BEHIND
 from fastresume.state.cursor import KEY, Cursor
@@ -37,14 +39,14 @@ class Parts:
 
     Attributes:
         model: a module, plain, under DistributedDataParallel, or sharded by `fully_shard`.
-        optimizers: of the model's parameters.
+        optimizers: of the model's parameters, or with a state of a form of their own.
         scheduler: anything with `state_dict` and `load_state_dict`.
         loader: a `Loader`, a `ParquetDataset`, or, to save, a `Batch`, a `Cursor` or a state.
         extra: of the user's, by name: plain values, tensors, or with `state_dict` and `load_state_dict`.
     """
 
     model: Module | None
-    optimizers: tuple[Optimizer, ...]
+    optimizers: tuple[Any, ...]
     scheduler: Any
     loader: Any
     extra: dict[str, Any]
@@ -53,7 +55,7 @@ class Parts:
     def of(
         cls,
         model: Module | None,
-        optimizers: Optimizer | Sequence[Optimizer] | None,
+        optimizers: Any,
         scheduler: Any,
         loader: Any,
         extra: Mapping[str, Any] | None,
@@ -79,12 +81,11 @@ class Parts:
             else (optimizers,)
         )
         for one in found:
-            if not isinstance(one, Optimizer):
-                raise TypeError(f"optimizer must be a torch.optim.Optimizer, found {type(one).__name__}")
-        if found and model is None:
-            raise ValueError(
-                "an optimizer's state is kept by the names of parameters: pass the model with it"
-            )
+            if not _is_stateful(one):
+                raise TypeError(
+                    "optimizer must be a torch.optim.Optimizer, or have state_dict and load_state_dict, "
+                    f"found {type(one).__name__}"
+                )
         if scheduler is not None and not _is_stateful(scheduler):
             raise TypeError(
                 f"scheduler must have state_dict and load_state_dict, found {type(scheduler).__name__}"
@@ -172,14 +173,14 @@ class Parts:
         found: dict[str, Any] = {}
         if self.model is not None:
             found["model"] = get_model_state_dict(self.model)
-            if self.optimizers:
-                found["optimizer"] = optimizer_state.capture(self.optimizers, self.model)
+        if self.optimizers:
+            found["optimizer"] = optimizer_state.capture(self.optimizers, self.model)
         if self.scheduler is not None:
-            found["scheduler"] = optimizer_state.packed(self.scheduler.state_dict())
+            found["scheduler"] = tree.packed(self.scheduler.state_dict())
         for name, value in self.extra.items():
             if not self._is_plain(name):
                 state = value.state_dict() if _is_stateful(value) else {"value": value}
-                found[f"{EXTRA}{name}"] = optimizer_state.with_texts_as_keys(f"extra[{name!r}]", state)
+                found[f"{EXTRA}{name}"] = tree.kept(state)
         return found
 
     def template(self, reading: Reading, allow: frozenset[str]) -> dict[str, Any]:
@@ -190,19 +191,26 @@ class Parts:
         """
         found: dict[str, Any] = {}
         if self.model is not None:
-            found["model"] = _fitting(
-                "model", get_model_state_dict(self.model), reading.shapes("model"), "model" in allow
+            present, is_loose = get_model_state_dict(self.model), "model" in allow
+            found["model"] = _fitting("model", present, reading, is_loose)
+        shapes = reading.shapes("optimizer") if self.optimizers else {}
+        if shapes:
+            found["optimizer"] = optimizer_state.template(
+                self.optimizers, self.model, shapes, lambda path: reading.is_needed(("optimizer", *path))
             )
-            shapes = reading.shapes("optimizer")
-            if self.optimizers and shapes:
-                found["optimizer"] = optimizer_state.template(self.optimizers, self.model, shapes)
         if self.scheduler is not None:
             found["scheduler"] = b""
         for name, value in self.extra.items():
-            if not self._is_plain(name):
-                part = f"{EXTRA}{name}"
-                present = value.state_dict() if _is_stateful(value) else {"value": value}
-                found[part] = _fitting(part, present, reading.shapes(part), False)
+            if self._is_plain(name):
+                continue
+            part = f"{EXTRA}{name}"
+            state = value.state_dict() if _is_stateful(value) else {"value": value}
+            shapes = reading.shapes(part)
+            if (tree.SHAPE,) in shapes:
+                likes = () if self.model is None else tuple(self.model.parameters())
+                found[part] = tree.template(f"extra[{name!r}]", shapes, tree.apart(state), likes)
+            else:
+                found[part] = _fitting(part, state, reading, False)
         return found
 
     def restore(self, filled: dict[str, Any], allow: frozenset[str]) -> None:
@@ -211,13 +219,13 @@ class Parts:
             set_model_state_dict(
                 self.model, filled["model"], options=StateDictOptions(strict="model" not in allow)
             )
-            if "optimizer" in filled:
-                optimizer_state.restore(self.optimizers, self.model, filled["optimizer"])
+        if "optimizer" in filled:
+            optimizer_state.restore(self.optimizers, self.model, filled["optimizer"])
         if "scheduler" in filled:
-            self.scheduler.load_state_dict(optimizer_state.unpacked(filled["scheduler"]))
+            self.scheduler.load_state_dict(tree.unpacked(filled["scheduler"]))
         for name, value in self.extra.items():
             if not self._is_plain(name) and _is_stateful(value):
-                value.load_state_dict(filled[f"{EXTRA}{name}"])
+                value.load_state_dict(tree.together(filled[f"{EXTRA}{name}"]))
 
     def without(self, names: frozenset[str]) -> Parts:
         """The same but for some parts."""
@@ -228,6 +236,21 @@ class Parts:
             None if "loader" in names else self.loader,
             {name: value for name, value in self.extra.items() if f"{EXTRA}{name}" not in names},
         )
+
+    def of_one(self) -> frozenset[str]:
+        """The leaves of which one rank's are taken by all, as buffers under DistributedDataParallel."""
+        found = set()
+        if self.model is None:
+            return frozenset()
+        for prefix, module in self.model.named_modules():
+            if not isinstance(module, DistributedDataParallel) or not module.broadcast_buffers:
+                continue
+            if module.process_group.size() == torch.distributed.get_world_size():
+                ignored = module.parameters_to_ignore
+                own = (name for name, _ in module.module.named_buffers() if name not in ignored)
+                names = (f"{prefix}.module.{name}".removeprefix(".") for name in own)
+                found |= {f"model.{optimizer_state.canonical(self.model, name)}" for name in names}
+        return frozenset(found)
 
     def _is_plain(self, name: str) -> bool:
         value = self.extra[name]
@@ -254,10 +277,9 @@ def _check_data(loader: Any) -> None:
         )
 
 
-def _fitting(
-    part: str, present: dict[str, Any], saved: Mapping[tuple[str | int, ...], Any], only_common: bool
-) -> dict[str, Any]:
+def _fitting(part: str, present: Mapping[str, Any], reading: Reading, only_common: bool) -> dict[str, Any]:
     """The present state, if it has the keys and shapes of the saved one; or what of it has."""
+    saved = reading.shapes(part)
     shapes = {path[0]: getattr(found, "size", None) for path, found in saved.items() if len(path) == 1}
     flat = {key: value for key, value in present.items() if not isinstance(value, dict)}
     other = [
@@ -266,11 +288,13 @@ def _fitting(
         if isinstance(value, Tensor) and shapes.get(key) not in (None, value.shape)
     ]
     top = {path[0] for path in saved}
+    lost = {path[0] for path in saved if reading.is_needed((part, *path))} - present.keys()
+    new = present.keys() - top
     told = [
-        *(["it had no " + _listed(sorted(present.keys() - top))] if present.keys() - top else []),
+        *(["it had no " + listed([*map(repr, sorted(map(str, new)))])] if new else []),
         *(
-            ["it had " + _listed(sorted(map(str, top - present.keys()))) + ", which is not there now"]
-            if top - present.keys()
+            ["it had " + listed([*map(repr, sorted(map(str, lost)))]) + ", which is not there now"]
+            if lost
             else []
         ),
         *other[:_NAMED],
@@ -287,11 +311,6 @@ def _fitting(
 
 def _is_stateful(value: object) -> bool:
     return all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
-
-
-def _listed(keys: Sequence[str]) -> str:
-    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-    return ", ".join(map(repr, keys[:_NAMED])) + more
 
 
 def _told(shape: Any) -> str:

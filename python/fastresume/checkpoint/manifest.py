@@ -8,16 +8,20 @@ import math
 import os
 import platform
 import re
-from dataclasses import asdict, dataclass, fields
+import stat
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
 import fastresume._core as _core
+from fastresume import files
+from fastresume.checkpoint.layout import Layout
 from fastresume.files import Digest
 
 NAME = "manifest.json"
 
-FORMAT = 1
+FORMAT = 2
+"""1 was that of checkpoints that kept rank 0's of what ranks did not have alike; it is read as ever."""
 
 _DIRECTORY = re.compile(r"step-(\d{10,16})-(\d{6,16})")
 
@@ -55,6 +59,9 @@ class Writer:
 
 _words: dict[int, str] = {}
 
+_LATER = ("writer", "layout")
+"""Fields that the first manifests did not have."""
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -74,6 +81,7 @@ class Manifest:
         pinned: whether it stays until its user removes it.
         files: the digest of every other file, by its name in the directory.
         writer: who saved it; None of releases that did not say so.
+        layout: what ranks had besides what all of them had alike.
     """
 
     step: int
@@ -89,10 +97,12 @@ class Manifest:
     pinned: bool
     files: dict[str, Digest]
     writer: Writer | None = None
+    layout: Layout = field(default_factory=Layout)
 
     def to_json(self) -> bytes:
         """Canonical JSON, with the SHA-256 of the text without it under "check"."""
         found = asdict(self)
+        found["layout"] = self.layout.to_plain()
         found["fastresume_checkpoint"] = FORMAT
         found["metrics"] = {name: _number(value) for name, value in self.metrics.items()}
         found["files"] = {name: [size, sha256] for name, (size, sha256) in self.files.items()}
@@ -108,13 +118,14 @@ class Manifest:
         try:
             found = json.loads(text)
             check = found.pop("check")
-            if found["fastresume_checkpoint"] != FORMAT:
+            if found["fastresume_checkpoint"] not in (1, FORMAT):
                 raise _core.StateError(
-                    f"the manifest's format is {found['fastresume_checkpoint']}, this release reads {FORMAT}"
+                    f"the manifest's format is {found['fastresume_checkpoint']}, this release reads up to "
+                    f"{FORMAT}"
                 )
             if hashlib.sha256(_canonical(found)).hexdigest() != check:
                 raise _core.StateError("the manifest is damaged: its check does not fit it")
-            given = {field.name: found[field.name] for field in fields(cls) if field.name != "writer"}
+            given = {one.name: found[one.name] for one in fields(cls) if one.name not in _LATER}
             record, writer = given["record"], found.get("writer")
             files = {name: Digest(*digest) for name, digest in given["files"].items()}
             given |= {
@@ -123,8 +134,9 @@ class Manifest:
                 "record": None if record is None else Record(**record),
                 "files": files,
                 "writer": None if writer is None else Writer(**writer),
+                "layout": Layout.from_plain(found.get("layout")),
             }
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, _core.StateError):
                 raise
             raise _core.StateError(f"the manifest is not whole: {error!r}") from None
@@ -157,16 +169,17 @@ def read(directory: Path) -> Manifest | None:
     """
     place = directory / NAME
     try:
-        if directory.is_symlink() or place.is_symlink():
+        if not stat.S_ISDIR(directory.lstat().st_mode) or not stat.S_ISREG(place.lstat().st_mode):
             return None
-        found = Manifest.from_json(place.read_bytes())
+        with files.naming(place):
+            found = Manifest.from_json(place.read_bytes())
         if parse_name(directory.name) != (found.step, found.serial):
             return None
         for name, digest in found.files.items():
-            file = directory / name
-            if file.is_symlink() or not file.is_file() or file.stat().st_size != digest.size:
+            status = (directory / name).lstat()
+            if not stat.S_ISREG(status.st_mode) or status.st_size != digest.size:
                 return None
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, _core.StateError):
+    except (FileNotFoundError, _core.StateError):
         return None
     return found
 

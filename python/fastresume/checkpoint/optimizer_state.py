@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 import fastresume._core as _core
+from fastresume.checkpoint import tree
 
 _WRAPPERS = ("module", "_orig_mod")
 """Parts of parameters' names that wrappers put there: DistributedDataParallel and `torch.compile`."""
@@ -38,61 +37,105 @@ def canonical(model: Module, name: str) -> str:
     return ".".join(kept)
 
 
-def capture(optimizers: Sequence[Optimizer], model: Module) -> dict[str, Any]:
-    """The state of optimizers: {"state": {name: {...}}, "groups": bytes}.
+def capture(optimizers: Sequence[Any], model: Module | None) -> dict[str, Any]:
+    """The state of optimizers: {"state": {name: {...}}, "groups": bytes, "own": {place: {...}}}.
 
-    Nothing is stepped or made: the state of an optimizer that has not stepped yet is empty.
+    What a torch optimizer keeps is found by the names of parameters; what has a form of its own, as a
+    wrapper's, is kept as it is. Nothing is stepped or made: an optimizer that has not stepped has no state.
 
     Raises:
-        ValueError: if an optimizer has a parameter that is none of the model's.
+        TypeError: if a state holds more than tensors, numbers, texts and containers of these.
+        ValueError: if an optimizer has a parameter that is none of the model's, or there is no model.
     """
-    names = names_of(model)
+    names = {} if model is None else names_of(model)
     state: dict[str, Any] = {}
-    groups = []
-    for optimizer in optimizers:
-        own = _names(optimizer, names)
+    groups, own_states = [], {}
+    for place, optimizer in enumerate(optimizers):
         found = optimizer.state_dict()
-        state |= {own[number]: with_texts_as_keys(own[number], one) for number, one in found["state"].items()}
+        if not _is_plain(optimizer, found):
+            own_states[str(place)] = tree.apart(found)
+            continue
+        if model is None:
+            raise ValueError(
+                "an optimizer's state is kept by the names of parameters: pass the model with it"
+            )
+        own = _names(optimizer, names)
+        state |= {own[number]: tree.kept(one) for number, one in found["state"].items()}
         groups.append(
             [
                 {**group, "params": [own[number] for number in group["params"]]}
                 for group in found["param_groups"]
             ]
         )
-    return {"state": state, "groups": packed(groups)}
+    return {"state": state, "groups": tree.packed(groups), **({"own": own_states} if own_states else {})}
 
 
 def template(
-    optimizers: Sequence[Optimizer], model: Module, shapes: Mapping[tuple[str | int, ...], Any]
+    optimizers: Sequence[Any],
+    model: Module | None,
+    shapes: Mapping[tuple[str | int, ...], Any],
+    is_needed: Callable[[tuple[str | int, ...]], bool],
 ) -> dict[str, Any]:
-    """What `capture` gave, with tensors to fill: sharded as the parameters are whose shape they have."""
-    by_name = {name: parameter for parameter, name in names_of(model).items()}
-    live = capture(optimizers, model)["state"]
-    made: dict[str, Any] = {"state": {}, "groups": b""}
+    """What `capture` gave, with tensors to fill: sharded as the parameters are whose shape they have.
+
+    Args:
+        optimizers: that are there now.
+        model: whose parameters they have.
+        shapes: what was saved, by path.
+        is_needed: of the path of what is of no parameter of the model: whether to fill it all the same.
+    """
+    by_name = {} if model is None else {parameter: name for name, parameter in names_of(model).items()}
+    live = capture(optimizers, model)
+    made: dict[str, Any] = {"groups": b""}
+    own: dict[str, dict[tuple[str | int, ...], Any]] = {}
     for path, found in shapes.items():
         if path[0] == "groups":
             continue
-        _, name, *rest = path
-        at = made["state"].setdefault(name, {})
+        kind, name, *rest = path
+        if kind == "own":
+            own.setdefault(str(name), {})[tuple(rest)] = found
+            continue
+        if str(name) not in by_name and not is_needed(path):
+            continue
+        at = made.setdefault("state", {}).setdefault(name, {})
         for part in rest[:-1]:
             at = at.setdefault(part, {})
-        at[rest[-1]] = _empty(found, by_name.get(str(name)), _at(live.get(name), rest))
+        at[rest[-1]] = _empty(found, by_name.get(str(name)), _at(live["state"].get(name), rest))
+    for place, saved in own.items():
+        present = live.get("own", {}).get(place, {})
+        made.setdefault("own", {})[place] = tree.template(
+            "the optimizer", saved, present, [*by_name.values()]
+        )
     return made
 
 
-def restore(optimizers: Sequence[Optimizer], model: Module, filled: Mapping[str, Any]) -> None:
+def restore(optimizers: Sequence[Any], model: Module | None, filled: Mapping[str, Any]) -> None:
     """Gives optimizers the state that `capture` gave of others.
 
     Raises:
-        StateError: if their groups have other parameters.
+        StateError: if their groups have other parameters, or the state had another form.
     """
-    names = names_of(model)
-    saved = unpacked(filled["groups"])
+    names = {} if model is None else names_of(model)
+    saved, own_states = iter(tree.unpacked(filled["groups"])), filled.get("own", {})
     for place, optimizer in enumerate(optimizers):
+        found = optimizer.state_dict()
+        was_plain = str(place) not in own_states
+        # The first format kept no more of any torch optimizer than what all of them have.
+        has_more = isinstance(optimizer, Optimizer) and "param_groups" in found
+        is_plain = _is_plain(optimizer, found) or (was_plain and has_more)
+        if was_plain != is_plain:
+            forms = ("a form of its own", "that of torch.optim")
+            raise _core.StateError(
+                f"the state of the optimizer {type(optimizer).__name__} had {forms[was_plain]}, and has "
+                f"{forms[not was_plain]}"
+            )
+        if not was_plain:
+            optimizer.load_state_dict(tree.together(own_states[str(place)]))
+            continue
         own = _names(optimizer, names)
-        groups = optimizer.state_dict()["param_groups"]
-        present = [[own[number] for number in group["params"]] for group in groups]
-        past = [group["params"] for group in saved[place]]
+        present = [[own[number] for number in group["params"]] for group in found["param_groups"]]
+        groups: list[dict[str, Any]] = next(saved, [])
+        past = [group["params"] for group in groups]
         if present != past:
             raise _core.StateError(
                 f"the groups of the optimizer were {_told(past)}, and are {_told(present)}"
@@ -101,53 +144,27 @@ def restore(optimizers: Sequence[Optimizer], model: Module, filled: Mapping[str,
         optimizer.load_state_dict(
             {
                 "state": {
-                    numbers[name]: values for name, values in filled["state"].items() if name in numbers
+                    numbers[name]: tree.together(values)
+                    for name, values in filled.get("state", {}).items()
+                    if name in numbers
                 },
                 "param_groups": [
-                    {**group, "params": [numbers[name] for name in group["params"]]} for group in saved[place]
+                    {**group, "params": [numbers[name] for name in group["params"]]} for group in groups
                 ],
             }
         )
 
 
-def with_texts_as_keys(name: str, state: Any) -> Any:
-    """A state, if all its mappings have texts as keys: torch makes texts of others, and so loses them.
-
-    Raises:
-        TypeError: if one has another key; it is named.
-    """
-    if isinstance(state, Mapping):
-        for key, value in state.items():
-            if not isinstance(key, str):
-                raise TypeError(f"the state of {name} has the key {key!r}: keys must be texts")
-            with_texts_as_keys(name, value)
-    elif isinstance(state, list | tuple):
-        for value in state:
-            with_texts_as_keys(name, value)
-    return state
-
-
-def packed(value: Any) -> bytes:
-    """A value as one leaf, that comes back without running any code of its own.
-
-    Raises:
-        TypeError: if it holds more than tensors, numbers, texts and containers of these.
-    """
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    content = buffer.getvalue()
-    try:
-        unpacked(content)
-    except (AttributeError, RuntimeError, pickle.UnpicklingError) as error:
-        raise TypeError(
-            f"a state must hold tensors, numbers, texts and containers of these: {error}"
-        ) from None
-    return content
-
-
-def unpacked(content: bytes) -> Any:
-    """What `packed` packed."""
-    return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
+def _is_plain(optimizer: Any, state: Any) -> bool:
+    """Whether a state is a torch optimizer's, by its parameters' numbers, and not of a form of its own."""
+    return (
+        isinstance(optimizer, Optimizer)
+        and isinstance(state, Mapping)
+        and state.keys() == {"state", "param_groups"}
+        and isinstance(state["state"], Mapping)
+        and state["state"].keys() <= {number for group in state["param_groups"] for number in group["params"]}
+        and all(isinstance(one, Mapping) for one in state["state"].values())
+    )
 
 
 def _names(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[int, str]:
@@ -158,7 +175,8 @@ def _names(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[int, str]:
             if parameter not in names:
                 shape = tuple(parameter.shape)
                 raise ValueError(
-                    f"the optimizer has a parameter of shape {shape} that is none of the model's"
+                    f"the optimizer has a parameter of shape {shape} that is none of the model's; one that "
+                    "steps copies of them is kept as extra={'optimizer': optimizer}, its copies beside it"
                 )
             found[len(found)] = names[parameter]
     return found

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
+from fastresume import files
 from fastresume.checkpoint import compatibility, dcp_storage
 from fastresume.checkpoint.dcp_storage import Reading
-from fastresume.checkpoint.directory import Entry, History, Timeline, best_of
+from fastresume.checkpoint.directory import Entry, History, Survey, Timeline, best_of
 from fastresume.checkpoint.job import Parts
+from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.checkpoint.ranks import CheckpointError, Ranks
 from fastresume.checkpoint.rng_state import Randomness, derive
@@ -23,7 +26,7 @@ class Restored:
 
     Attributes:
         step: the step at which it was saved.
-        extra: the plain values that were saved as `extra`.
+        extra: the plain values that were saved as `extra`; where ranks had others, this rank's.
         metrics: the evaluation that was saved with it.
         world_size: by how many ranks it was saved.
         path: the directory that it was read from.
@@ -47,10 +50,20 @@ class Restored:
         Raises:
             StateError: if their file is damaged.
         """
-        if self._ranks == self.world_size:
-            Randomness.from_json((self.path / random_name(self._rank)).read_bytes()).restore()
+        is_same = self._ranks == self.world_size
+        place = self.path / random_name(self._rank if is_same else 0)
+        with files.naming(place):
+            text = place.read_bytes()
+        if is_same:
+            Randomness.from_json(text).restore()
         else:
-            derive((self.path / random_name(0)).read_bytes(), self._rank, self._ranks)
+            derive(text, self._rank, self._ranks)
+
+    def __repr__(self) -> str:
+        metrics = _some([f"{name!r}: {value}" for name, value in self.metrics.items()])
+        names = _some([*map(repr, self.extra)])
+        told = f"metrics={{{metrics}}}, extra=[{names}], world_size={self.world_size}"
+        return f"Restored(step={self.step}, path={str(self.path)!r}, {told})"
 
 
 @dataclass(frozen=True)
@@ -65,16 +78,26 @@ class Restoring:
     ranks: Ranks
     history: History
 
-    def choose(self, step: int | str | None) -> tuple[Entry, Timeline] | None:
+    def choose(
+        self, step: int | str | None, began_with: int | None, seen: Survey | None
+    ) -> tuple[Entry, Timeline] | None:
         """The checkpoint of a step, "best", or the latest one for None; the same one on all ranks.
 
         With it comes where a job stands that goes on from it.
 
+        Args:
+            step: which one.
+            seen: what there is, on rank 0.
+            began_with: the serial of the one that the job went on from or saved last; 0 if there was none.
+
         Raises:
-            StateError: if the one that is named is not there, or there are some and all are damaged.
+            StateError: if the one that is named is not there, or there are some and all are damaged, or there
+                were some, or there are some below.
             ValueError: for another text than "best".
         """
-        return self.ranks.lead("restore", lambda: self._choice(step))
+        return self.ranks.lead(
+            "restore", lambda: self._choice(step, began_with, seen or self.history.survey())
+        )
 
     def restore(
         self,
@@ -93,27 +116,41 @@ class Restoring:
         """
         path, saved = chosen.path, chosen.manifest
         ranks = self.ranks
+        worlds = saved.world_size, ranks.world_size
+        seat = Seat(saved.layout, ranks.rank, worlds[0] == worlds[1])
+        damage = self._damage(chosen)
+        if damage is not None:
+            raise _core.StateError(f"{damage}; {self._way_on(chosen)}")
+        reading = Reading(path, saved.files, seat)
+        asked = ranks.together(
+            "restore", lambda: parts.names, lambda found: {one for own in found for one in own}
+        )
+        planned: list[tuple[Parts, dict[str, Any]]] = []
 
-        def compare() -> None:
-            if not path.is_dir():
-                raise CheckpointError(
-                    f"{path} is not there: all ranks must share the directory, and a job that saves into it "
-                    "removes what need not stay"
-                )
-            dcp_storage.compare(path, saved.files, ranks.rank, ranks.world_size)
-
-        ranks.all("restore", compare)
-        reading = Reading(path, saved.files)
-
-        def check() -> tuple[Parts, dict[str, Any]]:
-            left = parts.without(compatibility.compare(saved, parts, accumulation, partial, allow))
+        def check() -> set[str]:
+            left = parts.without(
+                compatibility.compare(saved, parts, accumulation, partial, allow, seat, asked)
+            )
+            if "ranks" not in allow:
+                seat.check(lambda name: _is_of(name, left.names), not partial, saved.step, worlds)
             state = left.template(reading, allow)
-            reading.plan(state, lambda part: part != "model" or "model" not in allow)
+            filled = reading.plan(state, lambda part: part != "model" or "model" not in allow)
             if left.loader is not None:
                 _go_on(left.loader, saved, allow)
-            return left, state
+            planned.append((left, state))
+            return filled
 
-        left, state = ranks.all("restore", check)
+        def check_all(filled: list[set[str]]) -> None:
+            some = [] if seat.is_same else [name for name in saved.layout.leaves if _is_of(name, asked)]
+            lost = sorted(set(some).difference(*filled))
+            if lost and "model" not in allow:
+                raise _core.StateError(
+                    "what the checkpoint holds is not what there is now: it had "
+                    f"{listed(lost)}, which no rank has"
+                )
+
+        ranks.together("restore", check, check_all)
+        ((left, state),) = planned
 
         def load() -> None:
             reading.fill()
@@ -121,14 +158,56 @@ class Restoring:
 
         ranks.all("restore", load)
         return Restored(
-            saved.step, saved.extra, saved.metrics, saved.world_size, path, ranks.rank, ranks.world_size
+            saved.step,
+            seat.plain_values(saved.extra),
+            saved.metrics,
+            saved.world_size,
+            path,
+            ranks.rank,
+            ranks.world_size,
         )
 
-    def _choice(self, step: int | str | None) -> tuple[Entry, Timeline] | None:
+    def _damage(self, chosen: Entry, or_unreadable: bool = False) -> str | None:
+        """What is wrong with a checkpoint's files, of which each rank reads a share; alike on all ranks."""
+        path, ranks = chosen.path, self.ranks
+
+        def compare() -> str | None:
+            if not path.is_dir():
+                raise CheckpointError(
+                    f"{path} is not there: all ranks must share the directory, and a job that saves into it "
+                    "removes what need not stay"
+                )
+            try:
+                return dcp_storage.damage(path, chosen.manifest.files, ranks.rank, ranks.world_size)
+            except OSError as error:
+                if not or_unreadable:
+                    raise
+                return str(error)
+
+        return ranks.together("restore", compare, lambda found: next(filter(None, found), None))
+
+    def _way_on(self, damaged: Entry) -> str:
+        """How to go on where a checkpoint is damaged; the same on all ranks."""
+        others = self.ranks.lead(
+            "restore", lambda: [one for one in reversed(self.history.scan()) if one.serial != damaged.serial]
+        )
+        whole = next((one for one in others if self._damage(one, or_unreadable=True) is None), None)
+        if whole is None:
+            return "no other one there is whole"
+        told = f"the newest one that is whole is of step {whole.step}: "
+        newer = [one.path.name for one in others if one.step == whole.step and one.serial > whole.serial]
+        if damaged.step == whole.step and damaged.serial > whole.serial:
+            newer.append(damaged.path.name)
+        if newer:  # they have its step, and would be taken for it
+            return f"{told}remove {', '.join(newer)}, and restore(step={whole.step}) takes it"
+        return f"{told}restore(step={whole.step}) takes it"
+
+    def _choice(
+        self, step: int | str | None, began_with: int | None, seen: Survey
+    ) -> tuple[Entry, Timeline] | None:
         if isinstance(step, str) and step != "best":
             raise ValueError(f"step must be a number, 'best', or None for the latest, found {step!r}")
-        known = self.history.last_serial()  # what is saved from now on is unknown
-        entries = self.history.usable()
+        entries = seen.usable()
         if step is None:
             found = entries[-1] if entries else None
         elif step == "best":
@@ -136,10 +215,52 @@ class Restoring:
         else:
             found = next((entry for entry in reversed(entries) if entry.step == step), None)
         if found is None and step is not None:
-            steps = ", ".join(str(entry.step) for entry in entries) or "none"
+            steps = listed([str(entry.step) for entry in reversed(entries)], 20) or "none"
             what = "best checkpoint" if step == "best" else f"checkpoint of step {step}"
-            raise _core.StateError(f"there is no {what} in {self.history.directory}; steps that are: {steps}")
-        return None if found is None else (found, Timeline(found.serial, known))
+            raise _core.StateError(
+                f"there is no {what} in {self.history.directory}; steps that are, the latest first: {steps}"
+            )
+        if found is None:
+            self._check_new(began_with)
+            return None
+        return found, Timeline(found.serial, seen.serial, found.step, found.manifest.record)
+
+    def _check_new(self, began_with: int | None) -> None:
+        """Refuses to begin anew where there were checkpoints, or where they are below.
+
+        Raises:
+            StateError: naming the directory, and those that have some.
+        """
+        directory = self.history.directory
+        if began_with != 0:
+            raise _core.StateError(
+                f"{directory} has no checkpoint any more: there were some when this Checkpointer was made, "
+                "or it has saved some; to begin anew, make another one"
+            )
+        below = self.history.elsewhere()
+        if below:
+            names = listed([str(path.relative_to(directory)) for path in below])
+            raise _core.StateError(
+                f"{directory} has no checkpoint, but directories in it have: {names}; name one of them to go "
+                "on, or another directory to begin anew"
+            )
+
+
+def _some(texts: list[str]) -> str:
+    """Some of them, each in bounded length."""
+    shown = [
+        text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}..." for text in texts[:_SHOWN]
+    ]
+    return ", ".join([*shown, "..."] if len(texts) > _SHOWN else shown)
+
+
+_SHOWN, _SHOWN_LETTERS = 6, 60
+"""A text shows no more metrics and names than these, and of each so many letters."""
+
+
+def _is_of(name: str, parts: Collection[str]) -> bool:
+    """Whether a leaf is one of the parts."""
+    return any(name == part or name.startswith(f"{part}.") for part in parts)
 
 
 def _go_on(loader: Any, saved: Manifest, allow: frozenset[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,17 +9,16 @@ from typing import Any, TypeVar
 
 import fastresume._core as _core
 from fastresume import files
-from fastresume.checkpoint import directory
+from fastresume.checkpoint import directory, leaves
 from fastresume.checkpoint.best import Best
 from fastresume.checkpoint.dcp_storage import Writing
 from fastresume.checkpoint.directory import Entry, History, Timeline
+from fastresume.checkpoint.layout import Layout, Sheet
 from fastresume.checkpoint.manifest import Manifest, Record, Writer
 from fastresume.checkpoint.ranks import CheckpointError, Ranks
 from fastresume.checkpoint.snapshot import Moment
 from fastresume.files import Digest
 from fastresume.state.cursor import Cursor
-
-_log = logging.getLogger("fastresume")
 
 T = TypeVar("T")
 
@@ -73,12 +71,13 @@ class Saving:
         """
         attempt = _Attempt(self, capture, timeline)
         try:
-            attempt.draft, share = self.ranks.each("save", attempt.plan, attempt.begin)
-            serial = self.ranks.together("save", lambda: attempt.write(share), attempt.commit)
+            attempt.draft, attempt.layout = self.ranks.together("save", attempt.tell, attempt.begin)
+            share = self.ranks.each("save", attempt.plan, attempt.join)
+            after = self.ranks.together("save", lambda: attempt.write(share), attempt.commit)
         except BaseException:
             attempt.give_up()
             raise
-        return Saved(Timeline(serial, timeline.known), list(attempt.tidy()))
+        return Saved(after, list(attempt.tidy()))
 
 
 class _Attempt:
@@ -91,28 +90,48 @@ class _Attempt:
         self._moment: Moment | None = None
         self._writing: Writing | None = None
         self._newest: Entry | None = None
+        self._together: Sheet | None = None
         self.draft: Path | None = None
+        self.layout = Layout()
 
-    def plan(self) -> tuple[Any, tuple[int, Any]]:
-        """What this rank has to write, and what must be the same on all; on every rank."""
-        self._moment = self._capture()
-        self._writing = Writing(self._moment.state, self._saving.ranks)
-        return self._writing.plan(), (self._moment.step, self._moment.cursor)
+    def tell(self) -> Sheet:
+        """What this rank has, by which what differs is found; on every rank."""
+        moment = self._moment = self._capture()
+        return Sheet(
+            moment.step,
+            moment.cursor,
+            moment.names,
+            moment.terms,
+            moment.extra,
+            moment.leaves(self._saving.ranks.world_size),
+        )
 
-    def begin(self, found: list[tuple[Any, tuple[int, Any]]]) -> list[tuple[Path, Any]]:
-        """Makes the draft, and says where to write what; on rank 0."""
-        _agree([same for _, same in found])
+    def begin(self, found: list[Sheet]) -> tuple[Path, Layout]:
+        """Says what is saved for all ranks, and what for each; makes the draft; on rank 0."""
+        together = self._together = _agree(found)
         past, is_first = self._saving.history, self._timeline.since is None
-        entries = past.usable() if is_first else past.scan()
+        survey = past.survey()
+        entries = survey.usable() if is_first else survey.entries
         if is_first and entries:
             raise _core.StateError(
                 f"{past.directory} has checkpoints up to step {entries[-1].step}, of which none was "
                 "restored: call restore() before the first save, or name another directory"
             )
-        self._timeline.check(entries)
-        shares = self._written.join([plan for plan, _ in found])
+        self._timeline.check(entries, together.step)
+        layout = Layout.of(found)
         self.draft = past.draft()
-        return [(self.draft, share) for share in shares]
+        return self.draft, layout
+
+    def plan(self) -> Any:
+        """What this rank has to write; on every rank."""
+        own = dict.fromkeys(self.layout.own, self._saving.ranks.rank)
+        state = self._saved.state
+        self._writing = Writing(leaves.under_ranks(state, own) if own else state, self._saving.ranks)
+        return self._writing.plan()
+
+    def join(self, plans: list[Any]) -> list[Any]:
+        """Says who writes what; on rank 0."""
+        return self._written.join(plans)
 
     def write(self, share: Any) -> tuple[Any, dict[str, Digest]]:
         """Writes this rank's files; on every rank."""
@@ -125,13 +144,14 @@ class _Attempt:
         states = files.write(draft / name, self._saved.randomness.to_json())
         return results, {**self._written.digests, name: states}
 
-    def commit(self, found: list[tuple[Any, dict[str, Digest]]]) -> int:
-        """Makes a checkpoint of the draft; on rank 0."""
+    def commit(self, found: list[tuple[Any, dict[str, Digest]]]) -> Timeline:
+        """Makes a checkpoint of the draft, and says where the job stands then; on rank 0."""
         moment, saving = self._saved, self._saving
-        entries = saving.history.scan()
-        self._timeline.check(entries)
+        survey = saving.history.survey()
+        entries = survey.entries
+        self._timeline.check(entries, moment.step)
         self._written.finish([results for results, _ in found])
-        record = entries[-1].manifest.record if entries else None
+        record = self._timeline.record_among(entries)
         is_best = saving.best is not None and saving.best.is_better(moment.metrics, record)
         if saving.best is not None and is_best:
             value = moment.metrics[saving.best.metric]
@@ -139,21 +159,22 @@ class _Attempt:
         files = {name: digest for _, digests in found for name, digest in digests.items()}
         content = Manifest(
             step=moment.step,
-            serial=saving.history.last_serial() + 1,
+            serial=survey.serial + 1,
             world_size=saving.ranks.world_size,
-            parts=moment.names,
-            cursor=moment.cursor,
+            parts=self._all.parts,
+            cursor=self._all.cursor,
             terms=moment.terms,
-            extra=moment.extra,
+            extra=self._all.extra,
             metrics=moment.metrics,
             is_best=is_best,
             record=record,
             pinned=moment.pinned,
             files={**files, **self._written.digests},
             writer=Writer.own(),
+            layout=self.layout,
         )
         self._newest = saving.history.commit(self._draft, content)
-        return content.serial
+        return self._timeline.after(content)
 
     def tidy(self) -> Iterator[str]:
         """Sets the links and removes what need not stay; on rank 0, which tells what it can't do."""
@@ -161,25 +182,17 @@ class _Attempt:
             return
         saving = self._saving
         try:
-            entries = saving.history.scan()
+            entries, leftovers = saving.history.scan(), saving.history.leftovers()
         except OSError as error:
             yield f"nothing older than {self._newest.path} is removed: {error}"
             return
+        yield from saving.history.unsettled()
         yield from saving.history.link(LATEST, self._newest)
         best = directory.best_of(entries)
         if best is not None:
             yield from saving.history.link(BEST, best)
         old = directory.superfluous(entries, self._newest, saving.keep, self._timeline.since)
-        later = [entry for entry in old if directory.is_unasked(entry, self._newest, self._timeline.since)]
-        if later:
-            _log.warning(
-                "step %d is saved after later ones and takes their place: those of steps %s are removed; "
-                "count on from Restored.step (batch.step begins anew in each pass), and restore(step=...) "
-                "to go back",
-                self._newest.step,
-                ", ".join(str(entry.step) for entry in later),
-            )
-        yield from saving.history.expire(old)
+        yield from saving.history.expire([*(entry.path for entry in old), *leftovers])
 
     def give_up(self) -> None:
         """Removes the draft, which others may still write to: they fail then, as this rank did."""
@@ -191,6 +204,10 @@ class _Attempt:
         return _there(self._moment)
 
     @property
+    def _all(self) -> Sheet:
+        return _there(self._together)
+
+    @property
     def _written(self) -> Writing:
         return _there(self._writing)
 
@@ -199,20 +216,28 @@ class _Attempt:
         return _there(self.draft)
 
 
-def _agree(found: list[tuple[int, Any]]) -> None:
-    """Refuses ranks that are at different places.
+def _agree(found: list[Sheet]) -> Sheet:
+    """What all ranks have between them; refuses ranks that are at different places.
 
     Raises:
         StateError: naming two ranks and what they have.
     """
-    step, cursor = found[0]
-    for rank, (other_step, other_cursor) in enumerate(found):
-        if other_step != step:
-            raise _core.StateError(f"rank 0 saves step {step}, and rank {rank} step {other_step}")
-        if other_cursor != cursor:
-            places = (None if one is None else Cursor.from_state(one) for one in (cursor, other_cursor))
-            first, other = map(str, places)
-            raise _core.StateError(f"ranks 0 and {rank} are at different places: {first} and {other}")
+    step = found[0].step
+    other = next((rank for rank, one in enumerate(found) if one.step != step), None)
+    if other is not None:
+        raise _core.StateError(f"rank 0 saves step {step}, and rank {other} step {found[other].step}")
+    placed = [(rank, one.cursor) for rank, one in enumerate(found) if one.cursor is not None]
+    for rank, cursor in placed[1:]:
+        if cursor != placed[0][1]:
+            first, second = (str(Cursor.from_state(one)) for one in (placed[0][1], cursor))
+            raise _core.StateError(
+                f"ranks {placed[0][0]} and {rank} are at different places: {first} and {second}"
+            )
+    extra: dict[str, Any] = {}
+    for one in found:
+        extra = {**one.extra, **extra}
+    parts = tuple(sorted({name for one in found for name in one.parts}))
+    return found[0]._replace(cursor=placed[0][1] if placed else None, parts=parts, extra=extra)
 
 
 def _there(value: T | None) -> T:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch.distributed.checkpoint import staging
 
-from fastresume.checkpoint import compatibility
+from fastresume.checkpoint import compatibility, leaves
 from fastresume.checkpoint.job import Parts
+from fastresume.checkpoint.leaves import Leaf
 from fastresume.checkpoint.rng_state import Randomness
 
 
@@ -27,6 +28,7 @@ class Moment:
         metrics: the evaluation of this step.
         pinned: whether it stays.
         randomness: the random generators of this process.
+        of_one: the leaves of which one rank's are taken by all.
     """
 
     step: int
@@ -38,6 +40,7 @@ class Moment:
     metrics: dict[str, float]
     pinned: bool
     randomness: Randomness
+    of_one: frozenset[str]
 
     @classmethod
     def of(
@@ -61,7 +64,15 @@ class Moment:
             metrics,
             pinned,
             Randomness.now(),
+            parts.of_one(),
         )
+
+    def leaves(self, ranks: int) -> dict[str, Leaf]:
+        """What the other ranks are told of each leaf, by a look at every byte; nothing, if there are none."""
+        if ranks == 1:
+            return {}
+        named = ((leaves.name_of(path), value) for path, value in leaves.leaves(self.state))
+        return {name: Leaf.of(value, ranks, name in self.of_one) for name, value in named}
 
 
 class Stage:

@@ -30,6 +30,9 @@ _PLAIN = (_core.FastresumeError, TypeError, ValueError)
 _NAMED = 4
 """An error tells no more ranks' failures than these."""
 
+_HEAD, _END = 3000, 1000
+"""Of each failure so many letters are told, of its beginning and of its end."""
+
 
 @dataclass(frozen=True)
 class _Failure:
@@ -174,7 +177,7 @@ class Peers:
 
     def _failure(self, error: BaseException, of_all: bool = False) -> _Failure:
         kind = next((name for name, one in self._kinds().items() if isinstance(error, one)), "")
-        return _Failure(kind, str(error) if kind else described(error), of_all and kind != "")
+        return _Failure(kind, _bounded(str(error)) if kind else described(error), of_all and kind != "")
 
     def _kinds(self) -> dict[str, type[Exception]]:
         """Errors that stay what they are, the narrower ones first."""
@@ -236,4 +239,9 @@ class Peers:
 
 def described(error: BaseException) -> str:
     """The kind of an error and its text, for other ranks."""
-    return f"{type(error).__name__}: {error}"
+    return _bounded(f"{type(error).__name__}: {error}")
+
+
+def _bounded(text: str) -> str:
+    """A text of which the midst is left out if it is long."""
+    return text if len(text) <= _HEAD + _END else f"{text[:_HEAD]} ... {text[-_END:]}"

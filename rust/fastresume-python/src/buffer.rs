@@ -5,9 +5,11 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use fastresume::{Memory, buffer};
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::gate;
 
@@ -106,8 +108,22 @@ fn release_memory(py: Python<'_>) -> PyResult<()> {
     })
 }
 
-/// Adds the class and the function to the module.
+/// The BLAKE3 of bytes, which nobody may write meanwhile.
+#[pyfunction]
+#[allow(unsafe_code, reason = "a copy of gigabytes would take longer than the hash")]
+fn digest(py: Python<'_>, content: PyBuffer<u8>) -> PyResult<Bound<'_, PyBytes>> {
+    let address =
+        content.as_slice_ptr().ok_or_else(|| PyBufferError::new_err("the bytes are not C-contiguous"))?;
+    // SAFETY: the buffer keeps the memory there for as long as it lives, which is longer than the slice; its
+    // caller has promised that nobody writes it.
+    let found: &[u8] = unsafe { address.as_ref() };
+    let hash = gate::run(py, || Ok(blake3::hash(found)))?;
+    Ok(PyBytes::new(py, hash.as_bytes()))
+}
+
+/// Adds the class and the functions to the module.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Buffer>()?;
+    module.add_function(wrap_pyfunction!(digest, module)?)?;
     module.add_function(wrap_pyfunction!(release_memory, module)?)
 }
