@@ -556,7 +556,8 @@ class ParquetDataset(IterableDataset[Batch]):
         if current is not None and current != self.world:
             raise _core.FastresumeError(
                 f"the dataset was made for {self.world}, but the process group now says {current}: make it "
-                "after init_process_group, or pass rank= and world_size="
+                "after init_process_group, or pass rank= and world_size=. Where Lightning starts the ranks "
+                "by itself, start them with torchrun, which says who is who before"
             )
 
     def __getitem__(self, index: object) -> Batch:
