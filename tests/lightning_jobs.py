@@ -11,12 +11,16 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import LearningRateFinder, ModelCheckpoint
+from lightning.pytorch.tuner import Tuner
 
 import fastresume as fr
 from fastresume.integrations.lightning import ResumeCallback
 
-__all__ = ["ModelCheckpoint", "ResumeCallback", "pl"]
+__all__ = ["LearningRateFinder", "ModelCheckpoint", "ResumeCallback", "Tuner", "pl"]
+
+tried: list[tuple[int, int]] = []
+"""What `Tuned` was trained on: passes and steps."""
 
 
 class Model(pl.LightningModule):
@@ -46,9 +50,14 @@ class SaveAfterValidation(pl.Callback):
             trainer.save_checkpoint("always.ckpt")
 
 
-def fit(
-    loader: Any, *callbacks: pl.Callback, model: pl.LightningModule | None = None, val: Any = None, **how: Any
-) -> None:
+class SaveAtEnd(pl.Callback):
+    """A checkpoint at the end of each epoch."""
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        trainer.save_checkpoint("always.ckpt")
+
+
+def trainer(*callbacks: pl.Callback, **how: Any) -> pl.Trainer:
     quiet: dict[str, Any] = {
         "logger": False,
         "enable_progress_bar": False,
@@ -56,9 +65,79 @@ def fit(
         "enable_checkpointing": False,
         "accelerator": "cpu",
     }
-    trainer = pl.Trainer(callbacks=list(callbacks), **{**quiet, "max_epochs": 2, **how})
+    return pl.Trainer(callbacks=list(callbacks), **{**quiet, "max_epochs": 2, **how})
+
+
+def fit(
+    loader: Any, *callbacks: pl.Callback, model: pl.LightningModule | None = None, val: Any = None, **how: Any
+) -> pl.Trainer:
+    made = trainer(*callbacks, **how)
     path = "always.ckpt" if Path("always.ckpt").exists() else None
-    trainer.fit(model or Model(), loader, val, ckpt_path=path)
+    made.fit(model or Model(), loader, val, ckpt_path=path)
+    return made
+
+
+class Asking(Model):
+    """Asks how many steps there will be, as OneCycleLR needs it."""
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        assert self.trainer.estimated_stepping_batches == 20
+        return super().configure_optimizers()
+
+
+class Tuned(Model):
+    """What a Tuner tries, which takes note of each batch."""
+
+    def __init__(self, loader: fr.Loader) -> None:
+        super().__init__()
+        self.loader = loader
+        self.lr, self.batch_size = 0.01, 2
+
+    def train_dataloader(self) -> fr.Loader:
+        return self.loader
+
+    def training_step(self, batch: fr.Batch) -> torch.Tensor:
+        tried.append((batch.epoch, batch.step))
+        return super().training_step(batch)
+
+
+class Manual(Model):
+    """Steps by itself, after so many batches."""
+
+    def __init__(self, accumulate: int) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.accumulate = accumulate
+
+    def training_step(self, batch: fr.Batch, batch_idx: int) -> None:
+        self.manual_backward(super().training_step(batch))
+        if (batch_idx + 1) % self.accumulate == 0:
+            optimizer: Any = self.optimizers()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+class Drawing(Model):
+    """Draws from loaders of its own."""
+
+    def __init__(self, make: Any) -> None:
+        super().__init__()
+        self.make = make
+
+    def draw(self) -> None:
+        assert len([*self.make()]) == len(self.make()) == 10
+
+    def on_train_start(self) -> None:
+        self.draw()
+
+    def training_step(self, batch: fr.Batch) -> torch.Tensor:
+        self.draw()
+        return super().training_step(batch)
+
+    def validation_step(self, batch: fr.Batch) -> None:
+        self.draw()
+
+    test_step = predict_step = validation_step
 
 
 class Unsized:

@@ -36,7 +36,7 @@ from fastresume.arguments import (
     truth,
 )
 from fastresume.batch import Batch, Schema
-from fastresume.callers import check_caller, check_counter
+from fastresume.callers import check_caller, check_counter, check_trainer
 from fastresume.cursor import Cursor
 from fastresume.filter import select_filtered
 from fastresume.intervals import Intervals, of_buffer
@@ -51,6 +51,8 @@ from fastresume.workers import SharedCursor
 from fastresume.world import World
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
@@ -363,7 +365,9 @@ class ParquetDataset(IterableDataset[Batch]):
 
     def __len__(self) -> int:
         """Batches that each rank gets in an unbroken pass."""
-        check_counter(sys._getframe(1))
+        caller = sys._getframe(1)
+        check_counter(caller)
+        self._check_trainer(caller)
         return self._length
 
     @property
@@ -432,7 +436,9 @@ class ParquetDataset(IterableDataset[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank up to the end of the pass; see `on_iter` for where they begin."""
-        check_caller(sys._getframe(1))
+        caller = sys._getframe(1)
+        check_caller(caller)
+        self._check_trainer(caller)
         worker = get_worker_info()
         if worker is None:
             return BatchIterator(self, threads=0, prefetch_bytes=0)
@@ -550,6 +556,10 @@ class ParquetDataset(IterableDataset[Batch]):
         if self.on_iter == "continue":
             return cursor, None
         return cursor.restarted(), cursor.restarted()
+
+    def _check_trainer(self, caller: FrameType) -> None:
+        if self.on_iter == "continue" and not self._shared.is_kept:
+            check_trainer(caller)
 
     def _check_world(self) -> None:
         current = World.of_default_group() if self._world_was_detected else None

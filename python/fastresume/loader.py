@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import get_all_start_methods
@@ -206,6 +207,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank from where the cursor is to the end of the pass."""
+        self.dataset._check_trainer(sys._getframe(1))
         iterator = self._prepare()
         self._prepared = None
         self._latest = weakref.ref(iterator)

@@ -81,6 +81,9 @@ class SharedCursor:
     fork, or by pickle) goes on from there on its own.
     """
 
+    is_kept = False
+    """Whether a `ResumeState` was made, which is told of the batch that was trained last."""
+
     def __init__(self, cursor: _core.Cursor) -> None:
         self.iterators = 0
         """Iterators made in this process, of this dataset and of those that `map` made of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, ValuesView
 from typing import Any
 
@@ -10,6 +11,7 @@ try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 except ModuleNotFoundError:  # the same under its older name
     from pytorch_lightning import Callback, LightningModule, Trainer
+from torch.utils.hooks import RemovableHandle
 
 from fastresume import _core
 from fastresume.batch import Batch
@@ -28,8 +30,10 @@ class ResumeCallback(Callback):
     """Saves the cursor of the batch that was trained last in Lightning's checkpoints, and restores it.
 
     Whether or not Lightning reads ahead. When gradients add up, the cursor moves with the step that ends
-    that. On resume under other ranks or batch sizes, Lightning's count of batches in the epoch is set to what
-    is left of the pass, so that its epochs stay the passes.
+    that; under manual optimization with a step of any optimizer, at the latest with the pass. On resume under
+    other ranks or batch sizes, Lightning's count of batches in the epoch is set to what is left of the pass,
+    so that its epochs stay the passes. Under `limit_train_batches` an epoch is a part of a pass: the next one
+    goes on in it, and ends with it at the latest.
 
     Args:
         loader: the `Loader` that the Trainer trains on; or a torch DataLoader over a `ParquetDataset`.
@@ -38,9 +42,13 @@ class ResumeCallback(Callback):
     Raises:
         TypeError: if the loader is something else; in `fit`, if batches are no longer `Batch`es when they
             have been trained on.
-        ValueError: in `fit`, if it trains on another loader, or a loader to validate with goes on where it
-            stopped (the sanity check's batches would be missing afterwards) or shares the cursor.
+        ValueError: in `fit`, under `overfit_batches`; if it trains on another loader; or if a loader to
+            validate with goes on where it stopped (the sanity check's batches would be missing afterwards) or
+            shares the cursor.
         StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
+
+    Warns:
+        UserWarning: in `fit`, if an epoch has fewer batches than a pass.
 
     Example:
         >>> trainer = Trainer(callbacks=[ResumeCallback(loader)])  # doctest: +SKIP
@@ -50,17 +58,64 @@ class ResumeCallback(Callback):
     def __init__(self, loader: Reader, *, check_same: bool = False) -> None:
         self._loader = loader
         self._state = ResumeState(loader, check_same=check_same)
+        self._is_manual = False
+        self._has_stepped = False  # an optimizer, since the batch before
+        self._listening: list[RemovableHandle] = []
 
     def state_dict(self) -> dict[str, str]:
         """What Lightning's checkpoints hold of this callback."""
         return self._state.state_dict()
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Refuses, or tells of, epochs that are no passes."""
+        if stage != "fit":
+            return
+        if trainer.overfit_batches > 0:
+            raise ValueError(
+                f"overfit_batches={trainer.overfit_batches} is meant to train on the same batches in each "
+                "epoch, but this loader goes on in its pass, so that a resume can: leave ResumeCallback out, "
+                'and pass on_iter="restart" to the dataset'
+            )
+        batches, in_pass = self._batches_of_an_epoch(trainer), len(self._state.dataset)
+        if batches < in_pass and not trainer.fast_dev_run and trainer.is_global_zero:
+            warnings.warn(
+                f"limit_train_batches={trainer.limit_train_batches}: an epoch has {batches} of the {in_pass} "
+                "batches of a pass, and the next one goes on where it ended; the last one of a pass may be "
+                "shorter. For the same batches in each epoch leave ResumeCallback out, and pass "
+                'on_iter="restart" to the dataset',
+                stacklevel=2,
+            )
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Listens to optimizers whose steps Lightning does not take by itself."""
+        self._is_manual = not pl_module.automatic_optimization
+        if self._is_manual:
+            self._listen(trainer)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Lets an epoch end with the pass, where Lightning counts on more batches."""
+        drawn = next(self._batches_in(batch), None)
+        if drawn is not None and drawn.batches_left == 0 and len([*_flat(trainer.train_dataloader)]) == 1:
+            trainer.fit_loop.epoch_loop.batch_progress.is_last_batch = True
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Takes note of a batch that the optimizer has stepped on."""
-        if trainer.is_last_batch or (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
+        if self._is_manual:
+            is_stepped = self._has_stepped or not self._listening
+            self._has_stepped = False
+        else:
+            is_stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+        if is_stepped or trainer.is_last_batch:
             self._state.trained(next(self._batches_in(batch), batch))
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Listens no more."""
+        while self._listening:
+            self._listening.pop().remove()
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -137,14 +192,32 @@ class ResumeCallback(Callback):
         if progress is None:
             return
         current, dataset = progress["current"], self._state.dataset
-        done = current["ready"]
-        limit = trainer.limit_train_batches  # with one, 1 batch or half of all, an epoch is no pass
-        if self._is_cut_anew() and isinstance(limit, float) and limit == 1.0:
-            done = len(dataset) - (0 if progress["is_last_batch"] else dataset.batches_left)
-        elif not progress["is_last_batch"]:
+        done, batches = current["ready"], self._batches_of_an_epoch(trainer)
+        is_pass, is_anew = batches == len(dataset), self._is_cut_anew()
+        if progress["is_last_batch"]:
+            if done < batches or is_anew:  # it ended early, with its pass
+                done = batches
+        elif is_pass and (is_anew or not trainer.lightning_module.automatic_optimization):
+            done = len(dataset) - dataset.batches_left
+        else:
             done -= done % trainer.accumulate_grad_batches
         completed = done - (current["ready"] - current["completed"])
         current.update(ready=done, started=done, processed=done, completed=completed)
+
+    def _batches_of_an_epoch(self, trainer: Trainer) -> int:
+        """How many batches Lightning counts on in an epoch: those of a pass, or fewer."""
+        limit, in_pass = trainer.limit_train_batches, len(self._state.dataset)
+        if limit is None:
+            return in_pass
+        return min(limit if isinstance(limit, int) else int(in_pass * limit), in_pass)
+
+    def _listen(self, trainer: Trainer) -> None:
+        def note(*_: Any) -> None:
+            self._has_stepped = True
+
+        for optimizer in trainer.optimizers:
+            if hasattr(optimizer, "register_step_post_hook"):
+                self._listening.append(optimizer.register_step_post_hook(note))
 
     def _is_cut_anew(self) -> bool:
         """Whether what is left is read by other ranks or workers, or in other batches, than what was."""

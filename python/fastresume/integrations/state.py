@@ -53,6 +53,7 @@ class ResumeState:
                 'the dataset has on_iter="restart": each iter() begins the pass anew, so that no state is '
                 "resumed; make the dataset that is trained on without it"
             )
+        self.dataset._shared.is_kept = True
         self._loader = loader
         self._check_same = check_same
         self._begin(self.dataset._shared.cursor)
