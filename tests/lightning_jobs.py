@@ -11,13 +11,20 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import LearningRateFinder, ModelCheckpoint
+from lightning.pytorch.callbacks import GradientAccumulationScheduler, LearningRateFinder, ModelCheckpoint
 from lightning.pytorch.tuner import Tuner
 
 import fastresume as fr
 from fastresume.integrations.lightning import ResumeCallback
 
-__all__ = ["LearningRateFinder", "ModelCheckpoint", "ResumeCallback", "Tuner", "pl"]
+__all__ = [
+    "GradientAccumulationScheduler",
+    "LearningRateFinder",
+    "ModelCheckpoint",
+    "ResumeCallback",
+    "Tuner",
+    "pl",
+]
 
 tried: list[tuple[int, int]] = []
 """What `Tuned` was trained on: passes and steps."""
@@ -115,6 +122,26 @@ class Manual(Model):
             optimizer: Any = self.optimizers()
             optimizer.step()
             optimizer.zero_grad()
+
+
+class Ahead(Model):
+    """Draws by itself, one batch ahead of the one that it trains on."""
+
+    def __init__(self, told: ResumeCallback | None) -> None:
+        super().__init__()
+        self.told = told
+        self.drawn: list[fr.Batch] = []
+
+    def training_step(self, dataloader_iter: Iterator[Any]) -> torch.Tensor:
+        while len(self.drawn) < 2:
+            batch = next(dataloader_iter, None)
+            if batch is None:
+                break
+            self.drawn.append(batch[0])
+        batch = self.drawn.pop(0)
+        if self.told is not None:
+            self.told.trained(batch)
+        return super().training_step(batch)
 
 
 class Drawing(Model):

@@ -96,6 +96,50 @@ def test_what_was_added_up_before_a_kill_is_added_up_again(jobs: Any, live: Any)
     assert live(work) == steps(10, 2 * STEPS)
 
 
+def test_how_many_batches_add_up_may_change_from_epoch_to_epoch(jobs: Any, live: Any) -> None:
+    """Lightning knows of the number when the epoch begins, which is after the checkpoint was read."""
+
+    def work() -> None:
+        loader = make()
+        scheduler = jobs.GradientAccumulationScheduler({0: 4, 1: 3})
+        jobs.fit(loader, jobs.ResumeCallback(loader), scheduler, jobs.SaveAlways())
+
+    assert live(work, kill_at=6) == steps(0, 6)
+    assert live(work, kill_at=11) == steps(4, 15)
+    assert live(work) == steps(13, 2 * STEPS)
+
+
+@pytest.mark.parametrize("added", [1, 4])
+def test_a_callback_that_comes_before_this_one_saves_the_batch_that_was_trained(
+    added: int, jobs: Any, live: Any
+) -> None:
+    def work() -> None:
+        loader = make()
+        jobs.fit(loader, jobs.SaveAlways(), jobs.ResumeCallback(loader), accumulate_grad_batches=added)
+
+    assert live(work, kill_at=4) == steps(0, 4)
+    assert live(work, kill_at=6) == steps(4, 10)
+    assert live(work) == steps(10, 2 * STEPS)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_what_a_step_draws_ahead_by_itself_is_told_to_the_callback(
+    is_told: bool, jobs: Any, live: Any
+) -> None:
+    def work() -> None:
+        loader = make()
+        callback = jobs.ResumeCallback(loader)
+        model = jobs.Ahead(callback if is_told else None)
+        jobs.fit(loader, callback, jobs.SaveAlways(), model=model, max_epochs=1)
+
+    def warned() -> None:
+        with pytest.warns(UserWarning, match=r"call trained\(batch\) of this ResumeCallback"):
+            work()
+
+    assert live(work if is_told else warned, kill_at=4) == steps(0, 4)
+    assert live(work, kill_at=2) == (steps(4, 6) if is_told else steps(5, 7))  # else it is as if trained
+
+
 @pytest.mark.law(3)
 @pytest.mark.parametrize(("kill_at", "after"), [(5, 4), (5, 16), (STEPS, 4), (STEPS, 80), (STEPS + 5, 16)])
 def test_epochs_remain_passes_when_the_batch_size_changes(

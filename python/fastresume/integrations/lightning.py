@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Mapping, ValuesView
+from inspect import signature
 from typing import Any
 
 try:
@@ -24,6 +25,9 @@ from fastresume.integrations.state import (
     is_same_reading,
     require_state,
 )
+
+_DONE = "fastresume_batches_of_epoch"
+"""Under this key a checkpoint says how many batches of Lightning's epoch were trained, with a step."""
 
 
 class ResumeCallback(Callback):
@@ -60,11 +64,24 @@ class ResumeCallback(Callback):
         self._state = ResumeState(loader, check_same=check_same)
         self._is_manual = False
         self._has_stepped = False  # an optimizer, since the batch before
+        self._batch: Batch | None = None  # that is trained on now
+        self._is_noted = True  # the batch that was trained on last
+        self._takes_iterator = False  # the model's step, and draws by itself
+        self._is_warned = False
+        self._done = 0  # batches of Lightning's epoch up to the one that was trained last
         self._listening: list[RemovableHandle] = []
 
     def state_dict(self) -> dict[str, str]:
         """What Lightning's checkpoints hold of this callback."""
         return self._state.state_dict()
+
+    def trained(self, batch: Batch) -> None:
+        """Tells which batch was trained on, where `training_step` takes a `dataloader_iter` and draws ahead.
+
+        Call it in `training_step`: the state that is saved is then that of this batch, as soon as the
+        optimizer steps.
+        """
+        self._batch, self._is_warned = batch, True
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuses, or tells of, epochs that are no passes."""
@@ -88,6 +105,7 @@ class ResumeCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Listens to optimizers whose steps Lightning does not take by itself."""
+        self._takes_iterator = "dataloader_iter" in signature(pl_module.training_step).parameters
         self._is_manual = not pl_module.automatic_optimization
         if self._is_manual:
             self._listen(trainer)
@@ -96,7 +114,9 @@ class ResumeCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Lets an epoch end with the pass, where Lightning counts on more batches."""
-        drawn = next(self._batches_in(batch), None)
+        # What a step is about to draw by itself is not known yet: Lightning hands over what was drawn before.
+        drawn = None if self._takes_iterator else next(self._batches_in(batch), None)
+        self._batch, self._is_noted = drawn, False
         if drawn is not None and drawn.batches_left == 0 and len([*_flat(trainer.train_dataloader)]) == 1:
             trainer.fit_loop.epoch_loop.batch_progress.is_last_batch = True
 
@@ -104,13 +124,15 @@ class ResumeCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Takes note of a batch that the optimizer has stepped on."""
-        if self._is_manual:
-            is_stepped = self._has_stepped or not self._listening
-            self._has_stepped = False
-        else:
-            is_stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
-        if is_stepped or trainer.is_last_batch:
-            self._state.trained(next(self._batches_in(batch), batch))
+        if self._takes_iterator and not self._is_warned:
+            self._is_warned = True
+            warnings.warn(
+                "training_step takes a dataloader_iter, and what it draws ahead would count as trained: call "
+                "trained(batch) of this ResumeCallback there",
+                stacklevel=2,
+            )
+        if not self._is_noted:
+            self._note(trainer, self._batch or next(self._batches_in(batch), batch))
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Listens no more."""
@@ -121,7 +143,15 @@ class ResumeCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Puts the state of the trained batch where Lightning itself saves that of the fetched one."""
-        self._put_into(_loops_of(checkpoint), self._state.state_dict())
+        progress = trainer.fit_loop.epoch_loop.batch_progress.current
+        if not self._is_noted and self._batch is not None and progress.processed == progress.ready:
+            # A callback that comes before this one saves after the step.
+            self._note(trainer, self._batch)
+        state = self._state.state_dict()
+        if self.state_key in checkpoint.get("callbacks", {}):
+            checkpoint["callbacks"][self.state_key] = state
+        self._put_into(_loops_of(checkpoint), state)
+        checkpoint[_DONE] = self._done
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -135,7 +165,7 @@ class ResumeCallback(Callback):
             own = next((state for state in _loader_states(loops) if _is_state(state)), None)
         state = require_state(own, "under ResumeCallback")
         self._state.load_state_dict(state)
-        self._count_batches(trainer, loops)
+        self._count_batches(trainer, loops, checkpoint.get(_DONE))
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuses loaders that would lose the batches of the sanity check."""
@@ -148,6 +178,7 @@ class ResumeCallback(Callback):
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuses to train on another loader than this one, or on fewer ranks than it was made for."""
+        self._done = 0
         check_ranks(self._state.dataset, trainer.world_size, "Lightning")
         if not any(
             is_same_reading(loader, self._state.dataset) for loader in _flat(trainer.train_dataloader)
@@ -186,7 +217,20 @@ class ResumeCallback(Callback):
             if _is_state(found) and _same_dataset(found, state):
                 states[place] = dict(state)
 
-    def _count_batches(self, trainer: Trainer, loops: dict[str, Any]) -> None:
+    def _note(self, trainer: Trainer, batch: Batch) -> None:
+        """Takes note of a batch that was trained on, if the optimizer has stepped on it."""
+        ready = trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        if self._is_manual:
+            is_stepped = self._has_stepped or not self._listening
+            self._has_stepped = False
+        else:
+            is_stepped = ready % trainer.accumulate_grad_batches == 0
+        if is_stepped or trainer.is_last_batch:
+            self._state.trained(batch)
+            self._done = ready
+        self._is_noted = True
+
+    def _count_batches(self, trainer: Trainer, loops: dict[str, Any], kept: int | None) -> None:
         """Sets Lightning's count of the epoch's batches to what the state says, under the present ranks."""
         progress = loops.get("epoch_loop.batch_progress")
         if progress is None:
@@ -197,10 +241,13 @@ class ResumeCallback(Callback):
         if progress["is_last_batch"]:
             if done < batches or is_anew:  # it ended early, with its pass
                 done = batches
-        elif is_pass and (is_anew or not trainer.lightning_module.automatic_optimization):
+        elif is_pass and is_anew:
             done = len(dataset) - dataset.batches_left
-        else:
+        elif kept is not None:
+            done = kept
+        else:  # saved by Lightning without this callback
             done -= done % trainer.accumulate_grad_batches
+        self._done = done
         completed = done - (current["ready"] - current["completed"])
         current.update(ready=done, started=done, processed=done, completed=completed)
 
