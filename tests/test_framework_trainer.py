@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import rmtree
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 import fastresume as fr
+from devices import LateDevices
 from rehearsal import BATCH, ROWS, STEPS, make, run, steps, write_data
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
@@ -229,11 +231,36 @@ def test_another_number_of_steps_in_a_pass_is_told(jobs: Any, live: Any) -> None
 
     def changed() -> None:
         with pytest.warns(
-            UserWarning, match="takes 4 steps for 1 passes of 4, but 0 were done.*global_batch_"
+            UserWarning,
+            match="takes 4 steps for 1 passes of 4 and 0 steps, but 0 passes were done",
         ):
             jobs.job(20)()
 
     live(changed, kill_at=1)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2)])
+def test_another_number_of_batches_in_a_step_is_told(before: int, after: int, jobs: Any, live: Any) -> None:
+    live(jobs.job(gradient_accumulation_steps=before), kill_at=3 * before)
+
+    def changed() -> None:
+        with pytest.warns(UserWarning, match="or gradient_accumulation_steps has changed"):
+            jobs.job(gradient_accumulation_steps=after)()
+
+    first = steps(3 * before, STEPS)
+    assert live(changed)[: len(first)] == first, "the rest of the pass comes, in any case"
+
+
+def test_batches_in_the_same_tensors_are_not_drawn_ahead(
+    directory: Path, jobs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    LateDevices(monkeypatch)
+    dataset = fr.ParquetDataset(directory / "data", batch_size=BATCH)
+    with fr.Loader(dataset, device="cuda", static=True) as loader:
+        drawn = jobs.ResumeCallback(loader).dataloader
+        with pytest.raises(ValueError, match="under static=True they come in the same tensors"):
+            drawn.begin(SimpleNamespace(gradient_accumulation_steps=2))
+        drawn.begin(SimpleNamespace(gradient_accumulation_steps=1))
 
 
 def test_evaluation_is_given_dicts(jobs: Any, live: Any) -> None:

@@ -31,7 +31,8 @@ class ResumeCallback(TrainerCallback, ExportableState):
 
     Raises:
         TypeError: if the loader is something else.
-        ValueError: in `train`, without `ignore_data_skip=True`.
+        ValueError: in `train`, without `ignore_data_skip=True`, or with arguments under which no resume would
+            be exact; under `static=True`, if gradients add up.
         StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
 
     Example:
@@ -131,12 +132,16 @@ class ResumeCallback(TrainerCallback, ExportableState):
 
     def _check_steps(self, args: TrainingArguments, state: TrainerState) -> None:
         dataset, added = self._state.dataset, args.gradient_accumulation_steps
-        steps = -(-len(dataset) // added)
-        if state.global_step // steps != dataset.epoch:
+        in_pass = -(-len(dataset) // added)
+        passes, steps = divmod(state.global_step, in_pass)
+        left = -(-dataset.batches_left // added)
+        if passes != dataset.epoch or steps + left != in_pass:
             warnings.warn(
-                f"the Trainer takes {state.global_step} steps for {state.global_step // steps} passes of "
-                f"{steps}, but {dataset.epoch} were done: the number of ranks or the batch size has changed, "
-                "and it will end after another number of passes; pass global_batch_size= to ParquetDataset",
+                f"the Trainer takes {state.global_step} steps for {passes} passes of {in_pass} and {steps} "
+                f"steps, but {dataset.epoch} passes were done, and {left} steps are left of the present one: "
+                "the number of ranks, the batch size or gradient_accumulation_steps has changed, and it will "
+                "end after another number of passes or steps; leave the last as it was, and pass "
+                "global_batch_size= to ParquetDataset",
                 stacklevel=2,
             )
 
@@ -216,7 +221,17 @@ class DrawnBatches(DictBatches):
             yield dict(batch)
 
     def begin(self, args: TrainingArguments) -> None:
-        """Takes the arguments of the training that begins, and counts from 0."""
+        """Takes the arguments of the training that begins, and counts from 0.
+
+        Raises:
+            ValueError: if the batches of a step would be drawn into the same tensors.
+        """
+        device = getattr(self._loader, "_device", None)
+        if device is not None and device.is_static and args.gradient_accumulation_steps > 1:
+            raise ValueError(
+                "the Trainer draws all batches of a step before it trains on the first, and under "
+                "static=True they come in the same tensors: leave static out, or add no gradients up"
+            )
         self._args, self._added = args, args.gradient_accumulation_steps
         self.trained_rows = 0
 
