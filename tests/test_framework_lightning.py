@@ -191,6 +191,20 @@ def test_an_epoch_that_ends_early_with_its_pass_has_its_last_step(
         assert live(work) == steps(8 if kill_at == 9 else STEPS, 14)
 
 
+def test_a_fit_that_begins_in_mid_pass_without_a_checkpoint_is_told(jobs: Any, live: Any) -> None:
+    """And its first, shorter epoch has its last step, of two batches."""
+
+    def work() -> None:
+        loader = make()
+        callback = jobs.ResumeCallback(loader)
+        jobs.fit(loader, callback, max_steps=4)
+        with pytest.warns(UserWarning, match="loader in mid pass: 6 of 10 batches are left"):
+            trainer = jobs.fit(loader, callback, max_epochs=1, accumulate_grad_batches=4)
+        assert trainer.global_step == 2
+
+    assert live(work) == steps(0, STEPS)
+
+
 def test_epochs_of_the_same_batches_are_refused(jobs: Any, live: Any) -> None:
     def work() -> None:
         loader = make()

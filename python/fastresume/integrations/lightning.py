@@ -52,7 +52,7 @@ class ResumeCallback(Callback):
         StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
 
     Warns:
-        UserWarning: in `fit`, if an epoch has fewer batches than a pass.
+        UserWarning: in `fit`, if an epoch has fewer batches than a pass, or begins in its middle.
 
     Example:
         >>> trainer = Trainer(callbacks=[ResumeCallback(loader)])  # doctest: +SKIP
@@ -109,6 +109,15 @@ class ResumeCallback(Callback):
         self._is_manual = not pl_module.automatic_optimization
         if self._is_manual:
             self._listen(trainer)
+        left, in_pass = self._state.batches_left, len(self._state.dataset)
+        begins = trainer.fit_loop.epoch_loop.batch_progress.current.ready == 0
+        if begins and left < in_pass == self._batches_of_an_epoch(trainer) and trainer.is_global_zero:
+            warnings.warn(
+                f"the Trainer begins an epoch, and the loader in mid pass: {left} of {in_pass} batches are "
+                "left, so that the epoch is shorter, and ends without validation; call loader.reset() for "
+                "the whole pass, or pass ckpt_path= to fit()",
+                stacklevel=2,
+            )
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int

@@ -97,6 +97,12 @@ class ResumeState:
             )
         return self._cursor.to_state()
 
+    @property
+    def batches_left(self) -> int:
+        """Batches that this rank still gets in the pass of the batch that was trained last, after it."""
+        self._follow()
+        return self.dataset._pass(self._cursor._core, 1).batches_left
+
     def load_state_dict(self, state: Mapping[str, Any] | Cursor) -> None:
         """Lets the loader go on from a state, at its next `iter()`.
 
