@@ -124,6 +124,34 @@ class Manual(Model):
             optimizer.zero_grad()
 
 
+class Broken(Exception):  # noqa: N818  (what ends a job is no fault)
+    """A job is broken off."""
+
+
+class Breaking(Model):
+    """Breaks off after so many batches; takes note of them."""
+
+    def __init__(self, after: int | None, asks: bool) -> None:
+        torch.manual_seed(1)
+        super().__init__()
+        self.after, self.asks = after, asks
+        self.seen: list[tuple[int, int]] = []
+
+    def training_step(self, batch: fr.Batch) -> torch.Tensor:
+        if len(self.seen) == self.after:
+            raise Broken
+        self.seen.append((batch.epoch, batch.step))
+        return super().training_step(batch)
+
+    def validation_step(self, batch: fr.Batch) -> None:
+        pass
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        if self.asks:
+            assert self.trainer.estimated_stepping_batches
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
 class Ahead(Model):
     """Draws by itself, one batch ahead of the one that it trains on."""
 

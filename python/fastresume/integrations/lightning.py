@@ -259,6 +259,10 @@ class ResumeCallback(Callback):
         self._done = done
         completed = done - (current["ready"] - current["completed"])
         current.update(ready=done, started=done, processed=done, completed=completed)
+        if progress["is_last_batch"]:
+            is_batch_end, epoch = completed < done, loops["epoch_progress"]["current"]
+            if is_batch_end if trainer.max_steps == -1 else epoch["processed"] == epoch["ready"]:
+                _end_epoch(loops, is_batch_end)
 
     def _batches_of_an_epoch(self, trainer: Trainer) -> int:
         """How many batches Lightning counts on in an epoch: those of a pass, or fewer."""
@@ -280,6 +284,22 @@ class ResumeCallback(Callback):
         dataset, workers = self._state.dataset, getattr(self._loader, "num_workers", 0)
         cuts: list[list[int]] = json.loads(self._state.state_dict()[KEY])["cuts"]
         return not cuts or tuple(cuts[-1][:3]) != dataset._cut(max(workers, 1))
+
+
+def _end_epoch(loops: dict[str, Any], is_batch_end: bool) -> None:
+    """Lets an epoch whose last batch was trained be over.
+
+    Lightning would count the next epoch as the same one: what is saved in it is taken for the end of an
+    epoch, from which a job that was done would train one more. And under `max_steps` it would train one
+    batch more in the epoch that has ended.
+    """
+    for counts in loops["epoch_progress"].values():
+        counts.update(processed=counts["ready"], completed=counts["ready"])
+    batches = loops["epoch_loop.batch_progress"]
+    batches["total"]["completed"] = batches["total"]["processed"]
+    batches["current"].update(dict.fromkeys(batches["current"], 0))
+    batches["is_last_batch"] = False
+    loops["epoch_loop.state_dict"]["_batches_that_stepped"] += is_batch_end
 
 
 def _loops_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
