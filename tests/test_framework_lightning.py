@@ -102,7 +102,8 @@ def test_how_many_batches_add_up_may_change_from_epoch_to_epoch(jobs: Any, live:
     def work() -> None:
         loader = make()
         scheduler = jobs.GradientAccumulationScheduler({0: 4, 1: 3})
-        jobs.fit(loader, jobs.ResumeCallback(loader), scheduler, jobs.SaveAlways())
+        trainer = jobs.fit(loader, jobs.ResumeCallback(loader), scheduler, jobs.SaveAlways())
+        assert trainer.global_step == 3 + 4
 
     assert live(work, kill_at=6) == steps(0, 6)
     assert live(work, kill_at=11) == steps(4, 15)

@@ -38,8 +38,9 @@ def jobs() -> Any:
 def settings(chance: random.Random) -> dict[str, Any]:
     """How a Trainer may count, check and stop."""
     limit = chance.choice([None, None, None, 1, 4, 5, 0.5])
+    added = chance.choice([1, 2, 3, 4, 7])
     how: dict[str, Any] = {
-        "accumulate_grad_batches": chance.choice([1, 2, 3, 4, 7]),
+        **chance.choice([{"accumulate_grad_batches": added}] * 3 + [{"changing": {0: added, 1: 3}}]),
         "limit_train_batches": limit,
         "val_check_interval": chance.choice([1.0, 0.5] if limit == 1 else [1.0, 0.5, 3]),
     }
@@ -52,6 +53,9 @@ def test_a_job_that_is_broken_off_ends_as_an_unbroken_one(part: int, directory: 
     def fit(model: Any, saving: Any, is_first: bool, shuffle: bool, how: dict[str, Any]) -> Any:
         loader = make(shuffle=True, seed=3) if shuffle else make()
         callbacks = [saving, jobs.ResumeCallback(loader)]
+        how = dict(how)
+        if (changing := how.pop("changing", None)) is not None:
+            callbacks.append(jobs.GradientAccumulationScheduler(changing))
         if is_first:
             callbacks.reverse()
         try:

@@ -10,8 +10,10 @@ from typing import Any
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.callbacks import GradientAccumulationScheduler
 except ModuleNotFoundError:  # the same under its older name
     from pytorch_lightning import Callback, LightningModule, Trainer
+    from pytorch_lightning.callbacks import GradientAccumulationScheduler
 from torch.utils.hooks import RemovableHandle
 
 from fastresume import _core
@@ -62,6 +64,7 @@ class ResumeCallback(Callback):
     def __init__(self, loader: Reader, *, check_same: bool = False) -> None:
         self._loader = loader
         self._state = ResumeState(loader, check_same=check_same)
+        self._begins = False
         self._is_manual = False
         self._has_stepped = False  # an optimizer, since the batch before
         self._batch: Batch | None = None  # that is trained on now
@@ -109,6 +112,7 @@ class ResumeCallback(Callback):
         self._is_manual = not pl_module.automatic_optimization
         if self._is_manual:
             self._listen(trainer)
+        self._begins = True
         left, in_pass = self._state.batches_left, len(self._state.dataset)
         begins = trainer.fit_loop.epoch_loop.batch_progress.current.ready == 0
         if begins and left < in_pass == self._batches_of_an_epoch(trainer) and trainer.is_global_zero:
@@ -123,6 +127,11 @@ class ResumeCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Lets an epoch end with the pass, where Lightning counts on more batches."""
+        if self._begins:
+            self._begins = False
+            for callback in trainer.callbacks:  # Lightning does not tell it of an epoch that is gone on with
+                if isinstance(callback, GradientAccumulationScheduler):
+                    callback.on_train_epoch_start(trainer)
         # What a step is about to draw by itself is not known yet: Lightning hands over what was drawn before.
         drawn = None if self._takes_iterator else next(self._batches_in(batch), None)
         self._batch, self._is_noted = drawn, False
