@@ -173,6 +173,17 @@ def test_epochs_of_fewer_batches_than_a_pass_go_on_in_it_and_say_so(jobs: Any, l
     assert live(work) == steps(8, 14)  # the third epoch ends with the pass, after two batches
 
 
+def test_workers_go_on_in_a_pass_of_several_epochs_too(jobs: Any, live: Any) -> None:
+    """Those of a DataLoader, which begin a pass anew that was broken off."""
+
+    def work() -> None:
+        loader = DataLoader(make().dataset, batch_size=None, num_workers=2)
+        jobs.fit(loader, jobs.ResumeCallback(loader), limit_train_batches=4, max_epochs=6)
+
+    found = [row for step in live(work) for row in step]
+    assert sorted(found[:ROWS]) == sorted(found[ROWS:]) == [*range(ROWS)]
+
+
 @pytest.mark.parametrize("kill_at", [None, 9, STEPS])
 def test_an_epoch_that_ends_early_with_its_pass_has_its_last_step(
     kill_at: int | None, jobs: Any, live: Any

@@ -205,6 +205,10 @@ class ResumeCallback(Callback):
                 "the Trainer trains on another loader than the one that ResumeCallback was given, whose "
                 "place would be saved: make one loader, and give it to both"
             )
+        loop = trainer.fit_loop
+        if trainer.current_epoch > 0 and not (loop.is_resuming or loop.restarting):
+            # Lightning calls iter() next, and workers of a DataLoader begin a pass anew that was broken off.
+            self._state.go_back()
 
     def _check_validation(self, trainer: Trainer) -> None:
         for loader in _flat(trainer.val_dataloaders):
