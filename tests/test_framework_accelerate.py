@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import rmtree
@@ -147,6 +148,24 @@ def test_what_accumulate_adds_up_ends_with_the_pass_and_comes_again_after_a_kill
     assert live(work, kill_at=5)[0] == steps(4, 9)
     assert live(work, kill_at=4)[0] == steps(8, 12)
     assert live(work)[0] == steps(10, 2 * STEPS)
+
+
+def test_a_loader_that_accumulate_knows_not_of_says_so(live: Any) -> None:
+    def work() -> None:
+        Accelerator(cpu=True, gradient_accumulation_steps=4)
+        loader = make()
+        with pytest.warns(UserWarning, match=r"the last 2 of its 10 batches .*register\(accelerator"):
+            iter(loader)
+        warnings.simplefilter("error")
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=5)
+        iter(make())
+        accelerator.gradient_accumulation_steps = 4
+        iter(make(on_iter="restart"))
+        loader = make()
+        register(accelerator, loader)
+        iter(loader)
+
+    live(work)
 
 
 def test_another_loader_that_accelerate_prepared_is_asked_first_where_it_ends(live: Any) -> None:

@@ -67,6 +67,15 @@ def check_trainer(caller: FrameType) -> None:
         )
 
 
+def added_up_by_accelerate() -> int:
+    """How many batches make a step of `accelerator.accumulate`, which asks its DataLoaders where they end."""
+    state = sys.modules.get("accelerate.state")
+    if state is None or not getattr(state.GradientState, "_shared_state", None):
+        return 1
+    gradients = state.GradientState()
+    return int(gradients.num_steps) if gradients.sync_with_dataloader else 1
+
+
 _LIGHTNING = {"lightning", "pytorch_lightning", "lightning_fabric"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import get_all_start_methods
@@ -17,6 +18,7 @@ from fastresume import _core, distributed
 from fastresume.arguments import at_least, positive
 from fastresume.audit import DeliveryLog
 from fastresume.batch import Batch
+from fastresume.callers import added_up_by_accelerate
 from fastresume.crew import Crew
 from fastresume.cursor import Cursor
 from fastresume.dataset import ParquetDataset, dataset_behind
@@ -208,10 +210,24 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank from where the cursor is to the end of the pass."""
         self.dataset._check_trainer(sys._getframe(1))
+        self._check_accumulation()
         iterator = self._prepare()
         self._prepared = None
         self._latest = weakref.ref(iterator)
         return iterator
+
+    def _check_accumulation(self) -> None:
+        if self.dataset.on_iter == "restart" or self.dataset._shared.is_kept:
+            return
+        added = added_up_by_accelerate()
+        if rest := len(self.dataset) % added:
+            warnings.warn(
+                f"Accelerate adds up the gradients of {added} batches, and knows not where a pass of this "
+                f"Loader ends: the last {rest} of its {len(self.dataset)} batches would be added to the "
+                "first ones of the next, or make no step. Call "
+                "fastresume.integrations.accelerate.register(accelerator, loader)",
+                stacklevel=3,
+            )
 
     def start(self) -> None:
         """Starts the threads or workers now: the first batch comes sooner, and workers start before CUDA."""
