@@ -23,9 +23,12 @@ for _name in (
     "MASTER_PORT",
     "SLURM_PROCID",
     "SLURM_NTASKS",
+    "SLURM_STEP_NUM_TASKS",
     "SLURM_LOCALID",
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
 ):
     os.environ.pop(_name, None)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import get_all_start_methods
@@ -26,6 +28,7 @@ from fastresume.reading.monitor.stats import Stats
 from fastresume.reading.monitor.watchdog import Watchdog
 from fastresume.reading.random_access import planned_batch
 from fastresume.reading.replay import Trail
+from fastresume.reading.torch_dataloader.guards import added_up_by_accelerate
 from fastresume.reading.workers.pool import Crew
 from fastresume.reading.workers.worker import seeded_for
 from fastresume.state.cursor import Cursor
@@ -207,10 +210,25 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank from where the cursor is to the end of the pass."""
+        self.dataset.check_trainer(sys._getframe(1))
+        self._check_accumulation()
         iterator = self._prepare()
         self._prepared = None
         self._latest = weakref.ref(iterator)
         return iterator
+
+    def _check_accumulation(self) -> None:
+        if self.dataset.on_iter == "restart" or self.dataset.shared_cursor.is_kept:
+            return
+        added = added_up_by_accelerate()
+        if rest := len(self.dataset) % added:
+            warnings.warn(
+                f"Accelerate adds up the gradients of {added} batches, and knows not where a pass of this "
+                f"Loader ends: the last {rest} of its {len(self.dataset)} batches would be added to the "
+                "first ones of the next, or make no step. Call "
+                "fastresume.integrations.accelerate.register(accelerator, loader)",
+                stacklevel=3,
+            )
 
     def start(self) -> None:
         """Starts the threads or workers now: the first batch comes sooner, and workers start before CUDA."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import rmtree
@@ -110,6 +111,78 @@ def test_in_two_processes_one_file_is_written_and_read_by_both_and_nothing_is_de
             next(iter(whole))
 
     live(work, world_size=2, is_launched=True)
+
+
+@pytest.mark.parametrize("prepared", ["Loader", "DataLoader"])
+def test_what_accumulate_adds_up_ends_with_the_pass_and_comes_again_after_a_kill(
+    prepared: str, live: Any
+) -> None:
+    """Four batches make a step, of ten: steps after the batches 3, 7 and 9, whatever was saved in between."""
+
+    def work() -> None:
+        accelerator = Accelerator(
+            cpu=True,
+            gradient_accumulation_steps=4,
+            dataloader_config=DataLoaderConfiguration(dispatch_batches=False),
+        )
+        given = make() if prepared == "Loader" else torch_loader()
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model, optimizer, loader = accelerator.prepare(model, optimizer, given)
+        resume = register(accelerator, loader)
+        if Path("saved").exists():
+            accelerator.load_state("saved")
+        while resume.dataset.epoch < 2:
+            for batch in loader:
+                before = model.weight.detach().clone()
+                with accelerator.accumulate(model):
+                    accelerator.backward(model(batch["inputs"]).sum())
+                    optimizer.step()
+                    optimizer.zero_grad()
+                has_stepped = not torch.equal(before, model.weight)
+                assert has_stepped == (batch.step in (3, 7, 9)), batch.step
+                resume.trained(batch)
+                accelerator.save_state("saved")
+
+    assert live(work, kill_at=6)[0] == steps(0, 6)
+    assert live(work, kill_at=5)[0] == steps(4, 9)
+    assert live(work, kill_at=4)[0] == steps(8, 12)
+    assert live(work)[0] == steps(10, 2 * STEPS)
+
+
+def test_a_loader_that_accumulate_knows_not_of_says_so(live: Any) -> None:
+    def work() -> None:
+        Accelerator(cpu=True, gradient_accumulation_steps=4)
+        loader = make()
+        with pytest.warns(UserWarning, match=r"the last 2 of its 10 batches .*register\(accelerator"):
+            iter(loader)
+        warnings.simplefilter("error")
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=5)
+        iter(make())
+        accelerator.gradient_accumulation_steps = 4
+        iter(make(on_iter="restart"))
+        loader = make()
+        register(accelerator, loader)
+        iter(loader)
+
+    live(work)
+
+
+def test_another_loader_that_accelerate_prepared_is_asked_first_where_it_ends(live: Any) -> None:
+    """An evaluation in mid pass neither ends the pass nor is cut short by it."""
+
+    def work() -> None:
+        accelerator = make_accelerator()
+        loader = accelerator.prepare(make())
+        register(accelerator, loader)
+        held_out = accelerator.prepare(DataLoader(torch.arange(5.0), batch_size=2))
+        for batch in loader:
+            assert accelerator.gradient_state.end_of_dataloader == (batch.step == STEPS - 1)
+            found = [accelerator.gather_for_metrics(part) for part in held_out]
+            assert torch.cat(found).tolist() == [0, 1, 2, 3, 4]
+            assert accelerator.gradient_state.end_of_dataloader == (batch.step == STEPS - 1)
+
+    live(work)
 
 
 def test_ranks_that_accelerate_does_not_know_of_are_told(live: Any) -> None:

@@ -15,6 +15,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import fastresume as fr
+from fastresume.integrations.resume_state import ResumeState
 from support.rehearsal import BATCH, ROWS, STEPS, make, run, steps, write_data
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
@@ -68,16 +69,18 @@ def test_a_killed_fit_goes_on_after_the_batch_that_was_trained(kind: str, jobs: 
 def test_lightnings_own_state_in_the_checkpoint_is_put_right(jobs: Any, live: Any) -> None:
     """Reading ahead, Lightning saves the state of a batch that was not trained: the callback mends it."""
 
-    def work(*callbacks: Any) -> Callable[[], None]:
-        return lambda: jobs.fit(jobs.Unsized(make()), *callbacks, jobs.SaveAlways())
+    def alone() -> None:
+        loader = jobs.Unsized(make())
+        ResumeState(loader)  # type: ignore[arg-type]  # whose owner says that it keeps the place
+        jobs.fit(loader, jobs.SaveAlways())
 
     def with_callback() -> None:
         loader = jobs.Unsized(make())
         jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways())  # type: ignore[arg-type]  # as a DataLoader is
 
     assert live(with_callback, kill_at=4) == steps(0, 4)
-    assert live(work(), kill_at=2) == steps(4, 6)  # without it, from what it mended
-    assert live(work(), kill_at=2) == steps(7, 9), "Lightning has not lost a batch: is the callback needed?"
+    assert live(alone, kill_at=2) == steps(4, 6)  # without it, from what it mended
+    assert live(alone, kill_at=2) == steps(7, 9), "Lightning has not lost a batch: is the callback needed?"
 
 
 def test_what_was_added_up_before_a_kill_is_added_up_again(jobs: Any, live: Any) -> None:
@@ -91,6 +94,51 @@ def test_what_was_added_up_before_a_kill_is_added_up_again(jobs: Any, live: Any)
     # A pass ends amid four: its last two make one step.
     assert live(work, kill_at=3) == steps(8, 11)
     assert live(work) == steps(10, 2 * STEPS)
+
+
+def test_how_many_batches_add_up_may_change_from_epoch_to_epoch(jobs: Any, live: Any) -> None:
+    """Lightning knows of the number when the epoch begins, which is after the checkpoint was read."""
+
+    def work() -> None:
+        loader = make()
+        scheduler = jobs.GradientAccumulationScheduler({0: 4, 1: 3})
+        trainer = jobs.fit(loader, jobs.ResumeCallback(loader), scheduler, jobs.SaveAlways())
+        assert trainer.global_step == 3 + 4
+
+    assert live(work, kill_at=6) == steps(0, 6)
+    assert live(work, kill_at=11) == steps(4, 15)
+    assert live(work) == steps(13, 2 * STEPS)
+
+
+@pytest.mark.parametrize("added", [1, 4])
+def test_a_callback_that_comes_before_this_one_saves_the_batch_that_was_trained(
+    added: int, jobs: Any, live: Any
+) -> None:
+    def work() -> None:
+        loader = make()
+        jobs.fit(loader, jobs.SaveAlways(), jobs.ResumeCallback(loader), accumulate_grad_batches=added)
+
+    assert live(work, kill_at=4) == steps(0, 4)
+    assert live(work, kill_at=6) == steps(4, 10)
+    assert live(work) == steps(10, 2 * STEPS)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_what_a_step_draws_ahead_by_itself_is_told_to_the_callback(
+    is_told: bool, jobs: Any, live: Any
+) -> None:
+    def work() -> None:
+        loader = make()
+        callback = jobs.ResumeCallback(loader)
+        model = jobs.Ahead(callback if is_told else None)
+        jobs.fit(loader, callback, jobs.SaveAlways(), model=model, max_epochs=1)
+
+    def warned() -> None:
+        with pytest.warns(UserWarning, match=r"call trained\(batch\) of this ResumeCallback"):
+            work()
+
+    assert live(work if is_told else warned, kill_at=4) == steps(0, 4)
+    assert live(work, kill_at=2) == (steps(4, 6) if is_told else steps(5, 7))  # else it is as if trained
 
 
 @pytest.mark.law(3)
@@ -113,15 +161,83 @@ def test_epochs_remain_passes_when_the_batch_size_changes(
     assert sorted(rows) == sorted([*range(ROWS)] * 2)
 
 
-def test_epochs_of_fewer_batches_than_a_pass_go_on_in_it(jobs: Any, live: Any) -> None:
+def test_epochs_of_fewer_batches_than_a_pass_go_on_in_it_and_say_so(jobs: Any, live: Any) -> None:
     def work() -> None:
         loader = make()
         how = {"limit_train_batches": 4, "max_epochs": 4, "accumulate_grad_batches": 2}
-        jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways(), **how)
+        with pytest.warns(UserWarning, match="an epoch has 4 of the 10 batches of a pass, and the next one"):
+            jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways(), **how)
 
     assert live(work, kill_at=6) == steps(0, 6)
     assert live(work, kill_at=3) == steps(6, 9)
     assert live(work) == steps(8, 14)  # the third epoch ends with the pass, after two batches
+
+
+def test_workers_go_on_in_a_pass_of_several_epochs_too(jobs: Any, live: Any) -> None:
+    """Those of a DataLoader, which begin a pass anew that was broken off."""
+
+    def work() -> None:
+        loader = DataLoader(make().dataset, batch_size=None, num_workers=2)
+        jobs.fit(loader, jobs.ResumeCallback(loader), limit_train_batches=4, max_epochs=6)
+
+    found = [row for step in live(work) for row in step]
+    assert sorted(found[:ROWS]) == sorted(found[ROWS:]) == [*range(ROWS)]
+
+
+@pytest.mark.parametrize("kill_at", [None, 9, STEPS])
+def test_an_epoch_that_ends_early_with_its_pass_has_its_last_step(
+    kill_at: int | None, jobs: Any, live: Any
+) -> None:
+    """Lightning counts on four batches whose gradients add up: without a step two would be lost."""
+
+    def work() -> None:
+        loader = make()
+        how = {"limit_train_batches": 4, "max_epochs": 4, "accumulate_grad_batches": 4}
+        trainer = jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways(), **how)
+        assert (trainer.global_step, trainer.current_epoch) == (4, 4)
+
+    if kill_at is None:
+        assert live(work) == steps(0, 14)
+    else:
+        assert live(work, kill_at=kill_at) == steps(0, kill_at)
+        assert live(work) == steps(8 if kill_at == 9 else STEPS, 14)
+
+
+def test_a_fit_that_begins_in_mid_pass_without_a_checkpoint_is_told(jobs: Any, live: Any) -> None:
+    """And its first, shorter epoch has its last step, of two batches."""
+
+    def work() -> None:
+        loader = make()
+        callback = jobs.ResumeCallback(loader)
+        jobs.fit(loader, callback, max_steps=4)
+        with pytest.warns(UserWarning, match="loader in mid pass: 6 of 10 batches are left"):
+            trainer = jobs.fit(loader, callback, max_epochs=1, accumulate_grad_batches=4)
+        assert trainer.global_step == 2
+
+    assert live(work) == steps(0, STEPS)
+
+
+def test_epochs_of_the_same_batches_are_refused(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        loader = make()
+        with pytest.raises(ValueError, match=r'overfit_batches=2 .*pass on_iter="restart" to the dataset'):
+            jobs.fit(loader, jobs.ResumeCallback(loader), overfit_batches=2)
+        jobs.fit(make(on_iter="restart"), overfit_batches=2)
+
+    assert live(work) == [*steps(0, 2), *steps(0, 2)]
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_under_manual_optimization_the_cursor_moves_with_the_optimizers_steps(
+    accumulate: int, jobs: Any, live: Any
+) -> None:
+    def work() -> None:
+        loader = make()
+        jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways(), model=jobs.Manual(accumulate))
+
+    assert live(work, kill_at=5) == steps(0, 5)
+    assert live(work, kill_at=5) == (steps(5, 10) if accumulate == 1 else steps(3, 8))
+    assert live(work) == steps(10 if accumulate == 1 else 6, 2 * STEPS)
 
 
 @pytest.mark.law(3)
@@ -153,9 +269,72 @@ def test_two_ranks_that_are_killed_go_on_as_one(directory: Path, jobs: Any, live
     assert live(alone) == []
 
 
-def test_without_the_callback_a_loader_is_asked_and_a_dataloader_is_not(jobs: Any, live: Any) -> None:
-    def plain(kind: Callable[[fr.Loader], Any], *callbacks: Any) -> Callable[[], None]:
-        return lambda: jobs.fit(kind(make()), *callbacks, jobs.SaveAlways())
+KINDS: dict[str, Callable[[Any, fr.Loader], Any]] = {
+    "Loader": lambda _, loader: loader,
+    "two": lambda _, loader: {"one": loader, "other": make(on_iter="restart")},
+    "DataLoader": lambda _, loader: DataLoader(loader.dataset, batch_size=None),
+    "workers": lambda _, loader: DataLoader(loader.dataset, batch_size=None, num_workers=2),
+}
+
+
+def test_what_lightning_trains_on_without_the_callback_is_refused(jobs: Any, live: Any) -> None:
+    """Before a batch is drawn, and however Lightning comes to draw it."""
+
+    def work() -> None:
+        refused = pytest.raises(
+            fr.FastresumeError, match=r"nothing keeps its place.*ResumeCallback\(loader\)"
+        )
+        for kind in KINDS.values():
+            loader = make()
+            with refused:
+                jobs.fit(kind(jobs, loader), jobs.SaveAlways())
+            assert loader.batches_left == STEPS
+        with pytest.raises(RuntimeError, match="iter") as told:  # of Lightning, which then can't end
+            jobs.fit(jobs.Unsized(make()))
+        assert "nothing keeps its place" in str(told.value.__context__)
+        with refused:
+            jobs.fit(make(), model=jobs.Asking())
+        with refused:
+            jobs.Tuner(jobs.trainer()).lr_find(jobs.Tuned(make()), num_training=4)
+
+    assert live(work) == []
+
+
+def test_what_is_not_trained_on_by_lightning_is_its_owners(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        jobs.fit(make(on_iter="restart"), max_epochs=1)
+        # Drawn in hooks, in a step, and by other loops than the one that trains.
+        trainer = jobs.trainer(max_epochs=1)
+        loader = make()
+        trainer.callbacks.append(jobs.ResumeCallback(loader))
+        trainer.fit(jobs.Drawing(make), loader, make(on_iter="restart"))
+        for loop in (trainer.validate, trainer.test, trainer.predict):
+            loop(jobs.Drawing(make), make())
+
+    assert live(work) == [*steps(0, STEPS), *steps(0, STEPS)]
+
+
+def test_what_keeps_the_place_may_be_the_users_own_and_the_callback_may_come_later(
+    jobs: Any, live: Any
+) -> None:
+    def own() -> None:
+        loader = make()
+        ResumeState(loader)
+        jobs.fit(loader, jobs.SaveAlways())
+
+    def of_lightning() -> None:
+        loader = make()
+        jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways())
+
+    assert live(own, kill_at=4) == steps(0, 4)  # Lightning asks the loader by itself
+    assert live(own, kill_at=3) == steps(4, 7)
+    assert live(of_lightning, kill_at=2) == steps(7, 9)
+
+    def of_torch() -> None:
+        Path("always.ckpt").unlink(missing_ok=True)
+        loader = DataLoader(make().dataset, batch_size=None)
+        ResumeState(loader)
+        jobs.fit(loader, jobs.SaveAlways())
 
     def with_callback() -> None:
         loader = make()
@@ -164,31 +343,44 @@ def test_without_the_callback_a_loader_is_asked_and_a_dataloader_is_not(jobs: An
         ):
             jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways())
 
-    def from_lightning() -> None:
-        loader = make()
-        jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways())
-
-    assert live(plain(lambda loader: loader), kill_at=4) == steps(0, 4)
-    assert live(plain(lambda loader: loader), kill_at=3) == steps(4, 7)
-    assert live(from_lightning, kill_at=2) == steps(7, 9)  # the callback may come later
-
-    def of_torch(loader: fr.Loader) -> Any:
-        return DataLoader(loader.dataset, batch_size=None)
-
-    def anew() -> None:
-        Path("always.ckpt").unlink()
-        jobs.fit(of_torch(make()), jobs.SaveAlways())
-
-    assert live(anew, kill_at=4) == steps(0, 4)
-
-    def warned() -> None:
-        with pytest.warns(UserWarning, match="your dataloader is not resumable"):
-            jobs.fit(of_torch(make()), jobs.SaveAlways(), max_epochs=1)
-
+    assert live(of_torch, kill_at=4) == steps(0, 4)
     assert live(with_callback) == []
-    assert live(warned) == steps(0, STEPS - 4), (
-        "rows are trained twice, and others never: only a warning says so"
-    )
+
+
+@pytest.mark.parametrize("at", ["a step", "the end of an epoch"])
+def test_a_model_that_asks_for_its_steps_when_it_begins_goes_on_where_it_was(
+    at: str, jobs: Any, live: Any
+) -> None:
+    """Lightning then makes its iterator before it has restored anything, and gives no state back."""
+
+    def work() -> None:
+        loader = make()
+        saving = jobs.SaveAlways() if at == "a step" else jobs.SaveAtEnd()
+        jobs.fit(loader, jobs.ResumeCallback(loader), saving, model=jobs.Asking())
+
+    assert live(work, kill_at=14) == steps(0, 14)
+    assert live(work) == steps(14 if at == "a step" else STEPS, 2 * STEPS)
+
+
+@pytest.mark.parametrize("search", ["lr_find", "scale_batch_size", "LearningRateFinder"])
+def test_what_was_drawn_to_try_something_comes_again(search: str, jobs: Any, live: Any) -> None:
+    def work() -> None:
+        loader = make()
+        trainer, model = jobs.trainer(max_epochs=2), jobs.Tuned(loader)
+        trainer.callbacks.append(jobs.ResumeCallback(loader))
+        if search == "lr_find":
+            jobs.Tuner(trainer).lr_find(model, num_training=4)
+        elif search == "scale_batch_size":
+            jobs.Tuner(trainer).scale_batch_size(model, max_trials=2)
+        else:
+            trainer.callbacks.insert(0, jobs.LearningRateFinder(num_training_steps=4))
+        tried = len(jobs.tried)
+        trainer.fit(model)
+        assert jobs.tried[-2 * STEPS :] == [(epoch, step) for epoch in range(2) for step in range(STEPS)]
+        assert len(jobs.tried) - 2 * STEPS >= 4
+        assert (tried >= 4) == (search != "LearningRateFinder")
+
+    live(work)
 
 
 def test_loaders_to_validate_with_begin_anew_or_are_refused(jobs: Any, live: Any) -> None:
@@ -211,8 +403,10 @@ def test_loaders_to_validate_with_begin_anew_or_are_refused(jobs: Any, live: Any
             )
         with pytest.raises(ValueError, match='the dataset has on_iter="restart"'):
             jobs.ResumeCallback(make(on_iter="restart"))
+        other = make()
+        ResumeState(other)
         with pytest.raises(ValueError, match="trains on another loader than the one that ResumeCallback"):
-            jobs.fit(make(), jobs.ResumeCallback(loader))
+            jobs.fit(other, jobs.ResumeCallback(loader))
         with pytest.raises(
             TypeError, match=r"the batch that was trained is a dict, and no fastresume\.Batch"
         ):

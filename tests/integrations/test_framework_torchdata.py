@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from torchdata import nodes
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastresume as fr
@@ -85,3 +86,24 @@ def test_the_number_of_workers_may_change(data: Dataset) -> None:
         if num_workers > 1:
             loader._iterator._shutdown_workers()
     assert len(found) == len(set(found)) == STEPS * BATCH
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+@pytest.mark.parametrize("kind", ["Loader", "ParquetDataset"])
+def test_nodes_go_on_after_the_batch_that_came_out(data: Dataset, kind: str, is_ahead: bool) -> None:
+    """Also in the second pass, and where a node has drawn ahead."""
+
+    def nodes_over() -> Any:
+        dataset = make(data)
+        node: Any = nodes.IterableWrapper(
+            dataset if kind == "ParquetDataset" else fr.Loader(dataset, threads=1)
+        )
+        return nodes.Loader(nodes.Prefetcher(node, 2) if is_ahead else node)
+
+    expected, _ = oracle_passes(make(data), 0, passes=2)
+    loader = nodes_over()
+    assert rows_of([*loader]) == expected[:STEPS]
+    assert rows_of(drawn(loader, 3)) == expected[STEPS : STEPS + 3]
+    again = nodes_over()
+    again.load_state_dict(loader.state_dict())
+    assert rows_of([*again]) == expected[STEPS + 3 :]

@@ -10,11 +10,14 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import rmtree
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import fastresume as fr
+from support.devices import LateDevices
 from support.rehearsal import BATCH, ROWS, STEPS, make, run, steps, write_data
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
@@ -68,6 +71,120 @@ def test_batches_that_were_drawn_for_a_step_that_was_not_done_come_again(jobs: A
     assert live(jobs.job(**adding)) == steps(10, 2 * STEPS)
 
 
+@pytest.mark.parametrize(("added", "killed_after"), [(3, 2), (3, 6), (4, 5), (9, 1)])
+def test_a_resumed_pass_has_its_last_smaller_step_and_later_passes_are_whole(
+    added: int, killed_after: int, jobs: Any, live: Any
+) -> None:
+    """Where the batches of a step do not divide those of a pass; what was put back is put back once."""
+    in_pass = -(-STEPS // added)
+    done, of_pass = divmod(killed_after, in_pass)
+    first = done * STEPS + of_pass * added  # the batch that comes after so many steps
+
+    def job(passes: int) -> Callable[[], None]:
+        def work() -> None:
+            how = {"num_train_epochs": passes, "gradient_accumulation_steps": added}
+            trainer = jobs.make_trainer(jobs.ResumeCallback(make()), **how)
+            jobs.train(trainer)
+            assert trainer.state.global_step == passes * in_pass
+            assert trainer.args.gradient_accumulation_steps == added
+            assert [entry["epoch"] for entry in trainer.state.log_history][-1] == passes
+
+        return work
+
+    live(job(3), kill_at=first)
+    expected = [
+        row for number in range(first, 3 * STEPS) for row in steps(number % STEPS, number % STEPS + 1)
+    ]
+    assert live(job(3)) == expected
+
+
+def test_weights_after_a_resumed_pass_are_those_of_an_unbroken_job(
+    directory: Path, jobs: Any, live: Any
+) -> None:
+    """Bit for bit: each step has its batches, the smaller one at a pass's end, too, and their mean."""
+
+    def job(name: str) -> Callable[[], None]:
+        def work() -> None:
+            trainer = jobs.make_trainer(jobs.ResumeCallback(make()), gradient_accumulation_steps=4)
+            jobs.train(trainer)
+            torch.save(trainer.model.state_dict(), name)
+
+        return work
+
+    live(job("unbroken.pt"))
+    rmtree(directory / "saved")
+    live(job("broken.pt"), kill_at=4)
+    live(job("broken.pt"))
+    unbroken, broken = (torch.load(directory / name) for name in ("unbroken.pt", "broken.pt"))
+    assert unbroken.keys() == broken.keys()
+    for name, value in unbroken.items():
+        assert torch.equal(value, broken[name]), name
+
+
+def test_a_training_that_breaks_off_in_the_last_batch_of_a_pass_can_begin_again(jobs: Any, live: Any) -> None:
+    """The Trainer's arguments are as they were, and what was drawn and not trained comes again."""
+
+    def work() -> None:
+        resume = jobs.ResumeCallback(make())
+        trainer = jobs.make_trainer(resume, gradient_accumulation_steps=4, num_train_epochs=1)
+        loader = resume.dataloader._loader
+        loader.load_state_dict(loader.dataset.batch_at(0, 3).state_dict())
+        step = trainer.training_step
+
+        def fail(*arguments: Any) -> Any:
+            if len(seen) == 5:
+                raise RuntimeError("out of memory")
+            seen.append(0)
+            return step(*arguments)
+
+        seen: list[int] = []
+        trainer.training_step = fail
+        with pytest.raises(RuntimeError, match="out of memory"):
+            trainer.train()
+        assert trainer.args.gradient_accumulation_steps == 6
+        trainer.training_step = step
+        trainer.train()
+        assert trainer.args.gradient_accumulation_steps == 4
+
+    found = live(work)
+    assert found == [*steps(4, 9), *steps(8, 10)]
+
+
+def test_rows_per_second_are_those_of_the_dataset_whatever_the_arguments_say(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        for how in ({"num_train_epochs": 2}, {"max_steps": 2 * STEPS}):
+            loader = fr.Loader(
+                fr.ParquetDataset("data", batch_size=BATCH, stack={"inputs": "i_*"}), threads=1
+            )
+            resume = jobs.ResumeCallback(loader)
+            trainer = jobs.make_trainer(resume, per_device_train_batch_size=3, **how)
+            assert trainer.num_examples(resume.dataloader) == ROWS
+            found = trainer.train().metrics
+            rows = found["train_samples_per_second"] * found["train_runtime"]
+            assert rows == pytest.approx(2 * ROWS, rel=0.01)
+            (logged,) = [entry for entry in trainer.state.log_history if "train_runtime" in entry]
+            assert logged["train_samples_per_second"] == found["train_samples_per_second"]
+        for tail, rows in (("drop", 75), ("short", 80), ("pad", 80)):
+            dataset = fr.ParquetDataset("data", batch_size=15, on_iter="restart", tail=tail)
+            assert len(jobs.DictBatches(fr.Loader(dataset)).dataset) == rows
+
+    live(work)
+
+
+def test_a_training_that_begins_in_mid_pass_without_a_checkpoint_is_told(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        loader = make()
+        batches = iter(loader)
+        for _ in range(3):
+            next(batches)
+        trainer = jobs.make_trainer(jobs.ResumeCallback(loader), num_train_epochs=1)
+        with pytest.warns(UserWarning, match="begins at step 0, and the loader in mid pass: 7 of 10 batches"):
+            trainer.train()
+        assert trainer.state.global_step == 7
+
+    assert live(work) == steps(3, STEPS)
+
+
 def test_what_would_lose_rows_is_refused(jobs: Any, live: Any) -> None:
     def work() -> None:
         loader = make()
@@ -76,6 +193,8 @@ def test_what_would_lose_rows_is_refused(jobs: Any, live: Any) -> None:
             jobs.make_trainer(resume, ignore_data_skip=False)
         with pytest.raises(ValueError, match="would replace ResumeCallback by one without a loader"):
             jobs.make_trainer(resume, restore_callback_states_from_checkpoint=True)
+        with pytest.raises(ValueError, match="pass a smaller batch_size= to ParquetDataset"):
+            jobs.make_trainer(resume, auto_find_batch_size=True)
         late = jobs.make_trainer(resume)
         late.args.ignore_data_skip = False  # a callback that is added later sees no on_init_end
         with pytest.raises(ValueError, match="Pass ignore_data_skip=True to TrainingArguments"):
@@ -112,16 +231,36 @@ def test_another_number_of_steps_in_a_pass_is_told(jobs: Any, live: Any) -> None
 
     def changed() -> None:
         with pytest.warns(
-            UserWarning, match="takes 4 steps for 1 passes of 4, but 0 were done.*global_batch_"
+            UserWarning,
+            match="takes 4 steps for 1 passes of 4 and 0 steps, but 0 passes were done",
         ):
             jobs.job(20)()
 
-    def added() -> None:
-        with pytest.warns(UserWarning, match="a pass of 10 batches ends amid 4 whose gradients add up"):
-            jobs.job(gradient_accumulation_steps=4, max_steps=5)()
-
-    live(added, kill_at=0)
     live(changed, kill_at=1)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2)])
+def test_another_number_of_batches_in_a_step_is_told(before: int, after: int, jobs: Any, live: Any) -> None:
+    live(jobs.job(gradient_accumulation_steps=before), kill_at=3 * before)
+
+    def changed() -> None:
+        with pytest.warns(UserWarning, match="or gradient_accumulation_steps has changed"):
+            jobs.job(gradient_accumulation_steps=after)()
+
+    first = steps(3 * before, STEPS)
+    assert live(changed)[: len(first)] == first, "the rest of the pass comes, in any case"
+
+
+def test_batches_in_the_same_tensors_are_not_drawn_ahead(
+    directory: Path, jobs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    LateDevices(monkeypatch)
+    dataset = fr.ParquetDataset(directory / "data", batch_size=BATCH)
+    with fr.Loader(dataset, device="cuda", static=True) as loader:
+        drawn = jobs.ResumeCallback(loader).dataloader
+        with pytest.raises(ValueError, match="under static=True they come in the same tensors"):
+            drawn.begin(SimpleNamespace(gradient_accumulation_steps=2))
+        drawn.begin(SimpleNamespace(gradient_accumulation_steps=1))
 
 
 def test_evaluation_is_given_dicts(jobs: Any, live: Any) -> None:

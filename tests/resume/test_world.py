@@ -23,7 +23,7 @@ Launch = Callable[[int, int], None]
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE"):
+    for name in ("RANK", "WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_RANK", "PMI_SIZE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -105,6 +105,68 @@ def test_an_environment_that_makes_no_sense_is_an_error_that_names_it(
     with pytest.raises(ValueError, match=r".") as again:
         fr.ParquetDataset(small_dataset.directory, batch_size=5)
     assert str(again.value) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        (
+            {"SLURM_PROCID": "3", "SLURM_NTASKS": "4"},
+            ["srun", "SLURM_PROCID=3 of SLURM_NTASKS=4", 'world_size=int(os.environ["SLURM_NTASKS"])'],
+        ),
+        (
+            {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "1"},
+            ["srun", "SLURM_PROCID=0 of SLURM_STEP_NUM_TASKS=2"],
+        ),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, ["mpirun", "OMPI_COMM_WORLD_RANK=1"]),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, ["mpiexec", "PMI_RANK=1 of PMI_SIZE=2"]),
+    ],
+)
+def test_processes_that_torch_knows_nothing_of_are_told_what_to_write(
+    monkeypatch: pytest.MonkeyPatch,
+    small_dataset: Dataset,
+    environment: dict[str, str],
+    named: list[str],
+) -> None:
+    """Each would take itself for rank 0 of 1, and read all rows."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="each of them would read all rows: write rank=") as told:
+        fr.ParquetDataset(small_dataset.directory, batch_size=5)
+    for text in [*named, "torchrun", "init_process_group", "rank=0, world_size=1"]:
+        assert text in str(told.value)
+    assert fr.ParquetDataset(small_dataset.directory, batch_size=5, rank=0, world_size=1).world == fr.World(
+        0, 1
+    )
+    set_environment(monkeypatch, "1", "2")  # as torchrun sets them in a job of srun
+    assert fr.World.detect() == fr.World(1, 2)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "1"},
+        {"SLURM_NTASKS": "4"},
+        {"SLURM_PROCID": "", "SLURM_NTASKS": "4"},
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "9" * 100},
+    ],
+)
+def test_a_process_that_was_started_alone_is_rank_0_of_1(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert fr.World.detect() == fr.World(0, 1)
+
+
+def test_processes_that_lightning_starts_by_itself_are_told_of_torchrun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"NODE_RANK": "0", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=r"Lightning starts by itself: start them with torchrun.*rank= and"):
+        fr.World.detect()
 
 
 def test_a_dataset_takes_its_rank_from_the_environment_when_it_is_made(

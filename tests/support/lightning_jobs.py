@@ -11,12 +11,23 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import GradientAccumulationScheduler, LearningRateFinder, ModelCheckpoint
+from lightning.pytorch.tuner import Tuner
 
 import fastresume as fr
 from fastresume.integrations.lightning import ResumeCallback
 
-__all__ = ["ModelCheckpoint", "ResumeCallback", "pl"]
+__all__ = [
+    "GradientAccumulationScheduler",
+    "LearningRateFinder",
+    "ModelCheckpoint",
+    "ResumeCallback",
+    "Tuner",
+    "pl",
+]
+
+tried: list[tuple[int, int]] = []
+"""What `Tuned` was trained on: passes and steps."""
 
 
 class Model(pl.LightningModule):
@@ -46,9 +57,14 @@ class SaveAfterValidation(pl.Callback):
             trainer.save_checkpoint("always.ckpt")
 
 
-def fit(
-    loader: Any, *callbacks: pl.Callback, model: pl.LightningModule | None = None, val: Any = None, **how: Any
-) -> None:
+class SaveAtEnd(pl.Callback):
+    """A checkpoint at the end of each epoch."""
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        trainer.save_checkpoint("always.ckpt")
+
+
+def trainer(*callbacks: pl.Callback, **how: Any) -> pl.Trainer:
     quiet: dict[str, Any] = {
         "logger": False,
         "enable_progress_bar": False,
@@ -56,9 +72,127 @@ def fit(
         "enable_checkpointing": False,
         "accelerator": "cpu",
     }
-    trainer = pl.Trainer(callbacks=list(callbacks), **{**quiet, "max_epochs": 2, **how})
+    return pl.Trainer(callbacks=list(callbacks), **{**quiet, "max_epochs": 2, **how})
+
+
+def fit(
+    loader: Any, *callbacks: pl.Callback, model: pl.LightningModule | None = None, val: Any = None, **how: Any
+) -> pl.Trainer:
+    made = trainer(*callbacks, **how)
     path = "always.ckpt" if Path("always.ckpt").exists() else None
-    trainer.fit(model or Model(), loader, val, ckpt_path=path)
+    made.fit(model or Model(), loader, val, ckpt_path=path)
+    return made
+
+
+class Asking(Model):
+    """Asks how many steps there will be, as OneCycleLR needs it."""
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        assert self.trainer.estimated_stepping_batches == 20
+        return super().configure_optimizers()
+
+
+class Tuned(Model):
+    """What a Tuner tries, which takes note of each batch."""
+
+    def __init__(self, loader: fr.Loader) -> None:
+        super().__init__()
+        self.loader = loader
+        self.lr, self.batch_size = 0.01, 2
+
+    def train_dataloader(self) -> fr.Loader:
+        return self.loader
+
+    def training_step(self, batch: fr.Batch) -> torch.Tensor:
+        tried.append((batch.epoch, batch.step))
+        return super().training_step(batch)
+
+
+class Manual(Model):
+    """Steps by itself, after so many batches."""
+
+    def __init__(self, accumulate: int) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.accumulate = accumulate
+
+    def training_step(self, batch: fr.Batch, batch_idx: int) -> None:
+        self.manual_backward(super().training_step(batch))
+        if (batch_idx + 1) % self.accumulate == 0:
+            optimizer: Any = self.optimizers()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+class Broken(Exception):  # noqa: N818  (what ends a job is no fault)
+    """A job is broken off."""
+
+
+class Breaking(Model):
+    """Breaks off after so many batches; takes note of them."""
+
+    def __init__(self, after: int | None, asks: bool) -> None:
+        torch.manual_seed(1)
+        super().__init__()
+        self.after, self.asks = after, asks
+        self.seen: list[tuple[int, int]] = []
+
+    def training_step(self, batch: fr.Batch) -> torch.Tensor:
+        if len(self.seen) == self.after:
+            raise Broken
+        self.seen.append((batch.epoch, batch.step))
+        return super().training_step(batch)
+
+    def validation_step(self, batch: fr.Batch) -> None:
+        pass
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        if self.asks:
+            assert self.trainer.estimated_stepping_batches
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+class Ahead(Model):
+    """Draws by itself, one batch ahead of the one that it trains on."""
+
+    def __init__(self, told: ResumeCallback | None) -> None:
+        super().__init__()
+        self.told = told
+        self.drawn: list[fr.Batch] = []
+
+    def training_step(self, dataloader_iter: Iterator[Any]) -> torch.Tensor:
+        while len(self.drawn) < 2:
+            batch = next(dataloader_iter, None)
+            if batch is None:
+                break
+            self.drawn.append(batch[0])
+        batch = self.drawn.pop(0)
+        if self.told is not None:
+            self.told.trained(batch)
+        return super().training_step(batch)
+
+
+class Drawing(Model):
+    """Draws from loaders of its own."""
+
+    def __init__(self, make: Any) -> None:
+        super().__init__()
+        self.make = make
+
+    def draw(self) -> None:
+        assert len([*self.make()]) == len(self.make()) == 10
+
+    def on_train_start(self) -> None:
+        self.draw()
+
+    def training_step(self, batch: fr.Batch) -> torch.Tensor:
+        self.draw()
+        return super().training_step(batch)
+
+    def validation_step(self, batch: fr.Batch) -> None:
+        self.draw()
+
+    test_step = predict_step = validation_step
 
 
 class Unsized:

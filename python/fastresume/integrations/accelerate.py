@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from accelerate import Accelerator
 from accelerate.data_loader import DataLoaderDispatcher
+from torch.utils.data import DataLoader
 
+from fastresume.batch.batch import Batch
 from fastresume.integrations.resume_state import Reader, ResumeState, check_ranks
+from fastresume.state.cursor import Cursor
 
 
 def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = False) -> ResumeState:
     """Has an Accelerator save and restore the place of the batch that was trained last.
 
     The main process writes one file for all, which every rank loads: under lockstep training the state of
-    any rank is the global one. Call `trained(batch)` of what is returned after each step of the optimizer.
+    any rank is the global one. Call `trained(batch)` of what is returned after each batch. Under
+    `accelerator.accumulate` the state moves with the steps of the optimizer alone, of which a pass has its
+    last, smaller one, too; after a state was loaded, `accumulate` counts from 0.
 
     Args:
         accelerator: the Accelerator.
@@ -40,7 +48,42 @@ def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = Fal
             "the others' readers never be asked. Give accelerator.prepare the fastresume.Loader, which it "
             "leaves as it is, or pass DataLoaderConfiguration(dispatch_batches=False)"
         )
-    state = ResumeState(loader, check_same=check_same)
+    state = _SteppedState(accelerator, loader, check_same=check_same)
     check_ranks(state.dataset, accelerator.num_processes, "Accelerate")
     accelerator.register_for_checkpointing(state)
     return state
+
+
+class _SteppedState(ResumeState):
+    """The same under `accelerator.accumulate`: it moves with the optimizer's steps.
+
+    A DataLoader that Accelerate has prepared tells `accumulate` where it ends. A `Loader` is left as it is,
+    so this stands in its place there: among the data loaders that Accelerate's GradientState asks.
+    """
+
+    remainder = -1
+    """Of the rows that Accelerate has added to the last batch; it knows of none."""
+
+    def __init__(self, accelerator: Accelerator, loader: Reader, *, check_same: bool = False) -> None:
+        super().__init__(loader, check_same=check_same)
+        self._accelerator = accelerator
+        if not isinstance(loader, DataLoader):
+            accelerator.gradient_state.dataloader_references += [self]
+
+    @property
+    def end_of_dataloader(self) -> bool:
+        """Whether the batch that was drawn last was the last one of its pass."""
+        return self.dataset.shared_cursor.cursor.steps == 0
+
+    def trained(self, batch: Batch) -> None:
+        """Takes note of a batch, and of all that came before it, if the optimizer has stepped on them."""
+        if self._accelerator.sync_gradients:
+            super().trained(batch)
+        else:
+            self._follow()
+            self._is_told = True
+
+    def load_state_dict(self, state: Mapping[str, Any] | Cursor) -> None:
+        """Lets the loader go on from a state, at its next `iter()`; a step of the optimizer begins there."""
+        super().load_state_dict(state)
+        self._accelerator.step = 0

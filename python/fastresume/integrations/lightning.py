@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, ValuesView
+from inspect import signature
 from typing import Any
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.callbacks import GradientAccumulationScheduler
 except ModuleNotFoundError:  # the same under its older name
     from pytorch_lightning import Callback, LightningModule, Trainer
+    from pytorch_lightning.callbacks import GradientAccumulationScheduler
+from torch.utils.hooks import RemovableHandle
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
@@ -23,13 +28,18 @@ from fastresume.integrations.resume_state import (
 )
 from fastresume.state.cursor import KEY, Cursor
 
+_DONE = "fastresume_batches_of_epoch"
+"""Under this key a checkpoint says how many batches of Lightning's epoch were trained, with a step."""
+
 
 class ResumeCallback(Callback):
     """Saves the cursor of the batch that was trained last in Lightning's checkpoints, and restores it.
 
     Whether or not Lightning reads ahead. When gradients add up, the cursor moves with the step that ends
-    that. On resume under other ranks or batch sizes, Lightning's count of batches in the epoch is set to what
-    is left of the pass, so that its epochs stay the passes.
+    that; under manual optimization with a step of any optimizer, at the latest with the pass. On resume under
+    other ranks or batch sizes, Lightning's count of batches in the epoch is set to what is left of the pass,
+    so that its epochs stay the passes. Under `limit_train_batches` an epoch is a part of a pass: the next one
+    goes on in it, and ends with it at the latest.
 
     Args:
         loader: the `Loader` that the Trainer trains on; or a torch DataLoader over a `ParquetDataset`.
@@ -38,9 +48,13 @@ class ResumeCallback(Callback):
     Raises:
         TypeError: if the loader is something else; in `fit`, if batches are no longer `Batch`es when they
             have been trained on.
-        ValueError: in `fit`, if it trains on another loader, or a loader to validate with goes on where it
-            stopped (the sanity check's batches would be missing afterwards) or shares the cursor.
+        ValueError: in `fit`, under `overfit_batches`; if it trains on another loader; or if a loader to
+            validate with goes on where it stopped (the sanity check's batches would be missing afterwards) or
+            shares the cursor.
         StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
+
+    Warns:
+        UserWarning: in `fit`, if an epoch has fewer batches than a pass, or begins in its middle.
 
     Example:
         >>> trainer = Trainer(callbacks=[ResumeCallback(loader)])  # doctest: +SKIP
@@ -50,23 +64,112 @@ class ResumeCallback(Callback):
     def __init__(self, loader: Reader, *, check_same: bool = False) -> None:
         self._loader = loader
         self._state = ResumeState(loader, check_same=check_same)
+        self._begins = False
+        self._is_manual = False
+        self._has_stepped = False  # an optimizer, since the batch before
+        self._batch: Batch | None = None  # that is trained on now
+        self._is_noted = True  # the batch that was trained on last
+        self._takes_iterator = False  # the model's step, and draws by itself
+        self._is_warned = False
+        self._done = 0  # batches of Lightning's epoch up to the one that was trained last
+        self._listening: list[RemovableHandle] = []
 
     def state_dict(self) -> dict[str, str]:
         """What Lightning's checkpoints hold of this callback."""
         return self._state.state_dict()
 
+    def trained(self, batch: Batch) -> None:
+        """Tells which batch was trained on, where `training_step` takes a `dataloader_iter` and draws ahead.
+
+        Call it in `training_step`: the state that is saved is then that of this batch, as soon as the
+        optimizer steps.
+        """
+        self._batch, self._is_warned = batch, True
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Refuses, or tells of, epochs that are no passes."""
+        if stage != "fit":
+            return
+        if trainer.overfit_batches > 0:
+            raise ValueError(
+                f"overfit_batches={trainer.overfit_batches} is meant to train on the same batches in each "
+                "epoch, but this loader goes on in its pass, so that a resume can: leave ResumeCallback out, "
+                'and pass on_iter="restart" to the dataset'
+            )
+        batches, in_pass = self._batches_of_an_epoch(trainer), len(self._state.dataset)
+        if batches < in_pass and not trainer.fast_dev_run and trainer.is_global_zero:
+            warnings.warn(
+                f"limit_train_batches={trainer.limit_train_batches}: an epoch has {batches} of the {in_pass} "
+                "batches of a pass, and the next one goes on where it ended; the last one of a pass may be "
+                "shorter. For the same batches in each epoch leave ResumeCallback out, and pass "
+                'on_iter="restart" to the dataset',
+                stacklevel=2,
+            )
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Listens to optimizers whose steps Lightning does not take by itself."""
+        self._takes_iterator = "dataloader_iter" in signature(pl_module.training_step).parameters
+        self._is_manual = not pl_module.automatic_optimization
+        if self._is_manual:
+            self._listen(trainer)
+        self._begins = True
+        left, in_pass = self._state.batches_left, len(self._state.dataset)
+        begins = trainer.fit_loop.epoch_loop.batch_progress.current.ready == 0
+        if begins and left < in_pass == self._batches_of_an_epoch(trainer) and trainer.is_global_zero:
+            warnings.warn(
+                f"the Trainer begins an epoch, and the loader in mid pass: {left} of {in_pass} batches are "
+                "left, so that the epoch is shorter, and ends without validation; call loader.reset() for "
+                "the whole pass, or pass ckpt_path= to fit()",
+                stacklevel=2,
+            )
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Lets an epoch end with the pass, where Lightning counts on more batches."""
+        if self._begins:
+            self._begins = False
+            for callback in trainer.callbacks:  # Lightning does not tell it of an epoch that is gone on with
+                if isinstance(callback, GradientAccumulationScheduler):
+                    callback.on_train_epoch_start(trainer)
+        # What a step is about to draw by itself is not known yet: Lightning hands over what was drawn before.
+        drawn = None if self._takes_iterator else next(self._batches_in(batch), None)
+        self._batch, self._is_noted = drawn, False
+        if drawn is not None and drawn.batches_left == 0 and len([*_flat(trainer.train_dataloader)]) == 1:
+            trainer.fit_loop.epoch_loop.batch_progress.is_last_batch = True
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Takes note of a batch that the optimizer has stepped on."""
-        if trainer.is_last_batch or (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
-            self._state.trained(next(self._batches_in(batch), batch))
+        if self._takes_iterator and not self._is_warned:
+            self._is_warned = True
+            warnings.warn(
+                "training_step takes a dataloader_iter, and what it draws ahead would count as trained: call "
+                "trained(batch) of this ResumeCallback there",
+                stacklevel=2,
+            )
+        if not self._is_noted:
+            self._note(trainer, self._batch or next(self._batches_in(batch), batch))
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Listens no more."""
+        while self._listening:
+            self._listening.pop().remove()
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Puts the state of the trained batch where Lightning itself saves that of the fetched one."""
-        self._put_into(_loops_of(checkpoint), self._state.state_dict())
+        progress = trainer.fit_loop.epoch_loop.batch_progress.current
+        if not self._is_noted and self._batch is not None and progress.processed == progress.ready:
+            # A callback that comes before this one saves after the step.
+            self._note(trainer, self._batch)
+        state = self._state.state_dict()
+        if self.state_key in checkpoint.get("callbacks", {}):
+            checkpoint["callbacks"][self.state_key] = state
+        self._put_into(_loops_of(checkpoint), state)
+        checkpoint[_DONE] = self._done
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -80,7 +183,7 @@ class ResumeCallback(Callback):
             own = next((state for state in _loader_states(loops) if _is_state(state)), None)
         state = require_state(own, "under ResumeCallback")
         self._state.load_state_dict(state)
-        self._count_batches(trainer, loops)
+        self._count_batches(trainer, loops, checkpoint.get(_DONE))
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuses loaders that would lose the batches of the sanity check."""
@@ -93,6 +196,7 @@ class ResumeCallback(Callback):
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuses to train on another loader than this one, or on fewer ranks than it was made for."""
+        self._done = 0
         check_ranks(self._state.dataset, trainer.world_size, "Lightning")
         if not any(
             is_same_reading(loader, self._state.dataset) for loader in _flat(trainer.train_dataloader)
@@ -101,6 +205,10 @@ class ResumeCallback(Callback):
                 "the Trainer trains on another loader than the one that ResumeCallback was given, whose "
                 "place would be saved: make one loader, and give it to both"
             )
+        loop = trainer.fit_loop
+        if trainer.current_epoch > 0 and not (loop.is_resuming or loop.restarting):
+            # Lightning calls iter() next, and workers of a DataLoader begin a pass anew that was broken off.
+            self._state.go_back()
 
     def _check_validation(self, trainer: Trainer) -> None:
         for loader in _flat(trainer.val_dataloaders):
@@ -131,26 +239,80 @@ class ResumeCallback(Callback):
             if _is_state(found) and _same_dataset(found, state):
                 states[place] = dict(state)
 
-    def _count_batches(self, trainer: Trainer, loops: dict[str, Any]) -> None:
+    def _note(self, trainer: Trainer, batch: Batch) -> None:
+        """Takes note of a batch that was trained on, if the optimizer has stepped on it."""
+        ready = trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        if self._is_manual:
+            is_stepped = self._has_stepped or not self._listening
+            self._has_stepped = False
+        else:
+            is_stepped = ready % trainer.accumulate_grad_batches == 0
+        if is_stepped or trainer.is_last_batch:
+            self._state.trained(batch)
+            self._done = ready
+        self._is_noted = True
+
+    def _count_batches(self, trainer: Trainer, loops: dict[str, Any], kept: int | None) -> None:
         """Sets Lightning's count of the epoch's batches to what the state says, under the present ranks."""
         progress = loops.get("epoch_loop.batch_progress")
         if progress is None:
             return
         current, dataset = progress["current"], self._state.dataset
-        done = current["ready"]
-        limit = trainer.limit_train_batches  # with one, 1 batch or half of all, an epoch is no pass
-        if self._is_cut_anew() and isinstance(limit, float) and limit == 1.0:
-            done = len(dataset) - (0 if progress["is_last_batch"] else dataset.batches_left)
-        elif not progress["is_last_batch"]:
+        done, batches = current["ready"], self._batches_of_an_epoch(trainer)
+        is_pass, is_anew = batches == len(dataset), self._is_cut_anew()
+        if progress["is_last_batch"]:
+            if done < batches or is_anew:  # it ended early, with its pass
+                done = batches
+        elif is_pass and is_anew:
+            done = len(dataset) - dataset.batches_left
+        elif kept is not None:
+            done = kept
+        else:  # saved by Lightning without this callback
             done -= done % trainer.accumulate_grad_batches
+        self._done = done
         completed = done - (current["ready"] - current["completed"])
         current.update(ready=done, started=done, processed=done, completed=completed)
+        if progress["is_last_batch"]:
+            is_batch_end, epoch = completed < done, loops["epoch_progress"]["current"]
+            if is_batch_end if trainer.max_steps == -1 else epoch["processed"] == epoch["ready"]:
+                _end_epoch(loops, is_batch_end)
+
+    def _batches_of_an_epoch(self, trainer: Trainer) -> int:
+        """How many batches Lightning counts on in an epoch: those of a pass, or fewer."""
+        limit, in_pass = trainer.limit_train_batches, len(self._state.dataset)
+        if limit is None:
+            return in_pass
+        return min(limit if isinstance(limit, int) else int(in_pass * limit), in_pass)
+
+    def _listen(self, trainer: Trainer) -> None:
+        def note(*_: Any) -> None:
+            self._has_stepped = True
+
+        for optimizer in trainer.optimizers:
+            if hasattr(optimizer, "register_step_post_hook"):
+                self._listening.append(optimizer.register_step_post_hook(note))
 
     def _is_cut_anew(self) -> bool:
         """Whether what is left is read by other ranks or workers, or in other batches, than what was."""
         dataset, workers = self._state.dataset, getattr(self._loader, "num_workers", 0)
         cuts: list[list[int]] = json.loads(self._state.state_dict()[KEY])["cuts"]
         return not cuts or tuple(cuts[-1][:3]) != dataset.spec.cut(max(workers, 1))
+
+
+def _end_epoch(loops: dict[str, Any], is_batch_end: bool) -> None:
+    """Lets an epoch whose last batch was trained be over.
+
+    Lightning would count the next epoch as the same one: what is saved in it is taken for the end of an
+    epoch, from which a job that was done would train one more. And under `max_steps` it would train one
+    batch more in the epoch that has ended.
+    """
+    for counts in loops["epoch_progress"].values():
+        counts.update(processed=counts["ready"], completed=counts["ready"])
+    batches = loops["epoch_loop.batch_progress"]
+    batches["total"]["completed"] = batches["total"]["processed"]
+    batches["current"].update(dict.fromkeys(batches["current"], 0))
+    batches["is_last_batch"] = False
+    loops["epoch_loop.state_dict"]["_batches_that_stepped"] += is_batch_end
 
 
 def _loops_of(checkpoint: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class ResumeState:
                 'the dataset has on_iter="restart": each iter() begins the pass anew, so that no state is '
                 "resumed; make the dataset that is trained on without it"
             )
+        self.dataset.shared_cursor.is_kept = True
         self._loader = loader
         self._check_same = check_same
         self._begin(self.dataset.shared_cursor.cursor)
@@ -96,6 +97,12 @@ class ResumeState:
                 stacklevel=2,
             )
         return self._cursor.to_state()
+
+    @property
+    def batches_left(self) -> int:
+        """Batches that this rank still gets in the pass of the batch that was trained last, after it."""
+        self._follow()
+        return self.dataset.spec.pass_from(self._cursor._core, 1).batches_left
 
     def load_state_dict(self, state: Mapping[str, Any] | Cursor) -> None:
         """Lets the loader go on from a state, at its next `iter()`.

@@ -19,6 +19,14 @@ MAX_THREADS = 32
 """More are for those who name them: nodes have hundreds of cores, and jobs that share them with others."""
 
 
+_LAUNCHERS = (
+    ("srun", "SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
+    ("mpirun", "OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
+    ("mpiexec", "PMI_RANK", ("PMI_SIZE",)),
+)
+"""Who starts several processes without saying so as torch does: by which variables they are told."""
+
+
 def has_process_group() -> bool:
     """Whether there is a default process group."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -61,7 +69,8 @@ class World:
 
         Raises:
             ValueError: if a variable is not a whole number, one is set without the other, or the rank
-                is out of range.
+                is out of range; if neither is, and srun, mpirun or mpiexec started this process beside
+                others: each would take itself for rank 0 of 1.
 
         Example:
             >>> World.detect()
@@ -74,7 +83,13 @@ class World:
         if world_size is None and rank is not None:
             raise ValueError(f"RANK is set ({rank}), but WORLD_SIZE is not")
         if rank is None and world_size not in (None, 1):
-            raise ValueError(f"WORLD_SIZE is set ({world_size}), but RANK is not")
+            raise ValueError(
+                f"WORLD_SIZE is set ({world_size}), but RANK is not, as in processes that Lightning starts "
+                "by itself: start them with torchrun, or make the dataset after init_process_group, or pass "
+                "rank= and world_size="
+            )
+        if world_size is None:
+            _check_launcher()
         return cls(rank or 0, 1 if world_size is None else world_size)
 
     @classmethod
@@ -115,6 +130,25 @@ def default_threads() -> int:
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
     share = _core.cores() // (int(ranks) if ranks.isdecimal() and int(ranks) > 0 else 1)
     return max(1, min(MAX_THREADS, share))
+
+
+def _check_launcher() -> None:
+    for launcher, rank_name, size_names in _LAUNCHERS:
+        rank = os.environ.get(rank_name, "")
+        size_name = next((name for name in size_names if name in os.environ), size_names[-1])
+        size = os.environ.get(size_name, "")
+        if _is_count(rank) and _is_count(size) and int(size) > 1:
+            raise ValueError(
+                f"{launcher} started this process as {rank_name}={rank} of {size_name}={size}, but RANK and "
+                "WORLD_SIZE are not set, so that each of them would read all rows: write "
+                f'rank=int(os.environ["{rank_name}"]), world_size=int(os.environ["{size_name}"]); or start '
+                "with torchrun, or make the dataset after init_process_group. Where this process reads "
+                "alone, write rank=0, world_size=1"
+            )
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def _from_environment(name: str) -> int | None:

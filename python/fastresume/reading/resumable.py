@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -23,7 +24,7 @@ from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.map_function import Transform
 from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec
-from fastresume.reading.torch_dataloader.guards import check_caller, check_counter
+from fastresume.reading.torch_dataloader.guards import check_caller, check_counter, check_trainer
 from fastresume.reading.torch_dataloader.iterator import WorkerIterator
 from fastresume.state.cursor import Cursor
 from fastresume.state.shared_cursor import SharedCursor
@@ -126,7 +127,9 @@ class ResumableDataset(IterableDataset[Batch]):
 
     def __len__(self) -> int:
         """Batches that each rank gets in an unbroken pass."""
-        check_counter(sys._getframe(1))
+        caller = sys._getframe(1)
+        check_counter(caller)
+        self.check_trainer(caller)
         return self._length
 
     @property
@@ -181,11 +184,22 @@ class ResumableDataset(IterableDataset[Batch]):
         Ranks of the default process group that do not read the same (other files, rows, order or cut) are an
         error on each of them, with its first batch: see docs/RESUME.md.
         """
-        check_caller(sys._getframe(1))
+        caller = sys._getframe(1)
+        check_caller(caller)
+        self.check_trainer(caller)
         worker = get_worker_info()
         if worker is None:
             return BatchIterator(self.spec, self.shared_cursor, threads=0, prefetch_bytes=0)
         return WorkerIterator(self.spec, self.shared_cursor, worker.id, worker.num_workers)
+
+    def check_trainer(self, caller: FrameType) -> None:
+        """Refuses Lightning's training from a frame, where nothing keeps the place.
+
+        Raises:
+            FastresumeError: it says what to write.
+        """
+        if self.on_iter == "continue" and not self.shared_cursor.is_kept:
+            check_trainer(caller)
 
     def map(self, function: Transform) -> Self:
         """The dataset whose batches are what a function makes of this one's: `function(batch)`.

@@ -91,6 +91,9 @@ class SharedCursor:
     fork, or by pickle) goes on from there on its own.
     """
 
+    is_kept = False
+    """Whether a `ResumeState` was made, which is told of the batch that was trained last."""
+
     def __init__(
         self, cursor: _core.Cursor, check_ranks: Callable[[_core.Cursor, int], None] | None = None
     ) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from types import FrameType
 
-from torch.utils.data import default_collate
+from torch.utils.data import default_collate, get_worker_info
 
 import fastresume._core as _core
 from fastresume.batch.batch import refuse_to_collate
@@ -42,6 +43,60 @@ def check_counter(caller: FrameType) -> None:
             "shuffle=True to ParquetDataset for a shuffled order, or rank= and world_size= where there is no "
             "process group"
         )
+
+
+def check_trainer(caller: FrameType) -> None:
+    """Refuses to be drawn from, or counted, by Lightning's training where nobody keeps the place.
+
+    Lightning asks a loader for its state by itself, but not always gives it back (not after
+    `estimated_stepping_batches`, nor from a checkpoint at the end of an epoch), and knows no batch that was
+    drawn to try something (`lr_find`).
+
+    Raises:
+        FastresumeError: it says what to write.
+    """
+    if _LIGHTNING.isdisjoint(sys.modules) or get_worker_info() is not None:
+        return
+    if _is_of_training(caller):
+        raise _core.FastresumeError(
+            "Lightning trains on this dataset, and nothing keeps its place: a checkpoint would hold another "
+            "batch than the one that was trained last, or not be gone on from. Pass "
+            "callbacks=[fastresume.integrations.lightning.ResumeCallback(loader)] to the Trainer; or, where "
+            'nothing is ever resumed, on_iter="restart" to the dataset. Where your own code saves '
+            "batch.state_dict(), make a fastresume.integrations.resume_state.ResumeState(loader), and tell that one"
+        )
+
+
+def added_up_by_accelerate() -> int:
+    """How many batches make a step of `accelerator.accumulate`, which asks its DataLoaders where they end."""
+    state = sys.modules.get("accelerate.state")
+    if state is None or not getattr(state.GradientState, "_shared_state", None):
+        return 1
+    gradients = state.GradientState()
+    return int(gradients.num_steps) if gradients.sync_with_dataloader else 1
+
+
+_LIGHTNING = {"lightning", "pytorch_lightning", "lightning_fabric"}
+
+
+def _is_of_training(caller: FrameType) -> bool:
+    """Whether the nearest of Lightning's frames draws batches or counts them, and does so for its training.
+
+    Any other is a hook: what the user's own code does in it is the user's.
+    """
+    frame: FrameType | None = caller
+    is_drawn = False
+    while frame is not None:
+        package, _, module = frame.f_globals.get("__name__", "").partition(".")
+        if package in _LIGHTNING:
+            part = module.rpartition(".")[2]
+            is_drawn = is_drawn or module.endswith(("utilities.combined_loader", "utilities.data"))
+            if not is_drawn:
+                return False
+            if ".loops." in f".{module}" and part != "fetchers":
+                return part in ("fit_loop", "training_epoch_loop")
+        frame = frame.f_back
+    return False
 
 
 def _stacks(collate: object) -> bool:
