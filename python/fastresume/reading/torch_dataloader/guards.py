@@ -63,7 +63,8 @@ def check_trainer(caller: FrameType) -> None:
             "batch than the one that was trained last, or not be gone on from. Pass "
             "callbacks=[fastresume.integrations.lightning.ResumeCallback(loader)] to the Trainer; or, where "
             'nothing is ever resumed, on_iter="restart" to the dataset. Where your own code saves '
-            "batch.state_dict(), make a fastresume.integrations.resume_state.ResumeState(loader), and tell that one"
+            "batch.state_dict(), make a fastresume.integrations.resume_state.ResumeState(loader), and tell "
+            "that one"
         )
 
 
