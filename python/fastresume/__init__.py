@@ -16,6 +16,7 @@ from fastresume.batch.jagged import Jagged
 from fastresume.batch.schema import Field, Schema
 from fastresume.dataset import ParquetDataset
 from fastresume.filter.expression import Column, Expression, column
+from fastresume.filter.resolve import FilterReport
 from fastresume.loader import Loader
 from fastresume.options.columns import Hash, Pad
 from fastresume.options.rows import Split
@@ -32,6 +33,7 @@ __all__ = [
     "Expression",
     "FastresumeError",
     "Field",
+    "FilterReport",
     "Hash",
     "Jagged",
     "Loader",

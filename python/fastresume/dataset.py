@@ -13,7 +13,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
-from fastresume.filter.resolve import select_filtered
+from fastresume.filter.resolve import FilterReport, select_filtered
 from fastresume.options.checks import at_least, names, one_of, one_path, path_list, truth
 from fastresume.options.columns import (
     Casts,
@@ -251,8 +251,9 @@ class ParquetDataset(ResumableDataset):
         opened = _open_manifest(named_paths, manifest_cache, truth("verify_checksums", verify_checksums))
         manifest = select(opened, rows, skip)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
+        report: FilterReport | None = None
         if filter is not None:
-            manifest = select_filtered(manifest, filter, cache, options.optional, options.partitions)
+            manifest, report = select_filtered(manifest, filter, cache, options.optional, options.partitions)
         layout = options.layout(manifest)
         spec = ReadSpec(
             paths=tuple(named_paths),
@@ -272,6 +273,7 @@ class ParquetDataset(ResumableDataset):
             on_iter=iter_means,
         )
         super().__init__(spec)
+        self._filter_report = report
         _log.info(
             "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %d rows a pass",
             len(self.files),
@@ -289,6 +291,14 @@ class ParquetDataset(ResumableDataset):
         """The numbers of the selected rows: int64 `[n, 2]`, half open, sorted, coalesced; None if all are."""
         selected = self.spec.manifest.selected
         return None if selected is None else of_buffer(selected)
+
+    def filter_report(self) -> FilterReport | None:
+        """How many rows `filter=` kept, and by what evidence others were left out; None without one.
+
+        Example:
+            >>> dataset.filter_report()  # with one: FilterReport(rows=1000, kept=20, scanned=100, ...)
+        """
+        return self._filter_report
 
     @property
     def dictionaries(self) -> Mapping[str, list[str] | list[bytes]]:

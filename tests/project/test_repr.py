@@ -41,6 +41,9 @@ def objects(tmp_path: Path) -> dict[str, Any]:
         "Plan": dataset.plan(),
         "Split": fr.Split(0.0, 0.9, seed=3),
         "Hash": fr.Hash(1000, seed=7),
+        "FilterReport": fr.FilterReport(
+            rows=100, kept=20, scanned=30, left_out_by_statistics=70, left_out_by_scan=10
+        ),
         "Pad": fr.Pad(16, side="left"),
         "World": fr.World(1, 2),
         "Stats": loader.stats(),
@@ -73,6 +76,7 @@ WORDS = {
     "Plan": ["32 rows left", "shuffled", "seed 17"],
     "Split": ["0.0", "0.9", "seed=3"],
     "Hash": ["1000", "seed=7"],
+    "FilterReport": ["rows=100", "kept=20", "scanned=30", "left_out_by_statistics=70", "left_out_by_scan=10"],
     "Pad": ["16", "left"],
     "World": ["rank=1", "world_size=2"],
     "Stats": ["batches=1, rows=8", "in next()", "waiting", "decoding", "ready: ", "pass 0: 20% done"],

@@ -192,7 +192,7 @@ ABSURD: dict[str, Callable[[], tuple[tw.Struct | bytes, list[object]]]] = {
     "a row group of 2^62 rows": lambda: (OneColumn(ONE.pages, 2**62).footer(), [2**53]),
     "a row group of 2^53 - 1 rows": lambda: (
         OneColumn(ONE.pages, 2**53 - 1).footer(),
-        ["10 rows", "column 'x'"],
+        ["10 values", "column 'x'"],
     ),
     "rows that do not fit 63 bits": lambda: (
         edited(
@@ -249,7 +249,7 @@ ABSURD: dict[str, Callable[[], tuple[tw.Struct | bytes, list[object]]]] = {
     "a chunk at the end of 63 bits": lambda: (edited_chunk(offset=i64(2**63 - 1)), [2**63 - 1, "column 'x'"]),
     "a chunk larger than the file": lambda: (edited_chunk(size=i64(10**12)), ["column 'x'", "row group 0"]),
     "a chunk of a negative size": lambda: (edited_chunk(size=i64(-1)), ["column 'x'", "row group 0"]),
-    "a chunk of no bytes": lambda: (edited_chunk(size=i64(0)), ["0 rows", "column 'x'", "row group 0"]),
+    "a chunk of no bytes": lambda: (edited_chunk(size=i64(0)), ["0 values", "column 'x'", "row group 0"]),
     "a chunk of a codec that does not exist": lambda: (edited_chunk(codec=i32(99)), []),
     "a chunk of a codec that is not supported": lambda: (edited_chunk(codec=i32(3)), ["LZO", "column 'x'"]),
     "a chunk that points into the footer": lambda: (

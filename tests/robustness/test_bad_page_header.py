@@ -43,7 +43,7 @@ BAD_HEADERS: dict[str, Callable[[], tuple[OneColumn, list[object]]]] = {
     "a page of 2^31 - 1 values": lambda: (OneColumn([data_page(int64s(10), 2**31 - 1)], 20), []),
     "a page of a kind that does not exist": lambda: (
         OneColumn([tw.page(77, int64s(10), {})], 10),
-        ["0 rows"],
+        ["0 values"],
     ),
     "a page of an encoding that does not exist": lambda: (
         OneColumn([data_page(int64s(10), 10, encoding=99)], 10),
@@ -53,14 +53,22 @@ BAD_HEADERS: dict[str, Callable[[], tuple[OneColumn, list[object]]]] = {
         OneColumn([data_page(int64s(10), 10, encoding=tw.DELTA_BYTE_ARRAY)], 10),
         [],
     ),
-    "pages that end too soon": lambda: (OneColumn([data_page(int64s(5), 5)], 10), ["5 rows"]),
+    "pages that end too soon": lambda: (OneColumn([data_page(int64s(5), 5)], 10), ["5 values"]),
     "garbage for pages": lambda: (OneColumn([b"\xff" * 500], 10), []),
     "64 MiB of zeros for pages": lambda: (OneColumn([bytes(64 * MIB)], 10), []),
     "a header without end": lambda: (OneColumn([b"\x18" + tw.varint(64 * MIB) + bytes(32 * MIB)], 10), []),
     "headers nested in each other": lambda: (OneColumn([b"\x1c" * 100_000], 10), []),
     "a page v2 of more levels than bytes": lambda: (
-        OneColumn([data_page_v2(int64s(10), 10, definition_bytes=81)], 10),
+        OneColumn(
+            [data_page_v2(int64s(10), 10, definition_bytes=81)],
+            10,
+            element={tw.REPETITION: i32(tw.OPTIONAL)},
+        ),
         [81, 80],
+    ),
+    "a page v2 of levels that its type has not": lambda: (
+        OneColumn([data_page_v2(bytes(2) + int64s(10), 10, definition_bytes=2)], 10),
+        ["2 bytes of levels"],
     ),
     "a page v2 of other rows than values": lambda: (
         OneColumn([data_page_v2(int64s(10), 10, rows=9)], 10),

@@ -247,7 +247,7 @@ def statistics_of(footer: Struct, column: int) -> Struct:
 
 INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = 1, 2, 3, 4, 5, 6, 7
 REQUIRED, OPTIONAL = 0, 1
-PLAIN, RLE, DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 3, 5, 7, 8
+PLAIN, RLE, DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY, RLE_DICTIONARY, BYTE_STREAM_SPLIT = 0, 3, 5, 7, 8, 9
 UNCOMPRESSED, SNAPPY, GZIP, BROTLI, LZ4, ZSTD, LZ4_RAW = 0, 1, 2, 4, 5, 6, 7
 DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
 
@@ -325,7 +325,7 @@ class OneColumn:
         size = sum(map(len, self.pages))
         metadata: Struct = {
             TYPE: i32(self.type),
-            2: listing(Wire.I32, [PLAIN, RLE, RLE_DICTIONARY]),
+            2: listing(Wire.I32, [PLAIN, RLE, *range(DELTA_BINARY_PACKED, BYTE_STREAM_SPLIT + 1)]),
             3: listing(Wire.BINARY, [b"x"]),
             CODEC: i32(self.codec),
             NUM_VALUES: i64(self.rows),

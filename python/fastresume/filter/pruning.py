@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.filter.expression import Expression
-from fastresume.filter.ternary import Facts, Sought, Truth
+from fastresume.filter.ternary import Bound, Facts, Sought, Truth
 
 GROUPS_AT_A_TIME = 256
 """Details of so many row groups are in memory at a time."""
@@ -26,10 +28,24 @@ def selected_rows(manifest: _core.Manifest) -> Intervals:
     return np.array([[0, manifest.num_rows]]) if selected is None else of_buffer(selected)
 
 
-def decide(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -> tuple[Intervals, Intervals]:
+@dataclass(frozen=True)
+class Decision:
+    """What files tell without their data: rows kept, rows to read, and what left out others."""
+
+    kept: Intervals
+    open_: Intervals
+    by_paths: int
+    by_statistics: int
+    by_page_indexes: int
+    by_bloom_filters: int
+
+
+def decide(
+    manifest: _core.Manifest, layout: _core.Layout, wanted: Expression, partitions: AbstractSet[str]
+) -> Decision:
     """The selected rows of which a condition is known to be true, and those that have to be read.
 
-    Intervals both.
+    `partitions` are the columns in the files' paths.
 
     Raises:
         DataError, SourceError: if a file can't be opened, or has a damaged page index or bloom filter.
@@ -42,17 +58,29 @@ def decide(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -
         limits, nulls = [(each.min, each.max) for each in told], [each.null_count for each in told]
         rows = (bounds[:, 1] - bounds[:, 0]).tolist()
         facts[field.name] = Facts(limits, nulls, rows, [frozenset()] * len(told), field.is_float)
-    kept, open_ = _parted(bounds, wanted.of_groups(facts))
+    of_paths = {name: told if name in partitions else told.unknown() for name, told in facts.items()}
+    by_paths = _count(selected, bounds[~wanted.of_groups(of_paths).yes])
+    truth = wanted.of_groups(facts)
+    by_statistics = _count(selected, bounds[~truth.yes]) - by_paths
+    kept, open_ = _parted(bounds, truth)
     # Row groups without a selected row are of no interest.
     open_ = of_buffer(_core.intersection(selected, open_))
     groups = _groups_of(starts, open_)
-    parts = [
-        _decide_details(manifest, layout, wanted, fields, facts, groups[first : first + GROUPS_AT_A_TIME])
-        for first in range(0, len(groups), GROUPS_AT_A_TIME)
-    ]
-    kept = np.concatenate([kept, *(part for part, _ in parts)])
-    left = np.concatenate([np.empty((0, 2), np.int64), *(part for _, part in parts)])
-    return _intersection(selected, kept), _intersection(selected, left)
+    by_pages = by_details = 0
+    all_kept, left = [kept], [np.empty((0, 2), np.int64)]
+    for first in range(0, len(groups), GROUPS_AT_A_TIME):
+        some = groups[first : first + GROUPS_AT_A_TIME]
+        spans, of_spans = _details(manifest, layout, wanted, fields, facts, some)
+        of_pages = {name: told.without_absent() for name, told in of_spans.items()}
+        by_pages += _count(selected, spans[~wanted.of_groups(of_pages).yes])
+        truth = wanted.of_groups(of_spans)
+        by_details += _count(selected, spans[~truth.yes])
+        kept, open_ = _parted(spans, truth)
+        all_kept.append(kept)
+        left.append(open_)
+    kept = _intersection(selected, np.concatenate(all_kept))
+    open_ = _intersection(selected, np.concatenate(left))
+    return Decision(kept, open_, by_paths, by_statistics, by_pages, by_details - by_pages)
 
 
 @dataclass(frozen=True)
@@ -63,15 +91,15 @@ class Asked:
     is_float: bool
 
 
-def _decide_details(
+def _details(
     manifest: _core.Manifest,
     layout: _core.Layout,
     wanted: Expression,
     fields: list[Asked],
     of_groups: dict[str, Facts],
     groups: npt.NDArray[np.int64],
-) -> tuple[Intervals, Intervals]:
-    """The same of some row groups, by the bounds of pages and by values that are absent."""
+) -> tuple[Intervals, dict[str, Facts]]:
+    """Stretches of some row groups, and what bounds of pages and absent values tell of them."""
     sought = wanted.sought
     values = [list(sought.get(field.name, ())) for field in fields]
     starts = of_words(manifest.group_starts)
@@ -85,12 +113,12 @@ def _decide_details(
         cuts = np.unique(np.concatenate([[0], *firsts]))
         spans.append(np.column_stack([cuts, np.append(cuts[1:], count)]) + first)
         for field, column, of_column, its_firsts in zip(fields, columns, values, firsts, strict=True):
-            its, pages = facts[field.name], column.pages
+            its, pages, whole = facts[field.name], column.pages, of_groups[field.name]
             its.absent.extend([frozenset(of_column[number] for number in column.absent)] * len(cuts))
-            if not pages:
-                whole = of_groups[field.name]
-                its.bounds.extend([whole.bounds[group]] * len(cuts))
-                its.nulls.extend([whole.nulls[group]] * len(cuts))
+            is_contradicted = bool(pages) and _contradict(pages, whole.bounds[group], whole.nulls[group])
+            if not pages or is_contradicted:
+                its.bounds.extend([(None, None) if is_contradicted else whole.bounds[group]] * len(cuts))
+                its.nulls.extend([None if is_contradicted else whole.nulls[group]] * len(cuts))
                 its.rows.extend([count] * len(cuts))
                 continue
             rows = np.diff(its_firsts, append=count).tolist()
@@ -98,7 +126,28 @@ def _decide_details(
                 its.bounds.append((pages[page].min, pages[page].max))
                 its.nulls.append(pages[page].null_count)
                 its.rows.append(rows[page])
-    return _parted(np.concatenate(spans), wanted.of_groups(facts))
+    return np.concatenate(spans), facts
+
+
+def _contradict(pages: Sequence[_core.Statistics], whole: tuple[Bound, Bound], nulls: int | None) -> bool:
+    """Whether what is told of the pages of a row group contradicts what is told of all of it.
+
+    Bounds of text and bytes may be cut short anywhere.
+    """
+    of_pages = [page.null_count for page in pages]
+    if nulls is not None and None not in of_pages and sum(filter(None, of_pages)) != nulls:
+        return True
+    low, high = whole
+    if not isinstance(low, (int, float)) or not isinstance(high, (int, float)):
+        return False
+    bounds = [bound for page in pages for bound in (page.min, page.max) if isinstance(bound, (int, float))]
+    return any(not low <= bound <= high for bound in bounds)
+
+
+def _count(selected: Intervals, rows: Intervals) -> int:
+    """How many of some ascending rows are selected."""
+    found = _intersection(selected, rows)
+    return int((found[:, 1] - found[:, 0]).sum())
 
 
 def _as_told(value: Sought) -> Sought:

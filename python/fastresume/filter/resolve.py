@@ -7,6 +7,7 @@ import importlib
 import json
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,46 @@ MAGIC = KIND + b"1\n"
 OPS = {"=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
+@dataclass(frozen=True)
+class FilterReport:
+    """How many rows a filter kept, and by what evidence the others were left out.
+
+    `kept` and all `left_out_by_...` are `rows` together. Where `is_cached`, `filter_cache=` told what is
+    kept, and nothing else is known: the other rows are in `left_out_by_cache`.
+
+    Attributes:
+        rows: of which the filter was asked.
+        kept: that it kept.
+        scanned: whose values were read to tell.
+        left_out_by_paths: by the value in the path of their file.
+        left_out_by_statistics: by the bounds and null counts of row groups in the files' footers.
+        left_out_by_page_indexes: by the bounds and null counts of pages.
+        left_out_by_bloom_filters: since a bloom filter lacks the values that are asked for.
+        left_out_by_scan: since their values were read.
+        left_out_by_cache: as `filter_cache=` says.
+        is_cached: whether the file of `filter_cache=` told it all.
+    """
+
+    rows: int
+    kept: int
+    scanned: int = 0
+    left_out_by_paths: int = 0
+    left_out_by_statistics: int = 0
+    left_out_by_page_indexes: int = 0
+    left_out_by_bloom_filters: int = 0
+    left_out_by_scan: int = 0
+    left_out_by_cache: int = 0
+    is_cached: bool = False
+
+
 def select_filtered(
     manifest: _core.Manifest,
     given: object,
     cache: str | None,
     optional: list[str],
     partitions: list[str],
-) -> _core.Manifest:
-    """The manifest whose selection is, of the rows selected in it, those that a filter keeps.
+) -> tuple[_core.Manifest, FilterReport]:
+    """The manifest whose selection is, of the rows selected in it, those that a filter keeps; and a report.
 
     Columns that files may lack are null where they do, and those in the files' paths are columns like others.
 
@@ -62,16 +95,23 @@ def select_filtered(
     if cache is not None:
         _check_cache(Path(cache))
     known = None if cache is None else _read_cache(Path(cache), key, manifest)
+    rows = manifest.num_selected
     if known is not None:
-        return known
+        left_out = rows - known.num_selected
+        return known, FilterReport(rows, known.num_selected, left_out_by_cache=left_out, is_cached=True)
     if isinstance(wanted, Expression):
-        kept = _resolve(manifest, wanted, optional, partitions)
+        kept, report = _resolve(manifest, wanted, optional, partitions)
     else:
         kept = ask_arrow(manifest, wanted, optional, partitions)
+        report = FilterReport(rows, 0, scanned=rows)
     found = manifest.select(kept)
     if cache is not None:
         _write_cache(Path(cache), key, found)
-    return found
+    evidence = replace(report, kept=found.num_selected)
+    told = sum(
+        getattr(evidence, field.name) for field in fields(evidence) if field.name.startswith("left_out")
+    )
+    return found, replace(evidence, left_out_by_scan=rows - evidence.kept - told)
 
 
 # --------------------------------------------------------------------------------------- what a user may pass
@@ -131,8 +171,8 @@ def _name(wanted: Any) -> bytes:
 
 def _resolve(
     manifest: _core.Manifest, wanted: Expression, optional: list[str], partitions: list[str]
-) -> Intervals:
-    """The rows that a condition keeps, of those selected."""
+) -> tuple[Intervals, FilterReport]:
+    """The rows that a condition keeps, of those selected; and what left out others, but for reading them."""
     compared = sorted(wanted.sought)
     # Of columns that are asked for nulls alone no value is read; what paths say are values.
     asked = sorted(wanted.columns - {*compared, *partitions})
@@ -157,10 +197,20 @@ def _resolve(
             # Its tensor has units of its scale, which nobody means who writes a number.
             raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")
     wanted.check(types)
-    kept, open_ = decide(manifest, layout, wanted)
-    if not len(open_):
-        return kept
-    return np.concatenate([kept, *scan(manifest.select(open_), layout, wanted)])
+    found = decide(manifest, layout, wanted, set(partitions))
+    open_ = manifest.select(found.open_) if len(found.open_) else None
+    report = FilterReport(
+        manifest.num_selected,
+        kept=0,
+        scanned=0 if open_ is None else open_.num_selected,
+        left_out_by_paths=found.by_paths,
+        left_out_by_statistics=found.by_statistics,
+        left_out_by_page_indexes=found.by_page_indexes,
+        left_out_by_bloom_filters=found.by_bloom_filters,
+    )
+    if open_ is None:
+        return found.kept, report
+    return np.concatenate([found.kept, *scan(open_, layout, wanted)]), report
 
 
 # -------------------------------------------------------------------------------------------------- the cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,15 @@ class Facts:
     rows: list[int]
     absent: list[AbstractSet[Sought]]
     is_float: bool
+
+    def unknown(self) -> Facts:
+        """The same stretches, of which nothing is told."""
+        count = len(self.rows)
+        return Facts([(None, None)] * count, [None] * count, self.rows, [frozenset()] * count, self.is_float)
+
+    def without_absent(self) -> Facts:
+        """The same but for the values that are not there."""
+        return replace(self, absent=[frozenset()] * len(self.rows))
 
     def truth(
         self, judge: Callable[[Any, Any, AbstractSet[Sought]], tuple[bool, bool]], of_nan: tuple[bool, bool]

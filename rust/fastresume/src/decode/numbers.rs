@@ -214,6 +214,10 @@ impl<P: Word, V> PageValues for Numbers<P, V> {
         self.values.open(encoding, bytes, start, count)
     }
 
+    fn check_end(&self, bytes: &[u8], count: usize) -> Result<()> {
+        self.values.check_end(bytes, count)
+    }
+
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         self.values.skip(bytes, count)
     }

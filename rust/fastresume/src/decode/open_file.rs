@@ -1,6 +1,7 @@
 //! The files of a dataset, opened for decoding.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parquet::basic::Type as Physical;
@@ -9,12 +10,14 @@ use parquet::schema::types::ColumnDescPtr;
 
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
-use crate::format::metadata::column_chunk::{Chunk, start_of};
+use crate::format::metadata::column_chunk::{Chunk, Encodings, start_of};
 use crate::format::metadata::column_metadata::Leaves;
 use crate::format::metadata::footer::FooterBytes;
-use crate::format::metadata::page_index::read_index;
+use crate::format::metadata::page_index::{PagePlace, read_index};
+use crate::format::metadata::writer::Writer;
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::reader::{Buffers, Pages};
+use crate::format::page::scanner::PageWalk;
 use crate::schema::columns::Column;
 use crate::source::byte_source::Source;
 use crate::source::local::{LocalFile, Status};
@@ -96,18 +99,23 @@ impl OpenFile {
                 chunk.num_values()
             )));
         }
-        place(chunk, leaf, rows, is_flat)
+        place(chunk, leaf, rows, self.leaves.writer())
     }
 
-    /// The first row of each data page of a column chunk, as its index names them; none if it has none.
+    /// The first row of each data page of a flat column chunk, as its index names them; none if it has none, or names others
+    /// than there are.
     ///
     /// # Errors
     /// `Data` if the index is damaged; `Source` if it can't be read.
     pub fn page_starts(&self, row_group: usize, column: &Column) -> Result<Option<Vec<u64>>> {
         let chunk = self.chunk(row_group, column.leaf, &self.leaf(column)?)?;
-        let Some(place) = chunk.index.clone() else { return Ok(None) };
-        let pages = read_index(self.source.as_ref(), place, &chunk)?;
-        Ok(Some(pages.into_iter().map(|page| page.first_row).collect()))
+        let Some(place) = index_place(self.leaves.chunk(row_group, column.leaf)?) else { return Ok(None) };
+        let told = read_index(self.source.as_ref(), place, &chunk)?;
+        let mut memory = Vec::new();
+        let (source, rows) = (Arc::clone(&self.source), chunk.rows);
+        let walk = PageWalk::new(source, chunk, Arc::clone(&self.places), rows, &mut memory)?;
+        let are_there = walk.are_pages(&told)?;
+        Ok(are_there.then(|| told.iter().map(|page: &PagePlace| page.first_row).collect()))
     }
 
     /// What the system said of it when it was opened.
@@ -171,7 +179,14 @@ pub fn value_bytes(leaf: &ColumnDescPtr) -> Option<usize> {
     }
 }
 
-fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: u64, is_flat: bool) -> Result<Chunk> {
+/// Where the index of a chunk's data pages lies, if there is one.
+fn index_place(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
+    let (offset, length) = chunk.offset_index_offset().zip(chunk.offset_index_length())?;
+    let (offset, length) = (u64::try_from(offset).ok()?, u64::try_from(length).ok()?);
+    Some(offset..offset.saturating_add(length))
+}
+
+fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: u64, writer: Writer) -> Result<Chunk> {
     let start = start_of(chunk);
     let end = start.checked_add(chunk.compressed_size());
     let (Ok(start), Some(Ok(end))) = (u64::try_from(start), end.map(u64::try_from)) else {
@@ -180,22 +195,19 @@ fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: u64, is_flat: 
             chunk.compressed_size()
         )));
     };
-    let index = match (chunk.offset_index_offset(), chunk.offset_index_length()) {
-        (Some(offset), Some(length)) => match (u64::try_from(offset), u64::try_from(length)) {
-            (Ok(offset), Ok(length)) => Some(offset..offset.saturating_add(length)),
-            _ => None,
-        },
-        _ => None,
-    };
+    let levels =
+        [leaf.max_rep_level(), leaf.max_def_level()].map(|level| u8::try_from(level).unwrap_or(u8::MAX));
     Ok(Chunk {
         start,
         end,
-        index,
+        index: index_place(chunk).filter(|_| levels[0] > 0 && writer.indexes_list_rows()),
         rows,
         values: chunk.num_values().unsigned_abs(),
         uncompressed_bytes: u64::try_from(chunk.uncompressed_size()).unwrap_or(0),
         compression: chunk.compression(),
         value_bytes: value_bytes(leaf),
-        is_flat,
+        levels: levels.into(),
+        encodings: Encodings::of(chunk),
+        writer,
     })
 }

@@ -3,11 +3,12 @@
 use std::sync::atomic::AtomicBool;
 
 use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::statistics::Statistics;
 
 use crate::dataset::manifest::Manifest;
 use crate::decode::open_file::OpenFile;
 use crate::error::{Error, Result, check};
-use crate::filter::row_group_stats::{Bound, Facts, has_order, nulls};
+use crate::filter::row_group_stats::{Bound, Facts, knows_bounds, nulls};
 use crate::format::metadata::bloom_filter::BloomFilter;
 use crate::format::metadata::page_index::PageIndex;
 use crate::projection::layout::Layout;
@@ -95,17 +96,15 @@ fn pages(
     };
     let Some(starts) = file.page_starts(group, column)? else { return Ok(Vec::new()) };
     let index = PageIndex::read(file.source(), offset..offset.saturating_add(length), starts.len())?;
-    if starts.first().is_some_and(|&first| first != 0) {
-        return Err(Error::data(format!("the page index begins at row {}, expected 0", starts[0])));
-    }
-    let (leaf, rows) = (file.leaves().leaf(column.leaf)?, file.leaves().rows(group));
-    let has_order = has_order(leaf, column);
+    let (leaf, rows, writer) =
+        (file.leaves().leaf(column.leaf)?, file.leaves().rows(group), file.leaves().writer());
+    let has_bounds = knows_bounds(leaf, column, writer);
     let each = starts.iter().enumerate().map(|(page, &first)| {
         let end = starts.get(page + 1).copied().unwrap_or(rows);
         let stated = if index.is_null(page) { Some(end - first) } else { index.nulls(page) };
-        let nulls = nulls(leaf, column, stated);
+        let nulls = nulls(leaf, column, stated, writer);
         let (low, high) = index.bounds(page);
-        let is_told = has_order && !index.is_null(page);
+        let is_told = has_bounds && !index.is_null(page);
         let bounds = is_told.then(|| Bound::of_plain(low, column).zip(Bound::of_plain(high, column)));
         (first, Facts::new(bounds.flatten(), nulls))
     });
@@ -123,7 +122,17 @@ fn absent(
     if let Some(offset) = chunk.bloom_filter_offset().filter(|_| !sought.is_empty()) {
         let offset = u64::try_from(offset)
             .map_err(|_| Error::data(format!("the bloom filter is said to lie at {offset}")))?;
-        filter = BloomFilter::open(file.source(), offset)?;
+        let length = chunk.bloom_filter_length().and_then(|length| u64::try_from(length).ok());
+        filter = BloomFilter::open(file.source(), offset, length)?;
+    }
+    // The bounds of numbers are values that are there: a filter that lacks one of them is none of this chunk.
+    if let (Some(found), Some(Statistics::Int64(told))) = (&filter, chunk.statistics()) {
+        for bound in [told.min_opt(), told.max_opt()].into_iter().flatten() {
+            if found.excludes(&bound.to_le_bytes())? {
+                filter = None;
+                break;
+            }
+        }
     }
     let mut absent = Vec::new();
     for (number, value) in sought.iter().enumerate() {

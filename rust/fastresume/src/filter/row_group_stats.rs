@@ -12,6 +12,7 @@ use crate::dataset::manifest::Manifest;
 use crate::decode::open_file::read_footer;
 use crate::error::{Result, check};
 use crate::format::metadata::column_metadata::Leaf;
+use crate::format::metadata::writer::Writer;
 use crate::projection::layout::Layout;
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
 
@@ -75,6 +76,7 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
 fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Vec<Facts>)>) -> Result<()> {
     let (_, footer) = read_footer(manifest, file)?;
     let footer = footer.parse()?;
+    let writer = Writer::of(footer.file().created_by());
     let numbers: Vec<usize> = columns.iter().map(|(column, _)| column.leaf).collect();
     let leaves = numbers.iter().map(|&number| Leaf::of(footer.file(), number)).collect::<Result<Vec<_>>>()?;
     let options = ParquetMetaDataOptions::new()
@@ -84,7 +86,7 @@ fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Ve
     for group in footer.row_groups(options) {
         let group = group?;
         for ((column, found), leaf) in columns.iter_mut().zip(&leaves) {
-            found.push(facts(group.column(column.leaf), leaf, column));
+            found.push(facts(group.column(column.leaf), leaf, column, writer));
         }
     }
     Ok(())
@@ -108,28 +110,41 @@ pub fn of_path(path: &Path, column: &Column) -> Option<Bound> {
     })
 }
 
-fn facts(chunk: &ColumnChunkMetaData, leaf: &Leaf, column: &Column) -> Facts {
+fn facts(chunk: &ColumnChunkMetaData, leaf: &Leaf, column: &Column, writer: Writer) -> Facts {
     let told = chunk.statistics();
-    let nulls = nulls(leaf, column, told.and_then(Statistics::null_count_opt));
+    let (stated, values) = (told.and_then(Statistics::null_count_opt), chunk.num_values().unsigned_abs());
     // In the fields of old writers, text and unsigned numbers may be ordered otherwise.
-    let told = told.filter(|told| !told.is_min_max_deprecated() && has_order(leaf, column));
-    Facts::new(told.and_then(|told| bounds(told, column)), nulls)
+    let is_told = |told: &&Statistics| !told.is_min_max_deprecated() && knows_bounds(leaf, column, writer);
+    let bounds = told.filter(is_told).and_then(|told| bounds(told, column));
+    // Nulls have no bounds.
+    let is_bounded = told.is_some_and(|told| told.min_bytes_opt().is_some());
+    if stated.is_some_and(|nulls| nulls > values || nulls == values && is_bounded) {
+        return Facts::new(None, nulls(leaf, column, None, writer));
+    }
+    Facts::new(bounds, nulls(leaf, column, stated, writer))
 }
 
-/// How many rows of a column are null, where so many values of its leaf are stated to be.
-pub(crate) fn nulls(leaf: &Leaf, column: &Column, stated: Option<u64>) -> Option<u64> {
+/// How many rows of a column are null, where a writer states that so many values of its leaf are.
+pub(crate) fn nulls(leaf: &Leaf, column: &Column, stated: Option<u64>, writer: Writer) -> Option<u64> {
     if column.level == 0 {
         return Some(0);
     }
+    let stated = stated.filter(|&nulls| nulls > 0 || writer.counts_nulls());
     // Of a leaf in lists, elements are counted; of a struct, members may be null where it is there.
     let is_of_rows = leaf.described.max_rep_level() == 0;
     let is_of_column = i16::from(column.level) == leaf.described.max_def_level();
     stated.filter(|&nulls| is_of_rows && (nulls == 0 || is_of_column))
 }
 
+/// Whether a writer's bounds of a column are some.
+pub(crate) fn knows_bounds(leaf: &Leaf, column: &Column, writer: Writer) -> bool {
+    let is_signed = !matches!(column.stored, Stored::Number(dtype) if is_unsigned(dtype));
+    has_order(leaf, column) && writer.knows_bounds(leaf.described.physical_type(), is_signed)
+}
+
 /// Whether the values of a column are compared as their type says: without that, nobody knows what bounds
 /// are. The total order of floats differs from theirs in zeros and NaN alone, of which bounds say nothing.
-pub(crate) fn has_order(leaf: &Leaf, column: &Column) -> bool {
+fn has_order(leaf: &Leaf, column: &Column) -> bool {
     let is_float = matches!(column.stored, Stored::Number(Dtype::Float32 | Dtype::Float64));
     match leaf.order {
         Some(ColumnOrder::TYPE_DEFINED_ORDER(_)) => true,

@@ -20,7 +20,8 @@ use crate::decode::flat::pages::{FlatLevels, FlatPages};
 use crate::decode::flat::primitive::FlatDecoder;
 use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result, caught};
-use crate::format::metadata::column_chunk::Chunk;
+use crate::format::metadata::column_chunk::{Chunk, Encodings};
+use crate::format::metadata::writer::Writer;
 use crate::format::page::dictionary_cache::PageDictionaries;
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::reader::{Buffers, Pages};
@@ -43,24 +44,33 @@ pub struct ChunkChoices {
 }
 
 impl ChunkChoices {
-    pub fn new(bytes: &[u8], value_bytes: impl Fn(u8) -> Option<usize>, is_flat: bool) -> Self {
+    pub fn new(
+        bytes: &[u8],
+        value_bytes: impl Fn(u8) -> Option<usize>,
+        levels: impl Fn(u8, bool) -> (u8, u8),
+    ) -> Self {
         let mut choices = Choices::new(bytes);
         let (kind, flags, codec) = (choices.byte(), choices.byte(), choices.byte());
         let (rows, values) = (choices.number() % MOST_ROWS, choices.number() as u64);
         let (steps, index_bytes) = (choices.steps(), choices.number() as u64);
+        let levels = levels(kind, flags & 1 == 1);
+        let is_flat = levels.0 == 0;
         let length = choices.rest.len() as u64;
         let end = length.saturating_sub(index_bytes);
+        let pages = &choices.rest[..usize::try_from(end).unwrap_or(0)];
         let chunk = Chunk {
             start: 0,
             end,
             // What stands behind the pages.
             index: (index_bytes > 0).then_some(end..length),
             rows: rows as u64,
-            values: if is_flat { rows as u64 } else { values },
+            values: if is_flat { rows as u64 } else { stated_values(values, pages) },
             uncompressed_bytes: 0,
             compression: compression_of(codec),
             value_bytes: value_bytes(kind),
-            is_flat,
+            levels,
+            encodings: Encodings::default(),
+            writer: Writer::of((flags & 4 == 4).then_some("parquet-cpp-arrow version 11.0.0")),
         };
         let end_row = (flags & 2 == 2).then(|| (rows as u64).saturating_sub(u64::from(codec) / 8));
         let bytes = Arc::new(InMemory(choices.rest.to_vec()));
@@ -127,6 +137,15 @@ impl ChunkChoices {
     }
 }
 
+/// As many values as the headers of pages state; of an odd choice, the choice.
+fn stated_values(choice: u64, pages: &[u8]) -> u64 {
+    if choice % 2 == 1 {
+        return choice;
+    }
+    let data = pages_of(pages).into_iter().filter(|(header, ..)| header.is_data());
+    data.map(|(header, ..)| header.values() as u64).sum()
+}
+
 /// What those who read parts of a chunk have in common.
 pub struct Shared {
     places: Arc<PagePlaces>,
@@ -143,7 +162,7 @@ impl Shared {
 pub fn flat_chunks(bytes: &[u8]) {
     let value_bytes =
         |kind: u8| [Some(4), Some(8), Some(8), Some(0), Some(5), Some(12), None][usize::from(kind % 7)];
-    let choices = ChunkChoices::new(bytes, value_bytes, true);
+    let choices = ChunkChoices::new(bytes, value_bytes, |_, is_optional| (0, u8::from(is_optional)));
     if choices.kind % 7 == 6 {
         return texts(&choices);
     }
@@ -158,8 +177,6 @@ pub fn flat_chunks(bytes: &[u8]) {
     if is_whole {
         compare_with_oracle(&choices, all, &valid);
     }
-    // An index that lies leads elsewhere.
-    let is_whole = is_whole && choices.chunk.index.is_none();
     for shared in [&shared, &Shared::new()] {
         in_steps(&choices, shared, (all, &valid), is_whole);
     }
@@ -300,7 +317,6 @@ fn texts(choices: &ChunkChoices) {
             assert!(found.is_none_or(|found| found == text.data()), "the oracle reads another text");
         });
     }
-    let is_whole = is_whole && choices.chunk.index.is_none();
     for shared in [&shared, &Shared::new()] {
         let mut buffers = Buffers::default();
         let Ok(pages) = flat_pages(choices, shared, &mut buffers) else { return };

@@ -53,6 +53,9 @@ fn one_by_one(bytes: &[u8], count: usize, largest: u8, kind: u8) -> Option<(Vec<
         }
         1 => (bytes, bytes.len()),
         _ => {
+            if count > 0 && one_by_one(bytes, count, largest, 0).is_some() {
+                return None;
+            }
             let taken = (count * width).div_ceil(8);
             let packed = bytes.get(..taken)?;
             let from_the_top = |at: usize| bit(packed, at / 8 * 8 + 7 - at % 8);
@@ -76,6 +79,9 @@ fn one_by_one(bytes: &[u8], count: usize, largest: u8, kind: u8) -> Option<(Vec<
         } else {
             let packed = &bytes[position.min(bytes.len())..];
             let is_whole = stated.saturating_mul(width) <= packed.len();
+            if !is_whole && kind == 1 {
+                return None;
+            }
             let held = if is_whole { stated * 8 } else { packed.len() * 8 / width };
             let level = |index: usize| {
                 of_bits(&mut (index * width..(index + 1) * width).rev().map(|at| bit(packed, at)))
@@ -84,7 +90,8 @@ fn one_by_one(bytes: &[u8], count: usize, largest: u8, kind: u8) -> Option<(Vec<
             position += stated.saturating_mul(width).min(packed.len());
         }
     }
-    levels.iter().all(|&level| level <= largest).then_some((levels, taken))
+    let is_at_end = count == 0 || position == bytes.len();
+    (is_at_end && levels.iter().all(|&level| level <= largest)).then_some((levels, taken))
 }
 
 /// What is asked of bits, beside the same of truth values.

@@ -6,11 +6,12 @@ use parquet::file::metadata::{ParquetMetaDataOptions, ParquetMetaDataReader};
 use super::choices::{Choices, InMemory};
 use crate::error::{Error, Result, caught};
 use crate::format::metadata::bloom_filter::BloomFilter;
-use crate::format::metadata::column_chunk::Chunk;
+use crate::format::metadata::column_chunk::{Chunk, Encodings};
 use crate::format::metadata::footer::FooterBytes;
 use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::PageIndex;
 use crate::format::metadata::page_index::read_index;
+use crate::format::metadata::writer::Writer;
 use crate::schema::arrow_schema::ArrowFields;
 use crate::schema::columns::columns;
 
@@ -27,7 +28,9 @@ fn chunk(bytes: u64, rows: u64, value_bytes: Option<usize>, is_flat: bool) -> Ch
         uncompressed_bytes,
         compression,
         value_bytes,
-        is_flat,
+        levels: (u8::from(!is_flat), 1),
+        encodings: Encodings::default(),
+        writer: Writer::default(),
     }
 }
 
@@ -74,7 +77,7 @@ pub fn page_indexes(bytes: &[u8]) {
             );
         }
         _ => {
-            let Ok(Some(filter)) = BloomFilter::open(&source, pages as u64) else { return };
+            let Ok(Some(filter)) = BloomFilter::open(&source, pages as u64, None) else { return };
             for value in 0..8_u64 {
                 assert!(filter.excludes(&value.to_le_bytes()).is_ok(), "a block lies outside of the filter");
             }

@@ -122,6 +122,14 @@ impl PageValues for TextValues {
         Ok(())
     }
 
+    fn check_end(&self, bytes: &[u8], count: usize) -> Result<()> {
+        match &self.form {
+            ByteArrayForm::Dictionary(hybrid) => hybrid.check_end(bytes, count),
+            // The lengths of other texts tell where they end, and indices are hardly ever such lengths.
+            ByteArrayForm::Plain(_) | ByteArrayForm::Decoded(..) => Ok(()),
+        }
+    }
+
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         match &mut self.form {
             ByteArrayForm::Dictionary(hybrid) => hybrid.skip(bytes, count),

@@ -121,6 +121,13 @@ impl PageValues for HashedValues {
         Ok(())
     }
 
+    fn check_end(&self, bytes: &[u8], count: usize) -> Result<()> {
+        match &self.indices {
+            Some(indices) => indices.check_end(bytes, count),
+            None => self.texts.check_end(bytes, count),
+        }
+    }
+
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         match &mut self.indices {
             Some(indices) => indices.skip(bytes, count),

@@ -14,7 +14,7 @@ use crate::format::encoding::byte_array::of_one_length;
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
 use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, not_in_dictionary};
-use crate::format::encoding::varint::ends;
+use crate::format::encoding::varint::{ends, goes_on};
 
 /// A column of values of so many bytes, delivered as rows of so many.
 pub struct FixedDecoder<'a> {
@@ -144,9 +144,12 @@ impl PageValues for FixedValues {
             }
             Encoding::DELTA_BINARY_PACKED if self.is_integer => {
                 self.decoded.clear();
-                deltas(from, count, |value| {
+                let end = deltas(from, count, |value| {
                     self.decoded.extend_from_slice(&value.to_le_bytes()[..length]);
                 })?;
+                if end < there && count > 0 {
+                    return Err(goes_on(there - end));
+                }
                 FixedLenForm::Decoded(0)
             }
             Encoding::DELTA_BYTE_ARRAY if !self.is_integer => {
@@ -158,6 +161,13 @@ impl PageValues for FixedValues {
             }
         };
         Ok(())
+    }
+
+    fn check_end(&self, bytes: &[u8], count: usize) -> Result<()> {
+        match &self.form {
+            FixedLenForm::Dictionary(hybrid) => hybrid.check_end(bytes, count),
+            _ => Ok(()),
+        }
     }
 
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::{Bits, Marks};
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::page_values::{Page, PageValues};
+use crate::format::encoding::rle::Hybrid;
 use crate::format::page::reader::{PageStart, Pages};
 use crate::schema::nulls::Nulls;
 
@@ -139,18 +140,22 @@ impl<'a> FlatPages<'a> {
         page.check_rows(count)?;
         let (repetition, definition) = page.level_bytes.unzip();
         let mut start = repetition.unwrap_or(0);
+        check_no_levels(bytes, 0..start, count)?;
         let FlatLevels { largest, there } = self.meaning;
         if largest > 0 {
             let how = (page.definition_encoding, definition);
             start = self.levels.read(bytes, start, count, largest, how)?;
         } else {
             self.levels.set(there, count);
-            start += definition.unwrap_or(0);
+            let end = start + definition.unwrap_or(0);
+            check_no_levels(bytes, start..end, count)?;
+            start = end;
         }
         if self.levels.same().is_none() {
             self.levels.at_least(there, &mut self.there);
         }
-        values.open(page.encoding, bytes, start, self.present(0..count))?;
+        let present = self.present(0..count);
+        page.open_values(values, bytes, start, present)?;
         (self.in_page, self.at) = (count, 0);
         Ok(())
     }
@@ -167,4 +172,19 @@ impl<'a> FlatPages<'a> {
             None => self.there.part(rows).ones(),
         }
     }
+}
+
+/// Refuses levels that the type of a column has not, but for a run of `count` of no bits, which some writers put there.
+fn check_no_levels(bytes: &[u8], place: Range<usize>, count: usize) -> Result<()> {
+    let is_run = || {
+        let run = Hybrid::new(place.start, 0).ok()?;
+        run.check_end(bytes.get(..place.end)?, count).ok()
+    };
+    if place.is_empty() || is_run().is_some() {
+        return Ok(());
+    }
+    Err(Error::data(format!(
+        "a page states {} bytes of levels, of which the column's type has none",
+        place.len()
+    )))
 }

@@ -250,8 +250,8 @@ impl<'a> ListPages<'a> {
         self.levels.at_least(empty, valid);
         let rows = starts.all().ones();
         let begins_row = starts.words().first().is_none_or(|word| word & 1 == 1);
-        if page.rows.is_some() && !begins_row {
-            return Err(Error::data("a page begins within a row"));
+        if page.is_told && !begins_row {
+            return Err(Error::data("a page begins within a row, the page index says with one"));
         }
         page.check_rows(rows)?;
         self.pages.check_group_rows(self.row + rows)?;
@@ -260,9 +260,10 @@ impl<'a> ListPages<'a> {
         if self.grid.is_none() {
             self.bits.check(&mut self.goes_on)?;
         }
-        values.open(page.encoding, bytes, start, found)?;
-        let has_passed = std::mem::take(&mut self.has_passed);
-        let first = if has_passed { self.bits.starts.all().nth_one(0).unwrap_or(count) } else { 0 };
+        page.open_values(values, bytes, start, found)?;
+        // The rest of a row that was passed over may be longer than a page.
+        let first = if self.has_passed { self.bits.starts.all().nth_one(0).unwrap_or(count) } else { 0 };
+        self.has_passed &= first == count;
         values.skip(bytes, self.bits.values.part(0..first).ones())?;
         self.pages.note_rows(self.row..self.row + rows);
         (self.in_page, self.at) = (count, first);

@@ -55,12 +55,13 @@ impl<'a> ListPresenceDecoder<'a> {
         self.levels.read(bytes, start, count, largest, (page.definition_encoding, definition_bytes))?;
         self.levels.at_least(there, &mut self.there);
         let starts = self.starts.part(0..count);
-        if page.rows.is_some() && count > 0 && starts.nth_one(0) != Ok(0) {
-            return Err(Error::data("a page begins within a row"));
+        if page.is_told && count > 0 && starts.nth_one(0) != Ok(0) {
+            return Err(Error::data("a page begins within a row, the page index says with one"));
         }
         let rows = starts.ones();
         page.check_rows(rows)?;
         self.pages.check_group_rows(self.row + rows)?;
+        self.pages.note_rows(self.row..self.row + rows);
         (self.in_page, self.at) = (count, 0);
         Ok(())
     }

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::encoding::delta::deltas;
-use crate::format::encoding::varint::ends;
+use crate::format::encoding::varint::{ends, goes_on};
 
 /// What expands to more at once is taken for damaged: prefixes and dictionaries let few bytes state many.
 pub const MAX_EXPANDED_BYTES: usize = 1 << 27;
@@ -48,6 +48,9 @@ pub fn behind_lengths(bytes: &[u8], count: usize) -> Result<Texts> {
             return Err(ends());
         }
         texts.ends.push(end);
+    }
+    if end < texts.bytes.len() && count > 0 {
+        return Err(goes_on(texts.bytes.len() - end));
     }
     Ok(texts)
 }

@@ -9,15 +9,17 @@ use crate::format::encoding::bitmap::{Bits, WORD, lowest};
 use crate::format::encoding::rle::MAX_VALUES;
 use crate::format::encoding::varint::{ends, varint};
 
-/// Reads levels of so many bits each, plane by plane, or gives the level that all of them have.
+/// Reads levels of so many bits each, plane by plane, or gives the level that all of them have; `may_be_cut` allows the last group
+/// not to be filled up, as some writers have it.
 ///
 /// # Errors
-/// `Data` if the bytes end before them, or one is larger than the largest and stands in a run.
+/// `Data` if the bytes end before them or go on behind them, or one is larger than the largest and stands in a run.
 pub fn read_hybrid<const WIDTH: usize>(
     planes: &mut [Bits],
     bytes: &[u8],
     count: usize,
     largest: u8,
+    may_be_cut: bool,
 ) -> Result<Option<u8>> {
     if count == 0 {
         // They may take no bytes at all.
@@ -34,7 +36,7 @@ pub fn read_hybrid<const WIDTH: usize>(
         }
         if read == 0 {
             if run.is_some() && stated >= count {
-                return Ok(run);
+                return check_end(bytes, position + 1).map(|()| run);
             }
             check_count(count)?;
             for plane in planes.iter_mut() {
@@ -52,7 +54,9 @@ pub fn read_hybrid<const WIDTH: usize>(
             read = end;
         } else {
             let stated_bytes = stated.saturating_mul(WIDTH);
-            // Some writers leave out what fills up the last group.
+            if stated_bytes > rest.len() && !may_be_cut {
+                return Err(ends());
+            }
             let held = if stated_bytes > rest.len() { rest.len() * 8 / WIDTH } else { stated * 8 };
             let end = read + held.min(count - read);
             add_packed::<WIDTH>(planes, rest, read..end);
@@ -63,7 +67,18 @@ pub fn read_hybrid<const WIDTH: usize>(
             (position, read) = add_turns(only, bytes, position, read..count);
         }
     }
-    Ok(None)
+    check_end(bytes, position).map(|()| None)
+}
+
+/// Refuses bytes behind the last level: a page whose header states other levels than it has would be read otherwise.
+fn check_end(bytes: &[u8], position: usize) -> Result<()> {
+    if position < bytes.len() {
+        return Err(Error::data(format!(
+            "a page's levels take {position} bytes, {} are stated",
+            bytes.len()
+        )));
+    }
+    Ok(())
 }
 
 /// Adds levels of one bit as long as a short run and a few packed groups take turns, which is what nulls here and

@@ -90,7 +90,12 @@ impl Levels {
                 (start + 4, (start + 4).saturating_add(length))
             }
             #[expect(deprecated, reason = "old files have it")]
-            None if encoding == Encoding::BIT_PACKED => (start, start + (count * width).div_ceil(8)),
+            None if encoding == Encoding::BIT_PACKED => {
+                if self.are_runs(bytes, start, count, largest) {
+                    return Err(Error::data("a page's levels are stated to be packed, and are runs"));
+                }
+                (start, start + (count * width).div_ceil(8))
+            }
             None => return Err(Error::data(format!("levels are encoded as {encoding}, expected RLE"))),
         };
         let levels = bytes.get(first..end).ok_or_else(|| {
@@ -102,7 +107,9 @@ impl Levels {
             macro_rules! by_width {
                 ($($width:literal)*) => {
                     match width {
-                        $($width => read_hybrid::<$width>(&mut self.planes, levels, count, largest)?,)*
+                        $($width => {
+                            read_hybrid::<$width>(&mut self.planes, levels, count, largest, stated.is_none())?
+                        })*
                         _ => None,
                     }
                 };
@@ -121,6 +128,12 @@ impl Levels {
         }
         self.check(largest)?;
         Ok(end)
+    }
+
+    /// Whether there are levels in runs, as those of almost all writers are.
+    fn are_runs(&mut self, bytes: &[u8], start: usize, count: usize, largest: u8) -> bool {
+        let how = (Encoding::RLE, None);
+        count > 0 && self.read(bytes, start, count, largest, how).is_ok()
     }
 
     /// Refuses levels above the largest, which their width allows.
@@ -173,6 +186,12 @@ mod tests {
         (bytes, levels)
     }
 
+    /// As many of some runs as it takes to have so many levels.
+    fn as_far_as(runs: &[(u8, usize, bool)], width: usize, count: usize) -> Vec<u8> {
+        let parts = (1..=runs.len()).map(|some| hybrid(&runs[..some], width));
+        parts.into_iter().find(|(_, levels)| levels.len() >= count).unwrap().0
+    }
+
     fn read(bytes: &[u8], count: usize, largest: u8) -> Result<Levels> {
         let mut levels = Levels::default();
         let end = levels.read(bytes, 0, count, largest, (Encoding::RLE, Some(bytes.len())))?;
@@ -195,7 +214,7 @@ mod tests {
                 ];
                 let (bytes, expected) = hybrid(&runs, width);
                 for count in [first + 1, first + 50, expected.len() - 9, expected.len()] {
-                    let levels = read(&bytes, count, largest).unwrap();
+                    let levels = read(&as_far_as(&runs, width, count), count, largest).unwrap();
                     for least in [0, 1, largest / 2, largest] {
                         let mut found = Bits::default();
                         levels.at_least(least, &mut found);
@@ -206,6 +225,7 @@ mod tests {
                     }
                 }
                 assert!(read(&bytes, expected.len() + 1, largest).is_err());
+                assert!(read(&bytes, expected.len() - 304, largest).is_err(), "a run is left");
             }
         }
     }
@@ -220,7 +240,8 @@ mod tests {
                     })
                     .collect();
                 let (bytes, expected) = hybrid(&runs, usize::from(largest));
-                for count in (1..200).chain([expected.len() - 3, expected.len()]) {
+                for count in (1..200).step_by(3).chain([expected.len() - 3, expected.len()]) {
+                    let bytes = as_far_as(&runs, usize::from(largest), count);
                     let mut found = Bits::default();
                     read(&bytes, count, largest).unwrap().at_least(1, &mut found);
                     let found: Vec<u8> = found.all().each().map(u8::from).collect();
@@ -287,7 +308,25 @@ mod tests {
         assert!(read(&packed, 200, 2).is_err());
         let (run, _) = hybrid(&[(2, 100, false), (4, 100, false)], 2);
         assert!(read(&run, 200, 3).is_err());
-        assert!(read(&run, 100, 3).is_ok(), "what lies behind the last level is not looked at");
+    }
+
+    #[test]
+    fn levels_end_where_their_bytes_do() {
+        let (bytes, _) = hybrid(&[(2, 100, false), (3, 6, true)], 2);
+        assert!(read(&bytes, 103, 3).is_ok() && read(&bytes, 100, 3).is_err());
+        let (cut, stated) =
+            (&bytes[..bytes.len() - 1], |length: u8| [&[length, 0, 0, 0], &bytes[..]].concat());
+        assert!(read(cut, 103, 3).is_err(), "a header may state what it likes");
+        let length = u8::try_from(bytes.len()).unwrap();
+        let of_page = |length| Levels::default().read(&stated(length), 0, 103, 3, (Encoding::RLE, None));
+        assert!(
+            of_page(length).is_ok() && of_page(length - 1).is_ok(),
+            "the last group need not be filled up"
+        );
+        #[expect(deprecated, reason = "old files have it")]
+        let how = (Encoding::BIT_PACKED, None);
+        let error = Levels::default().read(&stated(length), 0, 103, 3, how).unwrap_err().to_string();
+        assert_eq!(error, "a page's levels are stated to be packed, and are runs");
     }
 
     #[test]

@@ -32,6 +32,15 @@ pub trait PageValues {
     /// `Data` if the page is too short, contradicts itself, or has an encoding that is not one for them.
     fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()>;
 
+    /// Refuses a page that was opened, if it does not end behind its `count` values (not 0). Where their bytes
+    /// follow from their number, opening it has done that.
+    ///
+    /// # Errors
+    /// `Data`, saying so.
+    fn check_end(&self, _bytes: &[u8], _count: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// Passes over `count` values.
     ///
     /// # Errors
@@ -53,12 +62,12 @@ pub fn check_dictionary(bytes: &[u8], count: usize, width: usize) -> Result<()> 
     Ok(())
 }
 
-/// Refuses a page that has fewer bytes than its `count` values need.
+/// Refuses a page that has fewer bytes than its `count` values need, or more.
 ///
 /// # Errors
 /// `Data`, naming both.
 pub fn check_values(count: usize, there: usize, needed: usize) -> Result<()> {
-    if there < needed {
+    if there < needed || there > needed && count > 0 {
         return Err(Error::data(format!(
             "a page of {count} values has {there} bytes for them, {needed} are needed"
         )));

@@ -11,7 +11,7 @@ use crate::format::encoding::delta::deltas;
 use crate::format::encoding::fallback;
 use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
 use crate::format::encoding::rle::{EncodedRun, Hybrid, not_in_dictionary};
-use crate::format::encoding::varint::ends;
+use crate::format::encoding::varint::{ends, goes_on};
 
 /// A number as a page holds it: its bits, whatever they mean.
 pub trait Word: Pod + Default {
@@ -208,9 +208,12 @@ impl<P: Word> PageValues for Values<P> {
                 PrimitiveForm::Dictionary(Hybrid::indices(bytes, start)?)
             }
             Encoding::RLE if is_truth => {
-                enough(4)?;
                 let (first, end) = (start + 4, runs_end(bytes, start)?);
-                PrimitiveForm::Runs(Hybrid::new(first, 1)?, end)
+                let runs = Hybrid::new(first, 1)?;
+                if count > 0 {
+                    runs.check_end(&bytes[..end], count)?;
+                }
+                PrimitiveForm::Runs(runs, end)
             }
             Encoding::BYTE_STREAM_SPLIT if !is_truth => {
                 enough(count.saturating_mul(width))?;
@@ -218,9 +221,12 @@ impl<P: Word> PageValues for Values<P> {
             }
             Encoding::DELTA_BINARY_PACKED if self.is_integer => {
                 self.decoded.clear();
-                deltas(bytes.get(start..).unwrap_or_default(), count, |value| {
+                let end = deltas(bytes.get(start..).unwrap_or_default(), count, |value| {
                     self.decoded.push(P::lowest(value.cast_unsigned()));
                 })?;
+                if end < there && count > 0 {
+                    return Err(goes_on(there - end));
+                }
                 PrimitiveForm::Decoded(0)
             }
             // Half-precision numbers are texts of two bytes, to the specification.
@@ -237,6 +243,13 @@ impl<P: Word> PageValues for Values<P> {
             }
         };
         Ok(())
+    }
+
+    fn check_end(&self, bytes: &[u8], count: usize) -> Result<()> {
+        match &self.form {
+            PrimitiveForm::Dictionary(hybrid) => hybrid.check_end(bytes, count),
+            _ => Ok(()),
+        }
     }
 
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
@@ -260,7 +273,7 @@ fn runs_end(bytes: &[u8], start: usize) -> Result<usize> {
     let rest = bytes.get(start..).unwrap_or_default();
     let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(ends)?;
     let length = u32::from_le_bytes(*length) as usize;
-    if length > rest.len() {
+    if length != rest.len() {
         return Err(Error::data(format!(
             "a page's runs of truth values claim {length} bytes, the page has {} left",
             rest.len()
@@ -331,10 +344,14 @@ mod tests {
             let mut found = vec![0; count];
             values.read(Page { bytes, dictionary: &[] }, &mut found).map(|()| found)
         };
-        assert_eq!(read(&page(2), 8).unwrap(), [1; 8]);
+        assert_eq!(read(&page(2)[..6], 8).unwrap(), [1; 8]);
         assert_eq!(read(&page(4), 16).unwrap(), [1; 16]);
-        assert_eq!(read(&page(2), 9).unwrap_err().to_string(), "a page ends before its values do");
-        let error = read(&page(5), 8).unwrap_err().to_string();
-        assert_eq!(error, "a page's runs of truth values claim 5 bytes, the page has 4 left");
+        assert_eq!(read(&page(2)[..6], 9).unwrap_err().to_string(), "a page ends before its values do");
+        assert_eq!(read(&page(4), 8).unwrap_err().to_string(), "a page has 2 bytes behind its values");
+        for length in [2, 5] {
+            let error = read(&page(length), 8).unwrap_err().to_string();
+            let expected = format!("a page's runs of truth values claim {length} bytes, the page has 4 left");
+            assert_eq!(error, expected);
+        }
     }
 }

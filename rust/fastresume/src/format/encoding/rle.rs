@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::encoding::bit_packing::{Packed, integer};
-use crate::format::encoding::varint::{ends, varint};
+use crate::format::encoding::varint::{ends, goes_on, varint};
 
 /// How many integers are unpacked at a time.
 pub const CHUNK: usize = 512;
@@ -173,6 +173,19 @@ impl Hybrid {
                 }
             };
             count -= passed;
+        }
+        Ok(())
+    }
+
+    /// Refuses bytes that do not end with the run, or the groups, of the next `count` integers.
+    ///
+    /// # Errors
+    /// `Data` if there are fewer, or bytes behind them.
+    pub fn check_end(&self, bytes: &[u8], count: usize) -> Result<()> {
+        let mut end = *self;
+        end.skip(bytes, count)?;
+        if end.position < bytes.len() {
+            return Err(goes_on(bytes.len() - end.position));
         }
         Ok(())
     }

@@ -28,6 +28,11 @@ fn long_varint(bytes: &[u8], position: &mut usize) -> Result<u64> {
     Err(Error::data("an integer in a page has more than 64 bits"))
 }
 
+/// What is said of a page that has so many bytes behind its values.
+pub fn goes_on(bytes: usize) -> Error {
+    Error::data(format!("a page has {bytes} bytes behind its values"))
+}
+
 /// What is said of a page that is too short.
 pub fn ends() -> Error {
     Error::data("a page ends before its values do")

@@ -25,11 +25,12 @@ pub struct BloomFilter<'s> {
 }
 
 impl<'s> BloomFilter<'s> {
-    /// The filter at an offset; none if it is of a kind that is not known.
+    /// The filter at an offset; none if it is of a kind that is not known, or has not the length that the footer states, with its
+    /// header or without it. Where that states none, lengths are powers of two, as those of all writers are.
     ///
     /// # Errors
     /// `Data` if it is damaged or lies outside of the file; `Source` if it can't be read.
-    pub fn open(source: &'s dyn Source, offset: u64) -> Result<Option<Self>> {
+    pub fn open(source: &'s dyn Source, offset: u64, told: Option<u64>) -> Result<Option<Self>> {
         let left = source.size().saturating_sub(offset);
         let bytes = source.read(offset, usize::try_from(left.min(HEADER_BYTES)).unwrap_or(usize::MAX))?;
         let (mut stated, mut known) = (-1, 0);
@@ -57,7 +58,11 @@ impl<'s> BloomFilter<'s> {
                 source.size()
             )));
         }
-        Ok(Some(Self { source, start, blocks: length / BLOCK_BYTES as u64 }))
+        let is_so_long = match told {
+            Some(told) => told == length || told == length + walk.position() as u64,
+            None => length.is_power_of_two(),
+        };
+        Ok(is_so_long.then_some(Self { source, start, blocks: length / BLOCK_BYTES as u64 }))
     }
 
     /// Whether a value is surely not there; `plain` are its bytes as a page would hold them, without a length.

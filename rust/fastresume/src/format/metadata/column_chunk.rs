@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use parquet::basic::Compression;
+use parquet::basic::{Compression, EncodingMask};
 use parquet::file::metadata::ColumnChunkMetaData;
+
+use crate::format::metadata::writer::Writer;
 
 /// Where the pages of a column chunk lie, and what its values are.
 #[derive(Debug, Clone)]
@@ -12,7 +14,8 @@ pub struct Chunk {
     pub start: u64,
     /// The offset after the last page.
     pub end: u64,
-    /// Where the index of its data pages lies, if there is one.
+    /// Where the index of its data pages lies, if its writer is known to count rows there: nothing else tells rows of pages of
+    /// lists before these are decompressed.
     pub index: Option<Range<u64>>,
     /// Rows of the row group.
     pub rows: u64,
@@ -24,8 +27,61 @@ pub struct Chunk {
     pub compression: Compression,
     /// Bytes of one plain value; 0 for values of a bit, none if values differ in length.
     pub value_bytes: Option<usize>,
+    /// The largest repetition level, and the largest definition level.
+    pub levels: (u8, u8),
+    pub encodings: Encodings,
+    pub writer: Writer,
+}
+
+impl Chunk {
     /// Whether each row has one value, which may be null.
-    pub is_flat: bool,
+    pub fn is_flat(&self) -> bool {
+        self.levels.0 == 0
+    }
+
+    /// Whether a page states so many bytes of repetition and of definition levels where the type has none of either.
+    pub fn has_no_such_levels(&self, stated: Option<(usize, usize)>) -> bool {
+        let (repetition, definition) = self.levels;
+        stated.is_some_and(|stated| repetition == 0 && stated.0 > 0 || definition == 0 && stated.1 > 0)
+    }
+}
+
+/// The encodings that a footer states of a column chunk, as bits by their numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Encodings {
+    /// All that are listed; 0 if there is no list.
+    listed: i32,
+    /// Those of data pages; 0 if that is not told.
+    of_pages: i32,
+}
+
+/// Indices to the dictionary have two names.
+const DICTIONARY: i32 = 1 << 2 | 1 << 8;
+
+/// Plain values, and those split by byte.
+const SAME_LENGTHS: i32 = 1 | 1 << 9;
+
+impl Encodings {
+    pub fn of(chunk: &ColumnChunkMetaData) -> Self {
+        let of_pages = chunk.page_encoding_stats_mask().map_or(0, EncodingMask::as_i32);
+        Self { listed: chunk.encodings_mask().as_i32(), of_pages }
+    }
+
+    /// Whether a page may have the encoding of this number.
+    ///
+    /// Some writers list the same few for all columns, as Parquet.Net does. So where nothing is told of data pages, an encoding
+    /// need not be listed if values of another one would not end where its page does.
+    pub fn has(self, number: i32) -> bool {
+        let bit = u32::try_from(number).ok().and_then(|number| 1_i32.checked_shl(number)).unwrap_or(0);
+        let bits = if bit & DICTIONARY == 0 { bit } else { DICTIONARY };
+        let known = self.listed | self.of_pages;
+        self.listed == 0 || known & bits != 0 || self.of_pages == 0 && bit & SAME_LENGTHS == 0
+    }
+
+    /// Whether all data pages are said to hold indices to the dictionary.
+    pub fn are_dictionary(self) -> bool {
+        self.of_pages != 0 && self.of_pages & !DICTIONARY == 0
+    }
 }
 
 /// The offset of the first page of a chunk, as its footer claims it: that of the dictionary, if it names one before the data.

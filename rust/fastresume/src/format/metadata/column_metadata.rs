@@ -10,6 +10,7 @@ use parquet::schema::types::ColumnDescPtr;
 
 use crate::error::{Error, Result};
 use crate::format::metadata::footer::Footer;
+use crate::format::metadata::writer::Writer;
 
 /// What a leaf takes, with its path and its type.
 pub const LEAF_BYTES: usize = 1 << 10;
@@ -48,6 +49,7 @@ impl Leaf {
 pub struct Leaves {
     /// In the order of their numbers.
     each: Vec<Leaf>,
+    writer: Writer,
     group_rows: Vec<u64>,
     /// Of each row group those of all leaves.
     chunks: Vec<ColumnChunkMetaData>,
@@ -73,7 +75,8 @@ impl Leaves {
             let group = group?;
             chunks.extend(numbers.iter().map(|&number| group.column(number).clone()));
         }
-        Ok(Self { each, group_rows, chunks })
+        let writer = Writer::of(footer.file().created_by());
+        Ok(Self { each, writer, group_rows, chunks })
     }
 
     /// A leaf by its number.
@@ -93,6 +96,11 @@ impl Leaves {
         self.chunks.get(place).ok_or_else(|| not_there(number).in_row_group(row_group))
     }
 
+    /// Which program wrote the file.
+    pub fn writer(&self) -> Writer {
+        self.writer
+    }
+
     /// The rows of a row group; none of one that is not there.
     pub fn rows(&self, row_group: usize) -> u64 {
         self.group_rows.get(row_group).copied().unwrap_or(0)
@@ -108,7 +116,7 @@ impl Leaves {
     /// Row groups of so many rows.
     #[cfg(test)]
     pub fn of_no_columns(group_rows: Vec<u64>) -> Self {
-        Self { each: Vec::new(), group_rows, chunks: Vec::new() }
+        Self { each: Vec::new(), writer: Writer::default(), group_rows, chunks: Vec::new() }
     }
 
     fn place(&self, number: usize) -> Result<usize> {

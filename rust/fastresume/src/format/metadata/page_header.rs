@@ -20,10 +20,17 @@ const DATA_PAGE: i32 = 0;
 const DICTIONARY_PAGE: i32 = 2;
 const DATA_PAGE_V2: i32 = 3;
 
+const NOT_COUNTED: i32 = -1;
+
+/// The encoding in runs.
+const RLE: i32 = 3;
+
 /// What stands in a page header.
 #[derive(Debug, Clone, Default)]
 pub struct Header {
     kind: i32,
+    /// The kind of page that its details are for.
+    details: i32,
     uncompressed: i32,
     compressed: i32,
     /// Of the bytes of the page, as they lie in the file.
@@ -45,6 +52,7 @@ impl Header {
         // What is required and missing stays negative.
         let mut header = Self {
             kind: -1,
+            details: -1,
             uncompressed: -1,
             compressed: -1,
             num_values: -1,
@@ -82,6 +90,10 @@ impl Header {
 
     pub fn is_dictionary(&self) -> bool {
         self.kind == DICTIONARY_PAGE
+    }
+
+    pub fn is_data(&self) -> bool {
+        self.has_values() && !self.is_dictionary()
     }
 
     fn is_v2(&self) -> bool {
@@ -140,11 +152,20 @@ impl Header {
     /// # Errors
     /// `Data`, naming them.
     pub fn check(&self, chunk: &Chunk) -> Result<()> {
-        let counts = [self.num_values, self.num_nulls, self.num_rows];
+        // Nulls that were not counted are -1 by parquet-java (apache/parquet-java#3585); they are counted by levels anyway.
+        let nulls = if self.num_nulls == NOT_COUNTED { 0 } else { self.num_nulls };
+        let counts = [self.num_values, nulls, self.num_rows];
         let lengths = [self.definition_bytes, self.repetition_bytes];
         if let Some(negative) = counts.into_iter().chain(lengths).find(|&number| number < 0) {
             return Err(Error::data(format!("a page header holds the negative count {negative}")));
         }
+        if self.details != self.kind {
+            return Err(Error::data(format!(
+                "a page of kind {} has the header of one of kind {}",
+                self.kind, self.details
+            )));
+        }
+        self.check_encodings(chunk)?;
         let most = chunk.uncompressed_bytes.max(MAX_PAGE_BYTES);
         let for_values = chunk.value_bytes.map_or(most, |bytes| {
             u64::from(self.num_values.unsigned_abs()) * (bytes as u64 + VALUE_SLACK_BYTES) + PAGE_SLACK_BYTES
@@ -158,7 +179,7 @@ impl Header {
             )));
         }
         let fits =
-            if chunk.is_flat { self.num_rows == self.num_values } else { self.num_rows <= self.num_values };
+            if chunk.is_flat() { self.num_rows == self.num_values } else { self.num_rows <= self.num_values };
         if self.num_nulls > self.num_values {
             return Err(Error::data(format!(
                 "a page claims {} nulls among {} values",
@@ -174,7 +195,28 @@ impl Header {
         Ok(())
     }
 
+    /// Refuses encodings that the footer does not list.
+    fn check_encodings(&self, chunk: &Chunk) -> Result<()> {
+        let (repetition, definition) = chunk.levels;
+        if !self.is_data() {
+            return Ok(());
+        }
+        // The encoding of levels that there are not says nothing, and runs are not listed by all.
+        let levels = [(repetition, self.repetition_encoding), (definition, self.definition_encoding)];
+        let levels =
+            levels.into_iter().filter(|&(largest, code)| largest > 0 && code != RLE && !self.is_v2());
+        let mut stated = levels.map(|(_, code)| code).chain([self.encoding]);
+        if let Some(other) = stated.find(|&code| !chunk.encodings.has(code)) {
+            let other = encoding(other).map_or_else(|_| other.to_string(), |encoding| encoding.to_string());
+            return Err(Error::data(format!(
+                "a page states the encoding {other}, which the footer does not list"
+            )));
+        }
+        Ok(())
+    }
+
     fn read_data_page(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+        self.details = DATA_PAGE;
         (self.definition_encoding, self.repetition_encoding) = (-1, -1);
         walk.fields(|walk, number, wire| {
             match (number, wire) {
@@ -189,6 +231,7 @@ impl Header {
     }
 
     fn read_dictionary(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+        self.details = DICTIONARY_PAGE;
         walk.fields(|walk, number, wire| {
             match (number, wire) {
                 (1, Wire::I32) => self.num_values = walk.integer32()?,
@@ -200,7 +243,8 @@ impl Header {
     }
 
     fn read_data_page_v2(&mut self, walk: &mut Walk<'_>) -> Result<()> {
-        (self.num_nulls, self.num_rows) = (-1, -1);
+        self.details = DATA_PAGE_V2;
+        (self.num_nulls, self.num_rows) = (i32::MIN, -1);
         (self.definition_bytes, self.repetition_bytes) = (-1, -1);
         walk.fields(|walk, number, wire| {
             match (number, wire) {
@@ -238,6 +282,8 @@ fn encoding(code: i32) -> Result<Encoding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::metadata::column_chunk::Encodings;
+    use crate::format::metadata::writer::Writer;
 
     #[test]
     fn a_header_that_leaves_out_what_every_page_has_is_refused() {
@@ -250,7 +296,9 @@ mod tests {
             uncompressed_bytes: 1000,
             compression: parquet::basic::Compression::UNCOMPRESSED,
             value_bytes: Some(4),
-            is_flat: true,
+            levels: (0, 0),
+            encodings: Encodings::default(),
+            writer: Writer::default(),
         };
         let is_taken = |page: &[u8]| {
             let (header, _) = Header::parse(page).unwrap();

@@ -17,8 +17,10 @@ pub const MAX_INDEX_BYTES: u64 = 64 << 20;
 pub struct PagePlace {
     /// The offset of its header.
     pub offset: u64,
-    /// Its first row, counted within the row group.
+    /// The first row that begins in it, counted within the row group.
     pub first_row: u64,
+    /// How many rows it has, as an index tells.
+    pub told_rows: Option<u64>,
 }
 
 /// The data pages of a chunk, in order, as its index names them.
@@ -26,7 +28,8 @@ pub struct PagePlace {
 /// Source: <https://github.com/apache/parquet-format/blob/master/PageIndex.md>
 ///
 /// # Errors
-/// `Data` if the index lies outside of the file, or its pages outside of the chunk, or out of order.
+/// `Data` if the index lies outside of the file, or its pages outside of the chunk, or out of order, or if the
+/// first one does not begin with row 0.
 pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Result<Vec<PagePlace>> {
     let length = place.end.saturating_sub(place.start);
     if length > MAX_INDEX_BYTES {
@@ -50,6 +53,9 @@ pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Resu
         }
         Ok(true)
     })?;
+    if let Some(first) = pages.first().filter(|first| first.first_row != 0) {
+        return Err(Error::data(format!("the page index begins at row {}, expected 0", first.first_row)));
+    }
     let is_in_order = pages
         .windows(2)
         .all(|pair| pair[0].offset < pair[1].offset && pair[0].first_row <= pair[1].first_row);
@@ -57,6 +63,10 @@ pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Resu
         .iter()
         .all(|page| (chunk.start..chunk.end).contains(&page.offset) && page.first_row <= chunk.rows);
     if is_in_order && is_inside {
+        let ends: Vec<u64> = pages.iter().skip(1).map(|page| page.first_row).chain([chunk.rows]).collect();
+        for (page, end) in pages.iter_mut().zip(ends) {
+            page.told_rows = Some(end - page.first_row);
+        }
         Ok(pages)
     } else {
         Err(Error::data(format!(
@@ -77,7 +87,7 @@ fn read_place(walk: &mut Walk<'_>) -> Result<PagePlace> {
         Ok(true)
     })?;
     match (u64::try_from(offset), u64::try_from(first_row)) {
-        (Ok(offset), Ok(first_row)) => Ok(PagePlace { offset, first_row }),
+        (Ok(offset), Ok(first_row)) => Ok(PagePlace { offset, first_row, told_rows: None }),
         _ => Err(Error::data(format!("the page index places row {first_row} at byte {offset}"))),
     }
 }

@@ -1,6 +1,6 @@
 //! Where data pages of a file lie, as far as their headers were read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use crate::error::locked;
@@ -13,31 +13,52 @@ pub const MOST_PAGES: usize = 1 << 14;
 /// Data pages by column chunk and first row, so that those who read another part of a row group need not read the headers
 /// before it again.
 #[derive(Debug, Default)]
-pub struct PagePlaces(Mutex<BTreeMap<(ChunkKey, u64), u64>>);
+pub struct PagePlaces(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The offset of each page, and its rows as an index tells them.
+    pages: BTreeMap<(ChunkKey, u64), (u64, Option<u64>)>,
+    /// The chunks whose headers were all looked at.
+    checked: BTreeSet<ChunkKey>,
+}
 
 /// Where a column chunk begins and ends, and what counts as a row: of damaged files, chunks may overlap.
 type ChunkKey = (u64, u64, bool);
 
 impl PagePlaces {
-    /// Notes pages of a column chunk.
+    /// Notes pages of a column chunk; of very many, some.
     pub fn note(&self, chunk: &Chunk, pages: &[PagePlace]) {
-        let mut places = locked(&self.0);
-        if places.len() + pages.len() > MOST_PAGES {
-            places.clear();
+        let mut known = locked(&self.0);
+        let step = pages.len().div_ceil(MOST_PAGES / 4).max(1);
+        if known.pages.len() + pages.len() / step > MOST_PAGES {
+            *known = Known::default();
         }
-        places.extend(pages.iter().map(|page| ((key(chunk), page.first_row), page.offset)));
+        let some = pages.iter().step_by(step);
+        known.pages.extend(some.map(|page| ((key(chunk), page.first_row), (page.offset, page.told_rows))));
+    }
+
+    /// Notes that all headers of a column chunk were looked at.
+    pub fn note_checked(&self, chunk: &Chunk) {
+        locked(&self.0).checked.insert(key(chunk));
+    }
+
+    /// Whether all headers of a column chunk were looked at.
+    pub fn is_checked(&self, chunk: &Chunk) -> bool {
+        locked(&self.0).checked.contains(&key(chunk))
     }
 
     /// Of the pages of a column chunk that were noted, the last one that begins at a row or before.
     pub fn last(&self, chunk: &Chunk, row: u64) -> Option<PagePlace> {
-        let places = locked(&self.0);
-        let (&(_, first_row), &offset) = places.range((key(chunk), 0)..=(key(chunk), row)).next_back()?;
-        Some(PagePlace { offset, first_row })
+        let known = locked(&self.0);
+        let mut pages = known.pages.range((key(chunk), 0)..=(key(chunk), row));
+        let (&(_, first_row), &(offset, told_rows)) = pages.next_back()?;
+        Some(PagePlace { offset, first_row, told_rows })
     }
 }
 
 fn key(chunk: &Chunk) -> ChunkKey {
-    (chunk.start, chunk.end, chunk.is_flat)
+    (chunk.start, chunk.end, chunk.is_flat())
 }
 
 #[cfg(test)]
@@ -45,10 +66,12 @@ mod tests {
     use parquet::basic::Compression;
 
     use super::*;
+    use crate::format::metadata::column_chunk::Encodings;
+    use crate::format::metadata::writer::Writer;
 
     #[test]
     fn the_last_page_up_to_a_row_is_told_of_each_chunk() {
-        let chunk = |start, end, is_flat| Chunk {
+        let chunk = |start, end, is_flat: bool| Chunk {
             start,
             end,
             index: None,
@@ -57,10 +80,12 @@ mod tests {
             uncompressed_bytes: 0,
             compression: Compression::UNCOMPRESSED,
             value_bytes: None,
-            is_flat,
+            levels: (u8::from(!is_flat), 0),
+            encodings: Encodings::default(),
+            writer: Writer::default(),
         };
         let places = PagePlaces::default();
-        let page = |first_row| PagePlace { offset: 1000 + first_row, first_row };
+        let page = |first_row| PagePlace { offset: 1000 + first_row, first_row, told_rows: None };
         let (one, other) = (chunk(4, 5000, true), chunk(9, 5000, true));
         places.note(&one, &[page(0), page(10), page(30)]);
         places.note(&other, &[page(20)]);
@@ -72,8 +97,13 @@ mod tests {
         for (start, end, is_flat) in [(5, 5000, true), (4, 4000, true), (4, 5000, false)] {
             assert!(places.last(&chunk(start, end, is_flat), 100).is_none());
         }
-        let many: Vec<_> = (0..MOST_PAGES as u64).map(page).collect();
-        places.note(&other, &many);
-        assert_eq!((row_of(&one, 9), row_of(&other, 7)), (None, Some((1007, 7))));
+        places.note_checked(&one);
+        assert!(places.is_checked(&one) && !places.is_checked(&other));
+        let many: Vec<_> = (0..4 * MOST_PAGES as u64).map(page).collect();
+        places.note(&other, &many[..MOST_PAGES]);
+        // Of so many pages the fourth part is noted.
+        assert_eq!((row_of(&one, 9), row_of(&other, 7)), (Some((1000, 0)), Some((1004, 4))));
+        many.chunks(MOST_PAGES).for_each(|part| places.note(&other, part));
+        assert_eq!((row_of(&one, 9), places.is_checked(&one)), (None, false));
     }
 }

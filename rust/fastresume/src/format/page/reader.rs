@@ -12,9 +12,12 @@ use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
 use crate::format::page::dictionary_cache::{DictionaryKey, PageDictionaries};
 use crate::format::page::locations::PagePlaces;
-use crate::format::page::scanner::{PageWalk, PassedPage, grow, to_usize};
+use crate::format::page::scanner::{PageWalk, PassedPage, grow, other_rows, to_usize};
 use crate::memory::buffer::Memory;
 use crate::source::byte_source::Source;
+
+/// What some pages end in.
+const PADDING: &[u8] = &[0; 8];
 
 /// Memory that one thread reuses from page to page and column to column.
 #[derive(Default)]
@@ -76,17 +79,44 @@ pub struct PageStart {
     pub definition_encoding: Encoding,
     /// Bytes of repetition and of definition levels, if they are stated apart from them.
     pub level_bytes: Option<(usize, usize)>,
-    /// Its rows, if the header states them, or the index of the pages led to it.
+    /// Its rows, if the header states them, or an index of the pages led to it.
     pub rows: Option<u64>,
+    /// Whether an index led to it, which counts from where a row begins.
+    pub is_told: bool,
+    /// Whether its values may have another encoding than its header states, for all that the footer tells.
+    is_doubtful: bool,
+    /// Whether some zeros may stand behind its values.
+    is_padded: bool,
 }
 
 impl PageStart {
+    /// Opens the `count` values that begin at byte `start` of the page; those that may have another encoding than they should are
+    /// looked through to their end.
+    ///
+    /// # Errors
+    /// `Data` if they are damaged, or the page does not end behind the last of them.
+    pub fn open_values(
+        &self,
+        values: &mut impl PageValues,
+        bytes: &[u8],
+        start: usize,
+        count: usize,
+    ) -> Result<()> {
+        let mut open = |bytes| {
+            values.open(self.encoding, bytes, start, count)?;
+            if self.is_doubtful && count > 0 { values.check_end(bytes, count) } else { Ok(()) }
+        };
+        let opened = open(bytes);
+        match bytes.strip_suffix(PADDING) {
+            Some(before) if opened.is_err() && self.is_padded => open(before),
+            _ => opened,
+        }
+    }
+
     /// Refuses a page that has other rows than were stated.
     pub fn check_rows(&self, found: usize) -> Result<()> {
         match self.rows {
-            Some(stated) if stated != found as u64 => Err(Error::data(format!(
-                "a page holds {found} rows, its header or the page index states {stated}"
-            ))),
+            Some(stated) if stated != found as u64 => Err(other_rows(found, stated)),
             _ => Ok(()),
         }
     }
@@ -159,7 +189,7 @@ impl<'a> Pages<'a> {
             match header {
                 Some(header) if header.is_dictionary() => _ = self.walk.pass(),
                 Some(header) => break header,
-                None => return Ok(None),
+                None => return self.check_end().map(|()| None),
             }
         };
         let encoding = header.encoding()?;
@@ -185,22 +215,35 @@ impl<'a> Pages<'a> {
         }
         let Some(page) = self.walk.pass() else { return Ok(None) };
         self.expand(&page, None)?;
-        if let (Some(indexed), Some(stated)) = (page.indexed_rows, header.stated_rows())
-            && indexed != stated
-        {
-            return Err(Error::data(format!(
-                "a page's header states {stated} rows, the page index {indexed}"
-            )));
-        }
         let [repetition_encoding, definition_encoding] = header.level_encodings()?;
+        let Chunk { writer, encodings, .. } = self.walk.chunk();
+        let counts_rows = writer.counts_list_rows();
+        let has_odd_levels = self.walk.chunk().has_no_such_levels(header.level_bytes());
+        let is_doubtful = has_odd_levels || !encodings.are_dictionary();
+        let is_padded = writer.pads_pages() && header.level_bytes().is_none();
         Ok(Some(PageStart {
             num_values: header.values(),
             encoding,
             repetition_encoding,
             definition_encoding,
             level_bytes: header.level_bytes(),
-            rows: header.stated_rows().or(page.indexed_rows),
+            rows: page.told_rows.or(header.stated_rows().filter(|_| counts_rows)),
+            is_told: page.told_rows.is_some(),
+            is_doubtful,
+            is_padded,
         }))
+    }
+
+    /// Refuses pages whose values are fewer than the footer states, if none was passed over.
+    fn check_end(&self) -> Result<()> {
+        let stated = self.walk.chunk().values;
+        if self.opened_values != stated && !self.walk.is_checked() {
+            return Err(Error::data(format!(
+                "the pages hold {} values, the footer states {stated}",
+                self.opened_values
+            )));
+        }
+        Ok(())
     }
 
     /// Reads a dictionary; gives how many values it has.
@@ -281,7 +324,14 @@ impl<'a> Pages<'a> {
                 bytes.len()
             )));
         }
-        let codec = Some(&mut *self.codec).filter(|codec| !codec.is_none() && header.is_compressed());
+        let is_compressed = header.is_compressed() || !self.walk.chunk().writer.marks_uncompressed_pages();
+        if !is_compressed && !self.codec.is_none() && bytes.len() != stated {
+            return Err(Error::data(format!(
+                "a page is said not to be compressed, and to have {} bytes, {stated} uncompressed",
+                bytes.len()
+            )));
+        }
+        let codec = Some(&mut *self.codec).filter(|codec| !codec.is_none() && is_compressed);
         let as_it_is = match &codec {
             None => Some(bytes),
             Some(codec) if levels == 0 => codec.as_it_is(bytes, stated),

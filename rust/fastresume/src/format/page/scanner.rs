@@ -4,11 +4,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use parquet::basic::Encoding;
+
 use crate::error::{Error, Result};
+use crate::format::encoding::bitmap::Bits;
+use crate::format::encoding::levels::Levels;
+use crate::format::encoding::rle::MAX_VALUES;
 use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::{PagePlace, read_index};
-use crate::format::page::locations::{MOST_PAGES, PagePlaces};
+use crate::format::page::locations::PagePlaces;
 use crate::source::byte_source::Source;
 
 /// A header is looked for in this many bytes first (statistics may make it longer), then in more.
@@ -26,11 +31,16 @@ pub struct PassedPage {
     /// Where it lies, behind its header.
     pub offset: u64,
     pub header: Header,
-    /// Its rows, if the index of the pages led to it.
-    pub indexed_rows: Option<u64>,
+    /// Its rows, if an index of the pages led to it.
+    pub told_rows: Option<u64>,
 }
 
 /// Walks the pages of one column chunk, which need not be decompressed for that.
+///
+/// What headers state is not covered by checksums, and some writers err. So before pages are passed over, or left for others, all
+/// headers of the chunk are looked at: their values are as many as the footer states. Rows of a flat column are its values. Those
+/// of lists are what their repetition levels say, whatever a header states; where these are compressed, pages are decompressed,
+/// unless the writer of their index is known to count rows.
 pub struct PageWalk<'a> {
     source: Arc<dyn Source>,
     chunk: Chunk,
@@ -42,34 +52,22 @@ pub struct PageWalk<'a> {
     ahead: Range<u64>,
     /// Whether no more is read than what is asked for.
     pub is_skipping: bool,
-    /// Whether rows in front of those that are wanted were passed over.
-    has_skipped: bool,
     next: Option<Header>,
     /// Where the header begins that was read last.
     header_start: u64,
     /// A dictionary that was passed by, until a page needs it.
     deferred: Option<PassedPage>,
     has_dictionary: bool,
-    /// The places of the data pages, read when a skip first asks for them.
-    index: Option<Vec<PagePlace>>,
-    /// The rows of the next page, if the index led to it.
-    indexed_rows: Option<u64>,
-    /// The first row of the next page, as long as headers tell; and where pages of the file lie, and those of this chunk
-    /// that were met.
-    next_row: Option<u64>,
-    /// The same where they do not, as far as it was found: there may be more rows in between.
+    /// Whether all headers were looked at, since others may read another part, or this one passes over some.
+    is_checked: bool,
+    /// The rows of the next page, if an index led to it.
+    told_rows: Option<u64>,
+    /// The first row of the next page, as far as it was found: there may be more rows in between.
     row_found: u64,
     places: Arc<PagePlaces>,
-    met: Vec<PagePlace>,
-}
-
-impl Drop for PageWalk<'_> {
-    /// Tells those who read another part where its pages lie.
-    fn drop(&mut self) {
-        if !self.met.is_empty() {
-            self.places.note(&self.chunk, &self.met);
-        }
-    }
+    /// Of a page that is passed over, its repetition levels, and which of them begin no row.
+    levels: Levels,
+    within: Bits,
 }
 
 impl<'a> PageWalk<'a> {
@@ -101,16 +99,15 @@ impl<'a> PageWalk<'a> {
             header_start: chunk.start,
             chunk,
             is_skipping: false,
-            has_skipped: false,
             next: None,
             deferred: None,
             has_dictionary: false,
-            index: None,
-            indexed_rows: None,
-            next_row: Some(0),
+            is_checked: false,
+            told_rows: None,
             row_found: 0,
             places,
-            met: Vec::new(),
+            levels: Levels::default(),
+            within: Bits::default(),
         })
     }
 
@@ -154,7 +151,7 @@ impl<'a> PageWalk<'a> {
         if !self.is_part() {
             return READ_BYTES;
         }
-        let row = self.next_row.unwrap_or(self.row_found);
+        let row = self.row_found;
         let wanted = self.end_row.saturating_sub(row);
         let share = u128::from(self.chunk.end - offset) * u128::from(wanted)
             / u128::from(self.chunk.rows.saturating_sub(row).max(1));
@@ -186,12 +183,11 @@ impl<'a> PageWalk<'a> {
 
     /// The header of the next page that holds data or a dictionary; the offset is after it.
     pub fn header(&mut self) -> Result<Option<&Header>> {
-        while self.next.is_none() {
-            let left = self.chunk.end - self.offset;
-            if left == 0 {
-                return Ok(None);
-            }
-            let (header, length) = self.parse_header(left)?;
+        if self.is_part() {
+            self.check_headers()?;
+        }
+        while self.next.is_none() && self.offset < self.chunk.end {
+            let (header, length) = self.parse_header(self.offset)?;
             self.header_start = self.offset;
             self.offset += length;
             if header.has_values() {
@@ -203,10 +199,68 @@ impl<'a> PageWalk<'a> {
         Ok(self.next.as_ref())
     }
 
-    fn parse_header(&mut self, left: u64) -> Result<(Header, u64)> {
+    /// Looks at the headers of all pages, unless somebody did: their values must be as many as the footer states.
+    ///
+    /// # Errors
+    /// `Data` if they are not, or one of the headers is damaged.
+    fn check_headers(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_checked, true) || self.places.is_checked(&self.chunk) {
+            return Ok(());
+        }
+        let (pages, can_be_indexed) = self.all_pages()?;
+        if self.chunk.is_flat() {
+            self.places.note(&self.chunk, &pages);
+        } else if let Some(place) = self.chunk.index.clone().filter(|_| can_be_indexed) {
+            let told = read_index(self.source.as_ref(), place, &self.chunk)?;
+            if is_same_pages(&told, &pages, self.chunk.values) {
+                self.places.note(&self.chunk, &told);
+            }
+        }
+        self.places.note_checked(&self.chunk);
+        Ok(())
+    }
+
+    /// Whether an index names the pages that there are; of a flat column, with their first rows.
+    ///
+    /// # Errors
+    /// As for reading the pages.
+    pub fn are_pages(mut self, told: &[PagePlace]) -> Result<bool> {
+        let (pages, _) = self.all_pages()?;
+        let is_same = is_same_pages(told, &pages, self.chunk.values);
+        let has_same_rows = || told.iter().zip(&pages).all(|(told, page)| told.first_row == page.first_row);
+        Ok(is_same && (!self.chunk.is_flat() || has_same_rows()))
+    }
+
+    /// All data pages, with their first values, which are the first rows of a flat column; and whether none is of version 2, whose
+    /// rows are told by its levels.
+    fn all_pages(&mut self) -> Result<(Vec<PagePlace>, bool)> {
+        let (start, end, stated) = (self.chunk.start, self.chunk.end, self.chunk.values);
+        let was_skipping = std::mem::replace(&mut self.is_skipping, end - start > LEAST_READ_BYTES);
+        let (mut offset, mut values, mut pages, mut are_old) = (start, 0_u64, Vec::new(), true);
+        // A last row that goes on has its values before the end; of a flat column, nobody looks at what comes behind the last one.
+        while offset < end && (values < stated || !self.chunk.is_flat()) {
+            let (header, length) = self.parse_header(offset)?;
+            if header.is_data() {
+                pages.push(PagePlace { offset, first_row: values, told_rows: None });
+                values = values.saturating_add(header.values() as u64);
+                are_old &= header.level_bytes().is_none();
+            }
+            offset += length + header.compressed_bytes();
+        }
+        self.is_skipping = was_skipping;
+        if values != stated {
+            return Err(Error::data(format!(
+                "the headers of the pages state {values} values, the footer {stated}"
+            )));
+        }
+        Ok((pages, are_old))
+    }
+
+    fn parse_header(&mut self, offset: u64) -> Result<(Header, u64)> {
         let mut window = HEADER_BYTES;
+        let left = self.chunk.end - offset;
         let (header, length) = loop {
-            let bytes = self.bytes(self.offset, left.min(window))?;
+            let bytes = self.bytes(offset, left.min(window))?;
             match Header::parse(&self.memory[bytes]) {
                 Ok((header, length)) => break (header, length as u64),
                 Err(_) if window < left && window < MAX_HEADER_BYTES => window *= 4,
@@ -223,84 +277,94 @@ impl<'a> PageWalk<'a> {
         if header.has_values() {
             header.check(&self.chunk)?;
         }
+        if header.is_dictionary() && offset != self.chunk.start {
+            return Err(Error::data("a dictionary lies behind the first page of the column chunk"));
+        }
         Ok((header, length))
     }
 
     /// Moves past the page whose header was read.
     pub fn pass(&mut self) -> Option<PassedPage> {
         let header = self.next.take()?;
-        let page = PassedPage { offset: self.offset, header, indexed_rows: self.indexed_rows.take() };
+        let page = PassedPage { offset: self.offset, header, told_rows: self.told_rows.take() };
         self.offset += page.header.compressed_bytes();
         if page.header.is_dictionary() {
             self.has_dictionary = true;
             self.deferred = Some(page.clone());
-        } else {
-            self.row_found = self.next_row.unwrap_or(self.row_found);
-            self.next_row = self.next_row.zip(self.rows_of(&page.header)).map(|(row, rows)| row + rows);
-            let is_noted = self.is_part() && self.chunk.index.is_none() && self.met.len() < MOST_PAGES;
-            if let Some(first_row) = self.next_row.filter(|_| is_noted) {
-                self.met.push(PagePlace { offset: self.offset, first_row });
-            }
+        } else if self.chunk.is_flat() {
+            self.row_found += page.header.values() as u64;
         }
         Some(page)
     }
 
-    /// Notes which rows begin in the page that was passed by last, before another header is read. Where no header tells, as those of old lists do not, all
-    /// pages up to here had to be decompressed for that; so it is told at once, for others may be on their way through them.
+    /// Notes which rows begin in the page of lists that was passed by last, before another header is read: all pages up to here
+    /// had to be decompressed for that. So it is told at once, for others may be on their way through them.
     pub fn note_rows(&mut self, rows: Range<usize>) {
         self.row_found = rows.end as u64;
-        let is_told = self.chunk.index.is_some() || self.next_row.is_some();
-        if !rows.is_empty() && !is_told && (self.is_part() || self.has_skipped) {
+        if !rows.is_empty() && self.is_checked {
+            let first_row = rows.start as u64;
             self.places
-                .note(&self.chunk, &[PagePlace { offset: self.header_start, first_row: rows.start as u64 }]);
+                .note(&self.chunk, &[PagePlace { offset: self.header_start, first_row, told_rows: None }]);
         }
     }
 
-    /// How many rows a data page has, if its header tells.
-    fn rows_of(&self, header: &Header) -> Option<u64> {
-        header.stated_rows().or_else(|| self.chunk.is_flat.then_some(header.values() as u64))
+    /// Whether the values of all pages are known to be as many as the footer states.
+    pub fn is_checked(&self) -> bool {
+        self.is_checked
     }
 
     /// Passes over whole data pages, from row `row` of the row group on: of at most `rows` rows together;
     /// gives the rows.
     ///
-    /// By the index of the pages if there is one, else by their headers; where these do not tell rows, as
-    /// those of old lists do not, nothing is passed.
+    /// What the last of them goes on with, behind them, is passed over as well by whoever reads on. Where nothing tells rows, as
+    /// headers of old lists do not, nothing is passed.
     pub fn pass_rows(&mut self, row: usize, rows: usize) -> Result<usize> {
-        (self.is_skipping, self.has_skipped) = (true, true);
+        self.check_headers()?;
+        self.is_skipping = true;
         let jumped = self.jump(row as u64, rows as u64)?;
         let mut passed = to_usize(jumped)?;
         // What lies behind the last row that is passed is not looked at: who reads the same rows does not, either.
         while passed < rows
             && let Some(header) = self.header()?.cloned()
         {
-            let count = if header.is_dictionary() { Some(0) } else { self.rows_of(&header) };
-            let Some(count) = count.map(to_usize).transpose()? else { break };
-            if count > rows - passed {
-                break;
-            }
+            let count = if header.is_dictionary() { Some(0) } else { self.rows_of(&header)? };
+            let Some(count) = count.filter(|&count| count <= rows - passed) else { break };
             self.pass();
+            if !self.chunk.is_flat() && !header.is_dictionary() {
+                self.note_rows(row + passed..row + passed + count);
+            }
             passed += count;
         }
         Ok(passed)
     }
 
-    /// Goes to the last page that begins within `rows` rows from row `row` on, by the index, or else of those that were met
-    /// before; gives the rows passed by that.
-    fn jump(&mut self, row: u64, rows: u64) -> Result<u64> {
-        let (page, rows_of_page) = match self.chunk.index.clone() {
-            Some(place) => {
-                if self.index.is_none() {
-                    self.index = Some(read_index(self.source.as_ref(), place, &self.chunk)?);
-                }
-                let index = self.index.as_deref().unwrap_or_default();
-                let page = index.partition_point(|page| page.first_row <= row + rows);
-                let end = index.get(page).map_or(self.chunk.rows, |next| next.first_row);
-                let last = page.checked_sub(1).map(|last| index[last]);
-                (last, last.map(|last| end - last.first_row))
+    /// How many rows begin in the next page, if that can be told without decompressing it.
+    fn rows_of(&mut self, header: &Header) -> Result<Option<usize>> {
+        let count = header.values();
+        if self.chunk.is_flat() {
+            return Ok(Some(count));
+        }
+        let Some((repetition, _)) = header.level_bytes() else { return Ok(None) };
+        if repetition as u64 > header.compressed_bytes() || count > MAX_VALUES {
+            return Ok(None);
+        }
+        let bytes = self.bytes(self.offset, repetition as u64)?;
+        let how = (Encoding::RLE, Some(repetition));
+        self.levels.read(&self.memory[bytes], 0, count, self.chunk.levels.0, how)?;
+        self.levels.at_least(1, &mut self.within);
+        let rows = count - self.within.all().ones();
+        match header.stated_rows() {
+            Some(stated) if stated != rows as u64 && self.chunk.writer.counts_list_rows() => {
+                Err(other_rows(rows, stated))
             }
-            None => (self.places.last(&self.chunk, row + rows), None),
-        };
+            _ => Ok(Some(rows)),
+        }
+    }
+
+    /// Goes to the last page that begins within `rows` rows from row `row` on, of those whose rows are known; gives the rows
+    /// passed by that.
+    fn jump(&mut self, row: u64, rows: u64) -> Result<u64> {
+        let page = self.places.last(&self.chunk, row + rows);
         let Some(page) = page.filter(|page| page.first_row > row) else { return Ok(0) };
         // A dictionary lies before all data, and in no index.
         if !self.has_dictionary {
@@ -311,10 +375,26 @@ impl<'a> PageWalk<'a> {
         }
         self.next = None;
         self.offset = page.offset;
-        self.indexed_rows = rows_of_page;
-        self.next_row = Some(page.first_row);
+        self.told_rows = page.told_rows;
+        self.row_found = page.first_row;
         Ok(page.first_row - row)
     }
+}
+
+/// Whether an index names these pages, which have so many values together, and in none more rows than it has values.
+fn is_same_pages(told: &[PagePlace], pages: &[PagePlace], values: u64) -> bool {
+    let ends = pages.iter().skip(1).map(|page| page.first_row).chain([values]);
+    let has_room =
+        |rows: Option<u64>, values: u64| rows.is_some_and(|rows| (values.min(1)..=values).contains(&rows));
+    told.len() == pages.len()
+        && told.iter().zip(pages).zip(ends).all(|((told, page), end)| {
+            told.offset == page.offset && has_room(told.told_rows, end.saturating_sub(page.first_row))
+        })
+}
+
+/// What is said of a page that has other rows than were stated.
+pub fn other_rows(found: usize, stated: u64) -> Error {
+    Error::data(format!("a page holds {found} rows, its header or the page index states {stated}"))
 }
 
 /// Makes room for so many bytes.
@@ -346,6 +426,8 @@ mod tests {
     use parquet::basic::Compression;
 
     use super::*;
+    use crate::format::metadata::column_chunk::Encodings;
+    use crate::format::metadata::writer::Writer;
 
     struct Bytes(Vec<u8>);
 
@@ -366,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_passed_without_a_look_at_what_lies_behind_them() {
+    fn rows_are_passed_without_a_look_at_what_lies_behind_the_last_one() {
         // A data page of 8 bytes, with two plain values.
         let page = [0x15, 0, 0x15, 16, 0x15, 16, 0x2c, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0];
         let page = [&page[..], &[7; 8]].concat();
@@ -380,7 +462,9 @@ mod tests {
             uncompressed_bytes: 16,
             compression: Compression::UNCOMPRESSED,
             value_bytes: Some(4),
-            is_flat: true,
+            levels: (0, 0),
+            encodings: Encodings::default(),
+            writer: Writer::default(),
         };
         let mut memory = Vec::new();
         let mut walk = PageWalk::new(Arc::new(Bytes(bytes)), chunk, Arc::default(), 4, &mut memory).unwrap();
