@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
+import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals
@@ -22,6 +23,7 @@ from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.torch_dataloader.guards import check_caller, check_counter
 from fastresume.reading.torch_dataloader.iterator import WorkerIterator
+from fastresume.reading.torch_dataloader.worker_state import of_worker
 from fastresume.state.cursor import Cursor
 from fastresume.state.shared_cursor import SharedCursor
 
@@ -63,7 +65,6 @@ class ResumableDataset(IterableDataset[Batch]):
                 f"{spec.tail!r}"
             )
         self.shared_cursor = SharedCursor(start)
-        self._told_version = -1  # of the cursor, when its state was told to be behind
 
     @property
     def paths(self) -> list[str]:
@@ -129,14 +130,18 @@ class ResumableDataset(IterableDataset[Batch]):
     def state_dict(self) -> dict[str, str]:
         """The state after the last delivered batch: one leaf under the key "fastresume".
 
-        The same on every rank under lockstep training. Taking it has no side effect. Under a DataLoader with
-        workers, take `batch.state_dict()`: this one changes only where a pass ends, which the logger
-        "fastresume" says, once in a pass, when it is taken after a batch of theirs.
+        The same on every rank under lockstep training. Taking it has no side effect.
+
+        Raises:
+            StateError: if workers of a torch DataLoader have handed out batches that it does not count: take
+                `batch.state_dict()` there. This one changes only where a pass ends or a state is loaded.
+
+        In a worker of a DataLoader it is no state: what StatefulDataLoader takes there can't be saved.
         """
-        shared = self.shared_cursor
-        if self.on_iter == "continue" and shared.is_behind and self._told_version != shared._version:
-            self._told_version = shared._version
-            _log.warning("dataset.state_dict() %s", BEHIND)
+        if get_worker_info() is not None:
+            return of_worker()
+        if self.on_iter == "continue" and self.shared_cursor.is_behind:
+            raise _core.StateError(f"dataset.state_dict() {BEHIND}")
         return Cursor(self.shared_cursor.cursor).to_state()
 
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
@@ -151,7 +156,9 @@ class ResumableDataset(IterableDataset[Batch]):
         Raises:
             StateError: if the state is empty, damaged, or of another version, dataset, selection of rows or
                 order, or of another seed or size than was named. The dataset stays as it was.
+            FastresumeError: in a worker of a DataLoader.
         """
+        self.shared_cursor.check_process()
         cursor = Cursor.from_state(state)._core
         self.spec.check(cursor)
         self.shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)

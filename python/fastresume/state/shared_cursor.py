@@ -132,14 +132,22 @@ class SharedCursor:
         self._own()
         return bool(self._seen)
 
-    def load(self, cursor: _core.Cursor) -> None:
-        """Takes a loaded cursor: for the iterators made from now on, those of running workers too."""
+    def check_process(self) -> None:
+        """Refuses to load a state in a worker of a DataLoader, of which the others would not know.
+
+        Raises:
+            FastresumeError: it says what to write.
+        """
         if get_worker_info() is not None:
             raise _core.FastresumeError(
                 "a state was loaded in a DataLoader worker (torchdata's StatefulDataLoader does that with "
                 "its own state): load batch.state_dict() into the dataset in the main process, from where it "
                 "reaches all workers"
             )
+
+    def load(self, cursor: _core.Cursor) -> None:
+        """Takes a loaded cursor: for the iterators made from now on, those of running workers too."""
+        self.check_process()
         self._own()
         self._loads += 1
         self.loaded = cursor
