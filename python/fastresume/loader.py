@@ -75,7 +75,7 @@ class Loader:
         FastresumeError: if there is no such device.
         SourceError: if the directory of the audit can't be made.
 
-    Threads and forks: use a loader in one thread at a time. In a forked child, make a new iterator. Threads
+    Threads and forks: use a loader in one thread at a time: `next()` refuses a second one. In a forked child, make a new iterator. Threads
     start with the first batch and end with the pass, with `close()`, or with the iterator. Workers start with
     the first batch or with `start()`, and last from pass to pass until `close()`, or as long as the loader.
     A worker that dies is a FastresumeError that names it; the next `next()` goes on with new ones.

@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, overload
 
+import numpy as np
+
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer
-from fastresume.options.checks import integer
+from fastresume.options.checks import at_least, integer, quoted
 
 KEY = "fastresume"
 """The one key of a state."""
@@ -75,19 +77,19 @@ class Cursor:
         if not isinstance(state, Mapping):
             raise _core.StateError(f"a state is a mapping with the key '{KEY}', found {_found(state)}")
         if KEY not in state:
-            raise _core.StateError(f"the state has no key '{KEY}'; its keys are {sorted(map(str, state))}")
+            raise _core.StateError(f"the state has no key '{KEY}'{_what_it_is(state)}")
         text = state[KEY]
         try:
             if not isinstance(text, str):
                 text = json.dumps(dict(state))
             elif len(state) > 1:
-                raise _core.StateError(f"the state has more than the key '{KEY}': {sorted(map(str, state))}")
+                raise _core.StateError(f"the state has more than the key '{KEY}': {_keys(state)}")
             return cls(_core.Cursor.parse(text))
         except _core.StateError:
             raise
         # Other types, lone surrogates, nesting without end: what is no JSON.
         except (TypeError, ValueError, RecursionError) as cause:
-            raise _core.StateError(f"damaged state: it is not JSON: {cause}") from None
+            raise _core.StateError(f"damaged state: it is not JSON: {quoted(str(cause))}") from None
 
     @classmethod
     def from_offsets(cls, offsets: Mapping[str, int], dataset: Dataset) -> Cursor:
@@ -119,7 +121,7 @@ class Cursor:
                 "offsets tell rows in the order of the files, but the dataset is shuffled: pass shuffle=False"
             )
         if not isinstance(offsets, Mapping):
-            raise _core.StateError(f"offsets map 'path:start' to the last row, found {offsets!r}")
+            raise _core.StateError(f"offsets map 'path:start' to the last row, found {quoted(offsets)}")
         epoch = 0
         slices: dict[str, tuple[int, int]] = {}
         for key, value in offsets.items():
@@ -139,7 +141,11 @@ class Cursor:
         return cls(_core.Cursor.from_offsets(dataset.spec.manifest, epoch, slices))
 
     @classmethod
-    def merge(cls, states_in_rank_order: Sequence[Mapping[str, Any] | Cursor]) -> Cursor:
+    def merge(
+        cls,
+        states_in_rank_order: Mapping[int, Mapping[str, Any] | Cursor] | Sequence[Mapping[str, Any] | Cursor],
+        world_size: int | None = None,
+    ) -> Cursor:
         """The cursor after all that ranks which are out of step were given.
 
         For ranks that do not train in lockstep, as in an inference job: each saves its own state, and the
@@ -147,25 +153,32 @@ class Cursor:
         result holds what was delivered as intervals, so that it grows with the number of lanes, and counts
         steps anew.
 
+        A state does not say which rank it is of, as it is the same on all ranks in lockstep. A mapping says
+        so; of a list, the order alone does.
+
         Args:
-            states_in_rank_order: the state of rank 0, that of rank 1, ..., of every rank of the job.
+            states_in_rank_order: of every rank of the job, `{0: state, 1: state, ...}`, or a list.
+            world_size: how many ranks the job had. By default as many as the lanes of the last cut say, which
+                is right but where `lanes` was named; of `lanes=1`, and between two passes, it must be given.
 
         Raises:
-            StateError: if the states are of more than one dataset, order (seed), epoch, or line of cuts, or
-                so many ranks can't share the cut; both values are named.
+            StateError: if a rank's state is lacking, which is named; if the states are of more than one
+                dataset, order (seed), epoch, or line of cuts; both values are named.
             ValueError: if no state is given.
 
         Example:
-            >>> Cursor.merge([state_of_rank_0, state_of_rank_1]).consumed_rows
+            >>> Cursor.merge({0: state_of_rank_0, 1: state_of_rank_1}).consumed_rows
             64
         """
-        if isinstance(states_in_rank_order, (Mapping, Cursor)) or not isinstance(
-            states_in_rank_order, Iterable
-        ):
+        states: Any = states_in_rank_order
+        if isinstance(states, Cursor) or not isinstance(states, Iterable) or _is_state(states):
             raise TypeError(
-                f"states_in_rank_order must be a list with one state per rank, found {states_in_rank_order!r}"
+                "states_in_rank_order must be a list with one state per rank, or {0: state, 1: state, ...}, "
+                f"found {quoted(states)}"
             )
-        return cls(_core.Cursor.merge([cls.from_state(state)._core for state in states_in_rank_order]))
+        ranks = None if world_size is None else at_least(1, "world_size", world_size)
+        given = _in_rank_order(states, ranks) if isinstance(states, Mapping) else list(states)
+        return cls(_core.Cursor.merge([cls.from_state(state)._core for state in given], ranks))
 
     def to_state(self) -> dict[str, str]:
         """The state: one leaf, the canonical JSON text, under the key "fastresume"."""
@@ -246,19 +259,59 @@ class Cursor:
 
 def _found(given: object) -> str:
     is_text = isinstance(given, (str, bytes, bytearray))
-    return f"{type(given).__name__}: parse JSON by json.loads(...) first" if is_text else repr(given)
+    return f"{type(given).__name__}: parse JSON by json.loads(...) first" if is_text else quoted(given)
+
+
+def _keys(state: Mapping[Any, Any]) -> str:
+    return quoted([key[:40] for key in sorted(map(str, state))])
+
+
+def _is_state(given: object) -> bool:
+    return isinstance(given, Mapping) and (KEY in given or not all(_is_rank(key) for key in given))
+
+
+def _what_it_is(state: Mapping[Any, Any]) -> str:
+    """What a mapping is instead of a state, as far as its keys tell."""
+    inner = [key for key, value in state.items() if isinstance(value, Mapping) and KEY in value]
+    if inner:
+        return f", but what it holds under {quoted(inner[0])} has: pass that alone"
+    if "_snapshot" in state or "_num_yielded" in state:
+        return ": it is one of torchdata's StatefulDataLoader, and of no use here: save batch.state_dict()"
+    return f"; its keys are {_keys(state)}: pass what batch.state_dict() or loader.state_dict() returned"
+
+
+def _is_rank(key: object) -> bool:
+    return isinstance(key, (int, np.integer)) and not isinstance(key, bool)
+
+
+def _in_rank_order(states: Mapping[int, Any], world_size: int | None) -> list[Any]:
+    """The states of ranks 0, 1, ...
+
+    Raises:
+        StateError: if one of them is lacking.
+    """
+    ranks = sorted(states)
+    if ranks and ranks[0] < 0:
+        raise _core.StateError(f"there is no rank {ranks[0]}: ranks count from 0")
+    count = max(len(ranks) if world_size is None else world_size, ranks[-1] + 1 if ranks else 0)
+    if count != len(ranks):
+        first = next(rank for rank, found in enumerate([*ranks, -1]) if rank != found)
+        raise _core.StateError(
+            f"{len(ranks)} states are merged of a job of {count} ranks: that of rank {first} is lacking"
+        )
+    return [states[rank] for rank in ranks]
 
 
 def _to_integer(key: str, value: object) -> int:
     try:
         return integer(key, value)
     except TypeError:
-        raise _core.StateError(f"key '{key}': {value!r} is not an integer") from None
+        raise _core.StateError(f"key {quoted(key)}: {quoted(value)} is not an integer") from None
 
 
 def _to_start(key: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise _core.StateError(f"key '{key}': {text!r} after the colon is not a row number")
+        raise _core.StateError(f"key {quoted(key)}: {quoted(text)} after the colon is not a row number")
     return int(text)
 
 

@@ -12,6 +12,7 @@ import itertools
 import multiprocessing.context
 import os
 import struct
+import threading
 import time
 import warnings
 import weakref
@@ -91,8 +92,10 @@ class SharedCursor:
     """
 
     def __init__(self, cursor: _core.Cursor) -> None:
-        self.iterators = 0
-        """Iterators made in this process, of this dataset and of those that `map` made of it."""
+        self.latest: object = None
+        """Whose turn it is: the newest iterator's, over this dataset and what `map` made of it."""
+        self.in_next_of_workers: dict[int, int] = {}
+        """By process, the thread that is in `next()` of an iterator with workers of a `Loader`."""
         self.loaded = cursor
         """The cursor that was loaded last, or where the pass was reset to; else that of the start."""
         self._begin(cursor, loads=0)
@@ -100,6 +103,7 @@ class SharedCursor:
     def _begin(self, cursor: _core.Cursor, loads: int) -> None:
         self._owner = os.urandom(16).hex()
         self._process = os.getpid()
+        self._moving = threading.RLock()  # a signal handler may ask again, in the same thread
         # No kernel of torch runs here: a forked child whose parent ran one with threads would wait for ever.
         storage = torch.UntypedStorage._new_shared(CAPACITY_BYTES)  # type: ignore[no-untyped-call]  # not typed yet
         self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
@@ -117,6 +121,12 @@ class SharedCursor:
         """The present cursor."""
         self._own()
         return self._cursor
+
+    @property
+    def moving(self) -> threading.RLock:
+        """Held while an iterator begins, a batch is handed over, or a state is loaded."""
+        self._own()
+        return self._moving
 
     @property
     def loads(self) -> int:
@@ -148,10 +158,10 @@ class SharedCursor:
     def load(self, cursor: _core.Cursor) -> None:
         """Takes a loaded cursor: for the iterators made from now on, those of running workers too."""
         self.check_process()
-        self._own()
-        self._loads += 1
-        self.loaded = cursor
-        self._write(cursor)
+        with self.moving:
+            self._loads += 1
+            self.loaded = cursor
+            self._write(cursor)
 
     def deliver(self, cursor: _core.Cursor) -> None:
         """Takes the cursor of a batch that was handed over in this process."""
@@ -269,7 +279,7 @@ class SharedCursor:
 
 def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
     shared = SharedCursor.__new__(SharedCursor)
-    shared.iterators = 0
+    shared.latest, shared.in_next_of_workers, shared._moving = None, {}, threading.RLock()
     shared._owner, shared._process, shared._memory = owner, process, memory
     shared._bytes = memory.numpy().data
     reading = shared.read()
