@@ -26,7 +26,7 @@ from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import make_batch
 from fastresume.reading.workers.messages import Arrival
 from fastresume.reading.workers.pool import Crew, Run
-from fastresume.state.shared_cursor import SharedCursor
+from fastresume.state.shared_cursor import Readers, SharedCursor
 
 _log = logging.getLogger("fastresume")
 
@@ -179,6 +179,7 @@ class BatchIterator(Iterator[Batch]):
             place = (spec.world.rank, spec.world.world_size, 0, 1)
             planned = spec.pass_from(self._cursor, self._workers)
             self._share = spec.share(planned, self._cursor)
+            self._shared.begin(self._cursor, Readers(self._workers, self._crew is not None))
             _log.debug(
                 "reads pass %d from step %d: %d batches left, cut %s, %s",
                 planned.epoch,

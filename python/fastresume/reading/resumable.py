@@ -213,9 +213,13 @@ class ResumableDataset(IterableDataset[Batch]):
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again, in a time that does not depend on its number.
 
-        Without a state, of a pass that this dataset reads from its start, in this process, with no change of
-        ranks or batch size on the way. With one, of the pass whose changes that state tells: any state of the
-        pass, best its last one; after the last change that it knows of, the pass is taken to go on.
+        Without a state, of a pass as it is read in this process: of the last 64 that were begun here, by a
+        `Loader` or DataLoader with workers, too, it is known how; any other is taken to be read from its
+        start, without workers. With a state, of the pass whose changes that tells: any state of the pass,
+        best its last one; after the last change that it knows of, the pass is taken to go on.
+
+        Transforms run anew. What they draw from global generators comes again only of a pass that a `Loader`
+        with workers has read; the generators of this process stay as they are.
 
         Args:
             epoch: the number of the pass, as `batch.epoch` counts it.
@@ -231,7 +235,7 @@ class ResumableDataset(IterableDataset[Batch]):
             >>> dataset.batch_at(epoch=0, step=2).rows()[:2]
             array([64, 65])
         """
-        return random_access.batch_at(self.spec, self.shared_cursor.cursor, epoch, step, state)
+        return random_access.batch_at(self.spec, self.shared_cursor, epoch, step, state)
 
     def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """The rows with these numbers as a `Batch`, in this order; a number may come more than once.

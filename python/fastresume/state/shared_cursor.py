@@ -84,6 +84,25 @@ class Reading:
     cursor: _core.Cursor
 
 
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Who reads a pass: so many workers, of a DataLoader or a `Loader`, or this process (1).
+
+    `are_seeded` says that the global generators are seeded for each batch, as in a `Loader`'s workers.
+    """
+
+    workers: int
+    are_seeded: bool
+
+
+ALONE = Readers(1, are_seeded=False)
+"""This process, without workers."""
+
+
+KNOWN_PASSES = 64
+"""Of so many passes it is known who has read them."""
+
+
 class SharedCursor:
     """The cursor of a dataset: that of the last delivered batch, in memory that workers share.
 
@@ -96,6 +115,7 @@ class SharedCursor:
         """Whose turn it is: the newest iterator's, over this dataset and what `map` made of it."""
         self.in_next_of_workers: dict[int, int] = {}
         """By process, the thread that is in `next()` of an iterator with workers of a `Loader`."""
+        self._passes: dict[int, tuple[_core.Cursor, Readers]] = {}
         self.loaded = cursor
         """The cursor that was loaded last, or where the pass was reset to; else that of the start."""
         self._begin(cursor, loads=0)
@@ -161,7 +181,23 @@ class SharedCursor:
         with self.moving:
             self._loads += 1
             self.loaded = cursor
+            self._passes.pop(cursor.epoch, None)
             self._write(cursor)
+
+    def begin(self, cursor: _core.Cursor, readers: Readers) -> None:
+        """Takes note of who reads a pass from a cursor on, which knows of the pass before."""
+        self._passes.pop(cursor.epoch, None)
+        self._passes[cursor.epoch] = cursor, readers
+        if len(self._passes) > KNOWN_PASSES:
+            del self._passes[min(self._passes)]
+
+    def begun(self, epoch: int, readers: Readers) -> tuple[_core.Cursor, Readers]:
+        """From which cursor on who reads, or has read, a pass: these readers, if nobody has begun with it."""
+        present = self.cursor
+        known = self._passes.get(epoch)
+        if known is not None:
+            return known
+        return (present if present.epoch == epoch else present.at_epoch(epoch)), readers
 
     def deliver(self, cursor: _core.Cursor) -> None:
         """Takes the cursor of a batch that was handed over in this process."""
@@ -223,6 +259,8 @@ class SharedCursor:
             return
         if ticket.warning is not None:
             warnings.warn(ticket.warning, stacklevel=_TO_THE_LOOP)
+        if not self._seen:
+            self.begin(self._cursor, Readers(ticket.workers, are_seeded=False))
         seen = self._seen.get(ticket.worker, ticket.iteration)
         self._seen[ticket.worker] = ticket.iteration
         if seen != ticket.iteration:
@@ -280,6 +318,7 @@ class SharedCursor:
 def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
     shared = SharedCursor.__new__(SharedCursor)
     shared.latest, shared.in_next_of_workers, shared._moving = None, {}, threading.RLock()
+    shared._passes = {}
     shared._owner, shared._process, shared._memory = owner, process, memory
     shared._bytes = memory.numpy().data
     reading = shared.read()

@@ -70,7 +70,11 @@ fn check_whole(given: u64, most: &Cursor, world_size: Option<u64>) -> Result<()>
     let Some(&(cut, _)) = most.cuts().last() else {
         // Before the first batch nothing can be lost; after a pass, a rank may still be within it.
         let is_start = most.epoch() == most.first_epoch();
-        return if is_start { Ok(()) } else { unknown("states between two passes do not tell of how many ranks") };
+        return if is_start {
+            Ok(())
+        } else {
+            unknown("states between two passes do not tell of how many ranks")
+        };
     };
     if cut.lanes() == 1 {
         return unknown("any number of ranks may have shared their one lane");
