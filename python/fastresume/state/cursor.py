@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, overload
 
@@ -10,12 +11,11 @@ import numpy as np
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer
-from fastresume.options.checks import at_least, integer, quoted
+from fastresume.options.checks import at_least, quoted
+from fastresume.state.offsets import Listing, consumed
 
 KEY = "fastresume"
 """The one key of a state."""
-
-EPOCHS_COMPLETED = "__epochs_completed__"
 
 
 class ReadRows(Protocol):
@@ -92,53 +92,81 @@ class Cursor:
             raise _core.StateError(f"damaged state: it is not JSON: {quoted(str(cause))}") from None
 
     @classmethod
-    def from_offsets(cls, offsets: Mapping[str, int], dataset: Dataset) -> Cursor:
+    def from_offsets(
+        cls,
+        offsets: Mapping[str, int],
+        dataset: Dataset,
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        paths: Mapping[str, str] | None = None,
+    ) -> Cursor:
         """The cursor after the rows that `{"path:start": last}` offsets tell.
 
         The form is that of TorchEasyRec's `dataloader_state.json`: each key names a slice by a path (a
         file, a directory or a glob pattern) and by the row at which the slice began, each value is the
-        last row of it that was consumed; `start - 1` says that none was. Rows are counted over the files
-        of that path in the dataset's order. A path is found as `ParquetDataset` finds it, and its files must
-        lie together in the dataset. `__epochs_completed__` counts finished passes; other keys
-        without a colon are ignored. Every row in no slice's `[start, last]` remains. If none remains, the
-        pass is finished.
+        last row of it that was consumed; `start - 1` says that none was. A path is found as `ParquetDataset`
+        finds it. Rows are counted over its files in the order in which the writer had listed them.
+        `__epochs_completed__` counts finished passes; other keys without a colon are ignored. Every row in no
+        slice's `[start, last]` remains. If none remains, the pass is finished.
 
         Args:
             offsets: the mapping, as parsed from JSON.
-            dataset: the dataset whose rows are meant; in sequential order.
+            dataset: the dataset whose rows are meant, in sequential order; else see `rows_after_offsets`.
+            files: the files in the writer's order. Needed where a key means several; TorchEasyRec's order is
+                that of `glob.glob()`, which is not sorted.
+            paths: where directories are now, by where they were when the offsets were written.
 
         Raises:
-            StateError: if a path names no files of the dataset, or a value is not an integer or out of
-                range; the key is named. If the dataset is shuffled.
+            StateError: if a path names no files of the dataset, or several whose order is not told; if a
+                value is not an integer or out of range; the key is named. If the dataset is shuffled.
 
         Example:
             >>> offsets = {"data/*.parquet:0": 29, "data/*.parquet:50": 79}
-            >>> Cursor.from_offsets(offsets, dataset).remaining().tolist()
+            >>> Cursor.from_offsets(offsets, dataset, files=["data/part-0.parquet"]).remaining().tolist()
             [[30, 50], [80, 100]]
         """
         if dataset.spec.order_choice is not None:
             raise _core.StateError(
-                "offsets tell rows in the order of the files, but the dataset is shuffled: pass shuffle=False"
+                "offsets tell rows in the order of the files, but the dataset is shuffled: let it consist of "
+                "the rows that are left, by ParquetDataset(..., rows=Cursor.rows_after_offsets(offsets, "
+                "dataset)), or pass shuffle=False"
             )
-        if not isinstance(offsets, Mapping):
-            raise _core.StateError(f"offsets map 'path:start' to the last row, found {quoted(offsets)}")
-        epoch = 0
-        slices: dict[str, tuple[int, int]] = {}
-        for key, value in offsets.items():
-            if key == EPOCHS_COMPLETED:
-                epoch = _to_integer(key, value)
-                if not 0 <= epoch < 2**53 - 1:
-                    raise _core.StateError(f"key '{key}': {epoch} is out of range")
-            elif ":" in key:
-                path, _, start_text = key.rpartition(":")
-                start, last = _to_start(key, start_text), _to_integer(key, value)
-                first, end = _rows_of(path, dataset.spec)
-                if not (0 <= start <= end - first and start - 1 <= last < end - first):
-                    raise _core.StateError(
-                        f"key '{key}': offset {last} is out of range; '{path}' has {end - first} rows"
-                    )
-                slices[key] = (first + start, first + last)
+        epoch, rows = consumed(offsets, Listing(dataset.spec, files, paths))
+        slices = {str(number): (first, end - 1) for number, (first, end) in enumerate(rows.tolist())}
         return cls(_core.Cursor.from_offsets(dataset.spec.manifest, epoch, slices))
+
+    @staticmethod
+    def rows_after_offsets(
+        offsets: Mapping[str, int],
+        dataset: Dataset,
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        paths: Mapping[str, str] | None = None,
+    ) -> Intervals:
+        """The numbers of the rows that offsets leave of a dataset: int64 `[n, 2]`, half open, sorted.
+
+        For a job that shuffles, whose positions offsets know nothing of: given to `ParquetDataset` as `rows`,
+        they make a dataset of what is left, in any order. All its passes are over these rows; when the first
+        one is done, open the dataset without them. `__epochs_completed__` is not looked at.
+
+        Args:
+            offsets: the mapping, as parsed from JSON.
+            dataset: the dataset whose rows are meant, in any order.
+            files: the files in the writer's order, as for `from_offsets`.
+            paths: where directories are now, by where they were.
+
+        Raises:
+            StateError: as from `from_offsets`, but for a shuffled dataset.
+
+        Example:
+            >>> offsets = {"data/part-0.parquet:0": 29, "data/part-0.parquet:50": 79}
+            >>> Cursor.rows_after_offsets(offsets, dataset).tolist()
+            [[30, 50], [80, 100]]
+        """
+        manifest = dataset.spec.manifest
+        _, rows = consumed(offsets, Listing(dataset.spec, files, paths))
+        selected = manifest.selected
+        if selected is not None:
+            rows = np.concatenate([rows, of_buffer(_core.remaining(of_buffer(selected), manifest.num_rows))])
+        return of_buffer(_core.remaining(np.ascontiguousarray(rows), manifest.num_rows))
 
     @classmethod
     def merge(
@@ -300,26 +328,3 @@ def _in_rank_order(states: Mapping[int, Any], world_size: int | None) -> list[An
             f"{len(ranks)} states are merged of a job of {count} ranks: that of rank {first} is lacking"
         )
     return [states[rank] for rank in ranks]
-
-
-def _to_integer(key: str, value: object) -> int:
-    try:
-        return integer(key, value)
-    except TypeError:
-        raise _core.StateError(f"key {quoted(key)}: {quoted(value)} is not an integer") from None
-
-
-def _to_start(key: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise _core.StateError(f"key {quoted(key)}: {quoted(text)} after the colon is not a row number")
-    return int(text)
-
-
-def _rows_of(path: str, spec: ReadRows) -> tuple[int, int]:
-    """The rows `[first, end)` of the files that a path names."""
-    if path == ",".join(spec.paths):
-        return 0, spec.manifest.num_rows
-    try:
-        return spec.manifest.rows_of(path)
-    except (ValueError, OSError) as cause:
-        raise _core.StateError(f"the path '{path}' names no rows of this dataset: {cause}") from None
