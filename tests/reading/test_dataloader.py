@@ -324,7 +324,7 @@ def test_a_state_too_long_to_share_is_refused_by_workers_and_loads_in_process(
     monkeypatch.setattr(shared_cursor, "CAPACITY_BYTES", shared_cursor._TEXT_START + 300)
     dataset = make(data)
     offsets = {f"{data.directory}:{start}": start for start in range(0, 200, 2)}
-    dataset.load_state_dict(fr.Cursor.from_offsets(offsets, dataset))
+    dataset.load_state_dict(fr.Cursor.from_offsets(offsets, dataset, files=dataset.files))
     with pytest.raises(fr.StateError, match="does not reach DataLoader workers"):
         list(loader_of(dataset, 1))
     assert np.concatenate(rows_of(list(dataset))).tolist() == [*range(1, 200, 2), *range(200, 210)]
@@ -335,7 +335,7 @@ def test_intervals_of_a_state_are_written_for_workers_once_in_a_pass(data: Datas
     shared = dataset.shared_cursor
     for step in (2, 6):
         offsets = {f"{data.directory}:{start}": start for start in range(0, 100, step)}
-        other.load_state_dict(fr.Cursor.from_offsets(offsets, other))
+        other.load_state_dict(fr.Cursor.from_offsets(offsets, other, files=other.files))
         dataset.load_state_dict(other.state_dict())
         written = shared._laid
         batches = iter(dataset)

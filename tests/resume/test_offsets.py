@@ -288,7 +288,7 @@ def test_offsets_are_of_the_sequential_order_alone(small_dataset: Dataset) -> No
     assert shuffled.state_dict() == before
 
 
-# -------------------------------------------------------------------- the writer's order, and files that moved
+# ------------------------------------------------------------------- the writer's order, and files that moved
 
 
 def other_reader(files: list[Path], slices: int, done: int) -> list[list[int]]:

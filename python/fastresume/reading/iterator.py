@@ -123,6 +123,8 @@ class BatchIterator(Iterator[Batch]):
                 waited = time.perf_counter()
             if self._device is not None:
                 batch = self._device.in_place(batch)
+            if self._spec.draws.warning is not None and (warning := self._spec.draws.take()) is not None:
+                warnings.warn(warning, stacklevel=2)
             if self._log is not None:
                 self._check_current()
                 logged_from = self._cursor if self._handed is None else self._shared.cursor
@@ -205,7 +207,8 @@ class BatchIterator(Iterator[Batch]):
                 self._prefetch_bytes,
                 page_lock,
             )
-            make = partial(make_batch, spec, self._share, self._end_cursor)
+            draws = spec.draws if self._threads else None
+            make = partial(make_batch, spec, self._share, self._end_cursor, draws=draws)
             making = Making(ReaderActivity(reader.activity), make)
             self._stats._watch(making)
             self._make_here = making if spec.transforms else make
