@@ -202,7 +202,7 @@ fn main() {
         );
         let states: Vec<Cursor> =
             (0..RANKS).map(|rank| pass.cursor_after(pass.batches() / 2 + rank % 97)).collect();
-        let (_, made, kib) = measured(1, || merge(&states).unwrap());
+        let (_, made, kib) = measured(1, || merge(&states, Some(states.len() as u64)).unwrap());
         print(&format!("merging {RANKS} states that are out of step"), made, Some(kib));
         let (_, made, _) = measured(3, || {
             let order =

@@ -6,15 +6,15 @@ out is sorted and coalesced; what goes in need not be. A million intervals take 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words, to_array, to_int64
-from fastresume.options.checks import integer
+from fastresume.options.checks import integer, quoted
 
 Key = TypeVar("Key")
 
@@ -95,29 +95,35 @@ def max_merge(
 
     Raises:
         ValueError: if there is no state, or arrays differ in shape.
-        TypeError: if arrays and mappings are mixed, or a value is not an integer.
+        TypeError: if arrays and mappings are mixed, a state is None, or a value is not an integer.
 
     Example:
         >>> max_merge([{"a:0": 7, "a:500": 500}, {"a:0": 3, "a:900": 950}])
         {'a:0': 7, 'a:500': 500, 'a:900': 950}
     """
-    if len(states) == 0:
+    if isinstance(states, Mapping) or not isinstance(states, Iterable):
+        raise TypeError(f"states must be a list of arrays or of mappings, found {quoted(states)}")
+    given: list[Any] = list(states)
+    if not given:
         raise ValueError("no state is given")
-    mappings = [state for state in states if isinstance(state, Mapping)]
-    if len(mappings) == len(states):
+    mappings = [state for state in given if isinstance(state, Mapping)]
+    nothing = [number for number, state in enumerate(given) if state is None]
+    if nothing:
+        raise TypeError(f"state {nothing[0]} of {len(given)} is None: leave out what was never saved")
+    if mappings and len(mappings) < len(given):
+        raise TypeError("states are either all arrays or all mappings, found both")
+    if mappings:
         merged: dict[Key, int] = {}
-        for state in mappings:
-            for key, value in state.items():
-                number = value if type(value) is int else integer(f"the value under {key!r}", value)
+        for one in mappings:
+            for key, value in one.items():
+                number = value if type(value) is int else integer(f"the value under {quoted(key)}", value)
                 if key not in merged or number > merged[key]:
                     merged[key] = number
         return merged
-    if mappings:
-        raise TypeError("states are either all arrays or all mappings, found both")
-    arrays = [np.asarray(state) for state in states]
+    arrays = [np.asarray(state) for state in given]
     for array in arrays:
         if array.dtype.kind not in "iu":
-            raise TypeError(f"states must be integer arrays, found dtype {array.dtype}")
+            raise TypeError(f"states must be integer arrays, found dtype {str(array.dtype)[:200]}")
         if array.shape != arrays[0].shape:
             raise ValueError(f"states must have one shape, found {arrays[0].shape} and {array.shape}")
     greatest = to_int64(arrays[0]).reshape(-1)

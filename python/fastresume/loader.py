@@ -26,12 +26,12 @@ from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.monitor.progress import behind_a_bar
 from fastresume.reading.monitor.stats import Stats
 from fastresume.reading.monitor.watchdog import Watchdog
-from fastresume.reading.random_access import planned_batch
+from fastresume.reading.random_access import batch_at, made_again
 from fastresume.reading.replay import Trail
 from fastresume.reading.torch_dataloader.guards import added_up_by_accelerate
 from fastresume.reading.workers.pool import Crew
-from fastresume.reading.workers.worker import seeded_for
 from fastresume.state.cursor import Cursor
+from fastresume.state.shared_cursor import Readers
 
 PREFETCH_BYTES = 256 << 20
 
@@ -78,9 +78,10 @@ class Loader:
         FastresumeError: if there is no such device.
         SourceError: if the directory of the audit can't be made.
 
-    Threads and forks: use a loader in one thread at a time. In a forked child, make a new iterator. Threads
-    start with the first batch and end with the pass, with `close()`, or with the iterator. Workers start with
-    the first batch or with `start()`, and last from pass to pass until `close()`, or as long as the loader.
+    Threads and forks: use a loader in one thread at a time: `next()` refuses a second one. In a forked child,
+    make a new iterator. Threads start with the first batch and end with the pass, with `close()`, or with the
+    iterator. Workers start with the first batch or with `start()`, and last from pass to pass until
+    `close()`, or as long as the loader.
     A worker that dies is a FastresumeError that names it; the next `next()` goes on with new ones.
 
     Example:
@@ -264,13 +265,31 @@ class Loader:
 
     def _again(self, places: list[tuple[_core.Pass, int]]) -> Iterator[Batch]:
         for planned, number in places:
-            if self._crew is None or not self._spec.transforms:
-                yield self._put(planned_batch(self._spec, planned, number))
-                continue
-            place = (planned.epoch, planned.step_of(number), self._spec.world.rank)
-            with seeded_for(self._spec.share(planned, planned.cursor_after(number)).seed, *place):
-                batch = planned_batch(self._spec, planned, number)
-            yield self._put(batch)
+            yield self._put(made_again(self._spec, planned, number, self._crew is not None))
+
+    def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
+        """The batch of this rank at a step of a pass again, as this loader's threads or workers make it.
+
+        As `ParquetDataset.batch_at`, but that a pass which nobody has read here is taken to be read by this
+        loader. So with workers it is their batch, and what transforms draw from global generators is what the
+        workers draw; those of this process stay as they are. The cursor stays, too.
+
+        Args:
+            epoch: the number of the pass, as `batch.epoch` counts it.
+            step: the number of the global batch in it, as `batch.step` counts it.
+            state: a state of that pass, where it was read elsewhere by other ranks, workers or batch sizes.
+
+        Raises:
+            IndexError: if the pass has no such step.
+            StateError: if the state is of another dataset, order or epoch.
+            ValueError: if the step was made under a cut that so many ranks can't share.
+
+        Example:
+            >>> loader.batch_at(epoch=0, step=2).rows()[:2]
+            array([64, 65])
+        """
+        readers = Readers(self.num_workers or 1, self._crew is not None)
+        return self._put(batch_at(self._spec, self.dataset.shared_cursor, epoch, step, state, readers))
 
     def _put(self, batch: Batch) -> Batch:
         """The batch where this loader's are."""

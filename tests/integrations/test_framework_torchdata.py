@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import itertools
+import json
+import pickle
+from functools import partial
 from typing import Any
 
 import pytest
+import torch
 from torchdata import nodes
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -64,6 +71,21 @@ def test_with_workers_its_own_state_is_refused_and_that_of_a_batch_is_exact(data
     told.value.__traceback__ = None
     del told
     first._iterator._shutdown_workers()
+
+
+@pytest.mark.law(9)
+def test_with_workers_its_own_state_is_refused_when_it_is_saved(data: Dataset) -> None:
+    """Not weeks later, when it is loaded; who does not save it is disturbed by nothing."""
+    loader = loader_of(make(data), 2)
+    for batch in itertools.islice(loader, 5):
+        state = loader.state_dict()
+        for save in (pickle.dumps, partial(torch.save, f=io.BytesIO()), copy.deepcopy):
+            with pytest.raises(fr.StateError, match=r"can't be saved.*Save batch\.state_dict\(\)"):
+                save({"epoch": 3, "data": state})
+        with pytest.raises(TypeError, match="not JSON serializable"):
+            json.dumps(state)
+        assert json.loads(json.dumps(batch.state_dict())) == batch.state_dict()
+    loader._iterator._shutdown_workers()
 
 
 def test_whole_batches_are_not_collated(data: Dataset) -> None:

@@ -666,7 +666,7 @@ def test_a_worker_is_told_once_where_the_pass_starts(data: Dataset) -> None:
         tasks = list(loader._crew._tasks)
     assert [task.start is not None for task in tasks] == [True] * 3 + [False] * (len(tasks) - 3)
     offsets = {f"{data.directory}:{start}": start for start in range(0, 100, 2)}
-    state = fr.Cursor.from_offsets(offsets, dataset)
+    state = fr.Cursor.from_offsets(offsets, dataset, files=dataset.files)
     dataset.load_state_dict(state)
     expected = rows_of(list(dataset))
     with in_workers(dataset, 3) as loader:

@@ -289,12 +289,19 @@ def test_the_merged_value_is_a_new_one() -> None:
         ([{"a": 1}, {"b": True}], TypeError, "the value under 'b' must be an integer, found True"),
         ([{"a": "1"}], TypeError, "the value under 'a' must be an integer, found '1'"),
         ([{"a": None}], TypeError, "the value under 'a' must be an integer, found None"),
+        ([{"a": 1}, None], TypeError, "state 1 of 2 is None: leave out what was never saved"),
+        ([None, np.array([1])], TypeError, "state 0 of 2 is None"),
+        ([None], TypeError, "state 0 of 1 is None"),
+        (None, TypeError, "states must be a list of arrays or of mappings, found None"),
+        ({"a": 1}, TypeError, "states must be a list of arrays or of mappings, found {'a': 1}"),
+        ([{"a" * 1_000_000: "b" * 1_000_000}], TypeError, "the value under 'aaa"),
         ([np.array([2**63], np.uint64), np.array([1], np.uint64)], ValueError, "9223372036854775808"),
     ],
 )
 def test_what_can_not_be_merged_is_refused(states: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as caught:
         intervals.max_merge(states)
+    assert len(str(caught.value)) < 1000
 
 
 # ----------------------------------------------------------------------- for readers that others have written

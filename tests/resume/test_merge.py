@@ -71,11 +71,14 @@ def test_a_merge_is_the_oracles(rows: int, data: st.DataObject) -> None:
     states = states_of(job, job.batches_left - 1)
     drawn = [data.draw(st.sampled_from(states)) for _ in range(job.world_size)]
     expected = oracle.merge(drawn)
-    merged = fr.Cursor.merge([cursor_of(text) for text in drawn])
+    how = {"world_size": job.world_size}
+    merged = fr.Cursor.merge([cursor_of(text) for text in drawn], **how)
     assert text_of(merged.to_state()) == expected
-    # States as they are, and as parsed JSON.
-    assert fr.Cursor.merge([{"fastresume": text} for text in drawn]) == merged
-    assert fr.Cursor.merge([json.loads(text) for text in drawn]) == merged
+    # States as they are, and as parsed JSON; by their ranks, in any order.
+    assert fr.Cursor.merge([{"fastresume": text} for text in drawn], **how) == merged
+    assert fr.Cursor.merge([json.loads(text) for text in drawn], **how) == merged
+    by_rank = [(rank, {"fastresume": text}) for rank, text in enumerate(drawn)]
+    assert fr.Cursor.merge(dict(data.draw(st.permutations(by_rank))), **how) == merged
 
 
 @pytest.mark.law(3)
@@ -95,7 +98,7 @@ def test_ranks_out_of_step_lose_and_repeat_nothing(rows: int, data: st.DataObjec
             for batch in itertools.islice(dataset, done):
                 delivered.update(batch.rows().tolist())
             states.append(dataset.state_dict())
-        merged = fr.Cursor.merge(states)
+        merged = fr.Cursor.merge(states, topology.world_size)
         assert merged.consumed_rows == delivered.total()
         after = data.draw(topologies(rows=rows, workers=st.just(0), tails=("pad",)))
         job = Job(files, after, shuffle=shuffle, state=merged.to_state())
@@ -125,6 +128,10 @@ def test_a_rank_that_has_done_nothing_of_the_last_cut_has_no_such_cut(small_data
     ranks = [make(small_dataset, 10, **parallel(rank, 2)) for rank in range(2)]
     for rank in ranks:
         rank.load_state_dict(start)
+    # Where no rank has begun, the cut is that of the job before: of one lane, here.
+    with pytest.raises(fr.StateError, match="pass world_size="):
+        fr.Cursor.merge([start, start])
+    assert fr.Cursor.merge([start, start], world_size=2).to_state() == start
     states = [next(iter(ranks[0])).state_dict(), ranks[1].state_dict()]
     assert [len(fields_of(state)["cuts"]) for state in states] == [2, 1]
     assert fields_of(fr.Cursor.merge(states).to_state())["consumed"] == [[0, 13]]
@@ -137,9 +144,9 @@ def test_equal_states_give_that_state(small_dataset: Dataset) -> None:
     dataset = make(small_dataset, 10, **parallel(0, 2), **SHUFFLE.arguments)
     states = [dataset.state_dict(), *(batch.state_dict() for batch in dataset), dataset.state_dict()]
     for state in states:  # before the first batch, in mid pass, and after the last one
+        assert fr.Cursor.merge([state, state], world_size=2).to_state() == state
+    for state in states[:-2]:
         assert fr.Cursor.merge([state, state]).to_state() == state
-    # Equal states give it whatever their number, as nothing has to be shared.
-    assert fr.Cursor.merge([states[2]] * 7).to_state() == states[2]
 
 
 def test_all_that_is_left_is_delivered_after_a_merge(small_dataset: Dataset) -> None:
@@ -166,6 +173,77 @@ def test_merging_takes_no_part_in_its_arguments(small_dataset: Dataset) -> None:
 
 
 # -------------------------------------------------------------------------------------------- what is refused
+
+
+def states_of_ranks(data: Dataset, done: list[int], **how: Any) -> list[dict[str, str]]:
+    """The states of ranks that have come so far."""
+    states = []
+    for rank, batches in enumerate(done):
+        dataset = make(data, 2, **how, **parallel(rank, len(done)))
+        assert len(list(itertools.islice(dataset, batches))) == batches
+        states.append(dataset.state_dict())
+    return states
+
+
+@pytest.mark.law(3)
+@pytest.mark.parametrize("done", [[3, 1, 4, 2], [2, 2, 2, 1], [1, 0, 0, 0]], ids=str)
+@pytest.mark.parametrize("how", [{}, SHUFFLE.arguments, {"tail": "pad"}, {"lanes": 8, "groups": 2}], ids=str)
+def test_the_states_of_some_ranks_are_never_taken_for_all(
+    small_dataset: Dataset, done: list[int], how: dict[str, Any]
+) -> None:
+    """What the others were to read would never be delivered, even where the states given are equal."""
+    states = states_of_ranks(small_dataset, done, **how)
+    assert fr.Cursor.merge(states).consumed_rows == 2 * sum(done)
+    for count in range(1, 4):
+        missing = "that of rank 3 is" if count == 3 else f"those of ranks {count} to 3 are"
+        if any(done[:count]):  # else nothing of these states is consumed, and nothing lost
+            with pytest.raises(fr.StateError, match=f"{count} states .* a job of 4 ranks: {missing} lacking"):
+                fr.Cursor.merge(states[:count])
+        with pytest.raises(fr.StateError, match=missing):
+            fr.Cursor.merge(states[:count], world_size=4)
+    with pytest.raises(fr.StateError, match=r"5 states .* 4 ranks: there are only ranks 0 to 3"):
+        fr.Cursor.merge([*states, states[0]])
+
+
+@pytest.mark.law(3)
+def test_by_their_ranks_states_come_in_any_order_and_the_lacking_one_is_named(small_dataset: Dataset) -> None:
+    """A list of files sorted by name has rank-10 before rank-2, and nothing in a state tells."""
+    states = dict(enumerate(states_of_ranks(small_dataset, [3, 1, 4, 2])))
+    merged = fr.Cursor.merge(list(states.values()))
+    assert fr.Cursor.merge(dict(sorted(states.items(), reverse=True))) == merged
+    numpys = {np.int64(rank): fr.Cursor.from_state(state) for rank, state in states.items()}
+    assert fr.Cursor.merge(numpys) == merged
+    for rank in states:
+        rest = {other: state for other, state in states.items() if other != rank}
+        with pytest.raises(fr.StateError, match=f"3 states .* that of rank {rank} is lacking"):
+            fr.Cursor.merge(rest)
+        with pytest.raises(fr.StateError, match=f"that of rank {rank} is lacking"):
+            fr.Cursor.merge(rest, world_size=4)
+    with pytest.raises(fr.StateError, match="there is no rank -1"):
+        fr.Cursor.merge({-1: states[0], 0: states[1]})
+    with pytest.raises(fr.StateError, match=r"5 states .* of a job of 6 ranks: that of rank 4 is lacking"):
+        fr.Cursor.merge({**states, 5: states[0]}, world_size=4)
+
+
+@pytest.mark.law(3)
+def test_where_states_do_not_tell_of_how_many_ranks_they_are_it_must_be_said(small_dataset: Dataset) -> None:
+    time_order = states_of_ranks(small_dataset, [3, 1, 4, 2], lanes=1)
+    between = states_of_ranks(small_dataset, [12, 12, 12, 12])
+    assert {fr.Cursor.from_state(state).epoch for state in between} == {1}
+    for states in (time_order, between):
+        for some in (states[:1], states[:2], states):
+            with pytest.raises(fr.StateError, match=r"pass world_size=, the number of ranks"):
+                fr.Cursor.merge(some)
+        with pytest.raises(fr.StateError, match="that of rank 3 is lacking"):
+            fr.Cursor.merge(states[:3], world_size=4)
+        fr.Cursor.merge(states, world_size=4)
+    named = states_of_ranks(small_dataset, [3, 1], lanes=4)
+    with pytest.raises(fr.StateError, match=r"those of ranks 2 to 3 are lacking, if lanes= was not named"):
+        fr.Cursor.merge(named)
+    assert fr.Cursor.merge(named, world_size=2).consumed_rows == 8
+    for wrong in (0, -1, 1.5, True, "2"):
+        with pytest.raises((TypeError, ValueError), match="world_size must be"):
+            fr.Cursor.merge(named, world_size=wrong)  # type: ignore[arg-type]
 
 
 def altered(state: dict[str, str], **fields: Any) -> dict[str, str]:
@@ -223,9 +301,10 @@ def test_more_or_fewer_states_than_can_share_the_cut_are_refused(
 ) -> None:
     batches = list(make(small_dataset, 4, tail="pad", **how))
     states = [batches[0].state_dict(), batches[1].state_dict()] * ranks
-    with pytest.raises(fr.StateError) as caught:
-        fr.Cursor.merge(states[:ranks])
-    assert str(ranks) in str(caught.value)
+    for world_size in (None, ranks):
+        with pytest.raises(fr.StateError) as caught:
+            fr.Cursor.merge(states[:ranks], world_size)
+        assert str(ranks) in str(caught.value)
 
 
 @pytest.mark.law(9)

@@ -233,3 +233,62 @@ def test_after_a_refused_state_the_iteration_goes_on(
     with pytest.raises(fr.StateError):
         dataset.load_state_dict({})
     assert next(iterator).step == 4
+
+
+LONG = "x" * 1_000_000
+
+
+@pytest.mark.law(9)
+@pytest.mark.parametrize(
+    "state",
+    [
+        {LONG: 1},
+        {"fastresume": LONG},
+        {"fastresume": {LONG: 1}},
+        {"fastresume": 1, LONG: 1},
+        {"fastresume": LONG, "other": LONG},
+        {"fastresume": json.dumps(LONG)},
+        {"fastresume": json.dumps({"fastresume": LONG})},
+        {"fastresume": json.dumps({"fastresume": list(range(100_000))})},
+        {"fastresume": json.dumps({"fastresume": 1, LONG: 1})},
+        {"fastresume": json.dumps({"fastresume": 1, "check": LONG})},
+        {f"{number}{LONG[:1000]}": 1 for number in range(1000)},
+        [LONG] * 3,
+        LONG,
+        {"check": LONG},
+        {"dataset": {"fingerprint": LONG, "rows": 103}},
+        {"selection": LONG},
+        {"order": {"kind": LONG}},
+        {"order": {"kind": "sequential", LONG: 1}},
+        {"consumed": [[i, i + 1] for i in range(0, 100_000, 3)]},
+        {"cuts": [[1, 1, 1, 2**54]] * 100_000},
+    ],
+    ids=lambda state: repr(state)[:40],
+)
+def test_what_is_said_of_a_foreign_state_is_of_bounded_length(
+    paused: tuple[fr.ParquetDataset, dict[str, str]], state: Any
+) -> None:
+    """Some lines, whatever somebody put there; the dataset stays as it was."""
+    dataset, own = paused
+    fields = fields_of(own)
+    states = [state]
+    if isinstance(state, dict) and set(state) <= set(fields):
+        altered = {**fields, **state}
+        states = [{"fastresume": json.dumps(altered)}]
+        if "check" not in state:
+            states.append({"fastresume": oracle.checked(altered)})
+    for one in states:
+        with pytest.raises(fr.StateError) as of_dataset:
+            dataset.load_state_dict(one)
+        with pytest.raises(fr.StateError) as of_merge:
+            fr.Cursor.merge([own, one])
+        for caught in (of_dataset, of_merge):
+            assert len(str(caught.value)) < 800
+
+
+@pytest.mark.law(9)
+def test_what_is_no_state_is_told_what_to_pass(paused: tuple[fr.ParquetDataset, dict[str, str]]) -> None:
+    dataset, own = paused
+    assert_refused(dataset, {"model": {}, "data": own}, "what it holds under 'data' has: pass that alone")
+    assert_refused(dataset, {"_snapshot": {}, "_num_yielded": 0}, "StatefulDataLoader", "batch.state_dict()")
+    assert_refused(dataset, {"epoch": 3}, "its keys are ['epoch']: pass what batch.state_dict()")

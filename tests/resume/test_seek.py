@@ -20,7 +20,7 @@ BATCH = 500
 
 def state_at(dataset: fr.ParquetDataset, batches_done: int) -> fr.Cursor:
     consumed = {f"{dataset.paths[0]}:0": batches_done * BATCH - 1}
-    return fr.Cursor.from_offsets(consumed, dataset)
+    return fr.Cursor.from_offsets(consumed, dataset, files=dataset.files)
 
 
 @pytest.fixture(scope="module", params=["one row group", "many row groups"])

@@ -293,7 +293,8 @@ def test_what_is_left_is_told_by_rows_of_the_files(small_dataset: Dataset) -> No
 def test_offsets_tell_rows_of_the_files(small_dataset: Dataset) -> None:
     """Rows that are not selected count in offsets, but there is nothing to be consumed of them."""
     dataset = make(small_dataset, 5, rows=MASK)
-    cursor = fr.Cursor.from_offsets({f"{dataset.paths[0]}:0": 31, f"{dataset.paths[0]}:50": 49}, dataset)
+    offsets = {f"{dataset.paths[0]}:0": 31, f"{dataset.paths[0]}:50": 49}
+    cursor = fr.Cursor.from_offsets(offsets, dataset, files=dataset.files)
     assert cursor.consumed_rows == 11
     dataset.load_state_dict(cursor)
     assert next(iter(dataset)).rows().tolist() == [33, 36, 39, 42, 45]

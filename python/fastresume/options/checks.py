@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import reprlib
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -13,6 +14,26 @@ Path = str | os.PathLike[str]
 Choice = TypeVar("Choice", bound=str)
 
 
+def _short() -> reprlib.Repr:
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 200
+    short.maxdict = short.maxlist = short.maxtuple = 8
+    return short
+
+
+_SHORT = _short()
+
+
+def quoted(value: object) -> str:
+    """The `repr` of what a user passed, for an error: its beginning and end where it is long.
+
+    Example:
+        >>> quoted([1, "two"]), len(quoted("x" * 1_000_000))
+        ("[1, 'two']", 200)
+    """
+    return _SHORT.repr(value)
+
+
 def integer(name: str, value: object) -> int:
     """The integer.
 
@@ -20,11 +41,11 @@ def integer(name: str, value: object) -> int:
         TypeError: if it is not one; a bool is none.
     """
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer, found {value!r}")
+        raise TypeError(f"{name} must be an integer, found {quoted(value)}")
     try:
         return operator.index(value)
     except TypeError:  # an array has the method, but only one of a single integer gives one
-        raise TypeError(f"{name} must be an integer, found {value!r}") from None
+        raise TypeError(f"{name} must be an integer, found {quoted(value)}") from None
 
 
 def number(name: str, value: object, expected: str = "a number (int, float or bool)") -> bool | int | float:
@@ -41,7 +62,7 @@ def number(name: str, value: object, expected: str = "a number (int, float or bo
     try:
         found = integer(name, value)
     except TypeError:
-        raise TypeError(f"{name} must be {expected}, found {value!r}") from None
+        raise TypeError(f"{name} must be {expected}, found {quoted(value)}") from None
     if not -(2**63) <= found < 2**64:
         raise ValueError(f"{name} must fit 64 bits, found {found}")
     return found
@@ -55,7 +76,7 @@ def positive(name: str, value: object) -> float:
         ValueError: if it is not above 0, or not finite.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, found {value!r}")
+        raise TypeError(f"{name} must be a number, found {quoted(value)}")
     if not 0 < value < float("inf"):
         raise ValueError(f"{name} must be above 0 and finite, found {value}")
     return float(value)
@@ -83,7 +104,7 @@ def truth(name: str, value: object) -> bool:
         TypeError: if it is none.
     """
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, found {value!r}")
+        raise TypeError(f"{name} must be True or False, found {quoted(value)}")
     return value
 
 
@@ -95,7 +116,7 @@ def one_of(name: str, value: Choice, choices: tuple[Choice, ...], *others: str) 
     """
     if value not in choices:
         allowed = " or ".join([*map(repr, choices), *others])
-        raise ValueError(f"{name} must be {allowed}, found {value!r}")
+        raise ValueError(f"{name} must be {allowed}, found {quoted(value)}")
     return value
 
 
@@ -120,7 +141,7 @@ def one_path(name: str, value: object) -> str:
     """
     path = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(path, str):
-        raise TypeError(f"{name} must be a path, found {value!r}")
+        raise TypeError(f"{name} must be a path, found {quoted(value)}")
     if not path:
         raise ValueError(f"{name} is an empty path")
     return path
@@ -137,7 +158,7 @@ def names(argument: str, given: str | Sequence[str] | None) -> list[str] | None:
 
 def _sequence(argument: str, given: object) -> list[object]:
     if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"{argument} must be a string or a list of them, found {given!r}")
+        raise TypeError(f"{argument} must be a string or a list of them, found {quoted(given)}")
     return list(given)
 
 
@@ -148,5 +169,5 @@ def text(argument: str, value: object) -> str:
         TypeError: if it is not one.
     """
     if not isinstance(value, str):
-        raise TypeError(f"{argument} must hold strings, found {value!r}")
+        raise TypeError(f"{argument} must hold strings, found {quoted(value)}")
     return value

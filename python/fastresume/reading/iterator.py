@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import warnings
+from _thread import get_ident
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -24,7 +26,7 @@ from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import make_batch
 from fastresume.reading.workers.messages import Arrival
 from fastresume.reading.workers.pool import Crew, Run
-from fastresume.state.shared_cursor import SharedCursor
+from fastresume.state.shared_cursor import Readers, SharedCursor
 
 _log = logging.getLogger("fastresume")
 
@@ -50,12 +52,15 @@ class BatchIterator(Iterator[Batch]):
         watchdog: Watchdog | None = None,
     ) -> None:
         spec.check_world()
-        shared.iterators += 1
         self._spec = spec
         self._shared = shared
-        self._number = shared.iterators
-        self._loads = shared.loads
-        self._cursor, self._end_cursor = spec.bounds(shared.cursor)
+        # The thread that is in next(), by its process. Workers are those of all iterators.
+        self._in_next: dict[int, int] = {} if crew is None else shared.in_next_of_workers
+        self._turn = object()
+        with shared.moving:
+            shared.latest = self._turn
+            self._loads = shared.loads
+            self._cursor, self._end_cursor = spec.bounds(shared.cursor)
         self._threads = threads
         self._prefetch_bytes = prefetch_bytes
         self._stats = Stats(spec, shared) if stats is None else stats
@@ -76,61 +81,80 @@ class BatchIterator(Iterator[Batch]):
     @property
     def is_current(self) -> bool:
         """Whether its next batch is still the dataset's next batch."""
-        latest = (self._shared.iterators, self._shared.loads)
-        return not self._is_over and (self._number, self._loads) == latest
+        return not self._is_over and self._has_turn()
 
     def start(self) -> None:
         """Opens the reader and starts its threads."""
-        self._open().start()
+        self._enter()
+        try:
+            self._open().start()
+        finally:
+            self._in_next.clear()
 
     def peek(self) -> Batch | None:
         """The next batch, which is not delivered by this; None at the end."""
-        front = self._front()
-        return None if front is None else self._batch(front)
+        self._enter()
+        try:
+            front = self._front()
+            return None if front is None else self._batch(front)
+        finally:
+            self._in_next.clear()
 
     def __next__(self) -> Batch:
         if self._is_over:
             raise StopIteration
-        self._check_current()
-        began = time.perf_counter()
-        if self._watchdog is not None:
-            self._watchdog.begin(self._report)
+        self._enter()
         try:
-            front = self._front()
-            if front is None:
-                self._end()
-                raise StopIteration
-            waited = time.perf_counter()
-            batch = self._batch(front)
-        finally:
+            self._check_current()
+            began = time.perf_counter()
             if self._watchdog is not None:
-                self._watchdog.end()
-        if not isinstance(self._reader, _core.Reader):  # it is made elsewhere, and was waited for
-            waited = time.perf_counter()
-        if self._device is not None:
-            batch = self._device.in_place(batch)
-        if self._log is not None:
-            logged_from = self._cursor if self._handed is None else self._shared.cursor
-            self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
-        counted = self._stats._counts
-        shared, before = self._shared, self._shared._cursor
-        handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned
-        try:
-            self._made, self._handed = None, front.number
-            self._trail[0] = trail.after(planned, front.number)
-            shared.deliver(cursor_after(front, self._end_cursor))
-            self._stats._count(front, began, waited)
-            if front.ends_pass:
-                self.close()
-                _log.info("pass %d ended: %r", front.epoch, self._stats)
-            return batch
-        except BaseException:  # a signal handler's: the caller has not got the batch
-            shared.deliver(before)
-            self._stats._counts = counted
-            self._made, self._handed, self._trail[0] = made, handed, trail
-            if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
-                self._reader, self._is_over = None, False
-                self._go_back(before)
+                self._watchdog.begin(self._report)
+            try:
+                front = self._front()
+                if front is None:
+                    self._end()
+                    raise StopIteration
+                waited = time.perf_counter()
+                batch = self._batch(front)
+            finally:
+                if self._watchdog is not None:
+                    self._watchdog.end()
+            if not isinstance(self._reader, _core.Reader):  # it is made elsewhere, and was waited for
+                waited = time.perf_counter()
+            if self._device is not None:
+                batch = self._device.in_place(batch)
+            if self._spec.draws.warning is not None and (warning := self._spec.draws.take()) is not None:
+                warnings.warn(warning, stacklevel=2)
+            if self._log is not None:
+                self._check_current()
+                logged_from = self._cursor if self._handed is None else self._shared.cursor
+                self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
+            counted = self._stats._counts
+            shared, before = self._shared, self._shared._cursor
+            handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned
+            try:
+                with shared.moving:  # what another thread loads or begins comes before this, or after it
+                    self._check_current()
+                    self._made, self._handed = None, front.number
+                    self._trail[0] = trail.after(planned, front.number)
+                    shared.deliver(cursor_after(front, self._end_cursor))
+                self._stats._count(front, began, waited)
+                if front.ends_pass:
+                    self.close()
+                    _log.info("pass %d ended: %r", front.epoch, self._stats)
+                self._in_next.clear()
+                return batch
+            except BaseException:  # a signal handler's: the caller has not got the batch
+                if self._has_turn():
+                    shared.deliver(before)
+                self._stats._counts = counted
+                self._made, self._handed, self._trail[0] = made, handed, trail
+                if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
+                    self._reader, self._is_over = None, False
+                    self._go_back(before)
+                raise
+        except BaseException:
+            self._in_next.clear()
             raise
 
     def close(self) -> None:
@@ -157,6 +181,7 @@ class BatchIterator(Iterator[Batch]):
             place = (spec.world.rank, spec.world.world_size, 0, 1)
             planned = spec.pass_from(self._cursor, self._workers)
             self._share = spec.share(planned, self._cursor)
+            self._shared.begin(self._cursor, Readers(self._workers, self._crew is not None))
             _log.debug(
                 "reads pass %d from step %d: %d batches left, cut %s, %s",
                 planned.epoch,
@@ -182,7 +207,8 @@ class BatchIterator(Iterator[Batch]):
                 self._prefetch_bytes,
                 page_lock,
             )
-            make = partial(make_batch, spec, self._share, self._end_cursor)
+            draws = spec.draws if self._threads else None
+            make = partial(make_batch, spec, self._share, self._end_cursor, draws=draws)
             making = Making(ReaderActivity(reader.activity), make)
             self._stats._watch(making)
             self._make_here = making if spec.transforms else make
@@ -282,12 +308,30 @@ class BatchIterator(Iterator[Batch]):
         lines = [] if activity is None else activity.lines()
         return "\n  ".join([waits, *lines])
 
-    def _check_current(self) -> None:
+    def _enter(self) -> None:
+        """Keeps every other thread out of `next()`: of two, one would lose what the other is handed.
+
+        A thread that an exception of a signal handler led out, at whatever moment, may come in again.
+        """
+        thread = self._in_next.setdefault(os.getpid(), get_ident())
+        if thread != get_ident():
+            raise _core.FastresumeError(
+                f"thread {get_ident()} asks for a batch while thread {thread} is in next() of the same "
+                "iterator: let one thread draw the batches and hand them to the others by a queue, or hold a "
+                "lock around next()"
+            )
+
+    def _has_turn(self) -> bool:
+        """Whether no newer iterator was made, and no state was loaded."""
         shared = self._shared  # which notices a fork when the cursor moves
-        if self._loads != shared._loads:
+        return shared.latest is self._turn and self._loads == shared._loads
+
+    def _check_current(self) -> None:
+        if self._has_turn():
+            return
+        if self._loads != self._shared._loads:
             raise _core.StateError("a state was loaded after this iterator was made: call iter() again")
-        if self._number != shared.iterators:
-            raise _core.FastresumeError("a newer iterator of this dataset goes on: an older one can't")
+        raise _core.FastresumeError("a newer iterator of this dataset goes on: an older one can't")
 
     def _end(self) -> None:
         """Ends the pass here if no batch was left of it; else its last batch did."""

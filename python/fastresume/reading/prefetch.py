@@ -269,10 +269,10 @@ def _made_of(make: Callable[[Any], Any], sources: list[Callable[[], Any]]) -> An
 
 
 def _wait_for(running: dict[int, threading.Lock], process: int) -> None:
-    if process == os.getpid():  # a fork takes no threads along
-        for thread, is_running in running.copy().items():
-            if thread != get_ident():
-                is_running.acquire()
+    # A fork takes no threads along; and two of these threads that close it would wait for each other.
+    if process == os.getpid() and get_ident() not in running:
+        for is_running in running.copy().values():
+            is_running.acquire()
 
 
 def _work(orders: SimpleQueue[Ahead | Beside | None], running: dict[int, threading.Lock]) -> None:

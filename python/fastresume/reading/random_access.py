@@ -16,27 +16,42 @@ from fastresume.options.checks import at_least
 from fastresume.reading.row_places import RowNumbers, checked_numbers, groups_of
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import transformed
+from fastresume.reading.workers.worker import seeded_for
+from fastresume.rng import untouched
 from fastresume.state.cursor import Cursor
+from fastresume.state.shared_cursor import ALONE, Readers, SharedCursor
 
 MAX_EPOCH = 2**53 - 1
 
 
 def batch_at(
-    spec: ReadSpec, present: _core.Cursor, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None
+    spec: ReadSpec,
+    shared: SharedCursor,
+    epoch: int,
+    step: int,
+    state: Mapping[str, Any] | Cursor | None,
+    readers: Readers = ALONE,
 ) -> Batch:
-    """The batch of this rank at a step of a pass; see `ParquetDataset.batch_at`."""
+    """The batch of this rank at a step of a pass; see `ParquetDataset.batch_at`.
+
+    `readers` read the passes of which nobody has read a batch yet.
+    """
     epoch, step = at_least(0, "epoch", epoch), at_least(0, "step", step)
     if epoch >= MAX_EPOCH:
         raise IndexError(f"epoch {epoch} is not below {MAX_EPOCH}, the last that a state can hold")
-    cut, world = spec.cut(1), spec.world
+    world = spec.world
     if state is None:
-        cursor = present.at_epoch(epoch)
+        cursor, readers = shared.begun(epoch, readers)
     else:
         cursor = Cursor.from_state(state)._core
         spec.check(cursor)
         if cursor.epoch != epoch:
             raise _core.StateError(f"the state is of epoch {cursor.epoch}, asked for was epoch {epoch}")
-    planned, batch = _core.Pass.at_step(cursor, step, cut, spec.tail, world.world_size)
+    planned = spec.pass_from(cursor, readers.workers)
+    batch = step - planned.step_of(0)
+    if state is not None or batch < 0:
+        cut = spec.cut(readers.workers)
+        planned, batch = _core.Pass.at_step(cursor, step, cut, spec.tail, world.world_size)
     if batch >= planned.batches:
         raise IndexError(
             f"step {step} is beyond the pass, which has {planned.step_of(planned.batches)} steps"
@@ -49,7 +64,22 @@ def batch_at(
             f"step {step} was made under the cut {list(planned.cut)}, which {world.world_size} ranks can't "
             "share: open the dataset with rank=0, world_size=1 to get the whole global batch"
         )
-    return planned_batch(spec, planned, batch)
+    return made_again(spec, planned, batch, readers.are_seeded)
+
+
+def made_again(spec: ReadSpec, planned: _core.Pass, number: int, is_seeded: bool) -> Batch:
+    """The batch of this rank with a number in the cut of a pass, whose transforms move no generator here.
+
+    `is_seeded` says that they draw what a worker of a `Loader` drew, which is seeded for each batch.
+    """
+    if not spec.transforms:
+        return planned_batch(spec, planned, number)
+    if not is_seeded:
+        with untouched():
+            return planned_batch(spec, planned, number)
+    seed = spec.share(planned, planned.cursor_after(number)).seed
+    with seeded_for(seed, planned.epoch, planned.step_of(number), spec.world.rank):
+        return planned_batch(spec, planned, number)
 
 
 def planned_batch(spec: ReadSpec, planned: _core.Pass, number: int) -> Batch:

@@ -26,6 +26,7 @@ from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.torch_dataloader.guards import check_caller, check_counter, check_trainer
 from fastresume.reading.torch_dataloader.iterator import WorkerIterator
+from fastresume.reading.torch_dataloader.worker_state import of_worker
 from fastresume.state.cursor import Cursor
 from fastresume.state.shared_cursor import SharedCursor
 
@@ -78,7 +79,6 @@ class ResumableDataset(IterableDataset[Batch]):
                 f"{spec.tail!r}"
             )
         self.shared_cursor = SharedCursor(start, _ComparedRanks(spec, SameRanks(spec.world)))
-        self._told_version = -1  # of the cursor, when its state was told to be behind
 
     @property
     def paths(self) -> list[str]:
@@ -146,14 +146,18 @@ class ResumableDataset(IterableDataset[Batch]):
     def state_dict(self) -> dict[str, str]:
         """The state after the last delivered batch: one leaf under the key "fastresume".
 
-        The same on every rank under lockstep training. Taking it has no side effect. Under a DataLoader with
-        workers, take `batch.state_dict()`: this one changes only where a pass ends, which the logger
-        "fastresume" says, once in a pass, when it is taken after a batch of theirs.
+        The same on every rank under lockstep training. Taking it has no side effect.
+
+        Raises:
+            StateError: if workers of a torch DataLoader have handed out batches that it does not count: take
+                `batch.state_dict()` there. This one changes only where a pass ends or a state is loaded.
+
+        In a worker of a DataLoader it is no state: what StatefulDataLoader takes there can't be saved.
         """
-        shared = self.shared_cursor
-        if self.on_iter == "continue" and shared.is_behind and self._told_version != shared._version:
-            self._told_version = shared._version
-            _log.warning("dataset.state_dict() %s", BEHIND)
+        if get_worker_info() is not None:
+            return of_worker()
+        if self.on_iter == "continue" and self.shared_cursor.is_behind:
+            raise _core.StateError(f"dataset.state_dict() {BEHIND}")
         return Cursor(self.shared_cursor.cursor).to_state()
 
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
@@ -168,7 +172,9 @@ class ResumableDataset(IterableDataset[Batch]):
         Raises:
             StateError: if the state is empty, damaged, or of another version, dataset, selection of rows or
                 order, or of another seed or size than was named. The dataset stays as it was.
+            FastresumeError: in a worker of a DataLoader.
         """
+        self.shared_cursor.check_process()
         cursor = Cursor.from_state(state)._core
         self.spec.check(cursor)
         self.shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
@@ -238,9 +244,13 @@ class ResumableDataset(IterableDataset[Batch]):
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again, in a time that does not depend on its number.
 
-        Without a state, of a pass that this dataset reads from its start, in this process, with no change of
-        ranks or batch size on the way. With one, of the pass whose changes that state tells: any state of the
-        pass, best its last one; after the last change that it knows of, the pass is taken to go on.
+        Without a state, of a pass as it is read in this process: of the last 64 that were begun here, by a
+        `Loader` or DataLoader with workers, too, it is known how; any other is taken to be read from its
+        start, without workers. With a state, of the pass whose changes that tells: any state of the pass,
+        best its last one; after the last change that it knows of, the pass is taken to go on.
+
+        Transforms run anew. What they draw from global generators comes again only of a pass that a `Loader`
+        with workers has read; the generators of this process stay as they are.
 
         Args:
             epoch: the number of the pass, as `batch.epoch` counts it.
@@ -256,7 +266,7 @@ class ResumableDataset(IterableDataset[Batch]):
             >>> dataset.batch_at(epoch=0, step=2).rows()[:2]
             array([64, 65])
         """
-        return random_access.batch_at(self.spec, self.shared_cursor.cursor, epoch, step, state)
+        return random_access.batch_at(self.spec, self.shared_cursor, epoch, step, state)
 
     def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """The rows with these numbers as a `Batch`, in this order; a number may come more than once.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import fastresume._core as _core
@@ -13,6 +13,7 @@ from fastresume.batch.schema import Schema
 from fastresume.options.columns import ColumnOptions
 from fastresume.options.rows import OrderChoice
 from fastresume.options.topology import Cut, World, cut_of
+from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, check_picklable, name_of
 from fastresume.state.cursor import Cursor
 
@@ -39,6 +40,9 @@ class ReadSpec:
         lanes, groups: what was named of the cut; None for the default.
         on_iter: what `iter()` means.
         transforms: what `map` was given, in the order of their calls.
+
+    Attributes:
+        draws: what is known of the transforms' draws, in this process.
     """
 
     paths: tuple[str, ...]
@@ -56,6 +60,10 @@ class ReadSpec:
     groups: int | None
     on_iter: Literal["continue", "restart"]
     transforms: tuple[Transform, ...] = ()
+    draws: Draws = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "draws", Draws(self.transforms))
 
     @property
     def num_rows(self) -> int:
@@ -169,10 +177,10 @@ class ReadSpec:
 
     def __getstate__(self) -> dict[str, Any]:
         check_picklable(self.transforms)
-        made_anew = ("layout", "schema")
+        made_anew = ("layout", "schema", "draws")
         return {name: value for name, value in self.__dict__.items() if name not in made_anew}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
         layout = self.columns.layout(self.manifest)
-        self.__dict__.update(layout=layout, schema=Schema(layout))
+        self.__dict__.update(layout=layout, schema=Schema(layout), draws=Draws(self.transforms))

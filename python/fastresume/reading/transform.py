@@ -8,6 +8,7 @@ import fastresume._core as _core
 from fastresume.batch.batch import Batch, of_delivered
 from fastresume.batch.delivered import cursor_after
 from fastresume.batch.origin import Share
+from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
 from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec
@@ -17,14 +18,21 @@ _NAMED_FILES = 3
 
 
 def make_batch(
-    spec: ReadSpec, share: Share | None, end_cursor: _core.Cursor | None, delivered: _core.Delivered
+    spec: ReadSpec,
+    share: Share | None,
+    end_cursor: _core.Cursor | None,
+    delivered: _core.Delivered,
+    draws: Draws | None = None,
 ) -> Batch:
-    """The batch that the core delivered, after the dataset's transforms; see `cursor_after`."""
+    """The batch that the core delivered, after the dataset's transforms; see `cursor_after`.
+
+    `draws` is given where nothing that a global generator gives comes again.
+    """
     batch = of_delivered(spec.schema, delivered, cursor_after(delivered, end_cursor), share)
-    return transformed(batch, spec) if spec.transforms else batch
+    return transformed(batch, spec, draws) if spec.transforms else batch
 
 
-def transformed(batch: Batch, spec: ReadSpec) -> Batch:
+def transformed(batch: Batch, spec: ReadSpec, draws: Draws | None = None) -> Batch:
     """What the dataset's transforms make of a batch, one after another; each result has the batch's origin.
 
     Raises:
@@ -35,7 +43,8 @@ def transformed(batch: Batch, spec: ReadSpec) -> Batch:
     """
     for number, transform in enumerate(spec.transforms):
         try:
-            batch = _batch_of(transform(batch), batch, transform)
+            made = transform(batch) if draws is None else draws.call(number, batch)
+            batch = _batch_of(made, batch, transform)
         except StopIteration as error:
             failure = _core.FastresumeError(
                 f"{name_of(transform)} raised StopIteration, which would end the pass"

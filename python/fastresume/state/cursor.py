@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, overload
 
+import numpy as np
+
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer
-from fastresume.options.checks import integer
+from fastresume.options.checks import at_least, quoted
+from fastresume.state.offsets import Listing, consumed
 
 KEY = "fastresume"
 """The one key of a state."""
-
-EPOCHS_COMPLETED = "__epochs_completed__"
 
 
 class ReadRows(Protocol):
@@ -75,71 +77,103 @@ class Cursor:
         if not isinstance(state, Mapping):
             raise _core.StateError(f"a state is a mapping with the key '{KEY}', found {_found(state)}")
         if KEY not in state:
-            raise _core.StateError(f"the state has no key '{KEY}'; its keys are {sorted(map(str, state))}")
+            raise _core.StateError(f"the state has no key '{KEY}'{_what_it_is(state)}")
         text = state[KEY]
         try:
             if not isinstance(text, str):
                 text = json.dumps(dict(state))
             elif len(state) > 1:
-                raise _core.StateError(f"the state has more than the key '{KEY}': {sorted(map(str, state))}")
+                raise _core.StateError(f"the state has more than the key '{KEY}': {_keys(state)}")
             return cls(_core.Cursor.parse(text))
         except _core.StateError:
             raise
         # Other types, lone surrogates, nesting without end: what is no JSON.
         except (TypeError, ValueError, RecursionError) as cause:
-            raise _core.StateError(f"damaged state: it is not JSON: {cause}") from None
+            raise _core.StateError(f"damaged state: it is not JSON: {quoted(str(cause))}") from None
 
     @classmethod
-    def from_offsets(cls, offsets: Mapping[str, int], dataset: Dataset) -> Cursor:
+    def from_offsets(
+        cls,
+        offsets: Mapping[str, int],
+        dataset: Dataset,
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        paths: Mapping[str, str] | None = None,
+    ) -> Cursor:
         """The cursor after the rows that `{"path:start": last}` offsets tell.
 
         The form is that of TorchEasyRec's `dataloader_state.json`: each key names a slice by a path (a
         file, a directory or a glob pattern) and by the row at which the slice began, each value is the
-        last row of it that was consumed; `start - 1` says that none was. Rows are counted over the files
-        of that path in the dataset's order. A path is found as `ParquetDataset` finds it, and its files must
-        lie together in the dataset. `__epochs_completed__` counts finished passes; other keys
-        without a colon are ignored. Every row in no slice's `[start, last]` remains. If none remains, the
-        pass is finished.
+        last row of it that was consumed; `start - 1` says that none was. A path is found as `ParquetDataset`
+        finds it. Rows are counted over its files in the order in which the writer had listed them.
+        `__epochs_completed__` counts finished passes; other keys without a colon are ignored. Every row in no
+        slice's `[start, last]` remains. If none remains, the pass is finished.
 
         Args:
             offsets: the mapping, as parsed from JSON.
-            dataset: the dataset whose rows are meant; in sequential order.
+            dataset: the dataset whose rows are meant, in sequential order; else see `rows_after_offsets`.
+            files: the files in the writer's order. Needed where a key means several; TorchEasyRec's order is
+                that of `glob.glob()`, which is not sorted.
+            paths: where directories are now, by where they were when the offsets were written.
 
         Raises:
-            StateError: if a path names no files of the dataset, or a value is not an integer or out of
-                range; the key is named. If the dataset is shuffled.
+            StateError: if a path names no files of the dataset, or several whose order is not told; if a
+                value is not an integer or out of range; the key is named. If the dataset is shuffled.
 
         Example:
             >>> offsets = {"data/*.parquet:0": 29, "data/*.parquet:50": 79}
-            >>> Cursor.from_offsets(offsets, dataset).remaining().tolist()
+            >>> Cursor.from_offsets(offsets, dataset, files=["data/part-0.parquet"]).remaining().tolist()
             [[30, 50], [80, 100]]
         """
         if dataset.spec.order_choice is not None:
             raise _core.StateError(
-                "offsets tell rows in the order of the files, but the dataset is shuffled: pass shuffle=False"
+                "offsets tell rows in the order of the files, but the dataset is shuffled: let it consist of "
+                "the rows that are left, by ParquetDataset(..., rows=Cursor.rows_after_offsets(offsets, "
+                "dataset)), or pass shuffle=False"
             )
-        if not isinstance(offsets, Mapping):
-            raise _core.StateError(f"offsets map 'path:start' to the last row, found {offsets!r}")
-        epoch = 0
-        slices: dict[str, tuple[int, int]] = {}
-        for key, value in offsets.items():
-            if key == EPOCHS_COMPLETED:
-                epoch = _to_integer(key, value)
-                if not 0 <= epoch < 2**53 - 1:
-                    raise _core.StateError(f"key '{key}': {epoch} is out of range")
-            elif ":" in key:
-                path, _, start_text = key.rpartition(":")
-                start, last = _to_start(key, start_text), _to_integer(key, value)
-                first, end = _rows_of(path, dataset.spec)
-                if not (0 <= start <= end - first and start - 1 <= last < end - first):
-                    raise _core.StateError(
-                        f"key '{key}': offset {last} is out of range; '{path}' has {end - first} rows"
-                    )
-                slices[key] = (first + start, first + last)
+        epoch, rows = consumed(offsets, Listing(dataset.spec, files, paths))
+        slices = {str(number): (first, end - 1) for number, (first, end) in enumerate(rows.tolist())}
         return cls(_core.Cursor.from_offsets(dataset.spec.manifest, epoch, slices))
 
+    @staticmethod
+    def rows_after_offsets(
+        offsets: Mapping[str, int],
+        dataset: Dataset,
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        paths: Mapping[str, str] | None = None,
+    ) -> Intervals:
+        """The numbers of the rows that offsets leave of a dataset: int64 `[n, 2]`, half open, sorted.
+
+        For a job that shuffles, whose positions offsets know nothing of: given to `ParquetDataset` as `rows`,
+        they make a dataset of what is left, in any order. All its passes are over these rows; when the first
+        one is done, open the dataset without them. `__epochs_completed__` is not looked at.
+
+        Args:
+            offsets: the mapping, as parsed from JSON.
+            dataset: the dataset whose rows are meant, in any order.
+            files: the files in the writer's order, as for `from_offsets`.
+            paths: where directories are now, by where they were.
+
+        Raises:
+            StateError: as from `from_offsets`, but for a shuffled dataset.
+
+        Example:
+            >>> offsets = {"data/part-0.parquet:0": 29, "data/part-0.parquet:50": 79}
+            >>> Cursor.rows_after_offsets(offsets, dataset).tolist()
+            [[30, 50], [80, 100]]
+        """
+        manifest = dataset.spec.manifest
+        _, rows = consumed(offsets, Listing(dataset.spec, files, paths))
+        selected = manifest.selected
+        if selected is not None:
+            rows = np.concatenate([rows, of_buffer(_core.remaining(of_buffer(selected), manifest.num_rows))])
+        return of_buffer(_core.remaining(np.ascontiguousarray(rows), manifest.num_rows))
+
     @classmethod
-    def merge(cls, states_in_rank_order: Sequence[Mapping[str, Any] | Cursor]) -> Cursor:
+    def merge(
+        cls,
+        states_in_rank_order: Mapping[int, Mapping[str, Any] | Cursor] | Sequence[Mapping[str, Any] | Cursor],
+        world_size: int | None = None,
+    ) -> Cursor:
         """The cursor after all that ranks which are out of step were given.
 
         For ranks that do not train in lockstep, as in an inference job: each saves its own state, and the
@@ -147,25 +181,32 @@ class Cursor:
         result holds what was delivered as intervals, so that it grows with the number of lanes, and counts
         steps anew.
 
+        A state does not say which rank it is of, as it is the same on all ranks in lockstep. A mapping says
+        so; of a list, the order alone does.
+
         Args:
-            states_in_rank_order: the state of rank 0, that of rank 1, ..., of every rank of the job.
+            states_in_rank_order: of every rank of the job, `{0: state, 1: state, ...}`, or a list.
+            world_size: how many ranks the job had. By default as many as the lanes of the last cut say, which
+                is right but where `lanes` was named; of `lanes=1`, and between two passes, it must be given.
 
         Raises:
-            StateError: if the states are of more than one dataset, order (seed), epoch, or line of cuts, or
-                so many ranks can't share the cut; both values are named.
+            StateError: if a rank's state is lacking, which is named; if the states are of more than one
+                dataset, order (seed), epoch, or line of cuts; both values are named.
             ValueError: if no state is given.
 
         Example:
-            >>> Cursor.merge([state_of_rank_0, state_of_rank_1]).consumed_rows
+            >>> Cursor.merge({0: state_of_rank_0, 1: state_of_rank_1}).consumed_rows
             64
         """
-        if isinstance(states_in_rank_order, (Mapping, Cursor)) or not isinstance(
-            states_in_rank_order, Iterable
-        ):
+        states: Any = states_in_rank_order
+        if isinstance(states, Cursor) or not isinstance(states, Iterable) or _is_state(states):
             raise TypeError(
-                f"states_in_rank_order must be a list with one state per rank, found {states_in_rank_order!r}"
+                "states_in_rank_order must be a list with one state per rank, or {0: state, 1: state, ...}, "
+                f"found {quoted(states)}"
             )
-        return cls(_core.Cursor.merge([cls.from_state(state)._core for state in states_in_rank_order]))
+        ranks = None if world_size is None else at_least(1, "world_size", world_size)
+        given = _in_rank_order(states, ranks) if isinstance(states, Mapping) else list(states)
+        return cls(_core.Cursor.merge([cls.from_state(state)._core for state in given], ranks))
 
     def to_state(self) -> dict[str, str]:
         """The state: one leaf, the canonical JSON text, under the key "fastresume"."""
@@ -246,27 +287,44 @@ class Cursor:
 
 def _found(given: object) -> str:
     is_text = isinstance(given, (str, bytes, bytearray))
-    return f"{type(given).__name__}: parse JSON by json.loads(...) first" if is_text else repr(given)
+    return f"{type(given).__name__}: parse JSON by json.loads(...) first" if is_text else quoted(given)
 
 
-def _to_integer(key: str, value: object) -> int:
-    try:
-        return integer(key, value)
-    except TypeError:
-        raise _core.StateError(f"key '{key}': {value!r} is not an integer") from None
+def _keys(state: Mapping[Any, Any]) -> str:
+    return quoted([key[:40] for key in sorted(map(str, state))])
 
 
-def _to_start(key: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise _core.StateError(f"key '{key}': {text!r} after the colon is not a row number")
-    return int(text)
+def _is_state(given: object) -> bool:
+    return isinstance(given, Mapping) and (KEY in given or not all(_is_rank(key) for key in given))
 
 
-def _rows_of(path: str, spec: ReadRows) -> tuple[int, int]:
-    """The rows `[first, end)` of the files that a path names."""
-    if path == ",".join(spec.paths):
-        return 0, spec.manifest.num_rows
-    try:
-        return spec.manifest.rows_of(path)
-    except (ValueError, OSError) as cause:
-        raise _core.StateError(f"the path '{path}' names no rows of this dataset: {cause}") from None
+def _what_it_is(state: Mapping[Any, Any]) -> str:
+    """What a mapping is instead of a state, as far as its keys tell."""
+    inner = [key for key, value in state.items() if isinstance(value, Mapping) and KEY in value]
+    if inner:
+        return f", but what it holds under {quoted(inner[0])} has: pass that alone"
+    if "_snapshot" in state or "_num_yielded" in state:
+        return ": it is one of torchdata's StatefulDataLoader, and of no use here: save batch.state_dict()"
+    return f"; its keys are {_keys(state)}: pass what batch.state_dict() or loader.state_dict() returned"
+
+
+def _is_rank(key: object) -> bool:
+    return isinstance(key, (int, np.integer)) and not isinstance(key, bool)
+
+
+def _in_rank_order(states: Mapping[int, Any], world_size: int | None) -> list[Any]:
+    """The states of ranks 0, 1, ...
+
+    Raises:
+        StateError: if one of them is lacking.
+    """
+    ranks = sorted(states)
+    if ranks and ranks[0] < 0:
+        raise _core.StateError(f"there is no rank {ranks[0]}: ranks count from 0")
+    count = max(len(ranks) if world_size is None else world_size, ranks[-1] + 1 if ranks else 0)
+    if count != len(ranks):
+        first = next(rank for rank, found in enumerate([*ranks, -1]) if rank != found)
+        raise _core.StateError(
+            f"{len(ranks)} states are merged of a job of {count} ranks: that of rank {first} is lacking"
+        )
+    return [states[rank] for rank in ranks]

@@ -12,6 +12,7 @@ import itertools
 import multiprocessing.context
 import os
 import struct
+import threading
 import time
 import warnings
 import weakref
@@ -84,6 +85,25 @@ class Reading:
     cursor: _core.Cursor
 
 
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Who reads a pass: so many workers, of a DataLoader or a `Loader`, or this process (1).
+
+    `are_seeded` says that the global generators are seeded for each batch, as in a `Loader`'s workers.
+    """
+
+    workers: int
+    are_seeded: bool
+
+
+ALONE = Readers(1, are_seeded=False)
+"""This process, without workers."""
+
+
+KNOWN_PASSES = 64
+"""Of so many passes it is known who has read them."""
+
+
 class SharedCursor:
     """The cursor of a dataset: that of the last delivered batch, in memory that workers share.
 
@@ -98,8 +118,11 @@ class SharedCursor:
         self, cursor: _core.Cursor, check_ranks: Callable[[_core.Cursor, int], None] | None = None
     ) -> None:
         self._check_ranks = check_ranks
-        self.iterators = 0
-        """Iterators made in this process, of this dataset and of those that `map` made of it."""
+        self.latest: object = None
+        """Whose turn it is: the newest iterator's, over this dataset and what `map` made of it."""
+        self.in_next_of_workers: dict[int, int] = {}
+        """By process, the thread that is in `next()` of an iterator with workers of a `Loader`."""
+        self._passes: dict[int, tuple[_core.Cursor, Readers]] = {}
         self.loaded = cursor
         """The cursor that was loaded last, or where the pass was reset to; else that of the start."""
         self._begin(cursor, loads=0)
@@ -107,6 +130,7 @@ class SharedCursor:
     def _begin(self, cursor: _core.Cursor, loads: int) -> None:
         self._owner = os.urandom(16).hex()
         self._process = os.getpid()
+        self._moving = threading.RLock()  # a signal handler may ask again, in the same thread
         # No kernel of torch runs here: a forked child whose parent ran one with threads would wait for ever.
         storage = torch.UntypedStorage._new_shared(CAPACITY_BYTES)  # type: ignore[no-untyped-call]  # not typed yet
         self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
@@ -124,6 +148,12 @@ class SharedCursor:
         """The present cursor."""
         self._own()
         return self._cursor
+
+    @property
+    def moving(self) -> threading.RLock:
+        """Held while an iterator begins, a batch is handed over, or a state is loaded."""
+        self._own()
+        return self._moving
 
     @property
     def loads(self) -> int:
@@ -148,18 +178,42 @@ class SharedCursor:
         if self._check_ranks is not None:
             self._check_ranks(self.cursor, workers)
 
-    def load(self, cursor: _core.Cursor) -> None:
-        """Takes a loaded cursor: for the iterators made from now on, those of running workers too."""
+    def check_process(self) -> None:
+        """Refuses to load a state in a worker of a DataLoader, of which the others would not know.
+
+        Raises:
+            FastresumeError: it says what to write.
+        """
         if get_worker_info() is not None:
             raise _core.FastresumeError(
                 "a state was loaded in a DataLoader worker (torchdata's StatefulDataLoader does that with "
                 "its own state): load batch.state_dict() into the dataset in the main process, from where it "
                 "reaches all workers"
             )
-        self._own()
-        self._loads += 1
-        self.loaded = cursor
-        self._write(cursor)
+
+    def load(self, cursor: _core.Cursor) -> None:
+        """Takes a loaded cursor: for the iterators made from now on, those of running workers too."""
+        self.check_process()
+        with self.moving:
+            self._loads += 1
+            self.loaded = cursor
+            self._passes.pop(cursor.epoch, None)
+            self._write(cursor)
+
+    def begin(self, cursor: _core.Cursor, readers: Readers) -> None:
+        """Takes note of who reads a pass from a cursor on, which knows of the pass before."""
+        self._passes.pop(cursor.epoch, None)
+        self._passes[cursor.epoch] = cursor, readers
+        if len(self._passes) > KNOWN_PASSES:
+            del self._passes[min(self._passes)]
+
+    def begun(self, epoch: int, readers: Readers) -> tuple[_core.Cursor, Readers]:
+        """From which cursor on who reads, or has read, a pass: these readers, if nobody has begun with it."""
+        present = self.cursor
+        known = self._passes.get(epoch)
+        if known is not None:
+            return known
+        return (present if present.epoch == epoch else present.at_epoch(epoch)), readers
 
     def deliver(self, cursor: _core.Cursor) -> None:
         """Takes the cursor of a batch that was handed over in this process."""
@@ -222,6 +276,8 @@ class SharedCursor:
         self.compare_ranks(ticket.workers)
         if ticket.warning is not None:
             warnings.warn(ticket.warning, stacklevel=_TO_THE_LOOP)
+        if not self._seen:
+            self.begin(self._cursor, Readers(ticket.workers, are_seeded=False))
         seen = self._seen.get(ticket.worker, ticket.iteration)
         self._seen[ticket.worker] = ticket.iteration
         if seen != ticket.iteration:
@@ -278,7 +334,8 @@ class SharedCursor:
 
 def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
     shared = SharedCursor.__new__(SharedCursor)
-    shared.iterators, shared._check_ranks = 0, None
+    shared.latest, shared.in_next_of_workers, shared._moving = None, {}, threading.RLock()
+    shared._passes, shared._check_ranks = {}, None
     shared._owner, shared._process, shared._memory = owner, process, memory
     shared._bytes = memory.numpy().data
     reading = shared.read()

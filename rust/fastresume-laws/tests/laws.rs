@@ -299,11 +299,19 @@ proptest! {
             given.extend(batches_of_rank(&pass, topology, rank).into_iter().take(done).flatten());
             states.push(pass.cursor_after(pass.done() + done as u64));
         }
-        let merged = merge(&states).unwrap();
+        let merged = merge(&states, Some(topology.world_size)).unwrap();
         prop_assert_eq!(merged.epoch(), 0);
         let left = positions(&merged.remaining().unwrap());
         prop_assert_eq!(sorted([given, left].concat()), (0..num_rows).collect::<Vec<_>>());
-        prop_assert_eq!(merge(&vec![states[0].clone(); states.len()]).unwrap(), states[0].clone());
+        let equal = vec![states[0].clone(); states.len()];
+        prop_assert_eq!(merge(&equal, Some(topology.world_size)).unwrap(), states[0].clone());
+        // Without the first one they are never taken for whole: the rows of that rank may be behind.
+        let lacking = &states[1..];
+        prop_assert!(merge(lacking, Some(topology.world_size)).is_err());
+        let has_begun = lacking.iter().any(|state| state.cuts().last().is_some_and(|last| last.0 == topology.cut()));
+        if has_begun && (topology.is_time_order || topology.lanes_each == 1) {
+            prop_assert!(merge(lacking, None).is_err());
+        }
         prop_assert_eq!(Cursor::parse(&merged.to_json()).unwrap(), merged);
     }
 

@@ -136,9 +136,10 @@ impl Cursor {
     }
 
     #[staticmethod]
-    fn merge(py: Python<'_>, states: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+    #[pyo3(signature = (states, world_size = None))]
+    fn merge(py: Python<'_>, states: Vec<PyRef<'_, Self>>, world_size: Option<u64>) -> PyResult<Self> {
         let states: Vec<CoreCursor> = states.iter().map(|state| state.inner.clone()).collect();
-        gate::run(py, || fastresume::merge::merge(&states).map(Self::from))
+        gate::run(py, || fastresume::merge::merge(&states, world_size).map(Self::from))
     }
 
     /// Refuses a cursor of another dataset or selection, or of an order that contradicts the choice.

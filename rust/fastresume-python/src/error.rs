@@ -54,14 +54,14 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The Python exception of a core error.
 pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     let slot = match error {
-        Error::Argument(_) => return PyValueError::new_err(error.to_string()),
+        Error::Argument(_) => return PyValueError::new_err(error.message()),
         Error::State(_) => &STATE,
         Error::Data { .. } => &DATA,
         Error::Source(_) => &SOURCE,
         Error::Interrupted => &BASE,
     };
     match slot.get(py) {
-        Some(class) => PyErr::from_type(class.bind(py).clone(), (error.to_string(),)),
-        None => PyRuntimeError::new_err(error.to_string()),
+        Some(class) => PyErr::from_type(class.bind(py).clone(), (error.message(),)),
+        None => PyRuntimeError::new_err(error.message()),
     }
 }

@@ -127,10 +127,9 @@ impl Manifest {
         self.inner.num_rows()
     }
 
-    /// The rows `[first, end)` of the files that a path names.
-    fn rows_of(&self, py: Python<'_>, path: PathBuf) -> PyResult<(u64, u64)> {
-        let rows = gate::run_stoppable(py, |stop| self.inner.rows_of(path, stop))?;
-        Ok((rows.start, rows.end))
+    /// The files that a path names, by their numbers, ascending.
+    fn files_of(&self, py: Python<'_>, path: PathBuf) -> PyResult<Vec<usize>> {
+        gate::run_stoppable(py, |stop| self.inner.files_of(path, stop))
     }
 
     #[getter]

@@ -53,6 +53,29 @@ impl fmt::Display for Place {
     }
 }
 
+/// Messages have at most so many characters, whatever files and states say of themselves.
+const MESSAGE_CHARACTERS: usize = 6000;
+
+/// What a state says of itself is quoted by at most so many characters.
+const QUOTED_CHARACTERS: usize = 200;
+
+/// The text, or its beginning and end if it has more than `most` characters.
+fn shortened(text: String, most: usize) -> String {
+    let count = if text.len() <= most { 0 } else { text.chars().count() };
+    if count <= most {
+        return text;
+    }
+    let (start, end) = (most * 2 / 3, most / 3);
+    let head: String = text.chars().take(start).collect();
+    let tail: String = text.chars().skip(count - end).collect();
+    format!("{head} [... {} characters ...] {tail}", count - start - end)
+}
+
+/// What somebody else wrote, as an error quotes it: its beginning and end where it is long.
+pub fn quoted(text: impl fmt::Display) -> String {
+    shortened(text.to_string(), QUOTED_CHARACTERS)
+}
+
 /// A name with what would break a message into lines written as in a literal.
 fn on_one_line(name: &str) -> String {
     let each = name
@@ -76,6 +99,12 @@ impl Error {
     /// A data error without a place; the callers that know the place add it.
     pub fn data(reason: impl fmt::Display) -> Self {
         Self::Data { reason: reason.to_string(), place: Place::default() }
+    }
+
+    /// What is said of it, of bounded length.
+    #[must_use]
+    pub fn message(&self) -> String {
+        shortened(self.to_string(), MESSAGE_CHARACTERS)
     }
 
     /// A failed operation on a path.
@@ -193,6 +222,16 @@ mod tests {
         assert_eq!(error.to_string(), "null (column 'a\\n\\u{1}é'', file '/b\\r.parquet')");
         let error = Error::source("can't open", Path::new(OsStr::from_bytes(b"/\xff\n\xc3\xa9")), "gone");
         assert_eq!(error.to_string(), "can't open '/\\xff\\né': gone");
+    }
+
+    #[test]
+    fn a_message_is_of_bounded_length_and_keeps_its_ends() {
+        let short = Error::State("é".repeat(6000));
+        assert_eq!(short.message(), short.to_string());
+        let message = Error::data("x".repeat(1 << 20)).in_file(Path::new("/a")).message();
+        assert!(message.len() < 6100 && message.starts_with("xxx") && message.ends_with("x (file '/a')"));
+        assert!(message.contains("x [... 1042589 characters ...] x"), "{message}");
+        assert_eq!(quoted("ä".repeat(300)).chars().filter(|&char| char == 'ä').count(), 199);
     }
 
     #[test]

@@ -53,7 +53,11 @@ class WorkerIterator(Iterator[Batch]):
         if delivered is None:
             raise StopIteration
         reader.advance()
-        batch = make_batch(self._spec, self._share, self._end_cursor, delivered)
+        # What one worker's transforms draw from, those of the others do, too.
+        draws = self._spec.draws if self._worker == 0 else None
+        batch = make_batch(self._spec, self._share, self._end_cursor, delivered, draws)
+        if self._warning is None and draws is not None:
+            self._warning = draws.take()
         place = self._worker + self._sent * self._workers
         sent = replace(self._ticket, place=place, ends_pass=delivered.ends_pass, warning=self._warning)
         self._warning = None

@@ -365,11 +365,11 @@ impl Manifest {
         self.group_starts[self.files[file].first_group]..self.group_starts[end]
     }
 
-    /// The row numbers of the files that a path names, as [`listing::list`] finds them.
+    /// The files that a path names, as [`listing::list`] finds them: their numbers, ascending.
     ///
     /// # Errors
-    /// As for `listing::list`; `Argument` if a file is not of this dataset, or they do not lie together.
-    pub fn rows_of(&self, named: PathBuf, stop: &AtomicBool) -> Result<Range<u64>> {
+    /// As for `listing::list`; `Argument` if a file is not of this dataset.
+    pub fn files_of(&self, named: PathBuf, stop: &AtomicBool) -> Result<Vec<usize>> {
         let mut found = Vec::new();
         for listed in listing::list(&[named], stop)? {
             // Files of one root are in the order of their whole paths, too.
@@ -381,15 +381,7 @@ impl Manifest {
             })?);
         }
         found.sort_unstable();
-        match found[..] {
-            [first, .., last] if last - first + 1 != found.len() => Err(Error::Argument(format!(
-                "its files do not lie together in the dataset's order: '{}' and '{}'",
-                shown(&self.files[first].path),
-                shown(&self.files[last].path)
-            ))),
-            [first, ..] => Ok(self.file_rows(first).start..self.file_rows(found[found.len() - 1]).end),
-            [] => Ok(0..0),
-        }
+        Ok(found)
     }
 
     /// The distinct schemas, each with the first file that has it, in canonical order.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::dataset::manifest::Manifest;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, quoted};
 use crate::intervals::set::Intervals;
 use crate::order::pass_order::{OrderChoice, OrderKind};
 use crate::order::selection::Selection;
@@ -35,12 +35,12 @@ impl Identity {
     }
 
     fn name(&self) -> String {
-        format!("{} with {} rows", self.fingerprint, self.num_rows)
+        format!("{} with {} rows", quoted(&self.fingerprint), self.num_rows)
     }
 
     fn selection_name(&self) -> String {
         match &self.selection {
-            Some(hash) => format!("{hash} with {} rows", self.num_rows),
+            Some(hash) => format!("{} with {} rows", quoted(hash), self.num_rows),
             None => format!("all {} rows", self.num_rows),
         }
     }
@@ -84,7 +84,7 @@ impl From<Intervals> for Consumed {
 }
 
 pub(super) fn damaged(what: impl std::fmt::Display) -> Error {
-    Error::State(format!("damaged state: {what}"))
+    Error::State(format!("damaged state: {}", quoted(what)))
 }
 
 impl Cursor {
@@ -257,7 +257,7 @@ impl Cursor {
             ("first_epoch", self.first_epoch.to_string(), other.first_epoch.to_string()),
         ];
         if let Some((what, mine, theirs)) = compared.into_iter().find(|(_, mine, theirs)| mine != theirs) {
-            return Err(format!("{what} {mine} and {what} {theirs}"));
+            return Err(format!("{what} {} and {what} {}", quoted(mine), quoted(theirs)));
         }
         if self.consumed != other.consumed {
             return Err("they began with different intervals consumed".into());

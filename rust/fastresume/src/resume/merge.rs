@@ -1,6 +1,6 @@
 //! One cursor out of those of ranks that are out of step.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, quoted};
 use crate::intervals::set::Intervals;
 use crate::resume::cursor::Cursor;
 use crate::resume::lanes::{Cut, Division, WorkerId};
@@ -10,9 +10,12 @@ use crate::resume::lanes::{Cut, Division, WorkerId};
 /// Equal states give that state. Otherwise every rank's part of the last cut is taken from its own state, and
 /// the result says what is consumed by its intervals.
 ///
+/// Whose rows a state tells is known by its rank and the number of ranks alone. That number is `world_size`, or what
+/// the last cut says: a rank has one lane of each group, unless the user named more lanes.
+///
 /// # Errors
-/// `Argument` without a state; `State` if they are not of one pass of one job on so many ranks.
-pub fn merge(states: &[Cursor]) -> Result<Cursor> {
+/// `Argument` without a state; `State` if they are not of one pass of one job, or not those of all ranks.
+pub fn merge(states: &[Cursor], world_size: Option<u64>) -> Result<Cursor> {
     let Some(first) = states.first() else {
         return Err(Error::Argument(
             "no state is given: pass that of rank 0, then that of rank 1, ...".into(),
@@ -24,7 +27,10 @@ pub fn merge(states: &[Cursor]) -> Result<Cursor> {
         })?;
     }
     let most = states.iter().max_by_key(|state| state.cuts().len()).unwrap_or(first);
-    let Some((&(cut, _), earlier)) = most.cuts().split_last() else { return Ok(first.clone()) };
+    let is_whole = check_whole(states.len() as u64, most, world_size);
+    let Some((&(cut, _), earlier)) = most.cuts().split_last() else {
+        return is_whole.map(|()| first.clone());
+    };
     let mut done = Vec::with_capacity(states.len());
     for (rank, state) in states.iter().enumerate() {
         done.push(match state.cuts().strip_prefix(earlier) {
@@ -32,13 +38,14 @@ pub fn merge(states: &[Cursor]) -> Result<Cursor> {
             Some(&[(last, done)]) if last == cut => done,
             _ => {
                 return Err(Error::State(format!(
-                    "the states are not of one pass: rank {rank} has the cuts {:?}, another rank has {:?}",
-                    numbers(state),
-                    numbers(most)
+                    "the states are not of one pass: rank {rank} has the cuts {}, another rank has {}",
+                    quoted(format_args!("{:?}", numbers(state))),
+                    quoted(format_args!("{:?}", numbers(most)))
                 )));
             }
         });
     }
+    is_whole?;
     if done.windows(2).all(|pair| pair[0] == pair[1]) {
         return Ok(first.clone());
     }
@@ -48,6 +55,50 @@ pub fn merge(states: &[Cursor]) -> Result<Cursor> {
     let taken = taken(&Division::new(cut, remaining), &done)?;
     Cursor::from_consumed(before.identity().clone(), before.epoch(), consumed.union(&taken))
         .map(|cursor| cursor.with_first_epoch(before.first_epoch()))
+}
+
+/// Refuses states that are not those of all ranks: the others may be behind, and their rows would be lost.
+fn check_whole(given: u64, most: &Cursor, world_size: Option<u64>) -> Result<()> {
+    if let Some(ranks) = world_size {
+        return if given == ranks { Ok(()) } else { Err(Error::State(differs(given, ranks))) };
+    }
+    let unknown = |why: &str| {
+        Err(Error::State(format!(
+            "{given} states are merged, and {why}: pass world_size=, the number of ranks that the job had"
+        )))
+    };
+    let Some(&(cut, _)) = most.cuts().last() else {
+        // Before the first batch nothing can be lost; after a pass, a rank may still be within it.
+        let is_start = most.epoch() == most.first_epoch();
+        return if is_start {
+            Ok(())
+        } else {
+            unknown("states between two passes do not tell of how many ranks")
+        };
+    };
+    if cut.lanes() == 1 {
+        return unknown("any number of ranks may have shared their one lane");
+    }
+    let ranks = cut.lanes() / cut.groups();
+    if given == ranks {
+        return Ok(());
+    }
+    Err(Error::State(format!(
+        "{}, if lanes= was not named: the states have {} lanes in {} groups. Pass world_size= where it was",
+        differs(given, ranks),
+        cut.lanes(),
+        cut.groups()
+    )))
+}
+
+/// How so many states differ from those of all ranks.
+fn differs(given: u64, ranks: u64) -> String {
+    let lacking = match ranks.saturating_sub(given) {
+        0 => format!("there are only ranks 0 to {}", ranks.saturating_sub(1)),
+        1 => format!("that of rank {given} is lacking"),
+        _ => format!("those of ranks {given} to {} are lacking", ranks - 1),
+    };
+    format!("{given} states are merged of a job of {ranks} ranks: {lacking}")
 }
 
 /// The positions that the ranks were given, each so many batches of the division.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::manifest::MAX_ROWS;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, quoted};
 use crate::intervals::set::Intervals;
 use crate::order::pass_order::OrderKind;
 use crate::resume::cursor::{Cursor, Identity, damaged};
@@ -71,7 +71,8 @@ impl Cursor {
             Some(serde_json::Value::Number(version)) if version.as_u64() == Some(FORMAT) => {}
             Some(version) => {
                 return Err(Error::State(format!(
-                    "the state has version {version}, this release reads version {FORMAT}"
+                    "the state has version {}, this release reads version {FORMAT}",
+                    quoted(version)
                 )));
             }
             None => return Err(damaged("it has no key 'fastresume'")),
@@ -80,7 +81,7 @@ impl Cursor {
         let given = text.check.take().ok_or_else(|| damaged("it has no checksum"))?;
         let found = stated(checksum(0, &text.write()));
         if given != found {
-            return Err(damaged(format!("its checksum is {found}, it states {given}")));
+            return Err(damaged(format!("its checksum is {found}, it states {}", quoted(given))));
         }
         Self::from_text(text)
     }
@@ -100,7 +101,7 @@ impl Cursor {
                 Error::State(format!(
                     "the state is of the order {}, which this release does not know: it has 'sequential' and \
                      'shuffled'",
-                    text.order
+                    quoted(&text.order)
                 ))
             })?;
         order.check().map_err(damaged)?;

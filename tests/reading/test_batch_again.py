@@ -1,0 +1,116 @@
+"""Any batch again, of a pass that workers or a resumed job read, without a word of who read it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fastresume as fr
+from support.jobs import MANY_WORKERS, assert_same_batch, data_loader, make
+from support.random_states import global_states
+from support.strategies import Dataset
+
+WORKERS: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": "fork"}
+
+ORDERS = pytest.mark.parametrize(
+    "order",
+    [{}, {"shuffle": True, "seed": 3, "block_rows": 10, "window_rows": 30}],
+    ids=["plain", "shuffled"],
+)
+
+pytestmark = pytest.mark.processes
+
+
+def shaken(batch: fr.Batch) -> dict[str, Any]:
+    """What a transform draws from each of the process's generators, which a worker of a Loader seeds."""
+    drawn = [*torch.rand(3).tolist(), *np.random.rand(3).tolist(), random.random()]
+    own = torch.rand(3, generator=batch.generator())
+    return {"c_2": batch["c_2"], "drawn": torch.tensor(drawn), "own": own}
+
+
+@ORDERS
+def test_a_loader_gives_the_batch_that_its_workers_made_with_what_they_drew(
+    small_dataset: Dataset, order: dict[str, Any]
+) -> None:
+    dataset = make(small_dataset, tail="pad", **order).map(shaken)
+    with fr.Loader(dataset, **WORKERS) as loader:
+        passes = [list(loader), list(loader)]
+    before = global_states()
+    for batch in itertools.chain(*passes):
+        assert_same_batch(loader.batch_at(batch.epoch, batch.step), batch)
+        assert_same_batch(dataset.batch_at(batch.epoch, batch.step), batch)
+        with fr.Loader(make(small_dataset, tail="pad", **order).map(shaken), **WORKERS) as fresh:
+            assert_same_batch(fresh.batch_at(batch.epoch, batch.step), batch)  # nobody has read it there
+    assert global_states() == before
+
+
+@pytest.mark.law(10)
+@pytest.mark.parametrize("threads", [0, 2])
+def test_no_generator_moves_when_a_batch_is_made_again(small_dataset: Dataset, threads: int) -> None:
+    dataset = make(small_dataset).map(shaken)
+    loader = fr.Loader(dataset, threads=threads)
+    before = global_states()
+    assert loader.batch_at(0, 3).step == dataset.batch_at(0, 3).step == 3
+    assert global_states() == before
+
+
+@MANY_WORKERS
+def test_a_dataset_gives_the_batch_that_the_workers_of_a_dataloader_made(small_dataset: Dataset) -> None:
+    dataset = make(small_dataset, tail="pad")
+    batches = list(itertools.islice(data_loader(dataset, 3), 5))
+    for batch in batches:  # in mid pass, which a dataset with workers does not see
+        assert_same_batch(dataset.batch_at(0, batch.step), batch)
+    dataset.load_state_dict(batches[-1].state_dict())
+    for num_workers in (3, 2):
+        for batch in data_loader(dataset, num_workers):
+            batches.append(batch)
+    assert {(batch.epoch, batch.step) for batch in batches} >= {(0, 10), (1, 10)}
+    for batch in batches:
+        assert_same_batch(dataset.batch_at(batch.epoch, batch.step), batch)
+
+
+@ORDERS
+@pytest.mark.parametrize("how", [{}, {"threads": 1}, WORKERS], ids=str)
+def test_a_pass_that_changed_its_ranks_on_the_way_is_known_to_who_goes_on_with_it(
+    small_dataset: Dataset, order: dict[str, Any], how: dict[str, Any]
+) -> None:
+    """Steps before the state that was loaded, and steps after it, delivered or not."""
+    first = list(itertools.islice(make(small_dataset, 7, **order), 3))
+    dataset = make(small_dataset, 10, tail="short", **order)
+    dataset.load_state_dict(first[-1].state_dict())
+    with fr.Loader(dataset, **how) as loader:
+        assert_same_batch(loader.batch_at(0, 1), first[1])
+        assert_same_batch(dataset.batch_at(0, 1), first[1])
+        coming = [loader.batch_at(0, step) for step in range(3, 12)]
+        found = list(loader)
+        for batch, expected in zip(coming, found, strict=True):
+            assert_same_batch(batch, expected)
+        for batch in [*first, *found, *loader]:
+            assert_same_batch(loader.batch_at(batch.epoch, batch.step), batch)
+            assert_same_batch(dataset.batch_at(batch.epoch, batch.step), batch)
+        with pytest.raises(IndexError, match="step 12 is beyond the pass, which has 12 steps"):
+            loader.batch_at(0, 12)
+        unbroken = fr.Loader(make(small_dataset, 10, tail="short", **order), **how)
+        assert_same_batch(loader.batch_at(7, 4), unbroken.batch_at(7, 4))
+
+
+def test_a_state_tells_of_a_pass_that_was_read_elsewhere(small_dataset: Dataset) -> None:
+    with fr.Loader(make(small_dataset), **WORKERS) as loader:
+        batches = list(itertools.islice(loader, 4))
+    elsewhere = fr.Loader(make(small_dataset), threads=1)
+    for batch in batches:
+        assert_same_batch(elsewhere.batch_at(0, batch.step, state=batches[-1].state_dict()), batch)
+
+
+def test_a_loaded_state_is_what_counts_from_then_on(small_dataset: Dataset) -> None:
+    dataset = make(small_dataset)
+    with fr.Loader(dataset, **WORKERS) as loader:
+        list(itertools.islice(loader, 3))
+    dataset.reset()
+    for batch in dataset:
+        assert_same_batch(dataset.batch_at(0, batch.step), batch)
