@@ -17,8 +17,11 @@ import pickle
 import tempfile
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from multiprocessing.reduction import DupFd, ForkingPickler
-from typing import Any, NamedTuple, Protocol
+from operator import methodcaller
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +37,7 @@ _KNOWN = 1  # the place of the byte that says whether the receiver has mapped th
 _HEAD_BYTES = 64
 _ALIGNMENT = 64
 _BLOCK_BYTES = 1 << 16
+_BODY_BYTES = 1 << 14
 MAX_IDLE_BLOCKS = 4
 """A sender keeps no more blocks than these that nobody looks at."""
 
@@ -54,11 +58,25 @@ class _Handle(Protocol):
     def detach(self) -> int: ...
 
 
+class Enclosed(NamedTuple):
+    """A descriptor that goes beside the message, where there is a channel for it: the handle of a block."""
+
+    file: int
+
+    def detach(self) -> int:
+        """The descriptor, which is the caller's from now on."""
+        return self.file
+
+    def __reduce__(self) -> tuple[type[Enclosed], tuple[int]]:
+        return Enclosed, (-1,)
+
+
 class Parcel(NamedTuple):
     """What goes through the pipe of a value whose tensors lie in a block.
 
     `block` is (sender, number, bytes), or None where there is nothing to put into one. `handle` is the file
-    of a block that the receiver has not mapped. `gone` are blocks that the sender gave up.
+    of a block that the receiver has not mapped. `gone` are blocks that the sender gave up. An empty `body`
+    is in the block, too, in the last place.
     """
 
     block: tuple[str, int, int] | None
@@ -84,11 +102,15 @@ class _Packer(ForkingPickler):
             self.held.append(tensor)
             self.sources.append((tensor.data_ptr(), tensor.nbytes))
         elif type(value) is np.ndarray and value.dtype.kind in "biuf" and value.flags.c_contiguous:
-            self.held.append(value)
-            self.sources.append((value.ctypes.data, value.nbytes))
+            self.hold(value)
         else:
             return None
         return len(self.held) - 1
+
+    def hold(self, array: Array) -> None:
+        """Has an array put into the block."""
+        self.held.append(array)
+        self.sources.append((array.ctypes.data, array.nbytes))
 
 
 def _fits(tensor: Tensor) -> bool:
@@ -101,7 +123,7 @@ def _fits(tensor: Tensor) -> bool:
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(self, body: bytes, held: list[Tensor | Array]) -> None:
+    def __init__(self, body: bytes | memoryview, held: list[Tensor | Array]) -> None:
         super().__init__(io.BytesIO(body))
         self._held = held
 
@@ -195,9 +217,14 @@ def shared_file(size: int) -> int:
 
 
 class Sender:
-    """The blocks of a process that sends values to one other."""
+    """The blocks of a process that sends values to one other.
 
-    def __init__(self) -> None:
+    Args:
+        handle: makes of the descriptor of a block what goes with the parcel.
+    """
+
+    def __init__(self, handle: Callable[[int], Any] = DupFd) -> None:
+        self._handle = handle
         self.process = os.getpid()
         self._name = f"{self.process}-{os.urandom(8).hex()}"
         self._blocks: list[_Block] = []
@@ -213,17 +240,21 @@ class Sender:
         file = io.BytesIO()
         packer = _Packer(file)
         packer.dump(value)
+        body = file.getvalue()
+        if len(body) > _BODY_BYTES:  # a pipe holds so many, and the sender would wait
+            packer.hold(np.frombuffer(body, dtype=np.uint8))
+            body = b""
         offsets, runs, size = _laid_out(packer.sources)
         places = tuple(
             (offset, held.dtype, tuple(held.shape)) for offset, held in zip(offsets, packer.held, strict=True)
         )
         if not runs:
-            return Parcel(None, None, (), places, file.getvalue())
+            return Parcel(None, None, (), places, body)
         block, gone = self._take(size)
         for target, source, length in runs:
             ctypes.memmove(block.address + target, source, length)
-        handle: Any = None if block.memory[_KNOWN] else DupFd(block.file)
-        return Parcel((self._name, block.number, block.size), handle, gone, places, file.getvalue())
+        handle: Any = None if block.memory[_KNOWN] else self._handle(block.file)
+        return Parcel((self._name, block.number, block.size), handle, gone, places, body)
 
     def _take(self, size: int) -> tuple[_Block, tuple[int, ...]]:
         """A block with room for so many bytes, and the numbers of those that are given up."""
@@ -284,40 +315,63 @@ _mapped: dict[str, dict[int, Memory]] = {}
 _leases: dict[int, _Lease] = {}
 
 
-class _Lease:
-    """Lets go of a block when no tensor looks at it any more."""
+class _Lease(weakref.ref[Memory]):
+    """Lets go of a block when no tensor looks at it any more: what `end` is, is called then.
 
-    __slots__ = ("_block", "_process", "_reference", "state")
+    No line of Python runs for that: in a destructor Python drops what a signal handler raises.
+    """
 
-    def __init__(self, view: Memory, block: Memory) -> None:
-        self._block = block
-        self._process = os.getpid()
-        self.state = FREE
+    __slots__ = ("_fill", "end")
+    _fill: Callable[[int], None]
+    end: Callable[[], object]
+
+    def __new__(cls, view: Memory, block: Memory) -> Self:
+        """Holds on to the block, and not to the view."""
+        self = super().__new__(cls, view, _call_end)
+        self._fill = block[:1].fill
+        self.end = partial(self._fill, FREE)
+        for key in [key for key, lease in _leases.items() if lease() is None]:
+            _leases.pop(key, None)
         _leases[id(self)] = self
-        self._reference = weakref.ref(view, self._end)
+        return self
 
-    def _end(self, _reference: object) -> None:
-        """Says that the block may be filled again, unless this is a forked copy."""
-        _leases.pop(id(self), None)
-        if self._process == os.getpid():
-            self._block[0] = self.state
+    def keep(self) -> None:
+        """Has the block never filled again."""
+        self.end = partial(self._fill, KEPT)
+
+    def leave(self) -> None:
+        """Has nothing done at the end: this is a forked copy."""
+        self.end = dict
+
+
+_call_end = methodcaller("end")
 
 
 def _keep_all() -> None:
     """A forked child looks at the same memory, for as long as it likes: nobody writes there again."""
     for lease in list(_leases.values()):
-        lease.state = KEPT
+        lease.keep()
 
 
-os.register_at_fork(before=_keep_all, after_in_parent=_keep_all)
+def _leave_all() -> None:
+    for lease in list(_leases.values()):
+        lease.leave()
 
 
-def unpack(parcel: Parcel, page_lock: Callable[[], _core.PageLock | None] | None = None) -> Any:
+os.register_at_fork(before=_keep_all, after_in_parent=_keep_all, after_in_child=_leave_all)
+
+
+def unpack(
+    parcel: Parcel,
+    page_lock: Callable[[], _core.PageLock | None] | None = None,
+    blocks: dict[int, Memory] | None = None,
+) -> Any:
     """The value in this process: its tensors over the block, which they share; nothing is copied.
 
     Args:
         parcel: what was sent.
         page_lock: gives what locks the pages of a block that is new here, for a device.
+        blocks: those of the sender that are mapped here, by number; None for those that `forget` lets go of.
 
     Raises:
         FastresumeError: if the block is not known here: the value was meant for another process.
@@ -326,7 +380,8 @@ def unpack(parcel: Parcel, page_lock: Callable[[], _core.PageLock | None] | None
     view: Any = None
     if parcel.block is not None:
         sender, number, size = parcel.block
-        blocks = _mapped.get(sender, {}) if parcel.handle is None else _mapped.setdefault(sender, {})
+        if blocks is None:
+            blocks = _mapped.get(sender, {}) if parcel.handle is None else _mapped.setdefault(sender, {})
         for given_up in parcel.gone:
             blocks.pop(given_up, None)
         if parcel.handle is not None:
@@ -337,18 +392,39 @@ def unpack(parcel: Parcel, page_lock: Callable[[], _core.PageLock | None] | None
         block[_KNOWN] = 1
         view = block[:size]
         _Lease(view, block)
-    return _Unpacker(parcel.body, [_held(view, place) for place in parcel.places]).load()
+    held = [_held(view, place) for place in parcel.places]
+    body: Any = parcel.body or memoryview(held.pop().data)  # type: ignore[arg-type]  # of an array
+    return _Unpacker(body, held).load()
+
+
+def give_back(parcel: Parcel, blocks: dict[int, Memory]) -> None:
+    """Lets the sender fill the block again with something else: nobody looks at this value."""
+    unpack(parcel._replace(places=(), body=_NOTHING), None, blocks)
+
+
+_NOTHING = pickle.dumps(None)
 
 
 def _map(handle: _Handle, size: int, page_lock: Callable[[], _core.PageLock | None] | None) -> Memory:
     file = handle.detach()
     try:
-        mapping = _Mapping(file, size)
-        if page_lock is not None:
-            mapping.lock(page_lock())
-        return mapping.bytes()
+        return mapped_file(file, size, page_lock)
     finally:
         os.close(file)
+
+
+def mapped_file(file: int, size: int, page_lock: Callable[[], _core.PageLock | None] | None = None) -> Memory:
+    """A file of `shared_file` as memory, uint8 `[size]`, mapped for as long as somebody looks at it."""
+    lock = None if page_lock is None else page_lock()
+    if lock is None:
+        with suppress(RuntimeError):  # where /proc is not there
+            # torch's mapping ends without a line of Python, as a lease does.
+            path = f"/proc/self/fd/{file}"
+            found: Memory = torch.from_file(path, shared=True, size=size, dtype=torch.uint8).numpy()
+            return found
+    mapping = _Mapping(file, size)
+    mapping.lock(lock)
+    return mapping.bytes()
 
 
 def _held(view: Memory, place: Place) -> Tensor | Array:
@@ -373,7 +449,8 @@ def sender_of(parcel: Parcel) -> str | None:
 
 def num_bytes(parcel: Parcel) -> int:
     """The bytes of the tensors and arrays in its block."""
-    return sum(math.prod(shape) * dtype.itemsize for _, dtype, shape in parcel.places)
+    places = parcel.places if parcel.body else parcel.places[:-1]
+    return sum(math.prod(shape) * dtype.itemsize for _, dtype, shape in places)
 
 
 def forget(sender: str) -> None:
