@@ -259,6 +259,7 @@ class Crew:
             told = "a worker closed its connection to the main process"
         _log.error("%s", told)
         step = "" if self._served is None else f" {self._served.step_of(self._expected)}"
+        self._let_go()  # the others have nobody to work for
         return _core.FastresumeError(
             f"{told}. The cursor stands before step{step}: the next next() or iter() goes on there, with new "
             "workers"

@@ -11,16 +11,13 @@ from __future__ import annotations
 import ctypes
 import io
 import math
-import mmap
 import os
 import pickle
-import tempfile
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from multiprocessing.reduction import DupFd, ForkingPickler
-from operator import methodcaller
+from operator import call, methodcaller
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -29,6 +26,7 @@ import torch
 from torch import Tensor
 
 import fastresume._core as _core
+from fastresume.reading.workers.memory_file import Mapping, Memory, mapped_file, shared_file
 
 FREE, TAKEN, KEPT = 0, 1, 2
 """What the first byte of a block says: it may be filled; it holds a value; it is never filled again."""
@@ -49,7 +47,6 @@ _DTYPES = frozenset(getattr(torch, name) for name in _NAMES.split() if hasattr(t
 
 
 Array = npt.NDArray[Any]
-Memory = npt.NDArray[np.uint8]
 Place = tuple[int, torch.dtype | np.dtype[Any], tuple[int, ...]]
 """Offset, type and shape of a tensor or an array."""
 
@@ -132,47 +129,6 @@ class _Unpacker(pickle.Unpickler):
         return held
 
 
-class _Mapping:
-    """Shared memory, mapped for as long as this lives; Python's own mapping would keep a descriptor open.
-
-    Raises:
-        OSError: if the system maps no more.
-    """
-
-    def __init__(self, file: int, size: int) -> None:
-        address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file, 0)
-        if address == _MAP_FAILED:
-            raise OSError(ctypes.get_errno(), f"can't map {size} bytes of shared memory")
-        self.address, self._size = address, size
-        self._unmap = _libc.munmap
-        self._lock: _core.PageLock | None = None
-
-    def lock(self, lock: _core.PageLock | None) -> None:
-        """Has its pages locked for as long as it is mapped."""
-        if lock is not None:
-            self._lock = lock  # first: a signal handler may raise behind the next line
-            lock.lock(self.address, self._size)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_lock"):
-            if self._lock is not None:
-                self._lock.unlock(self.address, self._size)
-            self._unmap(self.address, self._size)
-
-    def bytes(self) -> Memory:
-        """All of it, uint8; the mapping lives as long as what is made of this."""
-        exporter: Any = (ctypes.c_ubyte * self._size).from_address(self.address)
-        exporter.mapping = self
-        return np.frombuffer(exporter, dtype=np.uint8)
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_MAP_FAILED = ctypes.c_void_p(-1).value
-
-
 class _Block:
     """Shared memory of the sender: a head, and room for the tensors of one value."""
 
@@ -181,7 +137,7 @@ class _Block:
         self.size = size
         self.file = -1
         self.file = shared_file(size)
-        self.mapping = _Mapping(self.file, size)
+        self.mapping = Mapping(self.file, size)
         self.memory = self.mapping.bytes()
         self.address = self.mapping.address
 
@@ -193,27 +149,6 @@ class _Block:
 
     def __del__(self) -> None:
         self.close_file()
-
-
-def shared_file(size: int) -> int:
-    """A file of so many zeros in memory, which has no name: the descriptor. Nothing stays behind of it.
-
-    Raises:
-        OSError: if there is not so much memory.
-    """
-    if hasattr(os, "memfd_create"):  # not bounded by the size of /dev/shm
-        file = os.memfd_create("fastresume", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as draft:
-            file = os.dup(draft.fileno())
-    try:
-        os.ftruncate(file, size)
-        if hasattr(os, "posix_fallocate"):  # an error now, and no signal later
-            os.posix_fallocate(file, 0, size)
-    except BaseException:
-        os.close(file)
-        raise
-    return file
 
 
 class Sender:
@@ -321,29 +256,33 @@ class _Lease(weakref.ref[Memory]):
     No line of Python runs for that: in a destructor Python drops what a signal handler raises.
     """
 
-    __slots__ = ("_fill", "end")
+    __slots__ = ("_fill", "_leave", "end")
     _fill: Callable[[int], None]
+    _leave: Callable[[], object]
     end: Callable[[], object]
 
     def __new__(cls, view: Memory, block: Memory) -> Self:
         """Holds on to the block, and not to the view."""
         self = super().__new__(cls, view, _call_end)
         self._fill = block[:1].fill
-        self.end = partial(self._fill, FREE)
-        for key in [key for key, lease in _leases.items() if lease() is None]:
-            _leases.pop(key, None)
+        self._leave = partial(_leases.pop, id(self), None)
+        self._end_with(FREE)
         _leases[id(self)] = self
         return self
 
+    def _end_with(self, state: int) -> None:
+        self.end = partial(any, map(_call, (partial(self._fill, state), self._leave)))
+
     def keep(self) -> None:
         """Has the block never filled again."""
-        self.end = partial(self._fill, KEPT)
+        self._end_with(KEPT)
 
     def leave(self) -> None:
-        """Has nothing done at the end: this is a forked copy."""
-        self.end = dict
+        """Has nothing written: this is a forked copy."""
+        self.end = self._leave
 
 
+_call: Callable[[Callable[[], object]], object] = call
 _call_end = methodcaller("end")
 
 
@@ -411,20 +350,6 @@ def _map(handle: _Handle, size: int, page_lock: Callable[[], _core.PageLock | No
         return mapped_file(file, size, page_lock)
     finally:
         os.close(file)
-
-
-def mapped_file(file: int, size: int, page_lock: Callable[[], _core.PageLock | None] | None = None) -> Memory:
-    """A file of `shared_file` as memory, uint8 `[size]`, mapped for as long as somebody looks at it."""
-    lock = None if page_lock is None else page_lock()
-    if lock is None:
-        with suppress(RuntimeError):  # where /proc is not there
-            # torch's mapping ends without a line of Python, as a lease does.
-            path = f"/proc/self/fd/{file}"
-            found: Memory = torch.from_file(path, shared=True, size=size, dtype=torch.uint8).numpy()
-            return found
-    mapping = _Mapping(file, size)
-    mapping.lock(lock)
-    return mapping.bytes()
 
 
 def _held(view: Memory, place: Place) -> Tensor | Array:

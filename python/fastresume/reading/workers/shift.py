@@ -28,8 +28,8 @@ from typing import Any
 import fastresume._core as _core
 from fastresume.reading.workers.channel import Channel
 from fastresume.reading.workers.exits import kills_for_memory
+from fastresume.reading.workers.memory_file import Memory
 from fastresume.reading.workers.process import Upbringing
-from fastresume.reading.workers.shared_memory import Memory
 
 GRACE_SECONDS = 2.0
 """How long a worker may go on with what it is at when it is told to end. Then it is killed."""
