@@ -271,7 +271,9 @@ class _Lease(weakref.ref[Memory]):
         return self
 
     def _end_with(self, state: int) -> None:
-        self.end = partial(any, map(_call, (partial(self._fill, state), self._leave)))
+        both: tuple[Callable[[], object], ...] = (partial(self._fill, state), self._leave)
+        calls = map(_call, both)
+        self.end = partial(any, calls)
 
     def keep(self) -> None:
         """Has the block never filled again."""
