@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from support.strategies import Dataset, plain_spec
-from support.worker_ends import JOBS
 
 pytestmark = [pytest.mark.law(11), pytest.mark.processes]
 
@@ -45,8 +44,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return plain_spec([400]).write(tmp_path_factory.mktemp("ends"))
 
 
-def faults(data: Dataset, form: str, start: str, times: int) -> list[str]:
-    command = [sys.executable, "-m", "support.worker_ends", str(data.directory), form, start, str(times), "7"]
+def faults(data: Dataset, start: str, times: dict[str, int]) -> list[str]:
+    jobs = [f"{form}={count}" for form, count in times.items()]
+    command = [sys.executable, "-m", "support.worker_ends", str(data.directory), start, "7", *jobs]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
     found: list[str] = json.loads(ended.stdout)
@@ -54,14 +54,13 @@ def faults(data: Dataset, form: str, start: str, times: int) -> list[str]:
 
 
 @pytest.mark.timeout(36_000 if SOAK else 240)
-@pytest.mark.parametrize("form", JOBS)
-def test_a_job_that_ends_leaves_no_worker_and_says_nothing(data: Dataset, form: str) -> None:
-    assert faults(data, form, "fork", LONG.get(form, 20) if SOAK else QUICK[form]) == []
+def test_a_job_that_ends_leaves_no_worker_and_says_nothing(data: Dataset) -> None:
+    assert faults(data, "fork", LONG if SOAK else QUICK) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(36_000 if SOAK else 240)
 @pytest.mark.parametrize("start", ["spawn", "forkserver"])
-@pytest.mark.parametrize("form", ["again_and_again", "unclosed", "seized"])
-def test_it_does_so_where_workers_are_started_anew(data: Dataset, form: str, start: str) -> None:
-    assert faults(data, form, start, 100 if SOAK else 2) == []
+def test_it_does_so_where_workers_are_started_anew(data: Dataset, start: str) -> None:
+    forms = ("again_and_again", "unclosed", "seized")
+    assert faults(data, start, dict.fromkeys(forms, 100 if SOAK else 1)) == []

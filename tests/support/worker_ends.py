@@ -1,6 +1,6 @@
 """Jobs with worker processes that end in every way, and what is left of them.
 
-`python -m support.worker_ends DIRECTORY FORM START TIMES SEED` imports all once, and forks a job after the
+`python -m support.worker_ends DIRECTORY START SEED FORM=TIMES ...` imports all once, and forks a job after the
 other, each of which goes through a whole life and end of the interpreter. Orphans become children of this
 process, so that none escapes. What it prints is JSON: what went wrong.
 """
@@ -234,6 +234,9 @@ if __name__ == "__main__":
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     multiprocessing.set_start_method("fork")
     gc.freeze()  # what all jobs share is not theirs to collect at their end: that takes seconds
-    _directory, _form, _start, _times, _seed = sys.argv[1:]
-    _found = faults(_directory, _form, _start, int(_times), int(_seed))
+    _directory, _start, _seed, *_jobs = sys.argv[1:]
+    _found: list[str] = []
+    for _job in _jobs:
+        _form, _, _times = _job.partition("=")
+        _found += faults(_directory, _form, _start, int(_times), int(_seed))
     print(json.dumps(_found))
