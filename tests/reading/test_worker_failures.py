@@ -156,9 +156,7 @@ def test_a_dead_worker_is_an_error_that_names_it_and_new_ones_go_on(
 
 
 @pytest.mark.law(11)
-@pytest.mark.slow
 def test_a_worker_that_dies_is_noticed_in_a_thread_too(data: Dataset, tmp_path: Path) -> None:
-    """Where no signal handler runs, torch looks after its workers every five seconds."""
     told: list[str] = []
     loader = in_workers(make(data).map(Fails(tmp_path, 1, times=1, how="exit")))
 

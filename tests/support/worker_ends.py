@@ -1,7 +1,7 @@
 """Jobs with worker processes that end in every way, and what is left of them.
 
-`python -m support.worker_ends DIRECTORY START SEED FORM=TIMES ...` imports all once, and forks a job after the
-other, each of which goes through a whole life and end of the interpreter. Orphans become children of this
+`python -m support.worker_ends DIRECTORY START SEED FORM=TIMES ...` imports all once, and forks a job after
+the other, each of which goes through a whole life and end of the interpreter. Orphans become children of this
 process, so that none escapes. What it prints is JSON: what went wrong.
 """
 
