@@ -41,8 +41,9 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.workers:
-        names = ("workers", "dataloader", "dataloader_misuse", "shared_memory")
+        names = ("workers", "worker_failures", "dataloader", "dataloader_misuse", "shared_memory")
         files = [f"tests/reading/test_{name}.py" for name in names]
+        files.append("tests/robustness/test_worker_ends.py")
         if status := run_tests("-q", "--timeout=900", *files):
             raise SystemExit(status)
     failed = kill_processes(arguments.kills, arguments.kills_per_job, arguments.seed)

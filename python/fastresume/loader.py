@@ -57,7 +57,7 @@ class Loader:
             its container's quota, shared with the other ranks of the node (`LOCAL_WORLD_SIZE`), at most 32.
             Its `repr` says how many. With 0, `next()` decodes by itself. Each adds memory (see
             `plan().bytes_per_thread`) while it decodes: how many do at once, `prefetch_bytes` bounds.
-        num_workers: how many torch worker processes read and transform instead. The batches are those of
+        num_workers: how many worker processes read and transform instead. The batches are those of
             torch's DataLoader with as many workers, and those of no workers where `groups` is named.
         prefetch_bytes: decoding ahead stops when batches of so many bytes are in memory (256 MiB by default).
             One segment per thread (some 32 MiB, or one row group where groups are smaller) comes on top, and
@@ -325,6 +325,8 @@ class Loader:
 
     def close(self) -> None:
         """Ends threads and workers, closes files; the cursor stays, and a new `iter()` goes on from it.
+
+        A transform that is still at work has two seconds. Then its worker is killed, or its thread let be.
 
         The memory that batches had, and that is kept for the next pass otherwise, goes back to the system.
         """

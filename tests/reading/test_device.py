@@ -19,7 +19,7 @@ import fastresume as fr
 from fastresume.reading import device as module
 from fastresume.reading.device import AHEAD, device_of
 from fastresume.reading.pinned import page_lock
-from fastresume.reading.workers import shared_memory
+from fastresume.reading.workers import memory_file
 from fastresume.testing import assert_exact_resume
 from support.columns import Kind
 from support.devices import Driver, LateDevices, LateStream
@@ -130,7 +130,7 @@ def test_without_the_guard_of_its_copy_memory_would_be_filled_again_too_soon(
     monkeypatch.setattr(module, "_Held", Forgetful)
     monkeypatch.setattr(LateStream, "wait", lambda stream, mark: None)  # so late that all else has happened
     # What workers share would be gone by then, its reader killed: only what is filled again is to be seen.
-    monkeypatch.setattr(shared_memory._Mapping, "__del__", lambda mapping: None)
+    monkeypatch.setattr(memory_file.Mapping, "__del__", lambda mapping: None)
     plain = made(numbers, **order)
     expected = [*plain, *plain, *plain]
     with fr.Loader(made(numbers, **order), device="cuda", **how) as loader:

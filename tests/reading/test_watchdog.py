@@ -154,7 +154,7 @@ def test_a_worker_that_is_killed_is_an_error_in_the_log(
     with pytest.raises(fr.FastresumeError):
         list(iterator)
     (error,) = [record.getMessage() for record in told.records if record.levelno == logging.ERROR]
-    assert error == f"worker 0 of 1 (process {process}) was killed by SIGKILL, perhaps for want of memory"
+    assert error.startswith(f"worker 0 of 1 (process {process}) was killed by SIGKILL")
     loader.close()
 
 

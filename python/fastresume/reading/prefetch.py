@@ -8,8 +8,10 @@ what the main thread does here is made of single calls, in an order in which any
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
+import time
 import weakref
 from _thread import allocate_lock, get_ident, start_new_thread
 from collections import deque
@@ -19,6 +21,10 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 import fastresume._core as _core
+
+_log = logging.getLogger("fastresume")
+
+_END_SECONDS = 2.0
 
 MAX_THREADS = 4
 """More threads wait for each other: Python code runs in one at a time."""
@@ -150,7 +156,7 @@ class Ahead:
         """Ends the threads, and closes the files. May be called by a garbage collection, in any thread.
 
         Args:
-            wait: for what the threads are at.
+            wait: for what the threads are at, for some seconds.
         """
         self._is_closed = True
         self._reader.close()
@@ -250,7 +256,7 @@ class Beside:
         """Ends the thread, and closes the files. May be called by a garbage collection, in any thread.
 
         Args:
-            wait: for what the thread is at.
+            wait: for what the thread is at, for some seconds.
         """
         self._reader.close()
         self._orders.put(None)
@@ -269,10 +275,19 @@ def _made_of(make: Callable[[Any], Any], sources: list[Callable[[], Any]]) -> An
 
 
 def _wait_for(running: dict[int, threading.Lock], process: int) -> None:
+    """Waits until the threads have ended, but not for ever: what they call is the user's, and may hang."""
     # A fork takes no threads along; and two of these threads that close it would wait for each other.
-    if process == os.getpid() and get_ident() not in running:
-        for is_running in running.copy().values():
-            is_running.acquire()
+    if process != os.getpid() or get_ident() in running:
+        return
+    end = time.monotonic() + _END_SECONDS
+    for thread, is_running in running.copy().items():
+        if not is_running.acquire(timeout=max(end - time.monotonic(), 0)):
+            running.pop(thread, None)  # it ends by itself when it can; nobody waits for it again
+            _log.warning(
+                "a transform has not come to its end within %g s after its loader was closed: its thread is "
+                "left to itself",
+                _END_SECONDS,
+            )
 
 
 def _work(orders: SimpleQueue[Ahead | Beside | None], running: dict[int, threading.Lock]) -> None:
@@ -286,7 +301,7 @@ def _work(orders: SimpleQueue[Ahead | Beside | None], running: dict[int, threadi
             del waiting
     finally:
         orders.put(None)  # for the next thread
-        del running[thread]
+        running.pop(thread, None)
         is_running.release()
 
 

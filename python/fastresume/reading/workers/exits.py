@@ -1,89 +1,86 @@
-"""Deaths of worker processes: told to who waits for their batches, and to nobody else.
-
-torch's handler of SIGCHLD raises wherever the main thread is when a worker of any DataLoader dies: while a
-checkpoint is written, say. Where it is a worker of ours for which nobody waits, it is told to who waits next.
-"""
+"""Of what worker processes died, in words."""
 
 from __future__ import annotations
 
-import re
 import signal
-import threading
-import time
-import weakref
-from collections.abc import Iterable
-from types import FrameType
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
-_DYING_SECONDS = 1.0
+_SELF = Path("/proc/self/cgroup")
+_CGROUPS = Path("/sys/fs/cgroup")
+_MACHINE = Path("/proc/vmstat")
 
-_NAMED = re.compile(r"\(pid (\d+)\)")
-"""How torch names a worker that died."""
+_CONTAINER, _HOST = "in this container", "on this machine"
 
-
-class Ward:
-    """The workers of one crew, and whether one of them died while nobody waited for them."""
-
-    def __init__(self) -> None:
-        self.waits = False
-        """Whether the main thread waits for them."""
-        self.has_death = False
-
-    def watch(self, processes: Iterable[int]) -> None:
-        """Takes these processes for its workers, and torch's handler for what is to be heard."""
-        self.has_death = False
-        for process in processes:
-            _wards[process] = self
-        if threading.current_thread() is not threading.main_thread():
-            return
-        present = signal.getsignal(signal.SIGCHLD)
-        if callable(present) and not isinstance(present, _Handler):
-            signal.signal(signal.SIGCHLD, _Handler(present))
+_ADVICE = "; fewer workers, a smaller prefetch_factor or smaller batches take less"
 
 
-class _Handler:
-    """What is done when a child has died: what was done before, but that it raises only to who waits."""
+def cause(exit_code: int | None, kills_before: dict[str, int]) -> str:
+    """Of what a process died, in words.
 
-    def __init__(self, before: Any) -> None:
-        self._before = before
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        while True:
-            try:
-                self._before(number, frame)
-            except RuntimeError as error:
-                named = _NAMED.search(str(error))
-                ward = None if named is None else _wards.get(int(named[1]))
-                if ward is None or ward.waits:
-                    raise
-                ward.has_death = True  # torch tells each worker once: another one may have died, too
-            else:
-                return
-
-
-def dead(workers: list[Any]) -> list[tuple[int, int, int]]:
-    """Number, process and exit code of workers that are dead, or die just now: a pipe may know it sooner."""
-    end = time.monotonic() + _DYING_SECONDS
-    while True:
-        try:
-            codes = [(number, worker.pid, worker.exitcode) for number, worker in enumerate(workers)]
-            found = [each for each in codes if each[2] is not None]
-            if found or time.monotonic() > end:
-                return found
-            time.sleep(0.01)
-        except RuntimeError:  # torch's handler of the signal that a child died, in whose midst we are
-            continue
-
-
-def cause(exit_code: int) -> str:
-    """Of what a process died, in words."""
+    Args:
+        exit_code: as `subprocess` has it; None if nobody can tell.
+        kills_before: what `kills_for_memory` told before the process started.
+    """
+    if exit_code is None:
+        return "closed its connection, and nobody knows of what it ended"
     if exit_code >= 0:
         return f"ended with status {exit_code}"
     try:
         name = signal.Signals(-exit_code).name
     except ValueError:
         name = f"signal {-exit_code}"
-    return f"was killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+    return f"was killed by {name}" + (_of_a_kill(kills_before) if name == "SIGKILL" else "")
 
 
-_wards: weakref.WeakValueDictionary[int, Ward] = weakref.WeakValueDictionary()
+def _of_a_kill(before: dict[str, int]) -> str:
+    now = kills_for_memory()
+    known = [where for where in now if where in before]
+    for where in known:
+        if (kills := now[where] - before[where]) > 0:
+            killed = "a process" if kills == 1 else f"{kills} processes"
+            return (
+                ", it seems for want of memory: the out-of-memory killer of the system has killed "
+                f"{killed} {where} since the workers started{_ADVICE}"
+            )
+    if not known:
+        return ", perhaps for want of memory"
+    return (
+        f", which was not the system's out-of-memory killer: it has killed nothing {known[-1]} since the "
+        "workers started"
+    )
+
+
+def kills_for_memory() -> dict[str, int]:
+    """How many processes the system has killed so far for want of memory, by where: what can be known.
+
+    The container's count comes first: it is the one whose limit is met first.
+    """
+    found: dict[str, int] = {}
+    for where, path in _counters():
+        try:
+            lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, count = line.partition(" ")
+            if name == "oom_kill" and count.strip().isdigit():
+                found.setdefault(where, int(count))
+    return found
+
+
+def _counters() -> Iterator[tuple[str, Path]]:
+    """The files that have a count, by what it is of."""
+    try:
+        lines = _SELF.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        place = path.lstrip("/")
+        if number == "0":
+            yield _CONTAINER, _CGROUPS / place / "memory.events"
+        elif "memory" in controllers.split(","):
+            yield _CONTAINER, _CGROUPS / "memory" / place / "memory.oom_control"
+    yield _HOST, _MACHINE

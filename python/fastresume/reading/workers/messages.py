@@ -9,6 +9,7 @@ from typing import NamedTuple
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.buffers import Intervals
+from fastresume.reading.workers.shared_memory import Parcel
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,17 @@ class Task(NamedTuple):
     number: int
 
 
-class Made(NamedTuple):
-    """What a worker made of a task: values by name, and the runs of row numbers, int64 `[n, 2]`."""
+class Answer(NamedTuple):
+    """What a worker sends for a task: a `Made` or a `Failure`, as a parcel."""
 
     serving: int
     number: int
+    parcel: Parcel
+
+
+class Made(NamedTuple):
+    """What a worker made of a task: values by name, and the runs of row numbers, int64 `[n, 2]`."""
+
     values: dict[str, object]
     runs: Intervals
 
@@ -86,8 +93,6 @@ class Made(NamedTuple):
 class Failure(NamedTuple):
     """What a worker raised over a task."""
 
-    serving: int
-    number: int
     worker: int
     process: int
     error: bytes | None

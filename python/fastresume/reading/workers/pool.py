@@ -1,25 +1,23 @@
 """The worker processes of a `Loader`, and the batches that they make, in order.
 
-A crew owns a torch DataLoader, whose sampler hands out tasks: where the pass is planned from, and the number
-of the batch. The workers know nothing else, so what the main process wants next is the whole of the state. A
-serving is one line of tasks; when another one begins, what is left of it is thrown away.
+A crew deals tasks to its workers in turn: where the pass is planned from, and the number of the batch. The
+workers know nothing else, so what the main process wants next is the whole of the state. A serving is one
+line of tasks; when another one begins, what is left of it is thrown away.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
 import multiprocessing
 import os
 import pickle
-import threading
+import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.context import BaseContext
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Sampler
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
@@ -31,17 +29,18 @@ from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import some_of
 from fastresume.reading.workers import shared_memory
-from fastresume.reading.workers.exits import Ward, cause, dead
-from fastresume.reading.workers.messages import Arrival, Failure, Made, Task
-from fastresume.reading.workers.process import begin, signals_held
+from fastresume.reading.workers.channel import HungUpError, wait
+from fastresume.reading.workers.exits import cause
+from fastresume.reading.workers.messages import Answer, Arrival, Failure, Made, Task
+from fastresume.reading.workers.shift import Shift, Worker, context_of, stay_if_exiting
 from fastresume.reading.workers.status_board import Board
-from fastresume.reading.workers.worker import Station
+from fastresume.reading.workers.worker import Station, work
 
 _log = logging.getLogger("fastresume")
 
 _END_SECONDS = 10.0
-_OF_A_DEATH = (RuntimeError, OSError, EOFError, AssertionError, KeyError, pickle.UnpicklingError)
-"""What torch's signal handler, its queue and its sockets raise when a worker dies."""
+_DYING_SECONDS = 1.0
+_LOOK_MILLISECONDS = 1000
 
 
 class Crew:
@@ -65,24 +64,18 @@ class Crew:
     ) -> None:
         self.workers = workers
         self.spec = spec
-        self._prefetch_factor = prefetch_factor
+        self._ahead = workers * prefetch_factor
         self._context = context
         self._page_lock = page_lock
         self._process = os.getpid()
         self._put_up(Board(workers))
-        self._tasks = _Tasks(workers)
-        self._loader: DataLoader[bytes] | None = None
-        self._held: list[Iterator[bytes]] = []
-        """Torch's iterator, if there is one; what ends the crew holds it, too."""
-        self._senders: set[str] = set()
+        self._shift: Shift | None = None
+        self._serving = 0
         self._served: _core.Pass | None = None
-        self._expected = 0
+        self._start = ""
+        self._first = self._expected = self._asked = 0
+        """Numbers of batches of the serving: the first one, the next to come, the next to be asked for."""
         self._is_sound = False
-        self._ward = Ward()
-        _crews.add(self)
-        # Python's garbage collector closes queues before it lets go of torch's iterator, which then waits
-        # for workers that hear nothing any more: so the iterator must be reachable when the crew is not.
-        weakref.finalize(self, _end_held, self._held, os.getpid()).atexit = False
 
     def _put_up(self, board: Board) -> None:
         self._board = board
@@ -90,8 +83,10 @@ class Crew:
         """What the workers are at."""
 
     @property
-    def _iterator(self) -> Iterator[bytes] | None:
-        return self._held[0] if self._held else None
+    def processes(self) -> list[int]:
+        """The worker processes that there are, in their order."""
+        shift = self._shift
+        return [] if shift is None else [worker.pid for worker in shift.workers if worker.pid is not None]
 
     def run(self, planned: _core.Pass, share: Share, end_cursor: _core.Cursor | None) -> Run:
         """The batches that are left of a pass; `end_cursor` if a pass that starts anew ends with it."""
@@ -101,30 +96,41 @@ class Crew:
         """Lets the workers make the batches of a pass from the number-th on, if they do not do so already.
 
         Raises:
-            FastresumeError: in a process that can't have workers.
+            FastresumeError: in a process that can't have workers; if a worker died.
         """
+        try:
+            self._serve(planned, number)
+        except HungUpError:
+            raise self._death() from None
+
+    def _serve(self, planned: _core.Pass, number: int) -> None:
         self._check_process()
         if not self._is_sound:
-            _log.debug("ends the workers, if there are any: nobody knows how far they are")
-            self._abandon()
+            if self._shift is not None:
+                _log.debug("ends the workers: nobody knows how far they are")
+            self._let_go()
         elif self._goes_on(planned, number):
             return
-        self._is_sound = False  # should a signal handler raise, nobody knows how far torch came
-        # What is in the pipes of an earlier serving is skipped by the workers, and thrown away by torch.
-        self._tasks.begin(planned, number)
-        self._board.serve(self._tasks.serving)
-        self._served, self._expected = planned, number
-        if self._loader is None:
-            self._loader = self._new_loader(planned.epoch, self._board)
-        is_new = not self._held
-        with signals_held(self._context):
-            self._held[:] = [iter(self._loader)]
-        _started.update(_workers_of(self._iterator))
-        if is_new:
-            processes = [worker.pid or 0 for worker in _workers_of(self._iterator)]
-            self._ward.watch(processes)
-            _log.info("started %d workers: processes %s", self.workers, processes)
+        self._is_sound = False  # should a signal handler raise, nobody knows what was sent
+        shift = self._shift or self._new_shift(planned.epoch)
+        # What the workers have of an earlier serving is skipped by them, or thrown away here.
+        self._serving += 1
+        self._board.serve(self._serving)
+        self._served, self._start = planned, planned.cursor_after(number).to_json()
+        self._first = self._expected = self._asked = number
+        self._ask(shift, planned)
         self._is_sound = True
+
+    def _new_shift(self, epoch: int) -> Shift:
+        spec, rank = self.spec, self.spec.world.rank
+        generator = torch.Generator().manual_seed(batch_seed(spec.seed, epoch, 0, rank) & 0x7FFFFFFFFFFFFFFF)
+        seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator))
+        station = Station(spec, self.workers, self._board, seed)
+        shift = Shift(work, (station,), self.workers, context_of(self._context), self)
+        self._shift = shift  # first: a signal handler may raise while it starts
+        shift.start()
+        _log.info("started %d workers: processes %s", self.workers, self.processes)
+        return shift
 
     def _goes_on(self, planned: _core.Pass, number: int) -> bool:
         """Whether the next batch that the workers send is this one."""
@@ -135,118 +141,128 @@ class Crew:
             return True
         return served.cursor_after(expected) == planned.cursor_after(number)
 
+    def _ask(self, shift: Shift, served: _core.Pass) -> None:
+        """Deals the tasks that may be made ahead. The first of each worker tells where the pass starts."""
+        for number in range(self._asked, min(self._expected + self._ahead, served.batches)):
+            place = number - self._first
+            start = self._start if place < self.workers else None
+            task = Task(self._serving, start, number)
+            self._asked = number + 1
+            shift.workers[place % self.workers].channel.post(pickle.dumps(task))
+
     def fetch(self, planned: _core.Pass, number: int) -> tuple[Made | Failure, int]:
         """What the workers made of the number-th batch of a pass, and the bytes of its tensors.
 
         Raises:
             FastresumeError: if a worker died.
         """
-        ward = self._ward
         try:
-            if ward.has_death and self._is_sound:  # else it was told, and there will be new workers
+            if self._is_sound and self._has_death():  # else it was told, and there will be new workers
                 self._is_sound = False
-                raise RuntimeError("a worker died while nobody waited for it")
-            ward.waits = threading.current_thread() is threading.main_thread()
-            self.serve(planned, number)
+                raise HungUpError
+            self._serve(planned, number)
             return self._receive()
-        except _core.FastresumeError:
-            raise
-        except _OF_A_DEATH as error:
-            try:
-                death = self._death()
-            except RuntimeError:  # of torch's handler, which may run only now
-                death = self._death()
-            if death is None:  # a signal handler's, say
-                raise
-            raise death from error
-        finally:
-            ward.waits = False
+        except HungUpError:
+            raise self._death() from None
+
+    def _has_death(self) -> bool:
+        """Whether a worker has died, be it the one that is due or not."""
+        return self._shift is not None and any(worker.is_dead() for worker in self._shift.workers)
 
     def _receive(self) -> tuple[Made | Failure, int]:
-        if self._iterator is None or self._served is None:
+        shift, served = self._shift, self._served
+        if shift is None or served is None:
             raise _core.FastresumeError("the workers were ended")
-        self._is_sound = False
-        sent: shared_memory.Parcel = pickle.loads(next(self._iterator))  # noqa: S301  (of our workers)
-        self._ward.waits = False  # torch's handler would raise between a socket and its `with`
-        found: Made | Failure = shared_memory.unpack(sent, self._page_lock)
-        if (sender := shared_memory.sender_of(sent)) is not None:
-            self._senders.add(sender)
-        due = (self._tasks.serving, self._expected)
-        if (found.serving, found.number) != due:
+        worker = shift.workers[(self._expected - self._first) % self.workers]
+        self._is_sound = False  # as long as it is not known whether something was taken from a socket
+        while (answer := self._next_answer(worker)) is None:
+            if self._has_death():
+                raise HungUpError
+            for other in shift.workers:
+                other.channel.flush()
+            self._is_sound = True  # a signal handler that raises here costs nothing
+            wait(worker.channel, [other.channel for other in shift.workers], _LOOK_MILLISECONDS)
+            self._is_sound = False
+        if answer.number != self._expected:
             raise _core.FastresumeError(
-                f"the workers sent task {(found.serving, found.number)} where {due} was due"
+                f"the workers sent batch {answer.number} where {self._expected} was due"
             )
+        found: Made | Failure = shared_memory.unpack(answer.parcel, self._page_lock, worker.blocks)
         self._expected += 1
-        num_bytes = shared_memory.num_bytes(sent)
+        num_bytes = shared_memory.num_bytes(answer.parcel)
         self._board.receive(num_bytes)
         if isinstance(found, Failure):  # the others are well: the next serving begins with this task
             self._served = None
+        else:
+            self._ask(shift, served)
         self._is_sound = True
         return found, num_bytes
 
+    def _next_answer(self, worker: Worker) -> Answer | None:
+        """What a worker sent for the present serving, if it is there."""
+        while (message := worker.channel.receive()) is not None:
+            data, file = message
+            answer: Answer = pickle.loads(data)  # noqa: S301  (of our workers)
+            if file >= 0:
+                parcel = answer.parcel._replace(handle=shared_memory.Enclosed(file))
+                answer = answer._replace(parcel=parcel)
+            if answer.serving == self._serving:
+                return answer
+            shared_memory.give_back(answer.parcel, worker.blocks)
+        return None
+
     def close(self) -> None:
         """Ends the workers; they start again when they are needed."""
-        self._served, self._is_sound, self._loader = None, False, None
-        ending = _end_held(self._held, self._process)
-        if ending is not None:
-            ending.join(_END_SECONDS)
-        self._forget()
+        shift = self._shift
+        self._let_go()
+        if shift is not None:
+            shift.wait(_END_SECONDS)
 
-    def _abandon(self) -> None:
+    def _let_go(self) -> None:
         """Ends workers of which one is dead, or nobody knows what they will send."""
-        self._served = self._loader = None
-        _end_held(self._held, self._process)
-        self._forget()
-
-    def _forget(self) -> None:
-        for sender in self._senders:
-            shared_memory.forget(sender)
-        self._senders.clear()
+        self._is_sound = False
+        if self._shift is not None:
+            self._shift.end()
+        self._shift = self._served = None
 
     def _check_process(self) -> None:
         if self._process != os.getpid():  # a forked copy: the workers are its parent's
-            _kept.extend(self._held)
-            self._held.clear()
-            self._loader = self._served = None
+            self._let_go()
             self._put_up(Board(self.workers))
-            self._senders = set()
             self._process = os.getpid()
-        if multiprocessing.current_process().daemon and self._loader is None:
+        if multiprocessing.current_process().daemon and self._shift is None:
             raise _core.FastresumeError(
                 "a daemon process can't start worker processes: pass num_workers=0 to the Loader, whose "
                 "threads do the same"
             )
 
-    def _new_loader(self, epoch: int, board: Board) -> DataLoader[bytes]:
-        spec, world = self.spec, self.spec.world
-        seed = batch_seed(spec.seed, epoch, 0, world.rank) & 0x7FFFFFFFFFFFFFFF
-        station: Any = Station(spec, self.workers, board)
-        return DataLoader(
-            station,
-            batch_size=None,
-            sampler=self._tasks,
-            num_workers=self.workers,
-            collate_fn=_as_it_is,
-            worker_init_fn=begin,
-            multiprocessing_context=self._context,
-            generator=torch.Generator().manual_seed(seed),
-            prefetch_factor=self._prefetch_factor,
-            persistent_workers=True,
+    def _death(self) -> _core.FastresumeError:
+        """What is raised when a worker died."""
+        self._is_sound = False
+        stay_if_exiting()
+        shift = self._shift
+        workers = [] if shift is None else shift.workers
+        died: list[Worker] = []
+        end = time.monotonic() + _DYING_SECONDS
+        while not died or any(worker.exit_code() is None for worker in died):
+            if time.monotonic() > end:
+                break
+            time.sleep(0.01)  # a socket knows it sooner
+            died = [worker for worker in workers if worker.is_dead()]
+        before = {} if shift is None else shift.kills_before
+        told = "; ".join(
+            f"worker {worker.number} of {self.workers} (process {worker.pid}) "
+            + cause(worker.exit_code(), before)
+            for worker in died
         )
-
-    def _death(self) -> _core.FastresumeError | None:
-        """What is raised when torch gives no batch because a worker died; None if all are alive."""
-        told = [
-            f"worker {number} of {self.workers} (process {process}) {cause(exit_code)}"
-            for number, process, exit_code in dead(_workers_of(self._iterator))
-        ]
-        if not told:
-            return None
-        _log.error("%s", "; ".join(told))
+        if not died:
+            told = "a worker closed its connection to the main process"
+        _log.error("%s", told)
         step = "" if self._served is None else f" {self._served.step_of(self._expected)}"
+        self._let_go()  # the others have nobody to work for
         return _core.FastresumeError(
-            f"{'; '.join(told)}. The cursor stands before step{step}: the next next() or iter() goes on "
-            "there, with new workers"
+            f"{told}. The cursor stands before step{step}: the next next() or iter() goes on there, with new "
+            "workers"
         )
 
     def files_of(self, number: int) -> list[str]:
@@ -318,7 +334,7 @@ class Run:
         self._arrival = None
 
     def _arrived(self, made: Made, num_bytes: int) -> Arrival:
-        planned, share, number = self._planned, self._share, made.number
+        planned, share, number = self._planned, self._share, self._number
         count, valid, _ = planned.shape(number, share.rank)
         ends_pass = number + 1 == planned.batches
         cursor = planned.cursor_after(number + 1)
@@ -359,82 +375,3 @@ class CrewActivity:
             files = [] if crew is None or number is None else crew.files_of(number)
             found.append(f"{line}, of {some_of(files)}" if files else line)
         return found
-
-
-class _Tasks(Sampler[Task]):
-    """The tasks of the present serving, in the order in which torch deals them to the workers.
-
-    The first one of each worker tells it where the pass starts: that may be a long text.
-    """
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self.serving = 0
-        self._start = ""
-        self._numbers = range(0)
-
-    def begin(self, planned: _core.Pass, number: int) -> None:
-        self.serving += 1
-        self._start = planned.cursor_after(number).to_json()
-        self._numbers = range(number, planned.batches)
-
-    def __iter__(self) -> Iterator[Task]:
-        serving, start = self.serving, self._start
-        for place, number in enumerate(self._numbers):
-            yield Task(serving, start if place < self._workers else None, number)
-
-
-def _as_it_is(data: Any) -> Any:
-    return data
-
-
-def _workers_of(iterator: Iterator[bytes] | None) -> list[Any]:
-    """The processes that torch started, in their order."""
-    return list(getattr(iterator, "_workers", ()))
-
-
-def _end_held(held: list[Iterator[bytes]], process: int) -> threading.Thread | None:
-    """Lets go of torch's iterator, which ends its workers, in a thread: it may wait for locks of the dead."""
-    ended, held[:] = list(held), []
-    if process != os.getpid():  # a forked copy: it would end the workers of its parent
-        _kept.extend(ended)
-        return None
-    if not ended:
-        return None
-    thread = threading.Thread(target=_end, args=(ended, _workers_of(ended[0])), daemon=True)
-    thread.start()
-    return thread
-
-
-def _end(held: list[Iterator[bytes]], workers: list[Any]) -> None:
-    ending = threading.Thread(target=held.clear, daemon=True)
-    ending.start()
-    ending.join(_END_SECONDS)
-    if ending.is_alive():
-        for worker in workers:
-            worker.kill()
-
-
-_started: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def _kill_late_workers() -> None:
-    """At the end of the process: who has not ended by then would be waited for, for ever."""
-    for worker in list(_started):
-        if worker._parent_pid == os.getpid() and worker.is_alive():
-            worker.kill()
-
-
-atexit.register(_kill_late_workers)
-
-_crews: weakref.WeakSet[Crew] = weakref.WeakSet()
-_kept: list[object] = []
-
-
-def _keep_iterators() -> None:
-    """In a forked child: to let go of torch's iterator would end the workers of the parent."""
-    for crew in list(_crews):
-        _kept.extend(crew._held)
-
-
-os.register_at_fork(after_in_child=_keep_iterators)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
-import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
-from multiprocessing.context import BaseContext
+from typing import NamedTuple
 
 _WATCH_SECONDS = 1.0
-
+_PR_SET_PDEATHSIG = 1
 
 IGNORED = (signal.SIGINT, signal.SIGTERM)
 """Signals that a worker leaves to the main process."""
@@ -23,33 +22,36 @@ IGNORED = (signal.SIGINT, signal.SIGTERM)
 _watched: set[int] = set()
 
 
-@contextmanager
-def signals_held(context: str | BaseContext | None) -> Iterator[None]:
-    """A context in which workers start that don't hear the signals that they will ignore; see `begin`.
+class Upbringing(NamedTuple):
+    """What a worker is told of its origin: the main process, the start method, which signals to block."""
 
-    Between their start and `begin`, a signal to the whole process group would end them. Not for a fork
-    server, which serves others, too.
-    """
-    chosen = context if isinstance(context, BaseContext) else multiprocessing.get_context(context)
-    if chosen.get_start_method() == "forkserver":
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    main: int
+    method: str
+    mask: set[int]
 
 
-def begin(_worker: int) -> None:
+def begin(upbringing: Upbringing) -> None:
     """What a worker of a `Loader` does first. Signals are for the main process, which ends the workers.
 
     A job that is told to end by a signal to all its processes has a step to finish, and needs its batch.
     """
+    _die_with_parent(None if upbringing.method == "forkserver" else upbringing.main)
     for ignored in IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)  # what came before this was held, and is dropped
+    # What of these came before was held, and is dropped.
+    signal.pthread_sigmask(signal.SIG_SETMASK, upbringing.mask - set(IGNORED))
     settle()
+
+
+def _die_with_parent(parent: int | None) -> None:
+    """Has the system kill this process when the thread that started it ends, whatever is going on here.
+
+    A thread that watches the parent can't do that while a call of C holds Python's lock.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if parent is not None and os.getppid() != parent:  # it died before
+        os._exit(1)
 
 
 def settle() -> None:
@@ -64,11 +66,20 @@ def settle() -> None:
     _watched.add(os.getpid())
     gc.freeze()
     parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_watch, args=(parent.sentinel, os.getppid()), daemon=True).start()
+    if parent is None:
+        return
+    ends = [parent.sentinel]
+    try:
+        # The sentinel is a pipe, which another process may hold open, too.
+        ends.append(os.pidfd_open(parent.pid or 0))
+    except ProcessLookupError:
+        os._exit(1)
+    except (AttributeError, OSError):  # old kernels have none, and some sandboxes
+        pass
+    threading.Thread(target=_watch, args=(ends, os.getppid()), daemon=True).start()
 
 
-def _watch(sentinel: int, parent: int) -> None:
-    while os.getppid() == parent and not wait([sentinel], _WATCH_SECONDS):
+def _watch(ends: list[int], parent: int) -> None:
+    while os.getppid() == parent and not wait(ends, _WATCH_SECONDS):
         pass
     os._exit(1)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import ctypes
 import io
 import math
-import mmap
 import os
 import pickle
-import tempfile
 import weakref
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.reduction import DupFd, ForkingPickler
-from typing import Any, NamedTuple, Protocol
+from operator import call, methodcaller
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 import fastresume._core as _core
+from fastresume.reading.workers.memory_file import Mapping, Memory, mapped_file, shared_file
 
 FREE, TAKEN, KEPT = 0, 1, 2
 """What the first byte of a block says: it may be filled; it holds a value; it is never filled again."""
@@ -34,6 +35,7 @@ _KNOWN = 1  # the place of the byte that says whether the receiver has mapped th
 _HEAD_BYTES = 64
 _ALIGNMENT = 64
 _BLOCK_BYTES = 1 << 16
+_BODY_BYTES = 1 << 14
 MAX_IDLE_BLOCKS = 4
 """A sender keeps no more blocks than these that nobody looks at."""
 
@@ -45,7 +47,6 @@ _DTYPES = frozenset(getattr(torch, name) for name in _NAMES.split() if hasattr(t
 
 
 Array = npt.NDArray[Any]
-Memory = npt.NDArray[np.uint8]
 Place = tuple[int, torch.dtype | np.dtype[Any], tuple[int, ...]]
 """Offset, type and shape of a tensor or an array."""
 
@@ -54,11 +55,25 @@ class _Handle(Protocol):
     def detach(self) -> int: ...
 
 
+class Enclosed(NamedTuple):
+    """A descriptor that goes beside the message, where there is a channel for it: the handle of a block."""
+
+    file: int
+
+    def detach(self) -> int:
+        """The descriptor, which is the caller's from now on."""
+        return self.file
+
+    def __reduce__(self) -> tuple[type[Enclosed], tuple[int]]:
+        return Enclosed, (-1,)
+
+
 class Parcel(NamedTuple):
     """What goes through the pipe of a value whose tensors lie in a block.
 
     `block` is (sender, number, bytes), or None where there is nothing to put into one. `handle` is the file
-    of a block that the receiver has not mapped. `gone` are blocks that the sender gave up.
+    of a block that the receiver has not mapped. `gone` are blocks that the sender gave up. An empty `body`
+    is in the block, too, in the last place.
     """
 
     block: tuple[str, int, int] | None
@@ -84,11 +99,15 @@ class _Packer(ForkingPickler):
             self.held.append(tensor)
             self.sources.append((tensor.data_ptr(), tensor.nbytes))
         elif type(value) is np.ndarray and value.dtype.kind in "biuf" and value.flags.c_contiguous:
-            self.held.append(value)
-            self.sources.append((value.ctypes.data, value.nbytes))
+            self.hold(value)
         else:
             return None
         return len(self.held) - 1
+
+    def hold(self, array: Array) -> None:
+        """Has an array put into the block."""
+        self.held.append(array)
+        self.sources.append((array.ctypes.data, array.nbytes))
 
 
 def _fits(tensor: Tensor) -> bool:
@@ -101,54 +120,13 @@ def _fits(tensor: Tensor) -> bool:
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(self, body: bytes, held: list[Tensor | Array]) -> None:
+    def __init__(self, body: bytes | memoryview, held: list[Tensor | Array]) -> None:
         super().__init__(io.BytesIO(body))
         self._held = held
 
     def persistent_load(self, number: Any) -> Tensor | Array:
         held: Tensor | Array = self._held[number]
         return held
-
-
-class _Mapping:
-    """Shared memory, mapped for as long as this lives; Python's own mapping would keep a descriptor open.
-
-    Raises:
-        OSError: if the system maps no more.
-    """
-
-    def __init__(self, file: int, size: int) -> None:
-        address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file, 0)
-        if address == _MAP_FAILED:
-            raise OSError(ctypes.get_errno(), f"can't map {size} bytes of shared memory")
-        self.address, self._size = address, size
-        self._unmap = _libc.munmap
-        self._lock: _core.PageLock | None = None
-
-    def lock(self, lock: _core.PageLock | None) -> None:
-        """Has its pages locked for as long as it is mapped."""
-        if lock is not None:
-            self._lock = lock  # first: a signal handler may raise behind the next line
-            lock.lock(self.address, self._size)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_lock"):
-            if self._lock is not None:
-                self._lock.unlock(self.address, self._size)
-            self._unmap(self.address, self._size)
-
-    def bytes(self) -> Memory:
-        """All of it, uint8; the mapping lives as long as what is made of this."""
-        exporter: Any = (ctypes.c_ubyte * self._size).from_address(self.address)
-        exporter.mapping = self
-        return np.frombuffer(exporter, dtype=np.uint8)
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 class _Block:
@@ -159,45 +137,29 @@ class _Block:
         self.size = size
         self.file = -1
         self.file = shared_file(size)
-        self.mapping = _Mapping(self.file, size)
+        self.mapping = Mapping(self.file, size)
         self.memory = self.mapping.bytes()
         self.address = self.mapping.address
 
-    def close_file(self) -> None:
+    def close_file(self, close: Callable[[int], None] = os.close) -> None:
         """Closes the descriptor, which nobody needs any more when the receiver has mapped the block."""
         file, self.file = self.file, -1
         if file >= 0:
-            os.close(file)
+            close(file)  # by a name that is there at the interpreter's end, too
 
     def __del__(self) -> None:
         self.close_file()
 
 
-def shared_file(size: int) -> int:
-    """A file of so many zeros in memory, which has no name: the descriptor. Nothing stays behind of it.
-
-    Raises:
-        OSError: if there is not so much memory.
-    """
-    if hasattr(os, "memfd_create"):  # not bounded by the size of /dev/shm
-        file = os.memfd_create("fastresume", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as draft:
-            file = os.dup(draft.fileno())
-    try:
-        os.ftruncate(file, size)
-        if hasattr(os, "posix_fallocate"):  # an error now, and no signal later
-            os.posix_fallocate(file, 0, size)
-    except BaseException:
-        os.close(file)
-        raise
-    return file
-
-
 class Sender:
-    """The blocks of a process that sends values to one other."""
+    """The blocks of a process that sends values to one other.
 
-    def __init__(self) -> None:
+    Args:
+        handle: makes of the descriptor of a block what goes with the parcel.
+    """
+
+    def __init__(self, handle: Callable[[int], Any] = DupFd) -> None:
+        self._handle = handle
         self.process = os.getpid()
         self._name = f"{self.process}-{os.urandom(8).hex()}"
         self._blocks: list[_Block] = []
@@ -213,17 +175,21 @@ class Sender:
         file = io.BytesIO()
         packer = _Packer(file)
         packer.dump(value)
+        body = file.getvalue()
+        if len(body) > _BODY_BYTES:  # a pipe holds so many, and the sender would wait
+            packer.hold(np.frombuffer(body, dtype=np.uint8))
+            body = b""
         offsets, runs, size = _laid_out(packer.sources)
         places = tuple(
             (offset, held.dtype, tuple(held.shape)) for offset, held in zip(offsets, packer.held, strict=True)
         )
         if not runs:
-            return Parcel(None, None, (), places, file.getvalue())
+            return Parcel(None, None, (), places, body)
         block, gone = self._take(size)
         for target, source, length in runs:
             ctypes.memmove(block.address + target, source, length)
-        handle: Any = None if block.memory[_KNOWN] else DupFd(block.file)
-        return Parcel((self._name, block.number, block.size), handle, gone, places, file.getvalue())
+        handle: Any = None if block.memory[_KNOWN] else self._handle(block.file)
+        return Parcel((self._name, block.number, block.size), handle, gone, places, body)
 
     def _take(self, size: int) -> tuple[_Block, tuple[int, ...]]:
         """A block with room for so many bytes, and the numbers of those that are given up."""
@@ -284,40 +250,69 @@ _mapped: dict[str, dict[int, Memory]] = {}
 _leases: dict[int, _Lease] = {}
 
 
-class _Lease:
-    """Lets go of a block when no tensor looks at it any more."""
+class _Lease(weakref.ref[Memory]):
+    """Lets go of a block when no tensor looks at it any more: what `end` is, is called then.
 
-    __slots__ = ("_block", "_process", "_reference", "state")
+    No line of Python runs for that: in a destructor Python drops what a signal handler raises.
+    """
 
-    def __init__(self, view: Memory, block: Memory) -> None:
-        self._block = block
-        self._process = os.getpid()
-        self.state = FREE
+    __slots__ = ("_fill", "_leave", "end")
+    _fill: Callable[[int], None]
+    _leave: Callable[[], object]
+    end: Callable[[], object]
+
+    def __new__(cls, view: Memory, block: Memory) -> Self:
+        """Holds on to the block, and not to the view."""
+        self = super().__new__(cls, view, _call_end)
+        self._fill = block[:1].fill
+        self._leave = partial(_leases.pop, id(self), None)
+        self._end_with(FREE)
         _leases[id(self)] = self
-        self._reference = weakref.ref(view, self._end)
+        return self
 
-    def _end(self, _reference: object) -> None:
-        """Says that the block may be filled again, unless this is a forked copy."""
-        _leases.pop(id(self), None)
-        if self._process == os.getpid():
-            self._block[0] = self.state
+    def _end_with(self, state: int) -> None:
+        both: tuple[Callable[[], object], ...] = (partial(self._fill, state), self._leave)
+        calls = map(_call, both)
+        self.end = partial(any, calls)
+
+    def keep(self) -> None:
+        """Has the block never filled again."""
+        self._end_with(KEPT)
+
+    def leave(self) -> None:
+        """Has nothing written: this is a forked copy."""
+        self.end = self._leave
+
+
+_call: Callable[[Callable[[], object]], object] = call
+_call_end = methodcaller("end")
 
 
 def _keep_all() -> None:
     """A forked child looks at the same memory, for as long as it likes: nobody writes there again."""
     for lease in list(_leases.values()):
-        lease.state = KEPT
+        lease.keep()
 
 
-os.register_at_fork(before=_keep_all, after_in_parent=_keep_all)
+def _leave_all() -> None:
+    for lease in list(_leases.values()):
+        lease.leave()
 
 
-def unpack(parcel: Parcel, page_lock: Callable[[], _core.PageLock | None] | None = None) -> Any:
+os.register_at_fork(before=_keep_all, after_in_parent=_keep_all, after_in_child=_leave_all)
+
+
+def unpack(
+    parcel: Parcel,
+    page_lock: Callable[[], _core.PageLock | None] | None = None,
+    blocks: dict[int, Memory] | None = None,
+) -> Any:
     """The value in this process: its tensors over the block, which they share; nothing is copied.
 
     Args:
         parcel: what was sent.
         page_lock: gives what locks the pages of a block that is new here, for a device.
+        blocks: those of the sender that are mapped here, by number; None for those that `forget` lets go of.
 
     Raises:
         FastresumeError: if the block is not known here: the value was meant for another process.
@@ -326,7 +321,8 @@ def unpack(parcel: Parcel, page_lock: Callable[[], _core.PageLock | None] | None
     view: Any = None
     if parcel.block is not None:
         sender, number, size = parcel.block
-        blocks = _mapped.get(sender, {}) if parcel.handle is None else _mapped.setdefault(sender, {})
+        if blocks is None:
+            blocks = _mapped.get(sender, {}) if parcel.handle is None else _mapped.setdefault(sender, {})
         for given_up in parcel.gone:
             blocks.pop(given_up, None)
         if parcel.handle is not None:
@@ -337,16 +333,23 @@ def unpack(parcel: Parcel, page_lock: Callable[[], _core.PageLock | None] | None
         block[_KNOWN] = 1
         view = block[:size]
         _Lease(view, block)
-    return _Unpacker(parcel.body, [_held(view, place) for place in parcel.places]).load()
+    held = [_held(view, place) for place in parcel.places]
+    body: Any = parcel.body or memoryview(held.pop().data)  # type: ignore[arg-type]  # of an array
+    return _Unpacker(body, held).load()
+
+
+def give_back(parcel: Parcel, blocks: dict[int, Memory]) -> None:
+    """Lets the sender fill the block again with something else: nobody looks at this value."""
+    unpack(parcel._replace(places=(), body=_NOTHING), None, blocks)
+
+
+_NOTHING = pickle.dumps(None)
 
 
 def _map(handle: _Handle, size: int, page_lock: Callable[[], _core.PageLock | None] | None) -> Memory:
     file = handle.detach()
     try:
-        mapping = _Mapping(file, size)
-        if page_lock is not None:
-            mapping.lock(page_lock())
-        return mapping.bytes()
+        return mapped_file(file, size, page_lock)
     finally:
         os.close(file)
 
@@ -373,7 +376,8 @@ def sender_of(parcel: Parcel) -> str | None:
 
 def num_bytes(parcel: Parcel) -> int:
     """The bytes of the tensors and arrays in its block."""
-    return sum(math.prod(shape) * dtype.itemsize for _, dtype, shape in parcel.places)
+    places = parcel.places if parcel.body else parcel.places[:-1]
+    return sum(math.prod(shape) * dtype.itemsize for _, dtype, shape in places)
 
 
 def forget(sender: str) -> None:

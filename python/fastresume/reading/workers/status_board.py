@@ -6,13 +6,15 @@ Every word has one writer: the first one the main process, a worker's row that w
 from __future__ import annotations
 
 import os
+import select
 import time
+from multiprocessing.reduction import DupFd
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
+
+from fastresume.reading.workers.memory_file import Memory, mapped_file, shared_file
 
 WAITING, READING, TRANSFORMING, SENDING = range(4)
 """What a worker is at."""
@@ -28,19 +30,22 @@ class Board:
 
     Args:
         workers: how many workers write to it.
-        memory: int64 `[1 + workers * words]` of another process; None for new memory.
+        file: the memory of another process, which this takes over; None for new memory.
     """
 
-    def __init__(self, workers: int, memory: Tensor | None = None) -> None:
+    def __init__(self, workers: int, file: int | None = None) -> None:
+        size = 8 * (1 + workers * _WORDS)
         self._workers = workers
-        self._memory = _shared_words(1 + workers * _WORDS) if memory is None else memory
-        words: npt.NDArray[np.int64] = self._memory.numpy()
+        # What closes the descriptor is no line of Python, in which a signal handler might raise.
+        self._file = select.epoll.fromfd(shared_file(size) if file is None else file)
+        memory: Memory = mapped_file(self._file.fileno(), size)
+        words: npt.NDArray[np.int64] = memory.view(np.int64)
         self._wanted = words[:1]
         self._rows = words[1:].reshape(workers, _WORDS)
         self._received = self._received_bytes = 0
 
-    def __reduce__(self) -> tuple[type[Board], tuple[int, Tensor]]:
-        return Board, (self._workers, self._memory)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _board_over, (self._workers, DupFd(self._file.fileno()))
 
     @property
     def serving(self) -> int:
@@ -121,9 +126,5 @@ def _is_alive(process: int) -> bool:
         return True
 
 
-def _shared_words(count: int) -> Tensor:
-    """An int64 `[count]` of zeros in memory that workers share."""
-    storage: Any = torch.UntypedStorage._new_shared(8 * count)  # type: ignore[no-untyped-call]  # not typed yet
-    words = torch.empty(0, dtype=torch.int64).set_(storage)
-    words.numpy()[:] = 0
-    return words
+def _board_over(workers: int, handle: Any) -> Board:
+    return Board(workers, handle.detach())

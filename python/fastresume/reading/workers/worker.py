@@ -12,11 +12,13 @@ import random  # noqa: TID251  (for the generators of a worker process of our ow
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.reduction import ForkingPickler
+from socket import socket
+from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data import Dataset
+from torch.utils.data._utils import worker as torch_worker
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
@@ -24,60 +26,86 @@ from fastresume.batch.seeds import batch_seed
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import make_batch
 from fastresume.reading.workers import shared_memory
-from fastresume.reading.workers.messages import Failure, Made, Task
+from fastresume.reading.workers.channel import Channel, HungUpError
+from fastresume.reading.workers.messages import Answer, Failure, Made, Task
+from fastresume.reading.workers.process import Upbringing, begin
 from fastresume.reading.workers.status_board import READING, SENDING, TRANSFORMING, WAITING, Board
 from fastresume.rng import untouched
 
 
-class Station(Dataset[bytes]):
-    """What a worker process makes batches with: `station[task]` is a pickled `Parcel`.
+class Station(Dataset[Batch]):
+    """What a worker process makes batches with.
 
     Args:
         spec: what to read.
         workers: how many workers there are.
         board: where they read which serving is wanted, and write what they are at.
+        seed: that of the first worker, for `torch.utils.data.get_worker_info()`.
     """
 
-    def __init__(self, spec: ReadSpec, workers: int, board: Board) -> None:
+    def __init__(self, spec: ReadSpec, workers: int, board: Board, seed: int) -> None:
         self._spec = spec
         self._workers = workers
         self._board = board
-        self._sender: shared_memory.Sender | None = None
+        self._seed = seed
+        self._worker = 0
+        self._sender = shared_memory.Sender(shared_memory.Enclosed)
         self._reader: _core.Reader | None = None
         self._start = ""
         self._next: tuple[str, int] | None = None
 
-    def __getitem__(self, task: Task) -> bytes:
-        if self._board.serving != task.serving:
-            return b""
-        self._sender = self._sender or shared_memory.Sender()
-        info = get_worker_info()
-        worker = 0 if info is None else info.id
+    def work(self, worker: int, channel: Channel) -> None:
+        """Makes what it is told to, until the main process hangs up, or is gone."""
+        self._worker = worker
+        self._sender = shared_memory.Sender(shared_memory.Enclosed)  # of this process
+        info: Any = torch_worker.WorkerInfo  # not typed alike in all versions
+        seed = self._seed + worker
+        _seed(seed)
+        torch_worker._worker_info = info(id=worker, num_workers=self._workers, seed=seed, dataset=self)
+        while True:
+            try:
+                message = channel.receive(waits=True)
+            except HungUpError:
+                return
+            if message is None:
+                continue
+            task: Task = pickle.loads(message[0])  # noqa: S301  (of the main process)
+            if task.start is not None:
+                self._start = task.start
+            if self._board.serving != task.serving:
+                continue
+            data, file = self._answer(task)
+            try:
+                channel.send(data, file)
+            except HungUpError:
+                return
+
+    def _answer(self, task: Task) -> tuple[bytes, int]:
+        """What is sent for a task, and the descriptor that goes with it or -1."""
         found: Made | Failure
+        worker = self._worker
         try:
             batch = self._make(task, worker)
             self._board.note(worker, SENDING, task.number, task.serving)
-            found = Made(task.serving, task.number, dict(batch._tensors), batch._origin.runs)
+            found = Made(dict(batch._tensors), batch._origin.runs)
         except Exception as error:  # noqa: BLE001  (it is raised in the main process)
-            found = self._failure(task, error)
+            found = self._failure(error)
         try:
-            packed = self._sender.pack(found)
-            sent = bytes(ForkingPickler.dumps(packed))
+            parcel = self._sender.pack(found)
         except Exception as error:  # noqa: BLE001  (as above)
-            packed = self._sender.pack(self._failure(task, error))
-            sent = bytes(ForkingPickler.dumps(packed))
-        self._board.sent(worker, shared_memory.num_bytes(packed))
+            parcel = self._sender.pack(self._failure(error))
+        self._board.sent(worker, shared_memory.num_bytes(parcel))
         self._board.note(worker, WAITING, task.number, task.serving)
-        return sent
+        handle: Any = parcel.handle
+        file: int = -1 if handle is None else handle.file
+        return pickle.dumps(Answer(task.serving, task.number, parcel), pickle.HIGHEST_PROTOCOL), file
 
-    def _failure(self, task: Task, error: Exception) -> Failure:
+    def _failure(self, error: Exception) -> Failure:
         self._next = None
-        return _failure(task, error)
+        return _failure(self._worker, error)
 
     def _make(self, task: Task, worker: int) -> Batch:
         self._board.note(worker, READING, task.number, task.serving)
-        if task.start is not None:
-            self._start = task.start
         reader = self._reader
         if reader is None or self._next != (self._start, task.number):
             reader = self._open(task.number)
@@ -106,16 +134,21 @@ class Station(Dataset[bytes]):
         return self._reader
 
 
-def _failure(task: Task, error: Exception) -> Failure:
-    info = get_worker_info()
+def work(upbringing: Upbringing, worker: int, end: socket, station: Station) -> None:
+    """The life of a worker process."""
+    begin(upbringing)
+    torch.set_num_threads(1)  # the others are at work, too
+    station.work(worker, Channel(end))
+
+
+def _failure(worker: int, error: Exception) -> Failure:
     trace = "".join(traceback.format_exception(error))
     error.__traceback__ = error.__cause__ = error.__context__ = None
     try:
         data = pickle.dumps(error)
     except Exception:  # noqa: BLE001  (what a user's exception holds)
         data = None
-    worker = 0 if info is None else info.id
-    return Failure(task.serving, task.number, worker, os.getpid(), data, trace)
+    return Failure(worker, os.getpid(), data, trace)
 
 
 def _seed(seed: int) -> None:
