@@ -205,7 +205,8 @@ def faults(directory: str, form: str, start: str, times: int, seed: int) -> list
                 found.append(f"{what}: the job has not ended: {text[-3000:]}")
             elif sent is None and code != 0:
                 found.append(f"{what}: exit code {code}")
-            end = time.monotonic() + END_SECONDS
+            # A worker that is started anew learns of an end when it is up: to import torch takes seconds.
+            end = time.monotonic() + (END_SECONDS if start == "fork" else END_SECONDS + 30)
             while children() and time.monotonic() < end:
                 time.sleep(0.01)
             if left := children():

@@ -19,8 +19,8 @@ import torch
 import torch.distributed as dist
 
 import fastresume as fr
-from fastresume.reading.workers import pool
 from fastresume.reading.workers import process as worker_process
+from fastresume.reading.workers import worker
 from fastresume.training import INTERRUPTED, RESUMABLE, Preemption
 from support.forks import join
 from support.strategies import Dataset
@@ -162,11 +162,11 @@ def test_a_signal_to_one_rank_is_everyones_at_the_next_step_at_which_they_talk(
     assert len(job.steps(0)) % 5 == 0
 
 
-def begin_late(worker: int) -> None:
+def begin_late(upbringing: worker_process.Upbringing) -> None:
     """What a worker does first, at whose beginning a signal finds it."""
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGINT)
-    worker_process.begin(worker)
+    worker_process.begin(upbringing)
 
 
 def dispositions(_batch: fr.Batch) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def dispositions(_batch: fr.Batch) -> dict[str, Any]:
 def test_workers_that_have_not_begun_hear_no_signal_either(
     small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "begin", begin_late)
+    monkeypatch.setattr(worker, "begin", begin_late)
     dataset = fr.ParquetDataset(small_dataset.files, batch_size=30, columns="i_1").map(dispositions)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with fr.Loader(dataset, num_workers=2, multiprocessing_context="fork") as loader:

@@ -97,6 +97,7 @@ class Worker:
 
     def close(self) -> None:
         """Closes what this process holds of it."""
+        _python_children().discard(self._process)
         self.channel.close()
         pidfd, self._pidfd = self._pidfd, -1
         if pidfd >= 0:
@@ -208,8 +209,8 @@ class Shift:
             process.start()
         finally:
             theirs.close()
-            # Python's exit would ask them to end by a signal that they don't hear, and wait for ever.
-            _python_children().discard(process)
+        # Python's exit would ask it to end by a signal that it doesn't hear, and wait for ever.
+        process._popen.terminate = process._popen.kill
         worker.begin(process)
 
     def _end_all(self) -> None:
