@@ -7,6 +7,7 @@ use bytemuck::Pod;
 
 use crate::error::{Error, Result};
 use crate::memory::buffer::Memory;
+use crate::memory::vectors::{room_for, with_room};
 use crate::projection::layout::Layout;
 
 /// The rows at `places` of the memory of each field of a layout (see `Slots::into_parts`), in the order of these; a row may
@@ -70,9 +71,15 @@ fn offsets_of(spans: impl Iterator<Item = Result<Range<usize>>>) -> Result<Memor
     let mut end = 0;
     let ends = spans.map(|span| {
         end += span?.len() as u64;
-        Ok(end)
+        Ok::<u64, Error>(end)
     });
-    Ok(Memory::from(std::iter::once(Ok(0)).chain(ends).collect::<Result<Vec<u64>>>()?))
+    let mut found = with_room(ends.size_hint().0 + 1)?;
+    found.push(0);
+    for end in ends {
+        room_for(&mut found, 1)?;
+        found.push(end?);
+    }
+    Ok(Memory::from(found))
 }
 
 /// Elements of so many bytes at ranges, one behind another.

@@ -29,6 +29,7 @@ pub struct OpenFile {
     leaves: Arc<Leaves>,
     places: Arc<PagePlaces>,
     verifies_checksums: bool,
+    most_page_bytes: u64,
 }
 
 impl OpenFile {
@@ -52,6 +53,7 @@ impl OpenFile {
             leaves,
             places: Arc::default(),
             verifies_checksums: manifest.verifies_checksums(),
+            most_page_bytes: manifest.max_page_bytes(),
         })
     }
 
@@ -96,7 +98,7 @@ impl OpenFile {
                 chunk.num_values()
             )));
         }
-        place(chunk, leaf, rows, is_flat)
+        place(chunk, leaf, rows, (is_flat, self.most_page_bytes))
     }
 
     /// The first row of each data page of a column chunk, as its index names them; none if it has none.
@@ -171,7 +173,12 @@ pub fn value_bytes(leaf: &ColumnDescPtr) -> Option<usize> {
     }
 }
 
-fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: u64, is_flat: bool) -> Result<Chunk> {
+fn place(
+    chunk: &ColumnChunkMetaData,
+    leaf: &ColumnDescPtr,
+    rows: u64,
+    (is_flat, most_page_bytes): (bool, u64),
+) -> Result<Chunk> {
     let start = start_of(chunk);
     let end = start.checked_add(chunk.compressed_size());
     let (Ok(start), Some(Ok(end))) = (u64::try_from(start), end.map(u64::try_from)) else {
@@ -194,6 +201,7 @@ fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: u64, is_flat: 
         rows,
         values: chunk.num_values().unsigned_abs(),
         uncompressed_bytes: u64::try_from(chunk.uncompressed_size()).unwrap_or(0),
+        most_page_bytes,
         compression: chunk.compression(),
         value_bytes: value_bytes(leaf),
         is_flat,

@@ -76,7 +76,7 @@ fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Ve
     let (_, footer) = read_footer(manifest, file)?;
     let footer = footer.parse()?;
     let numbers: Vec<usize> = columns.iter().map(|(column, _)| column.leaf).collect();
-    let leaves = numbers.iter().map(|&number| Leaf::of(footer.file(), number)).collect::<Result<Vec<_>>>()?;
+    let leaves = Leaf::all(footer.file(), &numbers)?;
     let options = ParquetMetaDataOptions::new()
         .with_column_stats_policy(ParquetStatisticsPolicy::skip_except(&numbers))
         .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)

@@ -1,7 +1,11 @@
 //! Vectors whose length a file, a batch or a window tells: where the system has no memory for one, it is an error.
 
-use crate::error::Result;
-use crate::memory::block::no_memory;
+use crate::error::{Error, Result};
+
+/// What is said when the system does not give so many bytes.
+pub fn no_memory(bytes: usize) -> Error {
+    Error::Argument(format!("no memory for a tensor of {bytes} bytes: batches are too large"))
+}
 
 /// Makes room for so many more elements.
 ///
