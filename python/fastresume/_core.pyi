@@ -92,11 +92,18 @@ class TensorMaker:
 @final
 class Manifest:
     @staticmethod
-    def open(paths: Sequence[str], cache: str | None = None, verify_checksums: bool = True) -> Manifest: ...
+    def open(
+        paths: Sequence[str],
+        cache: str | None = None,
+        verify_checksums: bool = True,
+        max_page_bytes: int = ...,
+    ) -> Manifest: ...
     @staticmethod
     def from_bytes(data: bytes) -> Manifest: ...
     @property
     def verifies_checksums(self) -> bool: ...
+    @property
+    def max_page_bytes(self) -> int: ...
     @property
     def not_cached(self) -> str | None: ...
     @property

@@ -148,6 +148,9 @@ class ParquetDataset(ResumableDataset):
             where its writer put one. False spares that, and delivers a damaged page whose values still decode
             as it is, with wrong values that nothing tells; what can't be decoded is a DataError still. No
             state and no fingerprint knows of it: a job may resume with the other choice.
+        max_page_bytes: a page that takes more bytes when it is decompressed is a DataError, before memory is
+            taken for it: a few kB of a file may state 2 GiB. Writers end a page after a megabyte, or after a
+            thousand cells: 1 GiB is enough for cells of a megabyte.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass.
         rank, world_size: which of how many ranks this is; together or not at all.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
@@ -209,6 +212,7 @@ class ParquetDataset(ResumableDataset):
         rename: Mapping[str, str] | None = None,
         manifest_cache: Path | None = None,
         verify_checksums: bool = True,
+        max_page_bytes: int = 1 << 30,
         on_iter: Literal["continue", "restart"] = "continue",
         rank: int | None = None,
         world_size: int | None = None,
@@ -248,7 +252,9 @@ class ParquetDataset(ResumableDataset):
             names=rename_list(rename),
             known=[],
         )
-        opened = _open_manifest(named_paths, manifest_cache, truth("verify_checksums", verify_checksums))
+        verifies = truth("verify_checksums", verify_checksums)
+        page_bytes = at_least(1, "max_page_bytes", max_page_bytes)
+        opened = _open_manifest(named_paths, manifest_cache, verifies, page_bytes)
         manifest = select(opened, rows, skip)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
         report: FilterReport | None = None
@@ -355,9 +361,11 @@ def dataset_behind(loader: object) -> ParquetDataset | None:
     return found if isinstance(found, ParquetDataset) else None
 
 
-def _open_manifest(paths: list[str], cache: Path | None, verify_checksums: bool) -> _core.Manifest:
+def _open_manifest(
+    paths: list[str], cache: Path | None, verify_checksums: bool, max_page_bytes: int
+) -> _core.Manifest:
     path = None if cache is None else one_path("manifest_cache", cache)
-    manifest = _core.Manifest.open(paths, path, verify_checksums)
+    manifest = _core.Manifest.open(paths, path, verify_checksums, max_page_bytes)
     if manifest.not_cached is not None:
         warnings.warn(manifest.not_cached, stacklevel=3)
     if manifest.second_names is not None:  # some link files in order to read them twice

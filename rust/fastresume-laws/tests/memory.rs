@@ -240,6 +240,32 @@ fn numbers_take_what_is_stated() {
 }
 
 #[test]
+fn batches_of_few_rows_take_what_is_stated() {
+    let rows = 200_000;
+    let of = |batch_rows, lanes| Way { window_rows: Some(400_000), batch_rows, lanes, ..SEQUENTIAL };
+    let ways = [
+        of(1, 1),
+        of(8, 1),
+        of(8, 4),
+        of(500, 1),
+        Way { threads: 2, prefetch_bytes: 1 << 20, ..of(1, 1) },
+        Way { window_rows: Some(1000), ..of(1, 1) },
+    ];
+    let text = "message m { required int32 i; required binary b (UTF8); }";
+    for schema in ["message m { required int32 i; }", text] {
+        check("few", &ways, |path| {
+            write_groups(path, schema, 3, |_, group| {
+                write_column::<Int32Type>(group, &(0..rows).map(|row| row % 1000).collect::<Vec<_>>(), None);
+                if schema == text {
+                    let of_row = |row: i32| row.to_string().into_bytes().into();
+                    write_column::<ByteArrayType>(group, &(0..rows).map(of_row).collect::<Vec<_>>(), None);
+                }
+            });
+        });
+    }
+}
+
+#[test]
 fn wide_text_from_small_dictionaries_takes_what_is_stated() {
     let rows = 40_000_u64;
     let ways = [

@@ -50,12 +50,13 @@ impl Manifest {
 #[pymethods]
 impl Manifest {
     #[staticmethod]
-    #[pyo3(signature = (paths, cache=None, verify_checksums=true))]
+    #[pyo3(signature = (paths, cache=None, verify_checksums=true, max_page_bytes=1 << 30))]
     fn open(
         py: Python<'_>,
         paths: Vec<PathBuf>,
         cache: Option<PathBuf>,
         verify_checksums: bool,
+        max_page_bytes: u64,
     ) -> PyResult<Self> {
         let cache = cache.map(|path| Cache { path, now: now() });
         gate::run_stoppable(py, |stop| {
@@ -63,7 +64,8 @@ impl Manifest {
                 Some(cache) => CoreManifest::open_cached(&paths, &cache, stop)?,
                 None => (CoreManifest::open(&paths, stop)?, Ok(())),
             };
-            Ok(Self::of(inner.verifying_checksums(verify_checksums), cached))
+            let inner = inner.verifying_checksums(verify_checksums).with_max_page_bytes(max_page_bytes);
+            Ok(Self::of(inner, cached))
         })
     }
 
@@ -71,6 +73,12 @@ impl Manifest {
     #[getter]
     fn verifies_checksums(&self) -> bool {
         self.inner.verifies_checksums()
+    }
+
+    /// A page that takes more when it is decompressed is refused.
+    #[getter]
+    fn max_page_bytes(&self) -> u64 {
+        self.inner.max_page_bytes()
     }
 
     /// Why the cache could not be written, if so.

@@ -43,7 +43,7 @@ pub struct Filler {
 
 /// What became of a segment.
 pub struct Filled {
-    /// The rows that each batch got.
+    /// The rows that each batch, or bunch, got.
     pub rows: Vec<(u64, u64)>,
     /// What of it is left.
     pub left: Option<Segment>,
@@ -97,7 +97,7 @@ impl Filler {
         &self.layout
     }
 
-    /// Decodes a segment into the slots that `slots_of` gives per batch, and gives the rows that each batch
+    /// Decodes a segment into the slots that `slots_of` gives per batch, or bunch, and gives the rows that each
     /// got, and what of the segment is left, where it expands to more than is decoded at once. Where a batch
     /// has no slots, its rows go nowhere.
     ///
@@ -131,23 +131,24 @@ impl Filler {
             }
             Places::Scattered { part, stretches } => {
                 let mut scatter = locked(&self.scatters).pop().unwrap_or_default();
-                part.scatter(stretches, &mut scatter);
+                part.scatter(stretches, &mut scatter)?;
                 let mut spans = Vec::with_capacity(stretches.len());
                 for Stretch { rows: of, .. } in stretches {
                     spans.push(to_usize(of.start - group_start)?..to_usize(of.end - group_start)?);
                 }
                 let numbers = stretches.iter().map(|of| of.rows.clone()).collect();
-                let shares = scatter.batches().iter().map(|(batch, of)| {
-                    let (slots, moves) = (slots_of(*batch), scatter.moves(of.clone()));
-                    let before =
-                        slots.map_or(0, |slots| locked(slots).written().note_scattered(moves, &numbers));
-                    Route { slots, rows: Rows::Each(Scattered { moves, before }) }
+                let shares = scatter.bunches().iter().map(|(bunch, of)| {
+                    let (slots, moves) = (slots_of(*bunch), scatter.moves(of.clone()));
+                    let noted = slots.map(|slots| locked(slots).written().note_scattered(moves, &numbers));
+                    let before = noted.transpose()?.unwrap_or(0);
+                    Ok(Route { slots, rows: Rows::Each(Scattered { moves, before }) })
                 });
-                let mut shares = Routes { spans, each: shares.collect(), numbers: scatter.numbers() };
+                let each = shares.collect::<Result<Vec<_>>>()?;
+                let mut shares = Routes { spans, each, numbers: scatter.numbers() };
                 if !shares.each.is_empty() {
                     self.decode(segment.group, &mut shares, stop)?;
                 }
-                let rows = scatter.batches().iter().map(|(batch, of)| (*batch, of.len() as u64)).collect();
+                let rows = scatter.bunches().iter().map(|(bunch, of)| (*bunch, of.len() as u64)).collect();
                 locked(&self.scatters).push(scatter);
                 Ok(Filled { rows, left: None })
             }

@@ -1,48 +1,55 @@
 //! Rows of a batch that is made, in another order.
 
+use std::borrow::Borrow;
 use std::ops::Range;
 
 use bytemuck::Pod;
 
 use crate::error::{Error, Result};
 use crate::memory::buffer::Memory;
+use crate::memory::vectors::{room_for, with_room};
 use crate::projection::layout::Layout;
 
 /// The rows at `places` of the memory of each field of a layout (see `Slots::into_parts`), in the order of these; a row may
-/// come more than once. Field by field, so that only one of them is there twice at a time.
+/// come more than once. Field by field, so that only one of them is there twice at a time, where the memory is given away.
 ///
 /// # Errors
 /// `Argument` if the system does not give so much memory; `Data` if the memory is not that of the layout.
-pub fn gather(memory: Vec<Memory>, layout: &Layout, places: &[usize]) -> Result<Vec<Memory>> {
-    let mut found = Vec::with_capacity(memory.len());
+pub fn gather<M: Borrow<Memory>>(
+    memory: impl IntoIterator<Item = M>,
+    layout: &Layout,
+    places: &(impl Iterator<Item = Range<usize>> + Clone),
+) -> Result<Vec<Memory>> {
+    let mut found = Vec::new();
     let mut given = memory.into_iter();
     let mut next = || given.next().ok_or_else(|| Error::data("a field of the layout has no memory"));
     for field in layout.fields() {
-        let each_row = || places.iter().map(|&place| place..place + 1);
+        let each_row = || places.clone().flatten().map(|place| place..place + 1);
         if !field.kind.is_jagged() {
-            found.push(taken(&next()?, each_row(), field.row_bytes())?);
+            found.push(taken(next()?.borrow(), places.clone(), field.row_bytes())?);
         } else if field.kind.is_nested() {
             let (values, inner) = (next()?, next()?);
             let inner_valid = if field.is_masked() { Some(next()?) } else { None };
             let offsets = next()?;
-            let inner_rows: Vec<_> = spans(&offsets, each_row())?.collect::<Result<_>>()?;
-            let of_values: Vec<_> = spans(&inner, inner_rows.iter().cloned())?.collect::<Result<_>>()?;
-            found.push(taken(&values, of_values.into_iter(), field.dtype.width())?);
+            let inner_rows: Vec<_> = spans(offsets.borrow(), each_row())?.collect::<Result<_>>()?;
+            let of_values: Vec<_> =
+                spans(inner.borrow(), inner_rows.iter().cloned())?.collect::<Result<_>>()?;
+            found.push(taken(values.borrow(), of_values.into_iter(), field.dtype.width())?);
             let each_inner = || inner_rows.iter().cloned().flatten().map(|row| row..row + 1);
-            found.push(offsets_of(spans(&inner, each_inner())?)?);
+            found.push(offsets_of(spans(inner.borrow(), each_inner())?)?);
             if let Some(valid) = inner_valid {
-                found.push(taken(&valid, inner_rows.iter().cloned(), 1)?);
+                found.push(taken(valid.borrow(), inner_rows.iter().cloned(), 1)?);
             }
             found.push(offsets_of(inner_rows.into_iter().map(Ok))?);
         } else {
             let (values, offsets) = (next()?, next()?);
-            let rows: Vec<_> = spans(&offsets, each_row())?.collect::<Result<_>>()?;
-            found.push(taken(&values, rows.iter().cloned(), field.dtype.width())?);
+            let rows: Vec<_> = spans(offsets.borrow(), each_row())?.collect::<Result<_>>()?;
+            found.push(taken(values.borrow(), rows.iter().cloned(), field.dtype.width())?);
             found.push(offsets_of(rows.into_iter().map(Ok))?);
         }
         if field.is_masked() {
             let bytes = if field.kind.is_jagged() { 1 } else { field.mask_bytes() };
-            found.push(taken(&next()?, each_row(), bytes)?);
+            found.push(taken(next()?.borrow(), places.clone(), bytes)?);
         }
     }
     Ok(found)
@@ -64,9 +71,15 @@ fn offsets_of(spans: impl Iterator<Item = Result<Range<usize>>>) -> Result<Memor
     let mut end = 0;
     let ends = spans.map(|span| {
         end += span?.len() as u64;
-        Ok(end)
+        Ok::<u64, Error>(end)
     });
-    Ok(Memory::from(std::iter::once(Ok(0)).chain(ends).collect::<Result<Vec<u64>>>()?))
+    let mut found = with_room(ends.size_hint().0 + 1)?;
+    found.push(0);
+    for end in ends {
+        room_for(&mut found, 1)?;
+        found.push(end?);
+    }
+    Ok(Memory::from(found))
 }
 
 /// Elements of so many bytes at ranges, one behind another.

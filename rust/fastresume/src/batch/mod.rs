@@ -1,11 +1,14 @@
 //! Rows of row groups, decoded into the memory of their batches.
 
 pub mod slots;
+pub mod bunch;
 pub mod window;
 pub mod segment;
+pub mod bunch_size;
 pub mod routing;
 pub mod strips;
 pub mod padded;
 pub mod filler;
 pub mod gather_rows;
+pub mod ended_bunch;
 pub mod random_access;

@@ -12,6 +12,7 @@ use crate::batch::slots::pending::{PendingRows, STRIPS, Strip, strip_rows};
 use crate::decode::decoder::JaggedRows;
 use crate::decode::row_picker::Sieve;
 use crate::error::{Result, locked};
+use crate::memory::vectors::with_room;
 
 /// What of a row group goes where: the same for all fields.
 pub struct Routes<'a> {
@@ -52,7 +53,8 @@ impl<'a> Routes<'a> {
     /// # Errors
     /// `Data` if their numbers do not fit this machine.
     pub fn of_pieces(pieces: &[Piece], slots: &[Option<&'a SharedSlots>]) -> Result<Self> {
-        let mut shares = Self { spans: Vec::new(), each: Vec::new(), numbers: &[] };
+        let (spans, each) = (with_room(pieces.len())?, with_room(pieces.len())?);
+        let mut shares = Self { spans, each, numbers: &[] };
         let mut from = 0;
         for (piece, &slots) in pieces.iter().zip(slots) {
             let span = to_usize(piece.rows.start)?..to_usize(piece.rows.end)?;

@@ -56,14 +56,14 @@ impl Segment {
     pub fn first_batch(&self) -> u64 {
         match &self.places {
             Places::Pieces(pieces) => pieces.first().map_or(0, |piece| piece.batch),
-            Places::Scattered { part, .. } => part.batches().first().copied().unwrap_or(0),
+            Places::Scattered { part, .. } => part.first_batch(),
         }
     }
 
     /// The first batch that does need it. Where rows go here and there, this looks at each of them.
     pub fn first_needing_batch(&self) -> u64 {
         match &self.places {
-            Places::Scattered { part, stretches } => part.first_batch_of(stretches),
+            Places::Scattered { part, stretches } => part.first_batch_of(stretches).ok().flatten(),
             Places::Pieces(_) => None,
         }
         .unwrap_or_else(|| self.first_batch())

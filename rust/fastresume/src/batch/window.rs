@@ -3,8 +3,11 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use crate::batch::bunch::Bunches;
 use crate::batch::slots::interleave::Move;
+use crate::error::Result;
 use crate::intervals::set::Intervals;
+use crate::memory::vectors::{filled, room_for};
 use crate::order::pass_order::Window;
 use crate::order::permutation::Inverse;
 use crate::resume::lanes::Stream;
@@ -33,48 +36,58 @@ pub struct WindowPart {
     window: Window,
     /// Made when the first row is decoded.
     inverse: OnceLock<Inverse>,
-    /// Places of the window whose rows go to a batch, ascending.
+    bunches: Bunches,
+    /// The first batch that gets a row.
+    first_batch: u64,
+    /// Places of the window whose rows go to batches, ascending.
     spans: Vec<Span>,
-    /// Mostly, all spans but the first and the last have as many rows. Then place `p` is in span
-    /// `(p + after_first) * part_of_span / 2^64`: a division by these rows, without one.
-    part_of_span: u64,
-    after_first: u64,
-    /// The batches that get a row, in order.
-    batches: Vec<u64>,
+    /// The bunches that get a row, in order.
+    found: Vec<u64>,
+    /// The number of the first of them among all, and of each from it on, its index among those found, or `NOWHERE`.
+    first_number: u64,
+    indices: Vec<u32>,
 }
 
-/// Consecutive places of a window whose rows follow one another in a batch.
+/// Places of a window whose rows follow one another in a stream, in slices.
 #[derive(Debug)]
 struct Span {
     places: Range<u64>,
-    /// The batch, as an index among those of the window, and the row of it where the first one goes.
-    batch: u32,
-    row: u64,
+    /// The first of them, counted from where a slice begins.
+    past: u64,
+    slice_rows: u64,
+    slice_stride: u64,
+    /// Row `p` is in slice `(p + 1) * part_of_slice / 2^64`: a division by the stride, without one.
+    part_of_slice: u64,
+    /// Of that slice, the place of its batch among those of the reader, and how far the batch of the next slice is.
+    batch_place: u64,
+    batch_step: u64,
+    /// The row of the batch that a slice fills first.
+    slot_row: u64,
 }
 
-/// Of a row, its batch, as an index among those of its window, and its row there.
-type BatchRow = (u32, u32);
+/// Of a row, its bunch, as an index among those of its window, and its row there.
+type BunchRow = (u32, u32);
 
-/// In place of the batch, or the number, of a row that goes nowhere.
+/// In place of the bunch, or the number, of a row that goes nowhere.
 const NOWHERE: u32 = u32::MAX;
 
 /// Where the rows of a segment go, counted over its stretches. Its memory is used again from segment to segment.
 #[derive(Debug, Default)]
 pub struct Scatter {
-    /// Each batch that gets a row, and which of `moves` are its own.
-    batches: Vec<(u64, Range<usize>)>,
-    /// Rows of the segment, ascending within each batch.
+    /// Each bunch that gets a row, and which of `moves` are its own.
+    bunches: Vec<(u64, Range<usize>)>,
+    /// Rows of the segment, ascending within each bunch.
     moves: Vec<Move>,
     /// Of each row of the segment, its number among these, or `u32::MAX` if it goes nowhere.
     numbers: Vec<u32>,
     /// Where each row of the segment goes, in its order.
-    slots: Vec<BatchRow>,
+    slots: Vec<BunchRow>,
 }
 
 impl Scatter {
-    /// Each batch that gets a row, and the range of its rows.
-    pub fn batches(&self) -> &[(u64, Range<usize>)] {
-        &self.batches
+    /// Each bunch that gets a row, and the range of its rows.
+    pub fn bunches(&self) -> &[(u64, Range<usize>)] {
+        &self.bunches
     }
 
     /// The rows of such a range, counted over the segment, ascending.
@@ -82,53 +95,92 @@ impl Scatter {
         &self.moves[of]
     }
 
-    /// Of each row of the segment, its number among those of all batches, these in their order; `u32::MAX` where it goes
+    /// Of each row of the segment, its number among those of all bunches, these in their order; `u32::MAX` where it goes
     /// nowhere.
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }
 }
 
-impl WindowPart {
-    /// What `streams` take from a window: of each, the given rows of it.
-    pub fn new(window: Window, remaining: &Intervals, streams: Vec<(Range<u64>, Stream)>) -> Self {
-        let mut slices: Vec<(u64, u64, Range<u64>)> = Vec::new();
-        for (given, stream) in streams {
-            let mut next = given.start;
-            while next < given.end {
-                let counted = stream.counted(next);
-                let rows = (stream.slice_rows - next % stream.slice_rows).min(given.end - next);
-                let slot = stream.slot_of(counted);
-                slices.extend(slot.map(|(batch, row)| (batch, row, counted..counted + rows)));
-                next += rows;
-            }
+impl Span {
+    /// Where the rows of a stream from a slice on are, which stand at these positions.
+    fn new(stream: &Stream, slice: u64, bunches: &Bunches, places: Range<u64>, counted: u64) -> Self {
+        Self {
+            places,
+            past: counted - (stream.start + slice * stream.slice_stride),
+            slice_rows: stream.slice_rows,
+            slice_stride: stream.slice_stride,
+            part_of_slice: u64::MAX / stream.slice_stride,
+            batch_place: bunches.place(stream.first_batch + slice * stream.batch_stride),
+            batch_step: bunches.places(stream.batch_stride),
+            slot_row: stream.slot_row,
         }
-        let mut batches: Vec<u64> = slices.iter().map(|(batch, ..)| *batch).collect();
-        batches.sort_unstable();
-        batches.dedup();
-        let mut spans = Vec::with_capacity(slices.len());
-        for (batch, mut row, counted) in slices {
-            let index = batches.binary_search(&batch).ok().and_then(|index| u32::try_from(index).ok());
-            let batch = index.unwrap_or(NOWHERE);
-            for positions in remaining.slice(counted) {
+    }
+
+    /// The place of the batch of a row, and its row there, if it is one of the stream's.
+    #[inline]
+    fn slot(&self, place: u64) -> Option<(u64, u64)> {
+        let past = self.past + (place - self.places.start);
+        let likely = ((u128::from(past) + 1) * u128::from(self.part_of_slice)) >> 64;
+        let mut slice = u64::try_from(likely).unwrap_or(u64::MAX);
+        let mut row = past.wrapping_sub(slice.wrapping_mul(self.slice_stride));
+        if row >= self.slice_stride {
+            (slice, row) = (past / self.slice_stride, past % self.slice_stride);
+        }
+        let slot = (self.batch_place + slice * self.batch_step, self.slot_row + row);
+        (row < self.slice_rows).then_some(slot)
+    }
+}
+
+impl WindowPart {
+    /// What `streams` take from a window: of each, the given rows of it, of which there are some.
+    pub fn new(
+        window: Window,
+        remaining: &Intervals,
+        streams: &[(Range<u64>, &Stream)],
+        bunches: Bunches,
+    ) -> Self {
+        let (mut spans, mut numbers, mut first_batch) = (Vec::new(), Vec::new(), u64::MAX);
+        for (given, stream) in streams.iter().filter(|(given, _)| !given.is_empty()) {
+            let (slice, last) = (given.start / stream.slice_rows, (given.end - 1) / stream.slice_rows);
+            let mut counted = stream.counted(given.start);
+            for positions in remaining.slice(counted..stream.counted(given.end - 1) + 1) {
                 let places = positions.start - window.positions.start..positions.end - window.positions.start;
-                let rows = places.end - places.start;
-                spans.push(Span { places, batch, row });
-                row += rows;
+                let rows = positions.end - positions.start;
+                spans.push(Span::new(stream, slice, &bunches, places, counted));
+                counted += rows;
+            }
+            first_batch = first_batch.min(stream.batch_of(given.start));
+            let step = bunches.places(stream.batch_stride).max(1);
+            let mut place = bunches.place(stream.batch_of(given.start));
+            let end = place + (last - slice) * step;
+            while place <= end {
+                let number = bunches.number(place);
+                numbers.push(number);
+                place += (bunches.end(number) - place).div_ceil(step) * step;
             }
         }
         spans.sort_unstable_by_key(|span| span.places.start);
-        let rows_of = |span: &Span| span.places.end - span.places.start;
-        let span_rows = spans.iter().map(rows_of).max().unwrap_or(1);
-        let before_first =
-            spans.first().map_or(0, |first| (span_rows - rows_of(first)).wrapping_sub(first.places.start));
-        let (part_of_span, after_first) = (u64::MAX / span_rows.max(1), before_first.wrapping_add(1));
-        Self { window, inverse: OnceLock::new(), spans, part_of_span, after_first, batches }
+        numbers.sort_unstable();
+        numbers.dedup();
+        let first_number = numbers.first().copied().unwrap_or(0);
+        let mut indices = Vec::new();
+        for (index, number) in (0..).zip(&numbers) {
+            indices.resize(usize::try_from(number - first_number).unwrap_or(0), NOWHERE);
+            indices.push(index);
+        }
+        let found = numbers.into_iter().map(|number| bunches.named(number)).collect();
+        Self { window, inverse: OnceLock::new(), bunches, first_batch, spans, found, first_number, indices }
     }
 
-    /// The batches that get a row, in order.
-    pub fn batches(&self) -> &[u64] {
-        &self.batches
+    /// The first batch that gets a row.
+    pub fn first_batch(&self) -> u64 {
+        self.first_batch
+    }
+
+    /// The bunches that get a row, in order.
+    pub fn bunches(&self) -> &[u64] {
+        &self.found
     }
 
     /// The ordinals of each block, in the order of the files.
@@ -139,19 +191,28 @@ impl WindowPart {
     }
 
     /// The first batch that gets a row of stretches.
-    pub fn first_batch_of(&self, stretches: &[Stretch]) -> Option<u64> {
+    ///
+    /// # Errors
+    /// As for `scatter`.
+    pub fn first_batch_of(&self, stretches: &[Stretch]) -> Result<Option<u64>> {
         let mut scatter = Scatter::default();
-        self.scatter(stretches, &mut scatter);
-        scatter.batches.first().map(|(batch, _)| *batch)
+        self.scatter(stretches, &mut scatter)?;
+        let Some((bunch, of)) = scatter.bunches.first().cloned() else { return Ok(None) };
+        let first_row = scatter.moves(of).iter().map(|row| row.to).min();
+        Ok(first_row.map(|row| self.bunches.batch_at(bunch, row.into())))
     }
 
     /// Notes where the rows of stretches go, in place of what was noted before.
-    pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) {
-        let Scatter { batches, moves, numbers, slots } = scatter;
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) -> Result<()> {
+        let Scatter { bunches, moves, numbers, slots } = scatter;
         slots.clear();
-        // Sorted by counting: the rows of a batch begin where those of the one before end.
+        room_for(slots, to_index(stretches.iter().map(Stretch::count).sum()))?;
+        // Sorted by counting: the rows of a bunch begin where those of the one before end.
         // A segment has fewer rows than 2^32: its numbers are in memory.
-        let mut ends = vec![0_u32; self.batches.len()];
+        let mut ends = filled(self.found.len(), 0_u32)?;
         let inverse = self.inverse.get_or_init(|| self.window.inverse());
         for of in stretches {
             self.window.places(inverse, of.block, of.ordinal..of.ordinal + of.count(), |places| {
@@ -168,45 +229,55 @@ impl WindowPart {
         for end in &mut ends {
             sum += std::mem::replace(end, sum);
         }
+        moves.clear();
+        room_for(moves, sum as usize)?;
         moves.resize(sum as usize, Move::default());
         numbers.clear();
-        numbers.extend((0..).zip(slots.iter()).map(|(from, &(batch, to))| {
-            if batch == NOWHERE {
+        room_for(numbers, slots.len())?;
+        numbers.extend((0..).zip(slots.iter()).map(|(from, &(bunch, to))| {
+            if bunch == NOWHERE {
                 return NOWHERE;
             }
-            let number = ends[batch as usize];
-            ends[batch as usize] += 1;
+            let number = ends[bunch as usize];
+            ends[bunch as usize] += 1;
             moves[number as usize] = Move { from, to };
             number
         }));
         let mut start = 0;
-        batches.clear();
-        batches.extend(self.batches.iter().zip(ends).filter_map(|(&batch, end)| {
-            let of_batch = start..end as usize;
+        bunches.clear();
+        bunches.extend(self.found.iter().zip(ends).filter_map(|(&bunch, end)| {
+            let of_bunch = start..end as usize;
             start = end as usize;
-            (!of_batch.is_empty()).then_some((batch, of_batch))
+            (!of_bunch.is_empty()).then_some((bunch, of_bunch))
         }));
+        Ok(())
     }
 
     /// Where the row at a place goes.
     #[inline]
-    fn slot(&self, place: u64) -> BatchRow {
-        let likely = u128::from(place.wrapping_add(self.after_first)) * u128::from(self.part_of_span);
-        let likely = usize::try_from(likely >> 64).ok().and_then(|likely| self.spans.get(likely));
-        let span = likely.filter(|span| span.places.contains(&place)).or_else(|| self.span_of(place));
-        // A batch has fewer rows than 2^32: memory for it was given.
-        let row = span.map(|span| u32::try_from(span.row + (place - span.places.start)));
-        match (span, row) {
-            (Some(span), Some(Ok(row))) => (span.batch, row),
+    fn slot(&self, place: u64) -> BunchRow {
+        let span = match &self.spans[..] {
+            [one] => Some(one).filter(|span| span.places.contains(&place)),
+            _ => self.span_of(place),
+        };
+        let Some((batch, row)) = span.and_then(|span| span.slot(place)) else { return (NOWHERE, 0) };
+        let number = self.bunches.number(batch) - self.first_number;
+        let index = usize::try_from(number).ok().and_then(|number| self.indices.get(number));
+        // A bunch has fewer rows than 2^32: memory for it was given.
+        match (index, u32::try_from(self.bunches.first_row_of(batch) + row)) {
+            (Some(&index), Ok(row)) => (index, row),
             _ => (NOWHERE, 0),
         }
     }
 
-    #[cold]
     fn span_of(&self, place: u64) -> Option<&Span> {
         let next = self.spans.partition_point(|span| span.places.start <= place);
         self.spans[..next].last().filter(|span| place < span.places.end)
     }
+}
+
+fn to_index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -217,7 +288,7 @@ mod tests {
     use crate::order::selection::Selection;
 
     /// Two streams that take from a window of 30 rows in turns, batches of 4 and of 3 rows; the last rows are nobody's.
-    fn part(order: &Order) -> WindowPart {
+    fn part(order: &Order, shift: u32) -> WindowPart {
         let remaining = Intervals::new(vec![0..5, 7..30]).unwrap();
         let stream = |start, slice_rows, first_batch| Stream {
             start,
@@ -228,15 +299,21 @@ mod tests {
             batch_stride: 2,
             slot_row: 1,
         };
-        let streams = vec![(0..12, stream(0, 4, 10)), (0..9, stream(12, 3, 11))];
-        WindowPart::new(order.window_at(0).unwrap(), &remaining, streams)
+        let streams = [stream(0, 4, 10), stream(12, 3, 11)];
+        let streams = [(0..12, &streams[0]), (0..9, &streams[1])];
+        WindowPart::new(order.window_at(0).unwrap(), &remaining, &streams, Bunches::new(10, 1, shift, 5))
     }
 
     #[test]
     fn rows_go_where_their_positions_say_whatever_was_scattered_before() {
         let kind = OrderKind::Shuffled { seed: 5, block_rows: 10, window_rows: 30 };
         let order = Order::new(&kind, 0, Selection::everything(&starts(&[30]))).unwrap();
-        let part = part(&order);
+        for shift in 0..4 {
+            rows_go_where_their_positions_say(&order, &part(&order, shift));
+        }
+    }
+
+    fn rows_go_where_their_positions_say(order: &Order, part: &WindowPart) {
         let stretches: Vec<Stretch> = part
             .blocks()
             .into_iter()
@@ -254,14 +331,18 @@ mod tests {
             rows_at.zip(0..).filter_map(|(row, counted)| Some((row, expected(counted)?))).collect();
         let mut scatter = Scatter::default();
         for some in [&stretches[..], &stretches[1..2], &stretches[..2], &[], &stretches[2..]] {
-            part.scatter(some, &mut scatter);
+            part.scatter(some, &mut scatter).unwrap();
             let numbers: Vec<u64> = some.iter().flat_map(|of| of.rows.clone()).collect();
             let mut found = Vec::new();
-            for (batch, of) in scatter.batches() {
+            for (bunch, of) in scatter.bunches() {
                 for &Move { from, to } in scatter.moves(of.clone()) {
-                    found.push((numbers[from as usize], (*batch, u64::from(to))));
+                    let batch = part.bunches.batch_at(*bunch, to.into());
+                    let row = u64::from(to) - part.bunches.first_row(batch);
+                    found.push((numbers[from as usize], (batch, row)));
                 }
             }
+            let first = part.first_batch_of(some).unwrap();
+            assert_eq!(first, found.iter().map(|(_, (batch, _))| *batch).min());
             found.sort_unstable();
             let mut expected = expected.clone();
             expected.retain(|(row, _)| numbers.contains(row));

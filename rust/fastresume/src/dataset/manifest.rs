@@ -23,6 +23,10 @@ use crate::source::local::Status;
 /// Rows are counted below this, so that every count fits a JSON number.
 pub const MAX_ROWS: u64 = 1 << 53;
 
+/// A page that takes more when it is decompressed is refused, unless more is allowed: writers end pages after a megabyte,
+/// or after a thousand cells.
+pub const MAX_PAGE_BYTES: u64 = 1 << 30;
+
 /// What a value of a column that can't be delivered is taken for.
 const UNKNOWN_BYTES: u64 = 16;
 
@@ -65,6 +69,8 @@ pub struct Manifest {
     fingerprint: String,
     /// Whether the checksums of pages that have one are compared: it changes no row, so no fingerprint tells it.
     verifies_checksums: bool,
+    /// A page that takes more is refused.
+    max_page_bytes: u64,
     /// What footers told of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
     footers: Arc<Footers>,
@@ -217,7 +223,7 @@ impl Manifest {
         }
         let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
         let footers = Arc::default();
-        let verifies_checksums = true;
+        let (verifies_checksums, max_page_bytes) = (true, MAX_PAGE_BYTES);
         Ok(Self {
             files,
             schemas,
@@ -225,6 +231,7 @@ impl Manifest {
             data_bytes,
             fingerprint,
             verifies_checksums,
+            max_page_bytes,
             footers,
             second_names,
         })
@@ -240,6 +247,18 @@ impl Manifest {
     #[must_use]
     pub fn verifying_checksums(self, verifies_checksums: bool) -> Self {
         Self { verifies_checksums, ..self }
+    }
+
+    /// The same files, of which no page is read that takes more when it is decompressed; 1 GiB if nothing else is said.
+    #[must_use]
+    pub fn with_max_page_bytes(self, max_page_bytes: u64) -> Self {
+        Self { max_page_bytes, ..self }
+    }
+
+    /// A page that takes more when it is decompressed is refused.
+    #[must_use]
+    pub fn max_page_bytes(&self) -> u64 {
+        self.max_page_bytes
     }
 
     /// Whether the checksums of pages that have one are compared.

@@ -32,6 +32,7 @@ pub struct OpenFile {
     leaves: Arc<Leaves>,
     places: Arc<PagePlaces>,
     verifies_checksums: bool,
+    most_page_bytes: u64,
 }
 
 impl OpenFile {
@@ -55,6 +56,7 @@ impl OpenFile {
             leaves,
             places: Arc::default(),
             verifies_checksums: manifest.verifies_checksums(),
+            most_page_bytes: manifest.max_page_bytes(),
         })
     }
 
@@ -99,7 +101,7 @@ impl OpenFile {
                 chunk.num_values()
             )));
         }
-        place(chunk, leaf, rows, self.leaves.writer())
+        place(chunk, leaf, rows, self.leaves.writer(), self.most_page_bytes)
     }
 
     /// The first row of each data page of a flat column chunk, as its index names them; none if it has none, or names others
@@ -186,7 +188,13 @@ fn index_place(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
     Some(offset..offset.saturating_add(length))
 }
 
-fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: u64, writer: Writer) -> Result<Chunk> {
+fn place(
+    chunk: &ColumnChunkMetaData,
+    leaf: &ColumnDescPtr,
+    rows: u64,
+    writer: Writer,
+    most_page_bytes: u64,
+) -> Result<Chunk> {
     let start = start_of(chunk);
     let end = start.checked_add(chunk.compressed_size());
     let (Ok(start), Some(Ok(end))) = (u64::try_from(start), end.map(u64::try_from)) else {
@@ -204,6 +212,7 @@ fn place(chunk: &ColumnChunkMetaData, leaf: &ColumnDescPtr, rows: u64, writer: W
         rows,
         values: chunk.num_values().unsigned_abs(),
         uncompressed_bytes: u64::try_from(chunk.uncompressed_size()).unwrap_or(0),
+        most_page_bytes,
         compression: chunk.compression(),
         value_bytes: value_bytes(leaf),
         levels: levels.into(),

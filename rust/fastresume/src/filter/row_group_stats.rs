@@ -78,7 +78,7 @@ fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Ve
     let footer = footer.parse()?;
     let writer = Writer::of(footer.file().created_by());
     let numbers: Vec<usize> = columns.iter().map(|(column, _)| column.leaf).collect();
-    let leaves = numbers.iter().map(|&number| Leaf::of(footer.file(), number)).collect::<Result<Vec<_>>>()?;
+    let leaves = Leaf::all(footer.file(), &numbers)?;
     let options = ParquetMetaDataOptions::new()
         .with_column_stats_policy(ParquetStatisticsPolicy::skip_except(&numbers))
         .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)

@@ -65,6 +65,7 @@ impl ChunkChoices {
             index: (index_bytes > 0).then_some(end..length),
             rows: rows as u64,
             values: if is_flat { rows as u64 } else { stated_values(values, pages) },
+            most_page_bytes: u64::MAX,
             uncompressed_bytes: 0,
             compression: compression_of(codec),
             value_bytes: value_bytes(kind),

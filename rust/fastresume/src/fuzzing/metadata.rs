@@ -25,6 +25,7 @@ fn chunk(bytes: u64, rows: u64, value_bytes: Option<usize>, is_flat: bool) -> Ch
         index: None,
         rows,
         values,
+        most_page_bytes: u64::MAX,
         uncompressed_bytes,
         compression,
         value_bytes,

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::MmapMut;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::memory::vectors::{filled, no_memory};
 
 /// So many bytes or more are pages of their own: they begin and end at bounds of pages, and go back to the system when
 /// they are dropped.
@@ -80,7 +81,7 @@ impl Block {
     /// `Argument` if the system does not give so much memory.
     pub fn zeroed(bytes: usize) -> Result<Self> {
         if bytes < PAGED_BYTES {
-            return Ok(Self::Words(vec![0; bytes.div_ceil(8)]));
+            return filled(bytes.div_ceil(8), 0).map(Self::Words);
         }
         SystemPages::zeroed(bytes).map(Self::Pages)
     }
@@ -120,9 +121,4 @@ impl Block {
             Self::Pages(pages) => pages.0.len(),
         }
     }
-}
-
-/// What is said when the system does not give so many bytes.
-pub fn no_memory(bytes: usize) -> Error {
-    Error::Argument(format!("no memory for a tensor of {bytes} bytes: batches are too large"))
 }

@@ -1,9 +1,10 @@
 //! Memory for the values of tensors, which comes back and is used again.
 
 use crate::error::Result;
-use crate::memory::block::{Block, no_memory};
+use crate::memory::block::Block;
 pub use crate::memory::block::{PAGED_BYTES, PageLock, most_paged};
 use crate::memory::free_list::{KEPT_BYTES, STORE, Store};
+use crate::memory::vectors::no_memory;
 
 /// Where one who reads gets memory: what was let go of comes first, since fresh memory costs more than what is written
 /// to it.

@@ -1,5 +1,6 @@
 //! Blocks that are pinned, reused and counted, and which tensors own.
 
+pub mod vectors;
 pub mod block;
 pub mod free_list;
 pub mod buffer;

@@ -1,4 +1,4 @@
-//! Batches of one reader whose rows are coming in, until they are delivered.
+//! Batches of one reader, or bunches of them, whose rows are coming in, until they are delivered.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +9,10 @@ use crate::batch::slots::fields::{SharedSlots, Slots};
 use crate::error::{Result, locked};
 use crate::resume::tail::Shape;
 
-/// The memory of batches, by their numbers.
+/// The memory of batches, by their numbers; that of a bunch goes by its first one.
 pub type BatchSlots = BTreeMap<u64, SharedSlots>;
 
-/// The batches, by their numbers.
+/// The batches, by their numbers; a bunch is as one batch.
 pub struct Filling {
     batches: BTreeMap<u64, Coming>,
     /// Those whose rows are all there, and which nobody began to end.
@@ -23,13 +23,24 @@ pub struct Filling {
     is_scattered: bool,
 }
 
+/// A batch, or a bunch, of which nothing is there.
+pub struct New {
+    pub slots: Slots,
+    pub shape: Shape,
+    /// How many batches it has.
+    pub batches: u64,
+    /// The bytes that are expected.
+    pub bytes: u64,
+}
+
 struct Coming {
     slots: SharedSlots,
+    shape: Shape,
+    batches: u64,
     /// Its bytes as far as they are known, at least those that are expected.
     bytes: u64,
     /// How many of these it takes now.
     taken: u64,
-    rows: u64,
     missing_rows: u64,
     /// Whether it was brought into the form that is delivered.
     is_ready: bool,
@@ -38,8 +49,9 @@ struct Coming {
 impl Coming {
     /// What the rows that came in take of its bytes.
     fn bytes_there(&self) -> u64 {
-        let there = self.rows - self.missing_rows;
-        let bytes = u128::from(self.bytes) * u128::from(there) / u128::from(self.rows.max(1));
+        let rows = self.shape.distinct;
+        let there = rows - self.missing_rows;
+        let bytes = u128::from(self.bytes) * u128::from(there) / u128::from(rows.max(1));
         u64::try_from(bytes).unwrap_or(self.bytes)
     }
 }
@@ -58,18 +70,19 @@ impl Filling {
     /// How many batches have all their rows, and the bytes of these.
     pub fn queued(&self) -> (u64, u64) {
         let queued = self.batches.values().filter(|coming| coming.missing_rows == 0);
-        queued.fold((0, 0), |(batches, bytes), coming| (batches + 1, coming.bytes.saturating_add(bytes)))
+        queued.fold((0, 0), |(batches, bytes), coming| {
+            (batches + coming.batches, coming.bytes.saturating_add(bytes))
+        })
     }
 
-    /// The slots of batches; a batch that is new begins with those that `new` gives, of the shape and the expected
-    /// bytes that it gives as well.
+    /// The slots of batches; a batch that is new begins with those that `new` gives.
     ///
     /// # Errors
     /// Those of `new`.
     pub fn slots_of(
         &mut self,
         batches: impl Iterator<Item = u64>,
-        new: impl Fn(u64) -> Result<(Slots, Shape, u64)>,
+        new: impl Fn(u64) -> Result<New>,
     ) -> Result<BatchSlots> {
         let mut found = BatchSlots::new();
         let mut last = None;
@@ -77,12 +90,13 @@ impl Filling {
             let coming = match self.batches.entry(batch) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
-                    let (slots, shape, bytes) = new(batch)?;
+                    let New { slots, shape, batches, bytes } = new(batch)?;
                     let taken = if self.is_scattered { 0 } else { bytes };
                     self.bytes += u128::from(taken);
                     let slots = Arc::new(Mutex::new(slots));
-                    let rows = shape.distinct;
-                    entry.insert(Coming { slots, bytes, taken, rows, missing_rows: rows, is_ready: false })
+                    let missing_rows = shape.distinct;
+                    let is_ready = false;
+                    entry.insert(Coming { slots, shape, batches, bytes, taken, missing_rows, is_ready })
                 }
             };
             found.insert(batch, Arc::clone(&coming.slots));
@@ -106,11 +120,23 @@ impl Filling {
         }
     }
 
+    /// Whether rows of a batch are still to come.
+    pub fn is_coming(&self, batch: u64) -> bool {
+        let is_missing = |coming: &Coming| coming.missing_rows > 0 && !coming.is_ready;
+        self.batches.get(&batch).is_some_and(is_missing) && !self.complete.contains(&batch)
+    }
+
+    /// Has a batch ended as it is: no more of its rows will come.
+    pub fn give_up(&mut self, batch: u64) {
+        self.complete.insert(batch);
+    }
+
     /// Takes the first of some batches that is to be ended.
-    pub fn take_complete(&mut self, among: RangeInclusive<u64>) -> Option<(u64, SharedSlots)> {
+    pub fn take_complete(&mut self, among: RangeInclusive<u64>) -> Option<(u64, SharedSlots, Shape)> {
         let batch = *self.complete.range(among).next()?;
         self.complete.remove(&batch);
-        Some((batch, Arc::clone(&self.batches.get(&batch)?.slots)))
+        let coming = self.batches.get(&batch)?;
+        Some((batch, Arc::clone(&coming.slots), coming.shape))
     }
 
     /// Whether one of some batches is to be ended.
@@ -130,10 +156,11 @@ impl Filling {
         self.batches.get(&batch).is_some_and(|coming| coming.is_ready)
     }
 
-    /// Takes a batch out, if it was ended.
-    pub fn take_ready(&mut self, batch: u64) -> Option<Slots> {
+    /// Takes a batch out, if it was ended, and whether all its rows are there.
+    pub fn take_ready(&mut self, batch: u64) -> Option<(Slots, bool)> {
         let coming = self.is_ready(batch).then(|| self.batches.remove(&batch))??;
         self.bytes -= u128::from(coming.taken);
-        Some(locked(&coming.slots).taken())
+        let slots = locked(&coming.slots).taken();
+        Some((slots, coming.missing_rows == 0))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::num::Saturating;
 
+use crate::batch::bunch_size::BunchSize;
 use crate::batch::filler::DIVIDED_BYTES;
 use crate::batch::segment::SEGMENT_BYTES;
 use crate::batch::slots::fields::TURNED_LAST_BYTES;
@@ -79,8 +80,9 @@ struct Most<'a> {
     num_rows: Count,
     /// Rows of the largest row group.
     group_rows: Count,
-    /// Rows of a batch of one rank.
+    /// Rows of a batch of one rank, or of a bunch, and what this takes beside them.
     batch_rows: Count,
+    bunch_bytes: Count,
     /// Bytes of a row on the average.
     row_bytes: Count,
     /// Bytes of a row without large cells, where rows are longest.
@@ -101,11 +103,13 @@ impl<'a> Most<'a> {
         pass: &Pass,
         footprint: Footprint,
     ) -> Self {
+        let bunch = BunchSize::new(layout, order, pass.rank_rows());
         Self {
             layout,
             num_rows: Saturating(order.num_rows()),
             group_rows: Saturating(manifest.largest_group()),
-            batch_rows: Saturating(pass.rank_rows()),
+            batch_rows: Saturating(bunch.rows(pass.rank_rows())),
+            bunch_bytes: Saturating(bunch.own_bytes),
             row_bytes: count(layout.row_bytes()),
             densest_bytes: Saturating(footprint.densest_row_bytes),
             large_bytes: Saturating(footprint.large_bytes),
@@ -163,7 +167,9 @@ impl<'a> Most<'a> {
         let rows = self.bytes_of(window_rows, rounded_up(blocks, windows));
         let held = rows * count(PIECES + 2) / count(PIECES);
         let number_bytes = count(size_of::<u64>());
-        open * (held + window_rows * number_bytes) + self.batch_rows * number_bytes
+        let bunches = rounded_up(window_rows, self.batch_rows) + count(1);
+        open * (held + window_rows * number_bytes + bunches * self.bunch_bytes)
+            + self.batch_rows * number_bytes
     }
 
     /// Bytes of the segments that the lanes of a rank have open, and of the strips that columns lie in meanwhile.

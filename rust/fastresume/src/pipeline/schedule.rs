@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::batch::bunch::Bunches;
+use crate::batch::bunch_size::BunchSize;
 use crate::batch::segment::{Piece, Places, SEGMENT_BYTES, Segment, part_of};
 use crate::batch::slots::pending::waiting;
 use crate::batch::window::{Stretch, WindowPart};
@@ -34,6 +36,7 @@ pub struct Schedule {
     turns: StreamQueue,
     /// Segments of the window that was opened last.
     open: VecDeque<Segment>,
+    bunches: Bunches,
     row_bytes: u64,
 }
 
@@ -49,7 +52,10 @@ impl Schedule {
         pass: Arc<Pass>,
         reader: WorkerId,
     ) -> Result<Self> {
+        let size = BunchSize::new(layout, &order, pass.rank_rows());
+        let first = pass.done() + reader.worker;
         Ok(Self {
+            bunches: Bunches::new(first, reader.workers, size.shift, pass.rank_rows()),
             turns: StreamQueue::new(pass.streams(reader)?),
             open: VecDeque::new(),
             row_bytes: layout.row_bytes() as u64,
@@ -57,6 +63,11 @@ impl Schedule {
             order,
             pass,
         })
+    }
+
+    /// How batches are put in order together.
+    pub fn bunches(&self) -> Bunches {
+        self.bunches
     }
 
     /// Whether rows come scattered over the batches of a window.
@@ -96,8 +107,9 @@ impl Schedule {
         let remaining = self.pass.division().remaining();
         let counted = remaining.rank(window.positions.start)..remaining.rank(window.positions.end);
         let taken = self.turns.take_window(&counted);
-        let streams = taken.into_iter().map(|(index, given)| (given, self.turns.stream(index).0.clone()));
-        let part = Arc::new(WindowPart::new(window, remaining, streams.collect()));
+        let streams = taken.into_iter().map(|(index, given)| (given, self.turns.stream(index).0));
+        let streams: Vec<_> = streams.collect();
+        let part = Arc::new(WindowPart::new(window, remaining, &streams, self.bunches));
         // Blocks of one part of a row group are decoded in one go: its dictionaries are read once.
         let mut reached = 0;
         for (block, mut ordinals) in part.blocks() {

@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use crate::batch::bunch::Bunches;
+use crate::batch::ended_bunch::EndedBunch;
 use crate::batch::filler::Filled;
 use crate::batch::segment::{Places, Segment, to_usize};
 use crate::batch::slots::fields::{SharedSlots, Slots};
@@ -12,11 +14,12 @@ use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::memory::buffer::Pool;
 use crate::order::pass_order::Order;
-use crate::pipeline::in_flight::{BatchSlots, Filling};
+use crate::pipeline::in_flight::{BatchSlots, Filling, New};
 use crate::pipeline::schedule::Schedule;
 use crate::projection::layout::Layout;
 use crate::resume::lanes::WorkerId;
 use crate::resume::pass::Pass;
+use crate::resume::tail::Shape;
 
 /// What a batch takes beside its values.
 const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
@@ -39,7 +42,12 @@ pub struct Agenda {
     divided: Vec<Decoding>,
     /// The window that was opened last, and the memory of its batches, which all its segments share.
     window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
+    bunches: Bunches,
     filling: Filling,
+    /// The bunch from which batches are delivered, and the batch behind the last one of it that may be.
+    open: Option<(Arc<EndedBunch>, u64)>,
+    /// So many segments are being decoded.
+    decoding: usize,
     /// What is being decoded takes so many bytes, which its batches do not take yet.
     decoding_bytes: u64,
     /// The next batch to deliver.
@@ -51,8 +59,8 @@ pub struct Agenda {
 /// What is done in one go.
 pub enum Task {
     Decode(Decoding),
-    /// A batch whose rows are all there is brought into the form that is delivered.
-    End(u64, SharedSlots),
+    /// A batch, or a bunch, whose rows are all there is brought into the form that is delivered.
+    End(u64, SharedSlots, Shape),
 }
 
 /// A segment to decode, and the memory of its batches.
@@ -75,6 +83,8 @@ enum NextDecode {
 pub enum Front {
     /// A batch, ready for its consumer, and its memory.
     Batch(u64, Slots),
+    /// A batch of a bunch, and the row of this where it begins.
+    OfBunch(u64, Arc<EndedBunch>, u64),
     /// Nothing more: the pass is over for this reader.
     End,
 }
@@ -96,7 +106,11 @@ impl Agenda {
         let is_scattered = schedule.is_shuffled();
         let pool = Pool::new(to_usize(budget_bytes.saturating_add(schedule.open_bytes()))?);
         let front = pass.done() + reader.worker;
+        let bunches = schedule.bunches();
         Ok(Self {
+            bunches,
+            open: None,
+            decoding: 0,
             pass,
             reader,
             budget_bytes,
@@ -114,26 +128,52 @@ impl Agenda {
 
     /// How many batches have all their rows, and the bytes of these.
     pub fn queued(&self) -> (u64, u64) {
-        self.filling.queued()
+        let open = self.open.as_ref().filter(|(_, end)| self.front < *end);
+        let of_open = open.map_or(0, |(_, end)| (end - self.front).div_ceil(self.reader.workers));
+        let (batches, bytes) = self.filling.queued();
+        (batches + of_open, bytes)
     }
 
     /// Takes the front batch if it is ready, its error, or the end; none if it is still coming.
-    pub fn take_front(&mut self) -> Option<Result<Front>> {
+    pub fn take_front(&mut self, layout: &Layout) -> Option<Result<Front>> {
         let batch = self.front;
         if batch >= self.pass.batches() {
             return Some(Ok(Front::End));
         }
-        if let Some(slots) = self.filling.take_ready(batch) {
+        let bunch = self.bunches.of(batch);
+        if self.open.as_ref().is_none_or(|(_, end)| *end <= batch)
+            && let Some((slots, is_whole)) = self.filling.take_ready(bunch)
+        {
+            if self.bunches.are_single() {
+                self.front += self.reader.workers;
+                return Some(Ok(Front::Batch(batch, slots)));
+            }
+            let last = self.bunches.last(bunch);
+            let end = self.failed.as_ref().filter(|_| !is_whole).map_or(last + 1, |(first, _)| *first);
+            match EndedBunch::new(slots, layout) {
+                Ok(ended) => self.open = Some((Arc::new(ended), end)),
+                Err(error) => self.note_failed(batch, error),
+            }
+        }
+        if let Some((open, end)) = &self.open
+            && batch < *end
+        {
+            let front = Front::OfBunch(batch, Arc::clone(open), self.bunches.first_row(batch));
             self.front += self.reader.workers;
-            return Some(Ok(Front::Batch(batch, slots)));
+            if self.front >= *end {
+                self.open = None;
+            }
+            self.give_up_front();
+            return Some(Ok(front));
         }
         self.failure().map(|error| Err(error.clone()))
     }
 
     /// Whether there is something for the consumer: the front batch, to be delivered or to be ended first, or its error.
     pub fn has_front(&self) -> bool {
-        let is_there = self.filling.is_ready(self.front) || self.filling.has_complete(self.among(0));
-        is_there || self.failure().is_some()
+        let is_open = self.open.as_ref().is_some_and(|(_, end)| self.front < *end);
+        let is_ready = self.filling.is_ready(self.bunches.of(self.front));
+        is_open || is_ready || self.filling.has_complete(self.among(0)) || self.failure().is_some()
     }
 
     /// Why the front batch can't be had.
@@ -150,7 +190,10 @@ impl Agenda {
             return Some(end);
         }
         let segment = match self.next()? {
-            NextDecode::Divided(at) => return Some(Task::Decode(self.divided.swap_remove(at))),
+            NextDecode::Divided(at) => {
+                self.decoding += 1;
+                return Some(Task::Decode(self.divided.swap_remove(at)));
+            }
             NextDecode::Segment => self.waiting.take()?,
         };
         match self.slots_for(&segment, layout) {
@@ -158,6 +201,7 @@ impl Agenda {
                 let row_bytes = layout.row_bytes().saturating_add(layout.jagged_row_bytes()) as u64;
                 let bytes = waiting(segment.scattered_rows().saturating_mul(row_bytes));
                 self.decoding_bytes = self.decoding_bytes.saturating_add(bytes);
+                self.decoding += 1;
                 Some(Task::Decode(Decoding { segment, slots, bytes }))
             }
             Err(error) => {
@@ -181,6 +225,7 @@ impl Agenda {
     /// Notes what became of a segment that was decoded: if it failed, for which batch.
     pub fn note_decoded(&mut self, decoding: &Decoding, filled: std::result::Result<Filled, (u64, Error)>) {
         self.decoding_bytes = self.decoding_bytes.saturating_sub(decoding.bytes);
+        self.decoding -= 1;
         match filled {
             Ok(Filled { rows, left }) => {
                 self.filling.count(&rows);
@@ -190,6 +235,7 @@ impl Agenda {
             }
             Err((first, error)) => self.note_failed(first, error),
         }
+        self.give_up_front();
     }
 
     /// Notes that a batch was ended.
@@ -197,29 +243,53 @@ impl Agenda {
         self.filling.end(batch);
     }
 
+    /// Notes that a batch which was taken can't be had for all that.
+    pub fn note_not_delivered(&mut self, batch: u64, error: Error) {
+        (self.front, self.open) = (batch, None);
+        self.note_failed(batch, error);
+    }
+
     /// Notes why a batch and those behind it can't be had.
     pub fn note_failed(&mut self, first: u64, error: Error) {
         if self.failed.as_ref().is_none_or(|(batch, _)| first < *batch) {
             self.failed = Some((first, error));
         }
+        self.give_up_front();
+    }
+
+    /// Some batches of the front bunch can't be had: those before them are delivered once all their rows are there, which is
+    /// when nothing is decoded any more.
+    fn give_up_front(&mut self) {
+        let Some((first, _)) = &self.failed else { return };
+        let bunch = self.bunches.of(self.front);
+        if self.front < *first
+            && bunch == self.bunches.of(*first)
+            && self.decoding == 0
+            && self.filling.is_coming(bunch)
+            && self.next().is_none()
+        {
+            self.filling.give_up(bunch);
+        }
     }
 
     /// A batch to end, of the front one and so many behind it.
     fn take_end(&mut self, behind: u64) -> Option<Task> {
-        let (batch, slots) = self.filling.take_complete(self.among(behind))?;
-        Some(Task::End(batch, slots))
+        let (batch, slots, shape) = self.filling.take_complete(self.among(behind))?;
+        Some(Task::End(batch, slots, shape))
     }
 
-    /// The front batch and so many behind it.
+    /// The front batch, or its bunch, and so many batches behind it, or the next bunch.
     fn among(&self, behind: u64) -> RangeInclusive<u64> {
-        self.front..=self.front + behind * self.reader.workers
+        let bunch = self.bunches.of(self.front);
+        bunch..=self.bunches.behind(bunch, behind)
     }
 
     /// What to decode next, if its batches fit the budget.
     fn next(&mut self) -> Option<NextDecode> {
         // What batches before a failed one need is still decoded: these are delivered.
         let end = self.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
-        let front = self.front;
+        // With its rows, those of its bunch are needed.
+        let front = self.bunches.last(self.bunches.of(self.front));
         let is_full = self.filling.bytes().saturating_add(self.decoding_bytes) >= self.budget_bytes;
         let may_go = |segment: &Segment| {
             let first = segment.first_batch();
@@ -256,7 +326,7 @@ impl Agenda {
                 {
                     return Ok(Arc::clone(slots));
                 }
-                let slots = Arc::new(self.slots_of(part.batches().iter().copied(), layout)?);
+                let slots = Arc::new(self.slots_of(part.bunches().iter().copied(), layout)?);
                 self.window = Some((Arc::clone(part), Arc::clone(&slots)));
                 Ok(slots)
             }
@@ -265,16 +335,29 @@ impl Agenda {
 
     fn slots_of(&mut self, batches: impl Iterator<Item = u64>, layout: &Layout) -> Result<BatchSlots> {
         let is_shuffled = self.schedule.is_shuffled();
-        let Self { pass, reader, pool, filling, .. } = self;
+        let Self { pass, reader, pool, filling, bunches, .. } = self;
         filling.slots_of(batches, |batch| {
-            let shape = pass.shape(batch, reader.rank);
+            let (shape, batches) = shape_of(pass, bunches, batch, reader.rank);
             let rows = to_usize(shape.rows)?;
             let scattered = if is_shuffled { Some(to_usize(shape.distinct)?) } else { None };
             let slots = Slots::new(layout, rows, pool, scattered)?;
             let bytes = slots.bytes().saturating_add(Self::other_bytes(layout, shape.rows, is_shuffled));
-            Ok((slots, shape, bytes))
+            Ok(New { slots, shape, batches, bytes })
         })
     }
+}
+
+/// The shape of a batch, or what its bunch has of rows that are read, and how many batches that is.
+fn shape_of(pass: &Pass, bunches: &Bunches, batch: u64, rank: u64) -> (Shape, u64) {
+    if bunches.are_single() {
+        return (pass.shape(batch, rank), 1);
+    }
+    let of_bunch = bunches.batches(batch, pass.batches());
+    of_bunch.fold((Shape::whole(0), 0), |(bunch, batches), batch| {
+        let distinct = pass.shape(batch, rank).distinct;
+        // Those of the last one may be fewer, behind which nothing follows.
+        (Shape::whole(bunch.distinct + distinct), batches + 1)
+    })
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ fn rows_of(segment: &Segment) -> Vec<(u64, u64)> {
         }
         Places::Scattered { part, stretches } => {
             let mut scatter = Scatter::default();
-            part.scatter(stretches, &mut scatter);
-            scatter.batches().iter().map(|(batch, of)| (*batch, of.len() as u64)).collect()
+            part.scatter(stretches, &mut scatter).unwrap();
+            scatter.bunches().iter().map(|(bunch, of)| (*bunch, of.len() as u64)).collect()
         }
     }
 }
@@ -48,14 +48,14 @@ fn decoded(made: &Made, segment: &Segment) -> Vec<Range<u64>> {
 fn decoding(task: Option<Task>) -> Decoding {
     match task {
         Some(Task::Decode(decoding)) => decoding,
-        Some(Task::End(batch, _)) => panic!("batch {batch} is to be ended, expected a segment"),
+        Some(Task::End(batch, ..)) => panic!("batch {batch} is to be ended, expected a segment"),
         None => panic!("there is nothing to do, expected a segment"),
     }
 }
 
 fn ending(task: Option<Task>) -> Option<u64> {
     task.map(|task| match task {
-        Task::End(batch, _) => batch,
+        Task::End(batch, ..) => batch,
         Task::Decode(decoding) => panic!("{:?} is to be decoded", decoding.segment),
     })
 }
@@ -66,9 +66,9 @@ fn decode_one(agenda: &mut Agenda, made: &Made) {
     agenda.note_decoded(&decoding, Ok(Filled { rows: rows_of(&decoding.segment), left: None }));
 }
 
-fn front(agenda: &mut Agenda) -> Option<u64> {
-    match agenda.take_front()? {
-        Ok(Front::Batch(batch, _)) => Some(batch),
+fn front(agenda: &mut Agenda, made: &Made) -> Option<u64> {
+    match agenda.take_front(&made.layout)? {
+        Ok(Front::Batch(batch, _) | Front::OfBunch(batch, ..)) => Some(batch),
         Ok(Front::End) => panic!("the pass is over"),
         Err(error) => panic!("{error}"),
     }
@@ -82,14 +82,14 @@ fn a_batch_is_decoded_then_ended_then_delivered() {
     decode_one(&mut agenda, &made);
     assert!(agenda.has_front(), "the consumer may end it");
     assert_eq!(agenda.queued().0, 1);
-    assert_eq!(front(&mut agenda), None);
+    assert_eq!(front(&mut agenda, &made), None);
     let end = agenda.take_front_end();
     assert!(agenda.take_front_end().is_none() && !agenda.has_front(), "somebody is at it");
     assert_eq!(ending(end), Some(0));
     agenda.note_ended(0);
     assert!(agenda.has_front());
-    assert_eq!(front(&mut agenda), Some(0));
-    assert_eq!((agenda.queued(), front(&mut agenda)), ((0, 0), None));
+    assert_eq!(front(&mut agenda, &made), Some(0));
+    assert_eq!((agenda.queued(), front(&mut agenda, &made)), ((0, 0), None));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_full_budget_leaves_what_the_front_batch_needs_to_be_taken() {
     assert_eq!(ending(agenda.take(&made.layout)), Some(0));
     agenda.note_ended(0);
     assert!(!agenda.has_task() && agenda.take(&made.layout).is_none(), "batch 1 has no room");
-    assert_eq!(front(&mut agenda), Some(0));
+    assert_eq!(front(&mut agenda, &made), Some(0));
     assert!(agenda.has_task(), "batch 1 is the front one now");
     decode_one(&mut agenda, &made);
 }
@@ -122,7 +122,7 @@ fn few_batches_behind_the_front_one_are_ended() {
     agenda.note_decoded(&first, Ok(Filled { rows: rows_of(&first.segment), left: None }));
     assert_eq!(ending(agenda.take(&made.layout)), Some(0));
     agenda.note_ended(0);
-    assert_eq!(front(&mut agenda), Some(0));
+    assert_eq!(front(&mut agenda, &made), Some(0));
     assert_eq!(ending(agenda.take(&made.layout)), Some(1 + ENDED_AHEAD));
 }
 
@@ -151,12 +151,48 @@ fn batches_before_a_failed_one_are_delivered_and_nothing_behind_it_is_decoded() 
     agenda.note_decoded(&first, Ok(Filled { rows: rows_of(&first.segment), left: None }));
     assert_eq!(ending(agenda.take_front_end()), Some(0));
     agenda.note_ended(0);
-    assert_eq!(front(&mut agenda), Some(0));
+    assert_eq!(front(&mut agenda, &made), Some(0));
     for _ in 0..2 {
         assert!(agenda.has_front());
-        assert_eq!(agenda.take_front().unwrap().err(), Some(Error::data("damaged")), "the error stays");
+        assert_eq!(
+            agenda.take_front(&made.layout).unwrap().err(),
+            Some(Error::data("damaged")),
+            "the error stays"
+        );
     }
     assert!(agenda.take(&made.layout).is_none());
+}
+
+#[test]
+fn batches_of_a_bunch_before_a_failed_one_are_delivered() {
+    let made = Made::new(&[320]);
+    for failed in 0..20 {
+        let mut agenda = agenda(&made, Cut::new(1, 1, 4).unwrap(), Some(320), 1 << 20);
+        assert!(!agenda.bunches.are_single());
+        let mut decoded = Vec::new();
+        while let Some(Task::Decode(decoding)) = agenda.take(&made.layout) {
+            decoded.push(decoding);
+        }
+        let last = decoded.pop().unwrap();
+        for decoding in decoded {
+            agenda.note_decoded(&decoding, Ok(Filled { rows: rows_of(&decoding.segment), left: None }));
+        }
+        // As if no row of it came to an earlier batch.
+        let bunch = agenda.bunches.of(failed);
+        let mut before = rows_of(&last.segment);
+        before.retain(|(of, _)| *of < bunch);
+        agenda.filling.count(&before);
+        agenda.note_decoded(&last, Err((failed, Error::data("damaged"))));
+        let mut delivered = 0;
+        while let Some(end) = ending(agenda.take_front_end()) {
+            agenda.note_ended(end);
+            while agenda.failure().is_none() && front(&mut agenda, &made) == Some(delivered) {
+                delivered += 1;
+            }
+        }
+        assert_eq!(delivered, failed);
+        assert_eq!(agenda.take_front(&made.layout).unwrap().err(), Some(Error::data("damaged")));
+    }
 }
 
 /// Numbers that look like random ones.
@@ -195,7 +231,8 @@ impl Play<'_> {
         assert_eq!(task.is_some(), has_task);
         match &task {
             Some(Task::Decode(decoding)) => {
-                let is_for_front = decoding.segment.first_batch() <= self.delivered;
+                let bunches = self.agenda.bunches;
+                let is_for_front = decoding.segment.first_batch() <= bunches.last(bunches.of(self.delivered));
                 assert!(held * ROW_BYTES < self.budget_bytes.max(1) || is_for_front, "{held} rows are held");
                 for rows in decoded(self.made, &decoding.segment) {
                     (rows.start..rows.end).for_each(|row| self.times[usize::try_from(row).unwrap()] += 1);
@@ -204,10 +241,10 @@ impl Play<'_> {
                     *self.held.entry(batch).or_default() += rows;
                 }
             }
-            Some(Task::End(batch, _)) => {
-                let rows = self.agenda.pass.shape(*batch, 0).distinct;
-                assert_eq!(self.held[batch], rows, "all rows of a batch are there when it is ended");
-                assert!((self.delivered..=self.delivered + ENDED_AHEAD).contains(batch));
+            Some(Task::End(batch, _, shape)) => {
+                assert_eq!(self.held[batch], shape.distinct, "all rows are there when a batch is ended");
+                let bunch = self.agenda.bunches.of(self.delivered);
+                assert!((bunch..=self.delivered + ENDED_AHEAD).contains(batch));
             }
             None => return false,
         }
@@ -219,7 +256,7 @@ impl Play<'_> {
     fn end(&mut self) {
         let at = self.dice.below(self.begun.len() as u64);
         match self.begun.swap_remove(usize::try_from(at).unwrap()) {
-            Task::End(batch, _) => self.agenda.note_ended(batch),
+            Task::End(batch, ..) => self.agenda.note_ended(batch),
             Task::Decode(decoding) => {
                 let mut rows = rows_of(&decoding.segment);
                 let mut left = None;
@@ -248,13 +285,16 @@ impl Play<'_> {
     /// The consumer asks for its batch; gives whether the pass is over.
     fn ask(&mut self) -> bool {
         let has_front = self.agenda.has_front();
-        match self.agenda.take_front() {
+        match self.agenda.take_front(&self.made.layout) {
             Some(Ok(Front::End)) => return true,
-            Some(Ok(Front::Batch(batch, _))) => {
+            Some(Ok(Front::Batch(batch, _) | Front::OfBunch(batch, ..))) => {
                 assert!(has_front);
                 assert_eq!(batch, self.delivered, "batches come in order");
-                let rows = self.agenda.pass.shape(batch, 0).distinct;
-                assert_eq!(self.held.remove(&batch), Some(rows));
+                // A bunch goes with its first batch.
+                if self.agenda.bunches.of(batch) == batch {
+                    let (shape, _) = shape_of(&self.agenda.pass, &self.agenda.bunches, batch, 0);
+                    assert_eq!(self.held.remove(&batch), Some(shape.distinct));
+                }
                 self.delivered += 1;
             }
             Some(Err(error)) => panic!("{error}"),

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::batch::filler::Filler;
 use crate::batch::segment::to_usize;
-use crate::batch::slots::fields::Slots;
 use crate::batch::slots::row_ids::Written;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, caught, locked};
@@ -20,6 +19,7 @@ use crate::projection::layout::Layout;
 use crate::resume::cursor::Cursor;
 use crate::resume::lanes::WorkerId;
 use crate::resume::pass::Pass;
+use crate::resume::tail::Shape;
 
 /// A batch, ready for its consumer.
 #[derive(Debug)]
@@ -149,10 +149,18 @@ impl Pipeline {
         self.start()?;
         let mut state = locked(&self.work.state);
         loop {
-            if let Some(front) = state.agenda.take_front() {
+            if let Some(front) = state.agenda.take_front(self.work.filler.layout()) {
                 self.work.call_one(state);
                 return match front? {
-                    Front::Batch(batch, slots) => self.work.delivered(batch, slots),
+                    Front::Batch(batch, slots) => {
+                        self.work.delivered(batch, |_, layout| Ok(slots.into_parts(layout)))
+                    }
+                    Front::OfBunch(batch, bunch, row) => {
+                        let parts = |shape: Shape, layout: &Layout| bunch.batch(layout, row, shape);
+                        self.work.delivered(batch, parts).inspect_err(|error| {
+                            locked(&self.work.state).agenda.note_not_delivered(batch, error.clone());
+                        })
+                    }
                     Front::End => Ok(Polled::End),
                 };
             }
@@ -250,9 +258,13 @@ impl Work {
         }
     }
 
-    fn delivered(&self, batch: u64, slots: Slots) -> Result<Polled> {
+    fn delivered(
+        &self,
+        batch: u64,
+        parts: impl FnOnce(Shape, &Layout) -> Result<(Vec<Memory>, Written)>,
+    ) -> Result<Polled> {
         let shape = self.pass.shape(batch, self.rank);
-        let (fields, written) = slots.into_parts(self.filler.layout());
+        let (fields, written) = parts(shape, self.filler.layout())?;
         Ok(Polled::Batch(Box::new(Delivered {
             rows: to_usize(shape.rows)?,
             valid_rows: to_usize(shape.valid)?,
@@ -288,8 +300,7 @@ impl Work {
                 });
                 self.note(|agenda| agenda.note_decoded(decoding, filled))
             }
-            Task::End(batch, slots) => {
-                let shape = self.pass.shape(*batch, self.rank);
+            Task::End(batch, slots, shape) => {
                 let layout = self.filler.layout();
                 let finish =
                     || locked(slots).finish(layout, to_usize(shape.distinct)?, to_usize(shape.rows)?);

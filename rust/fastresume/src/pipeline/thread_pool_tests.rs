@@ -66,7 +66,7 @@ fn the_consumer_is_told_of_a_front_batch_that_was_ended() {
     let pipeline = pipeline(&made, 1, 1 << 20, None);
     pipeline.work.perform(&take(&pipeline.work).unwrap(), 0);
     let task = take(&pipeline.work).unwrap();
-    assert!(matches!(task, Task::End(0, _)));
+    assert!(matches!(task, Task::End(0, ..)));
     assert!(is_told(&pipeline.work, || pipeline.work.perform(&task, 0)));
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::memory::vectors::filled;
 
 /// Something that gives bytes at ranges: a local file now, an object store behind the same seam.
 pub trait Source: Send + Sync {
@@ -21,7 +22,7 @@ pub trait Source: Send + Sync {
     /// As for `read_into`; and `Data`, before any memory is taken, if the source has not so many bytes.
     fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
         self.check(offset, length)?;
-        let mut bytes = vec![0; length];
+        let mut bytes = filled(length, 0)?;
         self.read_into(offset, &mut bytes)?;
         Ok(bytes)
     }

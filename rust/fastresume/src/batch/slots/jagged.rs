@@ -9,6 +9,7 @@ use crate::batch::slots::pending::{repeat, waiting};
 use crate::decode::decoder::{JaggedRows, NULL_ROW};
 use crate::error::Result;
 use crate::memory::buffer::Memory;
+use crate::memory::vectors::{collected, filled};
 
 /// Memory is reserved for at most so many bytes and rows before they are there.
 const MAX_EXPECTED_BYTES: usize = 64 << 20;
@@ -122,8 +123,8 @@ impl JaggedSlot {
         let grain = (expected / 16 + 1).next_power_of_two();
         rows.values.reserve((expected + expected / 16).next_multiple_of(grain)).ok();
         let room = missing.min(MAX_EXPECTED_ROWS);
-        rows.ends.reserve(room);
-        rows.valid.reserve(room);
+        rows.ends.try_reserve(room).ok();
+        rows.valid.try_reserve(room).ok();
         (to, rows)
     }
 
@@ -173,9 +174,9 @@ impl JaggedSlot {
             end += length & !NULL_ROW;
             end
         });
-        self.inner.push(Memory::from(iter::once(0).chain(ends).collect::<Vec<u64>>()));
+        self.inner.push(Memory::from(collected(iter::once(0).chain(ends))?));
         if self.is_masked {
-            let marks: Vec<u8> = each.iter().map(|length| u8::from(length & NULL_ROW == 0)).collect();
+            let marks = collected(each.iter().map(|length| u8::from(length & NULL_ROW == 0)))?;
             let mut valid = Memory::default();
             valid.extend(&marks)?;
             self.inner.push(valid);
@@ -196,14 +197,14 @@ impl JaggedSlot {
         {
             // All is where it belongs.
             let offsets = iter::once(0).chain(part.ends.iter().map(|&end| (end >> shift) as u64));
-            self.offsets = Memory::from(offsets.collect::<Vec<u64>>());
+            self.offsets = Memory::from(collected(offsets)?);
             if self.is_masked {
                 self.valid.extend(&part.valid)?;
             }
             self.values = mem::take(&mut part.values);
             return Ok(());
         }
-        let mut starts = vec![0; rows + 1];
+        let mut starts = filled(rows + 1, 0)?;
         self.valid.resize(if self.is_masked { rows } else { 0 })?;
         let valid = self.valid.bytes_mut();
         for part in &parts {
@@ -239,7 +240,7 @@ impl JaggedSlot {
         }
         repeat(output, starts[distinct]);
         let offsets = starts.into_iter().map(|start| (start >> shift) as u64);
-        self.offsets = Memory::from(offsets.collect::<Vec<u64>>());
+        self.offsets = Memory::from(collected(offsets)?);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use crate::batch::slots::partition::{PIECE_BYTES, PIECES};
 use crate::decode::decoder::JaggedRows;
 use crate::error::Result;
 use crate::memory::buffer::Memory;
+use crate::memory::vectors::with_room;
 use crate::simd;
 
 /// A row is asked for so many rows before it is copied: the processor does not know where it lies. What follows its first
@@ -89,12 +90,8 @@ fn copied(
     room: usize,
 ) -> Result<JaggedPiece> {
     let count = lots.last().map_or(0, |lot| lot.rows.end);
-    let mut rows = JaggedRows {
-        values: Memory::lent(),
-        ends: Vec::with_capacity(count),
-        valid: Vec::with_capacity(count),
-        inner: None,
-    };
+    let mut rows =
+        JaggedRows { values: Memory::lent(), ends: with_room(count)?, valid: with_room(count)?, inner: None };
     rows.values.resize(room)?;
     let (from, to) = (source.values.bytes(), rows.values.bytes_mut());
     let mut end = 0;
@@ -125,8 +122,7 @@ fn lengths<'m>(
     count: usize,
 ) -> Result<JaggedRows> {
     let of = |of: &Move| source.inner_bytes(of.from as usize);
-    let mut lengths =
-        JaggedRows { values: Memory::lent(), ends: Vec::with_capacity(count), ..JaggedRows::default() };
+    let mut lengths = JaggedRows { values: Memory::lent(), ends: with_room(count)?, ..JaggedRows::default() };
     lengths.values.reserve(moves.clone().map(|row| of(row).len()).sum())?;
     for row in moves {
         lengths.values.extend(of(row))?;

@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::slots::interleave::Move;
+use crate::error::Result;
+use crate::memory::vectors::{filled, room_for};
 
 /// The rows of a batch, noted as they are written to it, and told once somebody asks.
 #[derive(Debug, Default)]
@@ -12,18 +14,17 @@ pub struct Written {
     runs: Vec<(u64, Range<u64>)>,
     /// Rows that came scattered: segment by segment, and upwards in each.
     moves: Vec<Move>,
+    /// How many rows are expected to come so.
+    scattered: usize,
     /// Where the rows of each segment end among these, and which rows of the dataset it has.
     segments: Vec<(usize, Arc<[Range<u64>]>)>,
 }
 
 impl Written {
-    /// Nothing yet, and room for so many rows that come scattered.
+    /// Nothing yet; so many rows will come scattered.
     #[must_use]
     pub fn new(scattered: usize) -> Self {
-        let mut moves = Vec::new();
-        // Where the system refuses it, what is needed may still be had.
-        moves.try_reserve_exact(scattered).ok();
-        Self { moves, ..Self::default() }
+        Self { scattered, ..Self::default() }
     }
 
     /// Notes consecutive rows, from row `slot_row` of the batch on.
@@ -32,11 +33,16 @@ impl Written {
     }
 
     /// Notes rows of a segment, ascending; the segment has the rows of `numbers`. Gives how many rows came scattered before.
-    pub fn note_scattered(&mut self, moves: &[Move], numbers: &Arc<[Range<u64>]>) -> usize {
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn note_scattered(&mut self, moves: &[Move], numbers: &Arc<[Range<u64>]>) -> Result<usize> {
         let before = self.moves.len();
+        // Of the first ones, one knows how many will follow.
+        room_for(&mut self.moves, moves.len().max(if before == 0 { self.scattered } else { 0 }))?;
         self.moves.extend_from_slice(moves);
         self.segments.push((self.moves.len(), Arc::clone(numbers)));
-        before
+        Ok(before)
     }
 
     /// The rows that came scattered, in the order in which they were noted.
@@ -51,6 +57,23 @@ impl Written {
         let mut runs = self.runs.clone();
         runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
         let mut numbers = vec![0; self.moves.len()];
+        self.number(&mut numbers);
+        let runs = runs.into_iter().map(|(_, rows)| rows);
+        repeated(runs.chain(numbers.into_iter().map(|row| row..row + 1)).collect(), rows)
+    }
+
+    /// The row numbers of what came scattered, in its order; 0 in places where nothing came.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn numbers(&self) -> Result<Vec<u64>> {
+        let rows = self.moves.iter().map(|of| of.to as usize + 1).max().unwrap_or(0);
+        let mut numbers = filled(rows, 0)?;
+        self.number(&mut numbers);
+        Ok(numbers)
+    }
+
+    fn number(&self, numbers: &mut [u64]) {
         let mut start = 0;
         for (end, of_segment) in &self.segments {
             for (number, to) in numbered(of_segment, &self.moves[start..*end]) {
@@ -60,8 +83,6 @@ impl Written {
             }
             start = *end;
         }
-        let runs = runs.into_iter().map(|(_, rows)| rows);
-        repeated(runs.chain(numbers.into_iter().map(|row| row..row + 1)).collect(), rows)
     }
 }
 
@@ -113,8 +134,8 @@ mod tests {
         let mut written = Written::default();
         let numbers = Arc::from([100..102, 110..111, 130..140]);
         let moves = [(1, 4), (2, 0), (5, 2), (0, 3), (1, 1)].map(|(from, to)| Move { from, to });
-        assert_eq!(written.note_scattered(&moves[..3], &numbers), 0);
-        assert_eq!(written.note_scattered(&moves[3..], &Arc::from([9..10, 10..11])), 3);
+        assert_eq!(written.note_scattered(&moves[..3], &numbers).unwrap(), 0);
+        assert_eq!(written.note_scattered(&moves[3..], &Arc::from([9..10, 10..11])).unwrap(), 3);
         assert_eq!(written.moves(), moves);
         let numbers = [110, 10, 132, 9, 101];
         assert_eq!(written.runs(5), numbers.map(|row| row..row + 1));

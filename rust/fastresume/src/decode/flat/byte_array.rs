@@ -8,11 +8,12 @@ use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::decode::flat::pages::{FlatPages, Presence};
 use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::{
-    MAX_EXPANDED_BYTES, Texts, behind_lengths, behind_prefixes, plain, too_long,
+    MAX_EXPANDED_BYTES, PrefixedTexts, Texts, behind_lengths, plain, too_long,
 };
 use crate::format::encoding::page_values::PageValues;
 use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, not_in_dictionary};
 use crate::format::encoding::varint::ends;
+use crate::memory::vectors::{room_for, with_room};
 
 /// A column of text or bytes.
 pub struct StringDecoder<'a> {
@@ -36,6 +37,8 @@ enum ByteArrayForm {
     Dictionary(Hybrid),
     /// Decoded all at once: how many were read.
     Decoded(Texts, usize),
+    /// Each begins as the one before.
+    Prefixed(PrefixedTexts),
 }
 
 impl Default for TextValues {
@@ -47,7 +50,7 @@ impl Default for TextValues {
 impl TextValues {
     /// Whether few bytes of a page may state many of values.
     pub fn can_expand(&self) -> bool {
-        matches!(self.form, ByteArrayForm::Dictionary(_))
+        matches!(self.form, ByteArrayForm::Dictionary(_) | ByteArrayForm::Prefixed(_))
     }
 
     /// Calls `take` for each of the next `count` values of the page.
@@ -89,6 +92,11 @@ impl TextValues {
                 }
                 *read += count;
             }
+            ByteArrayForm::Prefixed(texts) => {
+                for _ in 0..count {
+                    take(texts.next()?);
+                }
+            }
         }
         Ok(())
     }
@@ -96,7 +104,7 @@ impl TextValues {
 
 impl PageValues for TextValues {
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
-        let mut texts = Texts::default();
+        let mut texts = Texts { bytes: with_room(bytes.len())?, ends: with_room(count)? };
         let mut position = 0;
         for _ in 0..count {
             texts.bytes.extend_from_slice(plain(bytes, &mut position)?);
@@ -114,7 +122,7 @@ impl PageValues for TextValues {
                 ByteArrayForm::Dictionary(Hybrid::indices(bytes, start)?)
             }
             Encoding::DELTA_LENGTH_BYTE_ARRAY => ByteArrayForm::Decoded(behind_lengths(from, count)?, 0),
-            Encoding::DELTA_BYTE_ARRAY => ByteArrayForm::Decoded(behind_prefixes(from, count)?, 0),
+            Encoding::DELTA_BYTE_ARRAY => ByteArrayForm::Prefixed(PrefixedTexts::new(from, count)?),
             other => {
                 return Err(Error::data(format!("the encoding {other} is not one for the column's type")));
             }
@@ -126,7 +134,7 @@ impl PageValues for TextValues {
         match &self.form {
             ByteArrayForm::Dictionary(hybrid) => hybrid.check_end(bytes, count),
             // The lengths of other texts tell where they end, and indices are hardly ever such lengths.
-            ByteArrayForm::Plain(_) | ByteArrayForm::Decoded(..) => Ok(()),
+            ByteArrayForm::Plain(_) | ByteArrayForm::Decoded(..) | ByteArrayForm::Prefixed(_) => Ok(()),
         }
     }
 
@@ -137,7 +145,7 @@ impl PageValues for TextValues {
                 *read += count;
                 Ok(())
             }
-            ByteArrayForm::Plain(_) => self.each(bytes, count, |_| ()),
+            ByteArrayForm::Plain(_) | ByteArrayForm::Prefixed(_) => self.each(bytes, count, |_| ()),
         }
     }
 }
@@ -158,13 +166,17 @@ impl JaggedDecoder for StringDecoder<'_> {
             let part = self.pages.next(&mut self.values, rows)?;
             let some = part.rows.len();
             let first = output.ends.len();
+            room_for(&mut output.ends, some)?;
+            room_for(&mut output.valid, some)?;
             let (values, ends) = (&mut output.values, &mut output.ends);
             let before = values.len();
             let can_expand = self.values.can_expand();
             let mut added = Ok(());
             let mut add = |text: &[u8]| {
-                if can_expand && values.len() + text.len() - before > MAX_EXPANDED_BYTES {
-                    added = Err(too_long());
+                // A single row is never too long.
+                let so_far = values.len() - before;
+                if can_expand && so_far > 0 && so_far + text.len() > MAX_EXPANDED_BYTES {
+                    added = Err(too_long(some));
                 }
                 if added.is_ok() {
                     added = values.extend(text);

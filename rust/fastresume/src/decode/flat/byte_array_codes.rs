@@ -15,6 +15,7 @@ use crate::format::encoding::byte_array::plain;
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::primitive::look_up;
 use crate::format::encoding::rle::Hybrid;
+use crate::memory::vectors::room_for;
 use crate::schema::buckets::Buckets;
 use crate::schema::dictionary::Vocabulary;
 use crate::simd;
@@ -103,6 +104,7 @@ impl Elements<u64> for HashedValues {
 impl PageValues for HashedValues {
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         self.dictionary.clear();
+        room_for(&mut self.dictionary, count)?;
         let mut position = 0;
         for _ in 0..count {
             self.dictionary.push(self.numbering.of(plain(bytes, &mut position)?)?);

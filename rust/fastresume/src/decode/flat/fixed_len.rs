@@ -13,8 +13,9 @@ use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::of_one_length;
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
-use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, not_in_dictionary};
+use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, MAX_VALUES, not_in_dictionary};
 use crate::format::encoding::varint::{ends, goes_on};
+use crate::memory::vectors::room_for;
 
 /// A column of values of so many bytes, delivered as rows of so many.
 pub struct FixedDecoder<'a> {
@@ -144,6 +145,7 @@ impl PageValues for FixedValues {
             }
             Encoding::DELTA_BINARY_PACKED if self.is_integer => {
                 self.decoded.clear();
+                room_for(&mut self.decoded, needed.min(MAX_VALUES * size_of::<u64>()))?;
                 let end = deltas(from, count, |value| {
                     self.decoded.extend_from_slice(&value.to_le_bytes()[..length]);
                 })?;

@@ -7,6 +7,7 @@ use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target, m
 use crate::decode::flat::pages::{FlatPages, Presence};
 use crate::error::Result;
 use crate::format::encoding::page_values::PageValues;
+use crate::memory::vectors::room_for;
 use crate::schema::nulls::Nulls;
 
 /// Whether structs are there, as the levels of one of their members say.
@@ -116,6 +117,8 @@ impl JaggedDecoder for ConstantDecoder {
         if self.value.is_none() {
             self.nulls.bits(self.row)?;
         }
+        room_for(&mut output.ends, rows)?;
+        room_for(&mut output.valid, rows)?;
         let value = self.value.as_deref().unwrap_or_default();
         for _ in 0..rows {
             output.values.extend(value)?;

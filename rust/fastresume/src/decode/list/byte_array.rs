@@ -8,6 +8,7 @@ use crate::decode::numbers::as_numbers;
 use crate::error::Result;
 use crate::format::encoding::bitmap::Bits;
 use crate::format::encoding::byte_array::{MAX_EXPANDED_BYTES, too_long};
+use crate::memory::vectors::room_for;
 use crate::schema::nulls::Nulls;
 
 /// A column of lists of text or bytes, delivered as rows of these.
@@ -32,12 +33,15 @@ impl<'a> TextListDecoder<'a> {
         let first = texts.values.len();
         texts.values.resize(first + elements * size_of::<u64>())?;
         let lengths: &mut [u64] = as_numbers(&mut texts.values.bytes_mut()[first..])?;
+        room_for(ends, stretch.rows.len())?;
+        room_for(valid, stretch.rows.len())?;
+        room_for(&mut texts.ends, stretch.rows.len())?;
         let before = values.len();
         let can_expand = self.values.can_expand();
         let mut added = Ok(());
         let mut add = |text: &[u8], length: &mut u64| {
             if can_expand && values.len() + text.len() - before > MAX_EXPANDED_BYTES {
-                added = Err(too_long());
+                added = Err(too_long(stretch.rows.len()));
             }
             if added.is_ok() {
                 added = values.extend(text);

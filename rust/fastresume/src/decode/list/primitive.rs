@@ -9,6 +9,7 @@ use crate::decode::list::pages::{InnerBits, LevelRange, ListPages, PageBits, Row
 use crate::decode::numbers::{Elements, as_numbers, narrowed};
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::Bits;
+use crate::memory::vectors::room_for;
 use crate::schema::nulls::Nulls;
 
 /// A list column whose elements are delivered as `V`.
@@ -33,8 +34,8 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
         let end_of = |elements: usize| before + elements * size_of::<V>();
         let bits = self.pages.bits();
         let some = stretch.rows.len();
-        output.ends.reserve(some);
-        output.valid.reserve(some);
+        room_for(&mut output.ends, some)?;
+        room_for(&mut output.valid, some)?;
         let count = if let Some(inner) = &bits.inner {
             take_inner((bits, inner), (stretch, self.nulls), output, end_of)?
         } else {

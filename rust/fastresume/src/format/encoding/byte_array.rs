@@ -5,6 +5,7 @@
 use crate::error::{Error, Result};
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::varint::{ends, goes_on};
+use crate::memory::vectors::{room_for, with_room};
 
 /// What expands to more at once is taken for damaged: prefixes and dictionaries let few bytes state many.
 pub const MAX_EXPANDED_BYTES: usize = 1 << 27;
@@ -37,60 +38,112 @@ pub fn plain<'a>(bytes: &'a [u8], position: &mut usize) -> Result<&'a [u8]> {
 }
 
 /// Texts behind all their lengths.
+///
+/// # Errors
+/// `Data` if they are damaged; `Argument` if the system does not give so much memory.
 pub fn behind_lengths(bytes: &[u8], count: usize) -> Result<Texts> {
-    let mut lengths = Vec::new();
-    let start = deltas(bytes, count, |length| lengths.push(length))?;
-    let mut texts = Texts { bytes: bytes.get(start..).unwrap_or_default().to_vec(), ends: Vec::new() };
+    let mut texts = Texts::default();
+    let mut lengths = integers(bytes, count)?;
+    let held = bytes.get(lengths.1..).unwrap_or_default();
+    texts.bytes = with_room(held.len())?;
+    texts.bytes.extend_from_slice(held);
     let mut end = 0_usize;
-    for length in lengths {
-        end = usize::try_from(length).ok().and_then(|length| end.checked_add(length)).ok_or_else(ends)?;
-        if end > texts.bytes.len() {
+    for length in &mut lengths.0 {
+        let of = usize::try_from(*length).ok().and_then(|length| end.checked_add(length)).ok_or_else(ends)?;
+        if of > texts.bytes.len() {
             return Err(ends());
         }
-        texts.ends.push(end);
+        (end, *length) = (of, of.cast_signed() as i64);
     }
     if end < texts.bytes.len() && count > 0 {
         return Err(goes_on(texts.bytes.len() - end));
     }
+    texts.ends = with_room(count)?;
+    texts.ends.extend(lengths.0.iter().map(|end| usize::try_from(*end).unwrap_or(usize::MAX)));
     Ok(texts)
 }
 
-/// Texts that begin with so many bytes of the one before; the other bytes are behind their lengths.
-pub fn behind_prefixes(bytes: &[u8], count: usize) -> Result<Texts> {
-    let mut prefixes = Vec::new();
-    let start = deltas(bytes, count, |length| prefixes.push(length))?;
-    let suffixes = behind_lengths(bytes.get(start..).unwrap_or_default(), count)?;
-    let mut texts = Texts::default();
-    let mut before = 0..0;
-    for (index, prefix) in prefixes.into_iter().enumerate() {
-        let length = usize::try_from(prefix).ok().filter(|length| *length <= before.len());
-        let length = length.ok_or_else(|| {
-            Error::data(format!("a text begins with {prefix} bytes of one that has {}", before.len()))
-        })?;
-        let begin = texts.bytes.len();
-        texts.bytes.extend_from_within(before.start..before.start + length);
-        texts.bytes.extend_from_slice(suffixes.get(index).ok_or_else(ends)?);
-        if texts.bytes.len() > MAX_EXPANDED_BYTES {
-            return Err(too_long());
+/// Delta-encoded integers, and the bytes that they take.
+fn integers(bytes: &[u8], count: usize) -> Result<(Vec<i64>, usize)> {
+    let mut found = Vec::new();
+    let mut room = Ok(());
+    let end = deltas(bytes, count, |number| {
+        if found.len() == found.capacity() && room.is_ok() {
+            room = room_for(&mut found, 1);
         }
-        before = begin..texts.bytes.len();
-        texts.ends.push(before.end);
+        if room.is_ok() {
+            found.push(number);
+        }
+    })?;
+    room.map(|()| (found, end))
+}
+
+/// Texts that begin with so many bytes of the one before; the other bytes are behind their lengths. They are put together one
+/// by one, since few bytes may state many.
+#[derive(Debug)]
+pub struct PrefixedTexts {
+    prefixes: Vec<i64>,
+    suffixes: Texts,
+    /// How many were read, and the last one.
+    read: usize,
+    text: Vec<u8>,
+}
+
+impl PrefixedTexts {
+    /// So many of a page.
+    ///
+    /// # Errors
+    /// As for `behind_lengths`.
+    pub fn new(bytes: &[u8], count: usize) -> Result<Self> {
+        let (prefixes, start) = integers(bytes, count)?;
+        let suffixes = behind_lengths(bytes.get(start..).unwrap_or_default(), count)?;
+        Ok(Self { prefixes, suffixes, read: 0, text: Vec::new() })
     }
-    Ok(texts)
+
+    /// The next one.
+    ///
+    /// # Errors
+    /// `Data` if there is none, or it is damaged.
+    pub fn next(&mut self) -> Result<&[u8]> {
+        let (Some(&prefix), Some(suffix)) = (self.prefixes.get(self.read), self.suffixes.get(self.read))
+        else {
+            return Err(ends());
+        };
+        let length = usize::try_from(prefix).ok().filter(|length| *length <= self.text.len());
+        let length = length.ok_or_else(|| {
+            Error::data(format!("a text begins with {prefix} bytes of one that has {}", self.text.len()))
+        })?;
+        self.text.truncate(length);
+        room_for(&mut self.text, suffix.len())?;
+        self.text.extend_from_slice(suffix);
+        self.read += 1;
+        Ok(&self.text)
+    }
 }
 
 /// The bytes of such texts, all of which have `length` bytes.
+///
+/// # Errors
+/// As for `behind_lengths`.
 pub fn of_one_length(bytes: &[u8], count: usize, length: usize) -> Result<Vec<u8>> {
-    let texts = behind_prefixes(bytes, count)?;
-    if (0..count).any(|index| texts.get(index).is_none_or(|text| text.len() != length)) {
-        return Err(Error::data(format!("a page holds values that have not {length} bytes")));
+    let mut texts = PrefixedTexts::new(bytes, count)?;
+    let mut found = with_room(count.saturating_mul(length))?;
+    for _ in 0..count {
+        let text = texts.next()?;
+        if text.len() != length {
+            return Err(Error::data(format!("a page holds values that have not {length} bytes")));
+        }
+        found.extend_from_slice(text);
     }
-    Ok(texts.bytes)
+    Ok(found)
 }
 
-pub fn too_long() -> Error {
-    Error::data(format!(
-        "texts expand to more than {MAX_EXPANDED_BYTES} bytes at once; fewer rows at a time may do: a smaller \
-         block_rows in a shuffled order, a smaller batch_size in the other"
-    ))
+/// What is said where so many rows at once expand to too much.
+pub fn too_long(rows: usize) -> Error {
+    let advice = if rows > 1 {
+        "; fewer rows at a time may do: a smaller block_rows in a shuffled order, a smaller batch_size in the other"
+    } else {
+        ""
+    };
+    Error::data(format!("the texts of {rows} rows expand to more than {MAX_EXPANDED_BYTES} bytes{advice}"))
 }

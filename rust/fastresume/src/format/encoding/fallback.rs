@@ -14,6 +14,7 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
 use crate::error::{Error, Result, caught};
+use crate::memory::vectors::{room_for, with_room};
 
 /// A page may claim any number of values: so many are asked for at a time.
 const AT_A_TIME: usize = 1 << 16;
@@ -41,8 +42,10 @@ pub fn decode<P: Pod>(
 }
 
 fn page(encoding: Encoding, bytes: &[u8], count: usize) -> Result<Page> {
+    let mut held = with_room(bytes.len())?;
+    held.extend_from_slice(bytes);
     Ok(Page::DataPage {
-        buf: bytes.to_vec().into(),
+        buf: held.into(),
         num_values: u32::try_from(count).map_err(|_| Error::data(format!("a page claims {count} values")))?,
         encoding,
         def_level_encoding: Encoding::RLE,
@@ -77,6 +80,7 @@ where
                 output.len()
             )));
         }
+        room_for(output, some.len())?;
         output.extend_from_slice(bytemuck::cast_slice(&some));
     }
     Ok(())

@@ -10,8 +10,9 @@ use crate::format::encoding::byte_array::of_one_length;
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::fallback;
 use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
-use crate::format::encoding::rle::{EncodedRun, Hybrid, not_in_dictionary};
+use crate::format::encoding::rle::{EncodedRun, Hybrid, MAX_VALUES, not_in_dictionary};
 use crate::format::encoding::varint::{ends, goes_on};
+use crate::memory::vectors::room_for;
 
 /// A number as a page holds it: its bits, whatever they mean.
 pub trait Word: Pod + Default {
@@ -221,6 +222,7 @@ impl<P: Word> PageValues for Values<P> {
             }
             Encoding::DELTA_BINARY_PACKED if self.is_integer => {
                 self.decoded.clear();
+                room_for(&mut self.decoded, count.min(MAX_VALUES))?;
                 let end = deltas(bytes.get(start..).unwrap_or_default(), count, |value| {
                     self.decoded.push(P::lowest(value.cast_unsigned()));
                 })?;
@@ -233,6 +235,7 @@ impl<P: Word> PageValues for Values<P> {
             Encoding::DELTA_BYTE_ARRAY if width == 2 => {
                 let texts = of_one_length(bytes.get(start..).unwrap_or_default(), count, width)?;
                 self.decoded.clear();
+                room_for(&mut self.decoded, count)?;
                 self.decoded.extend(texts.chunks_exact(width).map(bytemuck::pod_read_unaligned::<P>));
                 PrimitiveForm::Decoded(0)
             }

@@ -23,6 +23,8 @@ pub struct Chunk {
     pub values: u64,
     /// Bytes of all pages, decompressed, as the footer states them.
     pub uncompressed_bytes: u64,
+    /// A page that takes more when it is decompressed, or decoded, is refused.
+    pub most_page_bytes: u64,
     /// How the pages are compressed.
     pub compression: Compression,
     /// Bytes of one plain value; 0 for values of a bit, none if values differ in length.

@@ -6,7 +6,7 @@ use parquet::basic::{ColumnOrder, Repetition, Type as Physical};
 use parquet::file::metadata::{
     ColumnChunkMetaData, FileMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy,
 };
-use parquet::schema::types::ColumnDescPtr;
+use parquet::schema::types::{ColumnDescPtr, Type};
 
 use crate::error::{Error, Result};
 use crate::format::metadata::footer::Footer;
@@ -31,16 +31,21 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// A leaf by its number.
+    /// Leaves by their numbers.
     ///
     /// # Errors
     /// `Data` if the file has fewer.
-    pub fn of(file: &FileMetaData, number: usize) -> Result<Self> {
+    pub fn all(file: &FileMetaData, numbers: &[usize]) -> Result<Vec<Self>> {
+        let mut levels = Vec::new();
+        outermost_levels(file.schema_descr().root_schema(), 0, false, &mut levels);
         let leaves = file.schema_descr().columns();
-        let described = leaves.get(number).cloned().ok_or_else(|| not_there(number))?;
-        let order = file.column_orders().and_then(|orders| orders.get(number)).copied();
-        let outermost_level = outermost_level(file, &described);
-        Ok(Self { number, described, order, outermost_level })
+        let of = |&number: &usize| {
+            let described = leaves.get(number).cloned().ok_or_else(|| not_there(number))?;
+            let order = file.column_orders().and_then(|orders| orders.get(number)).copied();
+            let outermost_level = levels.get(number).copied().unwrap_or(0);
+            Ok(Self { number, described, order, outermost_level })
+        };
+        numbers.iter().map(of).collect()
     }
 }
 
@@ -61,8 +66,7 @@ impl Leaves {
     /// # Errors
     /// `Data` if the footer is damaged, or the file has not so many leaves.
     pub fn of(footer: &Footer, numbers: &[usize]) -> Result<Self> {
-        let each =
-            numbers.iter().map(|&number| Leaf::of(footer.file(), number)).collect::<Result<Vec<_>>>()?;
+        let each = Leaf::all(footer.file(), numbers)?;
         let bounded = each.iter().filter(|leaf| leaf.described.physical_type() == Physical::INT64);
         let bounded: Vec<usize> = bounded.map(|leaf| leaf.number).collect();
         let options = ParquetMetaDataOptions::new()
@@ -128,20 +132,18 @@ fn not_there(number: usize) -> Error {
     Error::data(format!("the file has no leaf {number} that is read"))
 }
 
-fn outermost_level(file: &FileMetaData, leaf: &ColumnDescPtr) -> u8 {
-    let mut node = file.schema_descr().root_schema();
-    let mut level = 0_u8;
-    for part in leaf.path().parts() {
-        let Some(next) = node.get_fields().iter().find(|field| field.name() == part) else { break };
-        match next.get_basic_info().repetition() {
-            Repetition::REPEATED => break,
-            Repetition::OPTIONAL => level = level.saturating_add(1),
-            Repetition::REQUIRED => {}
-        }
-        node = next;
+/// The definition levels at which the outermost lists of all leaves below a group are there. The schema is gone over once: for
+/// each leaf alone, it would be gone over from its root.
+fn outermost_levels(group: &Type, level: u8, is_in_list: bool, found: &mut Vec<u8>) {
+    for node in group.get_fields() {
+        let repetition = node.get_basic_info().has_repetition().then(|| node.get_basic_info().repetition());
+        let is_in_list = is_in_list || repetition == Some(Repetition::REPEATED);
+        let is_counted = !is_in_list && repetition == Some(Repetition::OPTIONAL);
+        let level = level.saturating_add(u8::from(is_counted));
         if node.is_primitive() {
-            break;
+            found.push(level);
+        } else {
+            outermost_levels(node, level, is_in_list, found);
         }
     }
-    level
 }

@@ -16,6 +16,8 @@ const MAX_PAGE_BYTES: u64 = 256 << 20;
 const PAGE_SLACK_BYTES: u64 = 1 << 20;
 const VALUE_SLACK_BYTES: u64 = 16;
 
+const DELTA_BYTE_ARRAY: i32 = 7;
+
 const DATA_PAGE: i32 = 0;
 const DICTIONARY_PAGE: i32 = 2;
 const DATA_PAGE_V2: i32 = 3;
@@ -172,6 +174,19 @@ impl Header {
         });
         let bound = for_values.min(most);
         let largest = self.compressed.max(self.uncompressed).unsigned_abs();
+        // Prefixes let few bytes state many.
+        let decoded = chunk
+            .value_bytes
+            .filter(|_| self.encoding == DELTA_BYTE_ARRAY)
+            .map_or(0, |bytes| u64::from(self.num_values.unsigned_abs()).saturating_mul(bytes as u64));
+        let page_bytes = decoded.max(largest.into());
+        if page_bytes > chunk.most_page_bytes && u64::from(largest) <= bound {
+            return Err(Error::data(format!(
+                "a page takes {page_bytes} bytes when it is decoded, max_page_bytes allows {}: if the file is to be \
+                 trusted, write max_page_bytes={page_bytes}",
+                chunk.most_page_bytes
+            )));
+        }
         if u64::from(largest) > bound {
             return Err(Error::data(format!(
                 "a page header claims {} bytes, {} uncompressed, and {} values, for which {bound} are enough",
@@ -293,6 +308,7 @@ mod tests {
             index: None,
             rows: 4,
             values: 4,
+            most_page_bytes: u64::MAX,
             uncompressed_bytes: 1000,
             compression: parquet::basic::Compression::UNCOMPRESSED,
             value_bytes: Some(4),

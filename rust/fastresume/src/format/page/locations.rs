@@ -77,6 +77,7 @@ mod tests {
             index: None,
             rows: 100,
             values: 100,
+            most_page_bytes: u64::MAX,
             uncompressed_bytes: 0,
             compression: Compression::UNCOMPRESSED,
             value_bytes: None,

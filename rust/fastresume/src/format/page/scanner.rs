@@ -459,6 +459,7 @@ mod tests {
             index: None,
             rows: 4,
             values: 4,
+            most_page_bytes: u64::MAX,
             uncompressed_bytes: 16,
             compression: Compression::UNCOMPRESSED,
             value_bytes: Some(4),

@@ -1,0 +1,47 @@
+//! A bunch whose rows are in their order, from which its batches are taken.
+
+use crate::batch::gather_rows::gather;
+use crate::batch::segment::to_usize;
+use crate::batch::slots::fields::Slots;
+use crate::batch::slots::row_ids::Written;
+use crate::error::Result;
+use crate::memory::buffer::Memory;
+use crate::projection::layout::Layout;
+use crate::resume::tail::Shape;
+
+/// The rows of a bunch, in their order.
+#[derive(Debug)]
+pub struct EndedBunch {
+    fields: Vec<Memory>,
+    numbers: Vec<u64>,
+}
+
+impl EndedBunch {
+    /// What was brought into its last form.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn new(slots: Slots, layout: &Layout) -> Result<Self> {
+        let (fields, written) = slots.into_parts(layout);
+        Ok(Self { fields, numbers: written.numbers()? })
+    }
+
+    /// The memory of each field of a batch, which begins at a row of the bunch, and which rows it has.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn batch(&self, layout: &Layout, first_row: u64, shape: Shape) -> Result<(Vec<Memory>, Written)> {
+        let (first, distinct) = (to_usize(first_row)?, to_usize(shape.distinct)?);
+        let rows = to_usize(shape.rows)?;
+        // Filled up with copies of its rows, in turn.
+        let copies = (0..rows.div_ceil(distinct.max(1)))
+            .map(|turn| first..first + distinct.min(rows - turn * distinct));
+        let fields = gather(&self.fields, layout, &copies)?;
+        let numbers = self.numbers.get(first..first + distinct).unwrap_or_default();
+        let mut written = Written::default();
+        for (slot_row, &number) in (0..).zip(numbers) {
+            written.note(slot_row, number..number + 1);
+        }
+        Ok((fields, written))
+    }
+}

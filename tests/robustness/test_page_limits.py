@@ -1,0 +1,88 @@
+"""A page that expands to more than is allowed is one DataError, before memory is taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+from support.child import MIB
+from support.refusals import open_dataset, refused
+
+pytestmark = pytest.mark.law(11)
+
+
+def written(path: Path, column: Any, **how: Any) -> Path:
+    pq.write_table(pa.table({"b": column}), path, compression="zstd", use_dictionary=False, **how)
+    return path
+
+
+def test_a_page_that_expands_to_more_than_is_allowed_is_refused_and_read_where_more_is_allowed(
+    path: Path,
+) -> None:
+    written(path, [bytes(3 * MIB)])
+    stated = 3 * MIB + 4 + 6  # its length, and its levels in front
+    with refused(fr.DataError, path, stated, f"max_page_bytes={stated}", MIB):
+        next(iter(open_dataset(path, batch_size=1, max_page_bytes=MIB)))
+    with refused(fr.DataError, stated):
+        open_dataset(path, batch_size=1, max_page_bytes=stated - 1).read_rows([0])
+    batch = next(iter(open_dataset(path, batch_size=1, max_page_bytes=stated)))
+    assert batch["b"].to_bytes() == [bytes(3 * MIB)]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, None])
+def test_a_limit_that_is_none_is_refused(path: Path, limit: Any) -> None:
+    pq.write_table(pa.table({"b": list(range(10))}), path)
+    with pytest.raises((ValueError, TypeError), match="max_page_bytes"):
+        open_dataset(path, max_page_bytes=limit)
+
+
+def test_values_of_one_length_that_share_their_beginnings_count_as_what_they_are_decoded_to(
+    path: Path,
+) -> None:
+    values = pa.array([bytes(1000)] * 1000, pa.binary(1000))
+    written(path, values, column_encoding={"b": "DELTA_BYTE_ARRAY"})
+    assert path.stat().st_size < 10_000
+    with refused(fr.DataError, 1_000_000, "max_page_bytes"):
+        next(iter(open_dataset(path, max_page_bytes=999_999)))
+    assert next(iter(open_dataset(path, batch_size=1000, max_page_bytes=MIB)))["b"].count_nonzero() == 0
+
+
+WAYS: list[dict[str, Any]] = [
+    {"batch_size": 1},
+    {"batch_size": 32},
+    {"batch_size": 20_000},
+    {"batch_size": 32, "shuffle": True, "block_rows": 64, "window_rows": 1024},
+    {"batch_size": 1, "rows": [[15_000, 15_001]]},
+]
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts of 168 MB in a page of 100 kB: each begins as the one before."""
+    texts = ["You are a helpful assistant. " * 290 + f"Question {number}" for number in range(20_000)]
+    path = tmp_path_factory.mktemp("prompts") / "prompts.parquet"
+    return written(path, texts, column_encoding={"b": "DELTA_BYTE_ARRAY"}, data_page_size=1 << 28)
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
+def test_texts_that_begin_as_the_ones_before_are_read_however_long_all_of_them_are(
+    prompts: Path, how: dict[str, Any]
+) -> None:
+    batch = next(iter(fr.ParquetDataset(prompts, rank=0, world_size=1, **how)))
+    expected = ["You are a helpful assistant. " * 290 + f"Question {row}" for row in batch.rows()]
+    assert batch["b"].to_strings() == expected
+
+
+def test_a_single_text_is_read_however_long_it_is(path: Path) -> None:
+    """A dictionary lets few bytes state many, and a row of it has them whatever the batch is."""
+    text = bytes(130 * MIB)
+    pq.write_table(pa.table({"b": [text]}), path, compression="zstd", dictionary_pagesize_limit=1 << 30)
+    batch = next(iter(open_dataset(path, batch_size=1)))
+    values, _ = np.asarray(batch["b"].values), batch["b"].offsets
+    assert len(values) == len(text)
