@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words
-from fastresume.filter.expression import Expression
+from fastresume.filter.condition import Condition
 from fastresume.filter.ternary import Facts, Sought, Truth
 
 GROUPS_AT_A_TIME = 256
@@ -26,7 +26,7 @@ def selected_rows(manifest: _core.Manifest) -> Intervals:
     return np.array([[0, manifest.num_rows]]) if selected is None else of_buffer(selected)
 
 
-def decide(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -> tuple[Intervals, Intervals]:
+def decide(manifest: _core.Manifest, layout: _core.Layout, wanted: Condition) -> tuple[Intervals, Intervals]:
     """The selected rows of which a condition is known to be true, and those that have to be read.
 
     Intervals both.
@@ -66,7 +66,7 @@ class Asked:
 def _decide_details(
     manifest: _core.Manifest,
     layout: _core.Layout,
-    wanted: Expression,
+    wanted: Condition,
     fields: list[Asked],
     of_groups: dict[str, Facts],
     groups: npt.NDArray[np.int64],

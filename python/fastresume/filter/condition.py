@@ -26,16 +26,38 @@ FEW = 16
 """Text is compared with so many values one by one, with more of them row by row."""
 
 
-class Expression:
-    """A condition on the columns of a row, made from `column(name)`; `&`, `|` and `~` join conditions."""
+@dataclass(frozen=True)
+class Named:
+    """A column of a filter: its name, whether files may lack it, and whether it stands in their paths."""
 
-    def __and__(self, other: object) -> Expression:
+    name: str
+    optional: bool = False
+    from_path: bool = False
+
+    def __repr__(self) -> str:
+        optional, from_path = (".optional()" * self.optional, ".from_path()" * self.from_path)
+        return f"fr.col({self.name!r}){optional}{from_path}"
+
+
+class Condition:
+    """A condition on columns, which a comparison of `fr.col(name)` makes; `&`, `|` and `~` join conditions.
+
+    A null is SQL's: a comparison with a null is neither true nor false, and a row is kept only if the whole
+    is true.
+
+    Example:
+        >>> import fastresume as fr
+        >>> (fr.col("label") == 1) & ~fr.col("c_0").isin([3, 5]) | fr.col("i_0").is_null()
+        (((fr.col('label') == 1) & ~fr.col('c_0').isin([3, 5])) | fr.col('i_0').is_null())
+    """
+
+    def __and__(self, other: object) -> Condition:
         return _joined("&", self, other)
 
-    def __or__(self, other: object) -> Expression:
+    def __or__(self, other: object) -> Condition:
         return _joined("|", self, other)
 
-    def __invert__(self) -> Expression:
+    def __invert__(self) -> Condition:
         return Not(self)
 
     def __bool__(self) -> bool:
@@ -44,6 +66,11 @@ class Expression:
     @property
     def columns(self) -> set[str]:
         """The names of the columns that it asks for."""
+        return {column.name for column in self.named}
+
+    @property
+    def named(self) -> set[Named]:
+        """The same, as they were named."""
         raise NotImplementedError
 
     @property
@@ -68,26 +95,31 @@ class Expression:
         raise NotImplementedError
 
 
-class Condition(Expression):
+class ColumnCondition(Condition):
     """A condition on one column.
 
     Args:
-        name: the column.
+        column: the column.
     """
 
-    name: str
+    column: Named
 
     @property
-    def columns(self) -> set[str]:
-        """The columns that it asks for."""
-        return {self.name}
+    def name(self) -> str:
+        """The name of the column."""
+        return self.column.name
+
+    @property
+    def named(self) -> set[Named]:
+        """The column that it asks for."""
+        return {self.column}
 
 
 @dataclass(frozen=True)
-class Comparison(Condition):
-    """`column(name) op value`."""
+class Comparison(ColumnCondition):
+    """`fr.col(name) op value`."""
 
-    name: str
+    column: Named
     op: str
     value: Literal
 
@@ -134,14 +166,14 @@ class Comparison(Condition):
         return facts[self.name].truth(judge, of_nan)
 
     def __repr__(self) -> str:
-        return f"(column({self.name!r}) {self.op} {self.value!r})"
+        return f"({self.column!r} {self.op} {self.value!r})"
 
 
 @dataclass(frozen=True)
-class Membership(Condition):
-    """`column(name).is_in(values)`."""
+class Membership(ColumnCondition):
+    """`fr.col(name).isin(values)`."""
 
-    name: str
+    column: Named
     values: tuple[Literal, ...]
 
     @property
@@ -181,14 +213,14 @@ class Membership(Condition):
         return facts[self.name].truth(judge, (False, True))
 
     def __repr__(self) -> str:
-        return f"column({self.name!r}).is_in({list(self.values)!r})"
+        return f"{self.column!r}.isin({list(self.values)!r})"
 
 
 @dataclass(frozen=True)
-class IsNull(Condition):
-    """`column(name).is_null()`."""
+class IsNull(ColumnCondition):
+    """`fr.col(name).is_null()`."""
 
-    name: str
+    column: Named
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
@@ -211,19 +243,19 @@ class IsNull(Condition):
         return Truth(yes, no, np.zeros_like(yes))
 
     def __repr__(self) -> str:
-        return f"column({self.name!r}).is_null()"
+        return f"{self.column!r}.is_null()"
 
 
 @dataclass(frozen=True)
-class Not(Expression):
+class Not(Condition):
     """`~inner`."""
 
-    inner: Expression
+    inner: Condition
 
     @property
-    def columns(self) -> set[str]:
+    def named(self) -> set[Named]:
         """The columns that it asks for."""
-        return self.inner.columns
+        return self.inner.named
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
@@ -247,17 +279,17 @@ class Not(Expression):
 
 
 @dataclass(frozen=True)
-class Both(Expression):
+class Both(Condition):
     """`left & right` or `left | right`."""
 
     op: str
-    left: Expression
-    right: Expression
+    left: Condition
+    right: Condition
 
     @property
-    def columns(self) -> set[str]:
+    def named(self) -> set[Named]:
         """The columns that it asks for."""
-        return self.left.columns | self.right.columns
+        return self.left.named | self.right.named
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
@@ -293,65 +325,6 @@ class Both(Expression):
         return f"({self.left!r} {self.op} {self.right!r})"
 
 
-class Column:
-    """A column by its name, to be compared with values."""
-
-    __hash__ = None  # type: ignore[assignment]  # equality makes a condition
-
-    def __init__(self, name: str) -> None:
-        if not isinstance(name, str):
-            raise TypeError(f"a column is named by a string, found {name!r}")
-        self.name = name
-
-    def __eq__(self, value: object) -> Comparison:  # type: ignore[override]  # it makes a condition
-        return Comparison(self.name, "==", literal(value))
-
-    def __ne__(self, value: object) -> Comparison:  # type: ignore[override]  # it makes a condition
-        return Comparison(self.name, "!=", literal(value))
-
-    def __lt__(self, value: object) -> Comparison:
-        return Comparison(self.name, "<", literal(value))
-
-    def __le__(self, value: object) -> Comparison:
-        return Comparison(self.name, "<=", literal(value))
-
-    def __gt__(self, value: object) -> Comparison:
-        return Comparison(self.name, ">", literal(value))
-
-    def __ge__(self, value: object) -> Comparison:
-        return Comparison(self.name, ">=", literal(value))
-
-    def is_in(self, values: Iterable[object]) -> Membership:
-        """Whether the value is one of these."""
-        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise TypeError(f"is_in takes a list of values, found {values!r}")
-        return Membership(self.name, tuple(literal(value) for value in values))
-
-    def is_null(self) -> Expression:
-        """Whether there is no value."""
-        return IsNull(self.name)
-
-    def is_valid(self) -> Expression:
-        """Whether there is a value."""
-        return Not(IsNull(self.name))
-
-    def __repr__(self) -> str:
-        return f"column({self.name!r})"
-
-
-def column(name: str) -> Column:
-    """A column for a filter: compare it with numbers, booleans, strings or bytes, and join what results.
-
-    Numbers are compared exactly, whatever the column's type. Dates and times are the integers that their
-    tensors hold.
-
-    Example:
-        >>> (column("label") == 1) & ~column("c_0").is_in([3, 5]) | column("i_0").is_null()
-        (((column('label') == 1) & ~column('c_0').is_in([3, 5])) | column('i_0').is_null())
-    """
-    return Column(name)
-
-
 def literal(value: object) -> Literal:
     """The value as Python's own.
 
@@ -370,8 +343,8 @@ def literal(value: object) -> Literal:
     return value
 
 
-def _joined(op: str, left: Expression, right: object) -> Expression:
-    if not isinstance(right, Expression):
+def _joined(op: str, left: Condition, right: object) -> Condition:
+    if not isinstance(right, Condition):
         raise TypeError(f"{op} joins conditions, found {right!r}: comparisons need parentheses around them")
     return Both(op, left, right)
 
