@@ -9,18 +9,21 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fastresume.filter.exact_compare import compare, compare_text, floor_of, is_nan, to_bytes
 from fastresume.filter.ternary import Facts, Sought, Text, Truth, Values, may_equal
+from fastresume.filter.times import Time, count_of, is_counted
 
-Literal = bool | int | float | str | bytes
+Literal = bool | int | float | str | bytes | Time
 
 Types = Mapping[str, tuple[str, str, str | None]]
 """The dtype, kind and unit of each column."""
+
+TIMES = (np.datetime64, np.timedelta64, dt.date, dt.time, dt.timedelta)
 
 FEW = 16
 """Text is compared with so many values one by one, with more of them row by row."""
@@ -78,6 +81,14 @@ class Condition:
         """The columns that it compares with values, and the values that these are asked to be equal to."""
         raise NotImplementedError
 
+    def in_units(self, types: Types) -> Condition:
+        """The same with times, dates and their texts as the numbers that columns of such units hold.
+
+        Raises:
+            TypeError, ValueError: naming the column, its unit and the value.
+        """
+        raise NotImplementedError
+
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with.
 
@@ -127,6 +138,10 @@ class Comparison(ColumnCondition):
     def sought(self) -> dict[str, set[Sought]]:
         """Its column, and the value if it asks for that one."""
         return {self.name: _sought([self.value]) if self.op in ("==", "!=") else set()}
+
+    def in_units(self, types: Types) -> Condition:
+        """The same with a time as a number."""
+        return replace(self, value=_in_unit(self.name, self.value, types))
 
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
@@ -181,6 +196,10 @@ class Membership(ColumnCondition):
         """Its column and its values."""
         return {self.name: _sought(self.values)}
 
+    def in_units(self, types: Types) -> Condition:
+        """The same with times as numbers."""
+        return replace(self, values=tuple(_in_unit(self.name, value, types) for value in self.values))
+
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
         for value in self.values:
@@ -227,6 +246,11 @@ class IsNull(ColumnCondition):
         """It compares nothing."""
         return {}
 
+    def in_units(self, types: Types) -> Condition:
+        """The same."""
+        del types  # nulls have no unit
+        return self
+
     def check(self, types: Types) -> None:
         """Every column may be asked for nulls."""
 
@@ -261,6 +285,10 @@ class Not(Condition):
     def sought(self) -> dict[str, set[Sought]]:
         """What its inner condition compares."""
         return self.inner.sought
+
+    def in_units(self, types: Types) -> Condition:
+        """The same with times as numbers."""
+        return Not(self.inner.in_units(types))
 
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
@@ -297,6 +325,10 @@ class Both(Condition):
         left, right = self.left.sought, self.right.sought
         return {name: left.get(name, set()) | right.get(name, set()) for name in {**left, **right}}
 
+    def in_units(self, types: Types) -> Condition:
+        """The same with times as numbers."""
+        return Both(self.op, self.left.in_units(types), self.right.in_units(types))
+
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
         self.left.check(types)
@@ -331,15 +363,14 @@ def literal(value: object) -> Literal:
     Raises:
         TypeError: if no column can be compared with it.
     """
-    if isinstance(value, (np.datetime64, np.timedelta64, dt.date, dt.time, dt.timedelta)):
-        raise TypeError(
-            f"times are compared as the integers that their tensors hold, found {value!r}: dataset.schema "
-            "has their unit; an expression of pyarrow takes times"
-        )
+    if isinstance(value, TIMES):
+        return value
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, (bool, int, float, str, bytes)):
         hint = ": ask is_null()" if value is None else ""
-        raise TypeError(f"a column is compared with a number, bool, string or bytes, found {value!r}{hint}")
+        raise TypeError(
+            f"a column is compared with a number, bool, string, bytes or time, found {value!r}{hint}"
+        )
     return value
 
 
@@ -358,13 +389,27 @@ def _sought(values: Iterable[Literal]) -> set[Sought]:
     return {to_bytes(value) for value in values if not is_nan(value)}
 
 
+def _in_unit(name: str, value: Literal, types: Types) -> Literal:
+    """The value, or the number that a time is in the unit of a column."""
+    dtype, kind, unit = types[name]
+    if kind != "scalar" or unit is None or not is_counted(unit):
+        return value
+    if not isinstance(value, (str, *TIMES)):
+        return value
+    try:
+        return count_of(value, unit)
+    except (TypeError, ValueError) as cause:
+        raise type(cause)(
+            f"column '{name}' of the type {dtype} can't be compared with {value!r}: it is {unit}: {cause}"
+        ) from None
+
+
 def _check_value(name: str, value: Literal, dtype: str, kind: str, unit: str | None) -> None:
     is_text = kind in ("string", "binary")
-    if kind.startswith("list") or kind == "matrix" or is_text != isinstance(value, (str, bytes)):
+    is_time = isinstance(value, TIMES)
+    if is_time or kind.startswith("list") or kind == "matrix" or is_text != isinstance(value, (str, bytes)):
         what = kind if kind != "scalar" else dtype
         hint = ""
         if kind == "scalar" and unit is not None and unit.startswith(("time", "date", "duration")):
-            hint = (
-                f": it is {unit}, compared with an integer of that unit; an expression of pyarrow takes times"
-            )
+            hint = f": it is {unit}, compared with a time or an integer of that unit"
         raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}{hint}")

@@ -153,6 +153,7 @@ def _resolve(
         if unit is not None and unit.startswith("decimal"):
             # Its tensor has units of its scale, which nobody means who writes a number.
             raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")
+    wanted = wanted.in_units(types)
     wanted.check(types)
     kept, open_ = decide(manifest, layout, wanted)
     if not len(open_):
