@@ -143,8 +143,8 @@ class Job:
 
     def dataset(self, batch_size: int, **world: int) -> fr.ParquetDataset:
         alone = [name for name in (self.label, self.row) if name is not None]
-        columns = [*alone, *(name for names in self.stack.values() for name in names)]
-        return fr.ParquetDataset(self.data, batch_size=batch_size, columns=columns, stack=self.stack, **world)
+        columns = [*alone, *(fr.stack(*names, name=name) for name, names in self.stack.items())]
+        return fr.ParquetDataset(self.data, batch_size=batch_size, columns=columns, **world)
 
 
 @dataclass(frozen=True)

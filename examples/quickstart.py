@@ -9,7 +9,9 @@ import torch
 
 import fastresume as fr
 
-dataset = fr.ParquetDataset("data/*.parquet", batch_size=512, stack={"inputs": "i_*"}, shuffle=True)
+dataset = fr.ParquetDataset(
+    "data/*.parquet", batch_size=512, shuffle=True, columns=["label", fr.stack("i_*", name="inputs")]
+)
 loader = fr.Loader(dataset)
 model = torch.nn.Linear(len(dataset.schema["inputs"].columns), 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -51,7 +51,9 @@ class Recommender(torch.nn.Module):
 def train(data: pathlib.Path, checkpoint: pathlib.Path, steps: int | None = None) -> float:
     """Train two passes, from the checkpoint if there is one, and for so many steps; return the last loss."""
     torch.manual_seed(0)
-    dataset = fr.ParquetDataset(data, batch_size=256, stack={"numbers": "n_*"}, shuffle=True, seed=7)
+    dataset = fr.ParquetDataset(
+        data, batch_size=256, shuffle=True, seed=7, columns=["*", "!n_*", fr.stack("n_*", name="numbers")]
+    )
     loader, model = fr.Loader(dataset), Recommender()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     if checkpoint.exists():

@@ -54,7 +54,9 @@ def verdict(loader: fr.Loader, model: torch.nn.Module, batch: fr.Batch) -> tuple
 def train(data: pathlib.Path, flip_batch_at: int = -1, flip_sum_at: int = -1) -> list[str]:
     """Train one pass and return what was found; a bit flips in the batch or in the sum of a step."""
     torch.manual_seed(0)
-    dataset = fr.ParquetDataset(data, batch_size=32, stack={"inputs": "i_*"}, shuffle=True, seed=3)
+    dataset = fr.ParquetDataset(
+        data, batch_size=32, shuffle=True, seed=3, columns=["label", fr.stack("i_*", name="inputs")]
+    )
     loader, model = fr.Loader(dataset), torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     found, skipped = [], []
@@ -75,7 +77,10 @@ def train(data: pathlib.Path, flip_batch_at: int = -1, flip_sum_at: int = -1) ->
     assert loader.epoch == 1, "nothing moved the cursor"
     if skipped:  # from the next job on: the dataset without them
         without = fr.ParquetDataset(
-            data, batch_size=32, stack={"inputs": "i_*"}, skip=[[row, row + 1] for row in skipped]
+            data,
+            batch_size=32,
+            rows=~fr.Intervals([[row, row + 1] for row in skipped]),
+            columns=["label", fr.stack("i_*", name="inputs")],
         )
         found.append(f"left out from now on: {dataset.num_rows - without.num_rows} row")
     return found

@@ -12,7 +12,7 @@ from fastresume.integrations.dcp import ResumeState
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 mesh = dist.init_device_mesh(device, (fr.World.detect().world_size,))
-how = {"global_batch_size": 512, "stack": {"inputs": "i_*"}, "shuffle": True}
+how = {"global_batch_size": 512, "shuffle": True, "columns": ["label", fr.stack("i_*", name="inputs")]}
 loader = fr.Loader(dataset := fr.ParquetDataset("data/*.parquet", world=mesh, **how), device=device)
 model = fully_shard(torch.nn.Linear(len(dataset.schema["inputs"].columns), 1).to(device), mesh=mesh)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

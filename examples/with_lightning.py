@@ -7,7 +7,12 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 import fastresume as fr
 from fastresume.integrations.lightning import ResumeCallback
 
-dataset = fr.ParquetDataset("data/*.parquet", global_batch_size=512, stack={"inputs": "i_*"}, shuffle=True)
+dataset = fr.ParquetDataset(
+    "data/*.parquet",
+    global_batch_size=512,
+    shuffle=True,
+    columns=["label", fr.stack("i_*", name="inputs")],
+)
 loader = fr.Loader(dataset)
 
 

@@ -86,8 +86,7 @@ def dataset_of(path: Path, batch_size: int, *, jagged: bool = True) -> fr.Parque
     return fr.ParquetDataset(
         path,
         batch_size=batch_size,
-        columns=["*"] if jagged else ["*", "!tokens"],
-        stack={"matrix": "m_*"},
+        columns=["*", "!m_*", *([] if jagged else ["!tokens"]), fr.stack("m_*", name="matrix")],
         shuffle=True,
         seed=17,
         on_iter="continue",

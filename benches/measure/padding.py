@@ -53,9 +53,9 @@ Pad = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 def own(path: Path, is_padded: bool, is_shuffled: bool = False) -> Iterator[Tensors]:
     """This reader."""
     fastresume = importlib.import_module("fastresume")
-    pad = {"pad": {"*": WIDTH}} if is_padded else {}
-    nulls = {"list_*": "mask", "item_*": 0}
-    arguments = {"nulls": nulls, "tail": "short", "shuffle": is_shuffled, "rank": 0, "world_size": 1, **pad}
+    lists, items = fastresume.col("list_*").mask_null(), fastresume.col("item_*").fill_null(0)
+    columns = [lists.pad(WIDTH), items.pad(WIDTH)] if is_padded else [lists, items]
+    arguments = {"columns": columns, "tail": "short", "shuffle": is_shuffled, "rank": 0, "world_size": 1}
     for batch in fastresume.ParquetDataset(path, batch_size=BATCH_SIZE, **arguments):
         tensors: Tensors = {}
         for name in [name for name in batch if not name.endswith(("_valid", "_length"))]:

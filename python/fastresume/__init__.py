@@ -14,12 +14,13 @@ from fastresume._core import DataError, FastresumeError, SourceError, StateError
 from fastresume.batch.batch import Batch
 from fastresume.batch.jagged import Jagged
 from fastresume.batch.schema import Field, Schema
+from fastresume.columns.expression import Column, col
+from fastresume.columns.stack import Stack, stack
 from fastresume.dataset import ParquetDataset
-from fastresume.filter.expression import Column, Expression, column
+from fastresume.filter.condition import Condition
 from fastresume.filter.resolve import FilterReport
 from fastresume.loader import Loader
-from fastresume.options.columns import Hash, Pad
-from fastresume.options.rows import Split
+from fastresume.options.rows import Intervals, Split
 from fastresume.options.topology import World
 from fastresume.plan import Plan
 from fastresume.reading.monitor.stats import Stats
@@ -28,30 +29,36 @@ from fastresume.state.cursor import Cursor
 __all__ = [
     "Batch",
     "Column",
+    "Condition",
     "Cursor",
     "DataError",
-    "Expression",
     "FastresumeError",
     "Field",
     "FilterReport",
-    "Hash",
+    "Intervals",
     "Jagged",
     "Loader",
-    "Pad",
     "ParquetDataset",
     "Plan",
     "Schema",
     "SourceError",
     "Split",
+    "Stack",
     "StateError",
     "Stats",
     "World",
     "__version__",
-    "column",
+    "col",
     "distributed",
     "intervals",
+    "stack",
     "testing",
     "training",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 logging.getLogger("fastresume").addHandler(logging.NullHandler())  # silent, unless somebody listens

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Literal, Never
 
 import fastresume._core as _core
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
+from fastresume.columns.request import Columns, column_request
 from fastresume.filter.resolve import FilterReport, select_filtered
-from fastresume.options.checks import at_least, names, one_of, one_path, path_list, truth
-from fastresume.options.columns import (
-    Casts,
-    ColumnOptions,
-    Decimals,
-    End,
-    Fixed,
-    Hash,
-    Nulls,
-    Pads,
-    cast_list,
-    decimal_list,
-    fixed_list,
-    hash_list,
-    null_list,
-    pad_list,
-    rename_list,
-    stack_list,
-    truncation_list,
-)
+from fastresume.options.checks import at_least, one_of, one_path, path_list, truth
 from fastresume.options.rows import Rows, order_choice, select
 from fastresume.options.topology import World, cut_of, global_share, resolve_world
+from fastresume.options.unknown import OF_DATASETS, refuse_unknown
 from fastresume.plan import Plan, make_plan
 from fastresume.reading.resumable import ResumableDataset
 from fastresume.reading.spec import ReadSpec
@@ -58,23 +40,29 @@ class ParquetDataset(ResumableDataset):
 
     Args:
         paths: a file, a directory (all files below it that end in `.parquet`, names that begin with `_` or
-            `.` left out), a glob pattern, or a list of these.
+            `.` left out), a glob pattern, or a list of these. `~` is the home directory; `file:///data` is
+            `/data`. Rows are numbered by the bytes of the files' paths, whatever the order of a list:
+            `part-10` stands before `part-2`.
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, in place of `batch_size`.
-        columns: names or glob patterns of the columns to read; all of them if None. The members of a struct
-            `a` are columns `a.b`, and `a` names all of them. What a `!` stands before is left out:
-            `["*", "!payload"]`, or `"!payload"` alone, are all columns but `payload`.
+        columns: what is delivered, in this order; every column as it is if None. Names and glob patterns
+            deliver columns as they are (the members of a struct `a` are columns `a.b`, and `a` names all of
+            them); what a `!` stands before is left out of these: `["*", "!payload"]`, or `"!payload"` alone,
+            are all columns but `payload`. `fr.col(...)` says what becomes of columns, and `fr.stack(...)`
+            makes a matrix of several. What `fr.col` makes takes the place of a plain column of the same name:
+            `["*", fr.col("label").cast(torch.float32)]` is all columns, one of them cast. A column may be
+            delivered more than once under different names.
         rows: which rows the dataset consists of: a boolean mask (an array or tensor with one value for each
-            row of the files), intervals of row numbers (int64 `[n, 2]`, half open), or a `Split`, a share of
-            the rows by a hash of their numbers. All rows if None. A state belongs to one selection of rows.
-        skip: intervals of row numbers to leave out, int64 `[n, 2]`, half open: rows known to be bad, say.
-        filter: keep the rows of which a condition is true: one on `column(name)`, terms as `pyarrow.parquet`
+            row of the files), intervals of row numbers (int64 `[n, 2]`, half open), `fr.Intervals` of these,
+            or a `fr.Split`, a share of the rows by a hash of their numbers. `~` is all rows but these, `&`
+            what two have in common: `~fr.Intervals([[512, 640]])` leaves rows out. All rows if None. A state
+            belongs to one selection of rows.
+        filter: keep the rows of which a condition is true: one on `fr.col(name)`, terms as `pyarrow.parquet`
             takes them (`[("a", ">", 3), ("b", "in", [1, 2])]`, lists of these for "or"), or an expression of
             pyarrow. It is resolved once, here, into a selection of rows; its columns need not be among
-            `columns`. With `rows` and `skip`, of the rows that these leave. It asks what files hold: a null
+            `columns`. With `rows`, of these. It asks what files hold: a null
             is one whatever `nulls` delivers for it.
         filter_cache: a file in which to keep what a filter selects, for the same files, filter and rows.
-        stack: per name of a matrix, the names or patterns of the columns (of one type) that it holds.
         shuffle: deliver the rows in a shuffled order, another one in each pass: blocks of rows are permuted
             over the whole dataset, and rows within windows of several blocks. The seed and the number of the
             pass alone choose it, whatever the ranks, workers and batch sizes.
@@ -92,50 +80,11 @@ class ParquetDataset(ResumableDataset):
         tail: what becomes of the rows after the last whole global batch: "drop" drops them, "short" shares
             them among the ranks (fewer rows than ranks are dropped), "pad" repeats them up to a whole batch,
             in which `batch.valid` tells copies apart. All ranks get the same number of batches.
-        nulls: what becomes of a null: "error" raises a DataError that names it, "mask" gives a bool tensor
-            `name + "_valid"` beside the tensor `name` (False, and a value of 0, where there is a null) and
-            the `valid` of a `Jagged`, and a number (a bool where values are bools) stands in its place; a
-            null list or string is then empty. Or a mapping from names or patterns of columns or stacks to one
-            of these; a column's name wins over its stack's, that over patterns, the first pattern over later
-            ones, and columns without any have "error". Of lists, a mask marks null rows, and null lists and
-            strings inside of them; a null number inside a list is an error but where a fill value is named.
-            No tensor ever changes its type: a fill value that does not fit is refused. A member of a struct
-            that is null is null; {"a": "mask"} masks the members of the struct `a`, and gives the bool tensor
-            `a_valid` of the struct itself besides.
-        decimals: what becomes of decimals: "int64" (the unscaled integer; one that does not fit is an error
-            that names it), "float64" (the nearest), or "bytes" (as the file holds them, the highest first).
-            Or a mapping from names or patterns of columns to one of these. Where nothing is said, "int64" if
-            the type says that all fit (18 digits), and else the dataset is refused.
-        fixed: of list columns by name or pattern, how many elements each list has: these become a tensor
-            `[B, k]`, or, of lists in a list, `[B, k1, k2]` by a tuple `(k1, k2)`. A list of another length is
-            a DataError; a null one is filled as a null number is. Where the Arrow schema in the files says
-            that all lists have one length, nothing need be said, and None makes a `Jagged` of them.
-        pad: of columns of lists, strings or binary, by name or pattern, to which length each row is filled
-            up: a size k (zeros behind) or a `Pad`. These become a tensor `[B, k]`, and `name + "_length"`
-            says how many elements of each row are its own (int64 `[B]`). A longer row is a DataError, but
-            where `truncate` names the column; a null one is all padding, of length 0.
-        truncate: of columns that are padded, by name or pattern, what is kept of a longer row: its first
-            elements ("head"), or its last ones ("tail").
-        optional: names or patterns of columns that files may lack. Rows of such files are null there, and
-            `nulls` must say what becomes of them.
-        partitions: names of columns whose values stand in the files' paths, as `region=eu/part-0.parquet`
-            has one of `region`: int64 if all of them are integers, else strings.
-        cast: a dtype that all numbers are cast to, or a mapping from names or patterns of columns, stacks or
-            structs to dtypes, by the rules of `nulls`. A cast keeps every number, but that a float becomes
-            the nearest one of a narrower float type: an integer that the type can't hold exactly, a fraction
-            cast to integers and a float beyond the type are a DataError that names value and row. Items of
-            lists are cast, too. Columns of several types can be stacked once they are cast to one.
-        hash: into how many buckets columns of strings, bytes or integers are put, by name or pattern of
-            columns, stacks or structs: `{"user": 1_000_003}`, or a `Hash` with a seed. A tensor int64 in
-            [0, buckets), of a list a `Jagged` of such. A fill value for nulls is a bucket. See
-            docs/SHAPING.md.
-        dictionary: names or patterns of columns of strings or bytes, or of lists of these, that are delivered
-            as codes: int64 `[B]`, of a list a `Jagged` of such. The code of a value is its place among all
-            different values of the files' rows (selected or not), in the order of their bytes: they are
-            gathered here, before the first batch, and `dataset.dictionaries` has them. Nulls as of numbers.
-        rename: new names of tensors, per name that they would have: that of their column or stack. Masks are
-            the new name with "_valid" behind it. All other arguments, `filter` too, speak of the columns'
-            names in the files.
+        nulls: what becomes of a null of a column of which `columns` says nothing else: "error" raises a
+            DataError that names it, "mask" gives a bool tensor `name + "_valid"` beside the tensor `name`
+            (False, and a value of 0, where there is a null) and the `valid` of a `Jagged`. A null list or
+            string is then empty. Of lists, a mask marks null rows, and null lists and strings inside of them.
+            No tensor ever changes its type. A member of a struct that is null is null.
         manifest_cache: a file in which to keep what the files' footers tell, so that a later start reads no
             footers: it asks for the size and modification time of each file, and reads again only those that
             have others. The file is made if it is not there, and brought up to date; one that is damaged or
@@ -174,8 +123,9 @@ class ParquetDataset(ResumableDataset):
     again.
 
     Example:
-        >>> dataset = ParquetDataset("data/*.parquet", batch_size=32, columns=["label", "i_*"],
-        ...                          stack={"dense": "i_*"})
+        >>> import fastresume as fr
+        >>> columns = ["label", fr.stack("i_*", name="dense")]
+        >>> dataset = ParquetDataset("data/*.parquet", batch_size=32, columns=columns)
         >>> next(iter(dataset))["dense"].shape
         torch.Size([32, 3])
     """
@@ -186,12 +136,10 @@ class ParquetDataset(ResumableDataset):
         *,
         batch_size: int | None = None,
         global_batch_size: int | None = None,
-        columns: str | Sequence[str] | None = None,
+        columns: Columns | None = None,
         rows: Rows | None = None,
-        skip: npt.ArrayLike | None = None,
         filter: object = None,  # noqa: A002  (what users call it)
         filter_cache: Path | None = None,
-        stack: Mapping[str, str | Sequence[str]] | None = None,
         shuffle: bool = False,
         seed: int | None = None,
         block_rows: int | None = None,
@@ -199,17 +147,7 @@ class ParquetDataset(ResumableDataset):
         lanes: int | None = None,
         groups: int | None = None,
         tail: Literal["drop", "short", "pad"] = "drop",
-        nulls: Nulls = "error",
-        decimals: Decimals | None = None,
-        fixed: Mapping[str, Fixed] | None = None,
-        pad: Pads | None = None,
-        truncate: Mapping[str, End] | None = None,
-        optional: str | Sequence[str] | None = None,
-        partitions: str | Sequence[str] | None = None,
-        cast: Casts | None = None,
-        hash: Mapping[str, int | Hash] | None = None,  # noqa: A002  (what users call it)
-        dictionary: str | Sequence[str] | None = None,
-        rename: Mapping[str, str] | None = None,
+        nulls: Literal["error", "mask"] = "error",
         manifest_cache: Path | None = None,
         verify_checksums: bool = True,
         max_page_bytes: int = 1 << 30,
@@ -217,7 +155,15 @@ class ParquetDataset(ResumableDataset):
         rank: int | None = None,
         world_size: int | None = None,
         world: World | ProcessGroup | DeviceMesh | None = None,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            refuse_unknown(
+                "ParquetDataset",
+                unknown,
+                OF_DATASETS,
+                list(inspect.signature(ParquetDataset).parameters)[:-1],
+            )
         named_paths = path_list(paths)
         own_world, was_detected = resolve_world(rank, world_size, world)
         if (batch_size is None) == (global_batch_size is None):
@@ -236,36 +182,21 @@ class ParquetDataset(ResumableDataset):
         named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
         named_groups = None if groups is None else at_least(1, "groups", groups)
         cut_of(rows_of_rank, own_world.world_size, 1, named_lanes, named_groups)
-        options = ColumnOptions(
-            columns=names("columns", columns),
-            stacks=stack_list(stack),
-            nulls=null_list(nulls),
-            decimals=decimal_list(decimals),
-            fixed=fixed_list(fixed),
-            pads=pad_list(pad),
-            truncations=truncation_list(truncate),
-            optional=names("optional", optional) or [],
-            partitions=names("partitions", partitions) or [],
-            casts=cast_list(cast),
-            hashes=hash_list(hash),
-            codes=names("dictionary", dictionary) or [],
-            names=rename_list(rename),
-            known=[],
-        )
+        request = column_request(columns, nulls)
         verifies = truth("verify_checksums", verify_checksums)
         page_bytes = at_least(1, "max_page_bytes", max_page_bytes)
         opened = _open_manifest(named_paths, manifest_cache, verifies, page_bytes)
-        manifest = select(opened, rows, skip)
+        manifest = select(opened, rows)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
         report: FilterReport | None = None
         if filter is not None:
-            manifest, report = select_filtered(manifest, filter, cache, options.optional, options.partitions)
-        layout = options.layout(manifest)
+            manifest, report = select_filtered(manifest, filter, cache, request.optional, request.of_paths)
+        layout = request.layout(manifest)
         spec = ReadSpec(
             paths=tuple(named_paths),
             manifest=manifest,
             # Dictionaries are pickled along: no worker reads the files for them again.
-            columns=options._replace(known=layout.dictionaries),
+            columns=request._replace(known=[(number, values) for number, _, values in layout.dictionaries]),
             layout=layout,
             schema=Schema(layout),
             order_choice=choice,
@@ -308,20 +239,32 @@ class ParquetDataset(ResumableDataset):
 
     @property
     def dictionaries(self) -> Mapping[str, list[str] | list[bytes]]:
-        """Of each column of `dictionary=`, by its name, the values by their codes: str, or bytes if binary.
+        """Of each tensor of `.codes()`, by its name, the values by their codes: str, or bytes if binary.
 
         Raises:
             UnicodeDecodeError: if a string is not UTF-8: a file may hold any bytes.
 
         Example:
-            >>> dataset.dictionaries  # as with dictionary="city": {"city": ["Berlin", "Oslo", "Porto"]}
+            >>> dataset.dictionaries  # as with fr.col("city").codes(): {"city": ["Berlin", "Oslo", "Porto"]}
             {}
         """
         found: dict[str, list[str] | list[bytes]] = {}
-        for name, _ in self.spec.columns.known:
+        for _, name, _ in self.spec.layout.dictionaries:
             values, is_text = self.spec.layout.dictionary(name) or ([], False)
             found[name] = [value.decode() for value in values] if is_text else values
         return found
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns of the files, in the order of the first files that have them.
+
+        Those of structs, maps and lists of these are `a.b`; what stands in paths is not among them.
+
+        Example:
+            >>> dataset.column_names
+            ('label', 'c_0', 'i_0', 'i_1', 'i_2')
+        """
+        return tuple(self.spec.manifest.column_names)
 
     @property
     def files(self) -> tuple[str, ...]:

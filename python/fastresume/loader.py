@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import get_all_start_methods
 from multiprocessing.context import BaseContext
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Never, NoReturn, Self
 
 import torch
 
@@ -21,6 +22,7 @@ from fastresume.dataset import ParquetDataset, dataset_behind
 from fastresume.distributed import same_state
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
+from fastresume.options.unknown import OF_LOADER, refuse_unknown
 from fastresume.reading.device import Device, device_of
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.monitor.progress import behind_a_bar
@@ -107,7 +109,10 @@ class Loader:
         multiprocessing_context: str | BaseContext | None = None,
         audit: str | os.PathLike[str] | None = None,
         watchdog_seconds: float | None = None,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            refuse_unknown("Loader", unknown, OF_LOADER, list(inspect.signature(Loader).parameters)[:-1])
         self.dataset = _dataset_itself(dataset)
         self._spec = self.dataset.spec
         self.num_workers = at_least(0, "num_workers", num_workers)
@@ -153,8 +158,8 @@ class Loader:
         if jagged and not spec.transforms:
             raise TypeError(
                 "static=True keeps every batch in tensors of one shape, and rows differ in length of "
-                f"{', '.join(jagged)}: pad them (pad=), leave them out (columns=), or let a transform make "
-                "matrices of them"
+                f"{', '.join(jagged)}: pad them (fr.col(name).pad(length)), leave them out (columns=), or "
+                "let a transform make matrices of them"
             )
 
     def _new_crew(self, prefetch_factor: int | None, context: str | BaseContext | None) -> Crew | None:

@@ -21,7 +21,7 @@ def test_the_audit_proves_that_each_selected_row_came_once(tmp_path: Path, shuff
     data, logs = tmp_path / "data", tmp_path / "logs"
     SPEC.write(data)
     rows = fr.Split(0.25, 0.9, seed=5)
-    how = {"rows": rows, "skip": [[300, 420]], "shuffle": shuffle}
+    how = {"rows": rows & ~fr.Intervals([[300, 420]]), "shuffle": shuffle}
     ranks = Ranks(data, logs, 2, 10, **how)
     state = ranks.steps(7)
     ranks = Ranks(data, logs, 3, 5, state=state, tail="short", **how)
@@ -55,7 +55,14 @@ def test_the_audit_knows_which_row_stands_at_a_position(tmp_path: Path, shuffle:
     """It needs them where a pass is unfinished, and where rows are dropped."""
     data, logs = tmp_path / "data", tmp_path / "logs"
     SPEC.write(data)
-    ranks = Ranks(data, logs, 2, 10, rows=fr.Split(0.25, 0.9, seed=5), skip=[[300, 420]], shuffle=shuffle)
+    ranks = Ranks(
+        data,
+        logs,
+        2,
+        10,
+        rows=fr.Split(0.25, 0.9, seed=5) & ~fr.Intervals([[300, 420]]),
+        shuffle=shuffle,
+    )
     ranks.finish()
     ranks.steps(9)
     said = assert_proven(logs, 1)

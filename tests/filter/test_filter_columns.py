@@ -32,8 +32,8 @@ def parts(tmp_path: Path) -> Path:
     return tmp_path
 
 
-day, region, x = fr.column("day"), fr.column("region"), fr.column("x")
-BOTH: dict[str, Any] = {"partitions": ["day", "region"]}
+day, region, x = fr.col("day"), fr.col("region"), fr.col("x")
+BOTH: dict[str, Any] = {"columns": ["row", fr.col("day").from_path(), fr.col("region").from_path()]}
 
 
 def rows_of(*files: int) -> list[int]:
@@ -45,12 +45,12 @@ def rows_of(*files: int) -> list[int]:
     [
         (day == 12, pc.field("day") == 12, [1]),
         (day >= 2, pc.field("day") >= 2, [1, 2, 3]),
-        (~day.is_in([1, 3]), ~pc.field("day").isin([1, 3]), [1, 2]),
+        (~day.isin([1, 3]), ~pc.field("day").isin([1, 3]), [1, 2]),
         (day == 1.5, None, []),
         (region == "us/west", pc.field("region") == "us/west", [2]),
         (region > "eu", pc.field("region") > "eu", [2, 3]),
         (
-            region.is_in(["é", "eu"]) & (day < 12),
+            region.isin(["é", "eu"]) & (day < 12),
             pc.field("region").isin(["é", "eu"]) & (pc.field("day") < 12),
             [0, 3],
         ),
@@ -64,13 +64,13 @@ def test_paths_decide_files_that_are_not_opened(
     parts: Path, filter_: Any, of_arrow: Any, files: list[int]
 ) -> None:
     """By the values that would be delivered; an expression of pyarrow means the same."""
-    assert kept_rows(parts, columns="row", filter=filter_, **BOTH) == rows_of(*files)
+    assert kept_rows(parts, filter=filter_, **BOTH) == rows_of(*files)
     if of_arrow is not None:
-        assert kept_rows(parts, columns="row", filter=of_arrow, **BOTH) == rows_of(*files)
+        assert kept_rows(parts, filter=of_arrow, **BOTH) == rows_of(*files)
     for path in parts.rglob("*.parquet"):
         for column in ("x", "row"):
             damage_chunks(path, column, set())
-    assert kept_rows(parts, columns="row", filter=filter_, **BOTH) == rows_of(*files)
+    assert kept_rows(parts, filter=filter_, **BOTH) == rows_of(*files)
 
 
 def test_paths_and_values_decide_together(parts: Path) -> None:
@@ -79,20 +79,20 @@ def test_paths_and_values_decide_together(parts: Path) -> None:
     expected = [row for row in range(10, 20) if row % 3 and row > 14] + rows_of(3)
     for name in (FILES[0], FILES[2], FILES[3]):
         damage_chunks(parts / f"{name}.parquet", "x", set())
-    assert kept_rows(parts, columns="row", filter=filter_, **BOTH) == expected
+    assert kept_rows(parts, filter=filter_, **BOTH) == expected
 
 
 def test_an_expression_of_pyarrow_may_join_paths_and_values(parts: Path) -> None:
     asked = (pc.field("day") * 2 + pc.field("x") > 40) & (pc.field("region") == "eu")
     expected = [row for row in range(10, 20) if row % 3 and 24 + row > 40]
-    assert kept_rows(parts, columns="row", filter=asked, **BOTH) == expected
+    assert kept_rows(parts, filter=asked, **BOTH) == expected
 
 
-def test_a_column_of_paths_is_none_where_partitions_does_not_name_it(parts: Path) -> None:
+def test_a_column_of_paths_is_none_where_nobody_asks_for_it(parts: Path) -> None:
     with pytest.raises(fr.DataError, match="no column matches 'day'"):
-        kept_rows(parts, filter=day == 1, partitions="region")
+        kept_rows(parts, filter=day == 1, columns=["*", fr.col("region").from_path()])
     with pytest.raises(fr.DataError, match="pyarrow can't apply the filter"):
-        kept_rows(parts, filter=pc.field("day") == 1, partitions="region")
+        kept_rows(parts, filter=pc.field("day") == 1, columns=["*", fr.col("region").from_path()])
     with pytest.raises(TypeError, match="column 'region' of the type string can't be compared with 1"):
         kept_rows(parts, filter=region == 1, **BOTH)
 
@@ -102,13 +102,14 @@ def test_a_path_without_a_value_is_a_null(parts: Path) -> None:
     (parts / "day=__HIVE_DEFAULT_PARTITION__").mkdir()
     path = parts / "day=__HIVE_DEFAULT_PARTITION__/q.parquet"
     pq.write_table(pa.table({"row": range(45, 50), "x": [2] * 5}), path)
-    how: dict[str, Any] = {"partitions": "day", "optional": "day", "columns": ["row", "x"], "nulls": 0}
+    columns = [fr.col("row", "x").fill_null(0), fr.col("day").from_path().optional().fill_null(0)]
+    how: dict[str, Any] = {"columns": columns}
     of_null = [*range(40, 50)]
     for filter_ in (day.is_null(), pc.field("day").is_null()):
         assert kept_rows(parts, filter=filter_, **how) == of_null
     for filter_ in (day.is_valid(), pc.field("day").is_valid()):
         assert kept_rows(parts, filter=filter_, **how) == list(range(40))
-    for filter_ in (day != 1, ~(day == 1), ~day.is_in([1]), pc.field("day") != 1):
+    for filter_ in (day != 1, ~(day == 1), ~day.isin([1]), pc.field("day") != 1):
         assert kept_rows(parts, filter=filter_, **how) == rows_of(1, 2, 3)
     # The files' order: day=1, day=12, day=2, day=3, the null, and what has no directory.
     assert kept_rows(parts, filter=(day == 1) | (x == 2), **how) == [*range(10), *range(40, 45)]
@@ -137,34 +138,34 @@ def test_lists_of_structs_and_maps_are_asked_for_nulls(tmp_path: Path) -> None:
         expected = [row for row in range(63) if values[row % 7] is None]
         for how in ({}, {"rows": [row % 5 != 0 for row in range(63)]}):
             for asked, rows in (
-                (fr.column(name).is_null(), expected),
-                (fr.column(name).is_valid(), [row for row in range(63) if row not in expected]),
+                (fr.col(name).is_null(), expected),
+                (fr.col(name).is_valid(), [row for row in range(63) if row not in expected]),
             ):
                 for path in tmp_path.iterdir():
                     found = kept_rows(path, columns="row", filter=asked, **how)
                     assert found == [row for row in rows if not how or row % 5 != 0], (name, asked)
     for name in ("l.in", "s.l.in"):
         with pytest.raises(fr.DataError, match=f"no column matches '{name}'"):
-            kept_rows(path, columns="row", filter=fr.column(name).is_null())
+            kept_rows(path, columns="row", filter=fr.col(name).is_null())
 
 
 def test_what_is_no_column_is_refused_and_what_it_is_is_said(tmp_path: Path) -> None:
     columns = {"x": [1, None], "l": [[1], [2]], "row": [0, 1], "s": [{"a": 1, "b": 2}] * 2, "y_valid": [1, 2]}
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-    how: dict[str, Any] = {"columns": "row", "filter": fr.column("y_valid") == 2}
+    how: dict[str, Any] = {"columns": "row", "filter": fr.col("y_valid") == 2}
     assert kept_rows(tmp_path, **how) == [1]
     for name, message in (
         ("x_valid", r"'x_valid' is no column, but the mask of 'x' in batches: is_null\(\) asks where"),
         ("l_length", "'l_length' is no column, but the lengths of 'l' in batches: a filter asks of what"),
         ("z_valid", "no column matches 'z_valid'"),
     ):
-        for asked in (fr.column(name) == 1, fr.column(name).is_null()):
+        for asked in (fr.col(name) == 1, fr.col(name).is_null()):
             with pytest.raises(fr.DataError, match=message):
                 kept_rows(tmp_path, columns="row", filter=asked)
     with pytest.raises(
         ValueError, match=r"column 's' has no value of its own: its members are s\.a, s\.b, and"
     ):
-        kept_rows(tmp_path, columns="row", filter=fr.column("s") == 1)
+        kept_rows(tmp_path, columns="row", filter=fr.col("s") == 1)
 
 
 def drifting(directory: Path) -> Path:
@@ -184,10 +185,10 @@ def drifting(directory: Path) -> Path:
 def test_rows_of_files_that_lack_a_column_are_null(tmp_path: Path) -> None:
     """Also where a fill value is delivered for these: a filter asks what the files hold, as of any null."""
     parts = drifting(tmp_path / "parts")
-    lacked, s, tags = list(range(6, 12)), fr.column("s"), fr.column("l")
-    nulls: dict[str, Any] = {"x": -1, "s": 0, "l": 0}
-    for how in ({"columns": "row"}, {"nulls": nulls}):
-        arguments: dict[str, Any] = {"optional": ["x", "s", "l"], **how}
+    lacked, s, tags = list(range(6, 12)), fr.col("s"), fr.col("l")
+    lacking = fr.col("x", "s", "l").optional()
+    for columns in (["row", lacking.mask_null()], ["*", lacking.fill_null(-1)]):
+        arguments: dict[str, Any] = {"columns": columns}
         assert kept_rows(parts, filter=x == -1, **arguments) == [4]
         assert kept_rows(parts, filter=x != -1, **arguments) == [0, 2, 3, 5]
         assert kept_rows(parts, filter=~(x > 3), **arguments) == [0, 2, 4]
@@ -204,16 +205,16 @@ def test_rows_of_files_that_lack_a_column_are_null(tmp_path: Path) -> None:
         ]
         assert kept_rows(parts, filter=field("s").is_null() & (field("row") > 8), **arguments) == [9, 10, 11]
     damage_chunks(parts / "1.parquet", "row", set())
-    assert kept_rows(parts, filter=x == 4, columns="row", optional="x") == [3]
+    assert kept_rows(parts, filter=x == 4, columns=["row", fr.col("x").optional().fill_null(0)]) == [3]
 
 
-def test_a_lacked_column_is_refused_where_optional_does_not_name_it(tmp_path: Path) -> None:
+def test_a_lacked_column_is_refused_where_it_is_not_optional(tmp_path: Path) -> None:
     parts = drifting(tmp_path / "parts")
-    for filter_ in (x == 4, x.is_null(), fr.column("l").is_valid()):
+    for filter_ in (x == 4, x.is_null(), fr.col("l").is_valid()):
         with pytest.raises(fr.DataError, match=r"the column is missing; file .*0\.parquet' has it"):
-            kept_rows(parts, columns="row", filter=filter_, optional="s")
+            kept_rows(parts, columns=["row", fr.col("s").optional().mask_null()], filter=filter_)
     with pytest.raises(fr.DataError, match="no column matches 'nowhere'"):
-        kept_rows(parts, columns="row", filter=fr.column("nowhere").is_null())
+        kept_rows(parts, columns="row", filter=fr.col("nowhere").is_null())
 
 
 # -------------------------------------------------------------------------------------- nulls of any column
@@ -249,7 +250,7 @@ def test_any_column_may_be_asked_for_nulls(tmp_path: Path, kind: str, version: s
     values = [some[row * row % 6] for row in range(300)]
     path = tmp_path / "x.parquet"
     table = pa.table({"c": pa.array(values, type_), "row": range(300)})
-    name = fr.column("c.a" if kind == "structs" else "c")
+    name = fr.col("c.a" if kind == "structs" else "c")
     expected = [row for row, value in enumerate(values) if value is None]
     for how in ({"write_page_index": True, "max_rows_per_page": 7}, {"data_page_size": 50}):
         options = {"write_batch_size": 1, "row_group_size": 200, "data_page_version": version, **how}
@@ -279,15 +280,15 @@ def test_values_are_not_decoded_where_nulls_alone_are_asked_for(tmp_path: Path) 
         end = (chunk.dictionary_page_offset or 0) + chunk.total_compressed_size
         data[end - 8 : end] = b"\xff" * 8
     path.write_bytes(data)
-    assert kept_rows(path, columns="row", filter=fr.column("l").is_null()) == list(range(0, 50, 3))
-    assert kept_rows(path, columns="row", filter=fr.column("n").is_null()) == list(range(0, 50, 4))
+    assert kept_rows(path, columns="row", filter=fr.col("l").is_null()) == list(range(0, 50, 3))
+    assert kept_rows(path, columns="row", filter=fr.col("n").is_null()) == list(range(0, 50, 4))
     with pytest.raises(fr.DataError):
-        kept_rows(path, columns="row", filter=(fr.column("n") >= 0) & fr.column("n").is_null())
+        kept_rows(path, columns="row", filter=(fr.col("n") >= 0) & fr.col("n").is_null())
 
 
 def test_a_filter_over_partitions_is_what_pyarrow_makes_of_it(parts: Path) -> None:
     """The same rows as a dataset of pyarrow over the same directories."""
-    found = kept_rows(parts, columns="row", filter=(day > 1) & (x > 13), partitions="day")
+    found = kept_rows(parts, columns=["row", fr.col("day").from_path()], filter=(day > 1) & (x > 13))
     dataset = pad.dataset(parts, format="parquet", partitioning="hive")
     table = dataset.to_table(filter=(pc.field("day") > 1) & (pc.field("x") > 13))
     assert found == sorted(table["row"].to_pylist())
@@ -297,14 +298,15 @@ def test_a_filter_s_cache_knows_what_is_optional(tmp_path: Path) -> None:
     """The same filter over the same files, but of other columns in paths."""
     parts = drifting(tmp_path / "parts")
     cache = tmp_path / "kept"
-    how: dict[str, Any] = {"columns": "row", "filter_cache": cache, "filter": x.is_null()}
-    assert kept_rows(parts, optional="x", **how) == [1, *range(6, 12)]
+    how: dict[str, Any] = {"columns": "row", "filter_cache": cache}
+    lacking = fr.col("x").optional()
+    assert kept_rows(parts, filter=lacking.is_null(), **how) == [1, *range(6, 12)]
     written = cache.read_bytes()
-    dataset = fr.ParquetDataset(parts, batch_size=1, optional="x", **how, **parallel())
+    dataset = fr.ParquetDataset(parts, batch_size=1, filter=lacking.is_null(), **how, **parallel())
     assert dataset.num_rows == 7
     assert cache.read_bytes() == written
     with pytest.raises(fr.DataError, match="the column is missing"):
-        kept_rows(parts, **how)
+        kept_rows(parts, filter=x.is_null(), **how)
 
 
 # -------------------------------------------------------------------------------------------- what people see
@@ -319,6 +321,6 @@ def test_a_long_scan_says_on_a_terminal_how_far_it_is(
         monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal)
         monkeypatch.setattr("fastresume.filter.scan.QUIET_SECONDS", quiet)
         monkeypatch.setattr("fastresume.filter.scan.AGAIN_SECONDS", 0.0)
-        fr.ParquetDataset(tmp_path, batch_size=1, filter=fr.column("x") == 3)
+        fr.ParquetDataset(tmp_path, batch_size=1, filter=fr.col("x") == 3)
         lines = [f"\rfilter: {rows} of 300 rows read ({rows / 300:.0%})" for rows in said]
         assert capsys.readouterr().err == "".join(lines) + "\n" * bool(said)

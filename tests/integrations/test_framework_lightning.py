@@ -245,7 +245,11 @@ def test_two_ranks_that_are_killed_go_on_as_one(directory: Path, jobs: Any, live
     def work(devices: int) -> Callable[[], None]:
         def fit_once() -> None:
             os.environ["TORCHELASTIC_RUN_ID"] = "job"  # by which Lightning knows torchrun
-            loader = fr.Loader(fr.ParquetDataset("data", global_batch_size=BATCH, stack={"inputs": "i_*"}))
+            loader = fr.Loader(
+                fr.ParquetDataset(
+                    "data", global_batch_size=BATCH, columns=["*", "!i_*", fr.stack("i_*", name="inputs")]
+                )
+            )
             how = {"devices": devices, "strategy": "ddp" if devices > 1 else "auto"}
             jobs.fit(loader, jobs.ResumeCallback(loader, check_same=True), jobs.SaveAlways(), **how)
 

@@ -37,7 +37,9 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
         columns = {"label": rows.astype(np.float32), "c_0": rows}
         columns |= {f"i_{index}": (rows * index).astype(np.float32) for index in range(3)}
         pq.write_table(pa.table(columns), f"data/{part}.parquet")
-    dataset = fr.ParquetDataset("data/*.parquet", batch_size=32, stack={"dense": "i_*"})
+    dataset = fr.ParquetDataset(
+        "data/*.parquet", batch_size=32, columns=["*", "!i_*", fr.stack("i_*", name="dense")]
+    )
     other = fr.ParquetDataset("data/*.parquet", batch_size=32)
     out_of_step = []
     for rank, batches in enumerate((3, 5)):

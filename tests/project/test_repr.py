@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import fastresume as fr
 
@@ -21,12 +22,11 @@ def objects(tmp_path: Path) -> dict[str, Any]:
     dataset = fr.ParquetDataset(
         tmp_path,
         batch_size=8,
-        stack={"both": "i_*"},
-        nulls={"name": "mask"},
         shuffle=True,
         seed=17,
         rank=0,
         world_size=1,
+        columns=["*", "!i_*", fr.col("name").mask_null(), fr.stack("i_*", name="both")],
     )
     loader = fr.Loader(dataset.map(keep), threads=1, audit=tmp_path / "audit", watchdog_seconds=60)
     batch = next(iter(loader))
@@ -40,15 +40,15 @@ def objects(tmp_path: Path) -> dict[str, Any]:
         "Schema": dataset.schema,
         "Plan": dataset.plan(),
         "Split": fr.Split(0.0, 0.9, seed=3),
-        "Hash": fr.Hash(1000, seed=7),
         "FilterReport": fr.FilterReport(
             rows=100, kept=20, scanned=30, left_out_by_statistics=70, left_out_by_scan=10
         ),
-        "Pad": fr.Pad(16, side="left"),
+        "Intervals": fr.Intervals([[3, 4], [10, 20]]),
         "World": fr.World(1, 2),
         "Stats": loader.stats(),
-        "Column": fr.column("label"),
-        "Expression": (fr.column("label") > 0.5) & ~fr.column("name").is_null(),
+        "Column": fr.col("label").hash(1000, seed=7).pad(16, side="left"),
+        "Stack": fr.stack("i_*", fr.col("label").cast(torch.int64), name="both"),
+        "Condition": (fr.col("label") > 0.5) & ~fr.col("name").is_null(),
         "iterator": iter(loader),
     }
 
@@ -75,13 +75,13 @@ WORDS = {
     "Schema": ["both: int64 [B, 2] i_0, i_1", "label: float64 [B]", "name: uint8 [B, *] string, valid"],
     "Plan": ["32 rows left", "shuffled", "seed 17"],
     "Split": ["0.0", "0.9", "seed=3"],
-    "Hash": ["1000", "seed=7"],
     "FilterReport": ["rows=100", "kept=20", "scanned=30", "left_out_by_statistics=70", "left_out_by_scan=10"],
-    "Pad": ["16", "left"],
+    "Intervals": ["fr.Intervals([[3, 4], [10, 20]])"],
     "World": ["rank=1", "world_size=2"],
     "Stats": ["batches=1, rows=8", "in next()", "waiting", "decoding", "ready: ", "pass 0: 20% done"],
-    "Column": ["column('label')"],
-    "Expression": ["(column('label') > 0.5)", "&", "~column('name').is_null()"],
+    "Column": ["fr.col('label').hash(1000, seed=7).pad(16, side='left')"],
+    "Stack": ["fr.stack(fr.col('i_*'), fr.col('label').cast(torch.int64), name='both')"],
+    "Condition": ["(fr.col('label') > 0.5)", "&", "~fr.col('name').is_null()"],
     "iterator": ["at step 1 of pass 0", "ParquetDataset("],
 }
 

@@ -47,6 +47,7 @@ PYTHON_ROOMS = [
     "distributed",
     "batch",
     "filter",
+    "columns",
     "audit",
     "reading",
     "plan",

@@ -270,7 +270,7 @@ def test_a_changed_constructor_is_refused_or_harmless(data: Dataset) -> None:
     with pytest.raises(fr.StateError, match="order"):
         make(data, shuffle=True).load_state_dict(state)
     with pytest.raises(fr.StateError, match="selection"):
-        make(data, skip=[[0, 5]]).load_state_dict(state)
+        make(data, rows=~fr.Intervals([[0, 5]])).load_state_dict(state)
     other = make(data, batch_size=7)
     other.load_state_dict(state)
     assert next(iter(loader_of(other, 1)))["row"].tolist() == list(range(10, 17))

@@ -114,7 +114,7 @@ def test_a_batch_size_over_all_ranks_is_shared_by_them(small_dataset: Dataset) -
 
 
 def test_the_schema_prints_as_a_table(small_dataset: Dataset) -> None:
-    schema = one_rank(small_dataset.directory, columns=["label", "at", "i_*"], stack={"dense": "i_*"}).schema
+    schema = one_rank(small_dataset.directory, columns=["label", "at", fr.stack("i_*", name="dense")]).schema
     assert repr(schema) == "label: bool [B]\nat: int64 [B] timestamp[us]\ndense: float32 [B, 2] i_1, i_2"
     assert list(schema) == ["label", "at", "dense"]
     assert len(schema) == 3
@@ -123,7 +123,18 @@ def test_the_schema_prints_as_a_table(small_dataset: Dataset) -> None:
 
 
 def test_the_schema_is_what_the_batches_are(small_dataset: Dataset) -> None:
-    dataset = one_rank(small_dataset.directory, 20, stack={"dense": "i_*", "sparse": ["c_2", "c_1"]})
+    dataset = one_rank(
+        small_dataset.directory,
+        20,
+        columns=[
+            "*",
+            "!i_*",
+            "!c_2",
+            "!c_1",
+            fr.stack("i_*", name="dense"),
+            fr.stack("c_2", "c_1", name="sparse"),
+        ],
+    )
     for batch in dataset:
         assert list(batch) == list(dataset.schema)
         for name, field in dataset.schema.items():
@@ -169,7 +180,7 @@ def test_the_files_are_opened_when_batches_are_wanted(small_dataset: Dataset) ->
 def test_a_pickled_or_copied_dataset_goes_on_alone_from_the_cursor_of_the_moment(
     small_dataset: Dataset,
 ) -> None:
-    dataset = one_rank(small_dataset.directory, 10, columns=["row", "i_*"], stack={"dense": "i_*"})
+    dataset = one_rank(small_dataset.directory, 10, columns=["row", fr.stack("i_*", name="dense")])
     rest = iter(dataset)
     next(rest)
     copies = [pickle.loads(pickle.dumps(dataset)), copy.deepcopy(dataset)]
@@ -187,7 +198,7 @@ def test_a_pickled_or_copied_dataset_goes_on_alone_from_the_cursor_of_the_moment
 def test_a_batch_keeps_its_cursor_through_what_is_done_to_it(
     small_dataset: Dataset, data: st.DataObject
 ) -> None:
-    dataset = one_rank(small_dataset.directory, 13, stack={"dense": "i_*"})
+    dataset = one_rank(small_dataset.directory, 13, columns=["*", "!i_*", fr.stack("i_*", name="dense")])
     batch = next(itertools.islice(dataset, data.draw(st.integers(0, 6)), None))
     changed = batch
     changes = {
@@ -221,3 +232,17 @@ def test_a_copied_batch_is_another_mapping(small_dataset: Dataset) -> None:
     assert 3 not in batch
     with pytest.raises(KeyError, match="no tensor 'labl' in the batch; there are: row, label"):
         batch["labl"]
+
+
+def test_a_path_may_begin_at_home_or_be_a_url_of_a_file(
+    small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = small_dataset.directory
+    monkeypatch.setenv("HOME", str(directory.parent))
+    named = one_rank(directory)
+    for path in (f"~/{directory.name}", f"file://{directory}", f"file://localhost{directory}"):
+        assert one_rank(path).files == named.files
+    with pytest.raises(ValueError, match="file:// names a path of this machine"):
+        one_rank("file://elsewhere/data")
+    assert named.column_names[0] == "row"
+    assert set(dir(fr)) == set(fr.__all__)

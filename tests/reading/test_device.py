@@ -590,7 +590,7 @@ def test_static_batches_come_in_the_same_tensors_pass_after_pass(
 
 
 def test_what_has_no_one_shape_can_not_be_static(wide: Dataset, numbers: Dataset, late: LateDevices) -> None:
-    with pytest.raises(TypeError, match=r"rows differ in length of tokens, name, words: pad them \(pad=\)"):
+    with pytest.raises(TypeError, match=r"rows differ in length of tokens, name, words: pad them \(fr.col"):
         fr.Loader(made(wide), device="cuda", static=True)
     with pytest.raises(ValueError, match="tail='short' the last batch"):
         fr.Loader(made(numbers, tail="short"), device="cuda", static=True)

@@ -109,11 +109,11 @@ def test_a_thread_has_a_matrix_or_the_lists_and_strings_of_a_segment(tmp_path: P
         return quiet_plan(made).bytes_per_thread - of_footers(made)[1]
 
     assert of_thread() == fixed, "numbers are decoded where they stay"
-    gaps, matrix, many = 2 * 2 * 576, {"m": ["a", "b"]}, (4 << 20) // 16 + 1
-    assert of_thread(stack=matrix, nulls="mask") == fixed, "or until their batch is ended"
-    assert of_thread(many - 1, stack=matrix) == fixed
-    assert of_thread(many, stack=matrix) == fixed + 20 * 2 * 16 + gaps
-    assert of_thread(many, stack=matrix, nulls="mask") == fixed + 20 * 2 * 18 + gaps
+    gaps, matrix, many = 2 * 2 * 576, fr.stack("a", "b", name="m"), (4 << 20) // 16 + 1
+    assert of_thread(columns=matrix, nulls="mask") == fixed, "or until their batch is ended"
+    assert of_thread(many - 1, columns=matrix) == fixed
+    assert of_thread(many, columns=matrix) == fixed + 20 * 2 * 16 + gaps
+    assert of_thread(many, columns=matrix, nulls="mask") == fixed + 20 * 2 * 18 + gaps
     # Both are put together, and taken apart again when a batch is ended.
     assert of_thread(shuffle=True) == fixed + 20 * (2 * 16 + 32) + gaps + 5 * 16
     assert of_thread(shuffle=True, nulls="mask") == fixed + 20 * (2 * 18 + 32) + gaps + 5 * 18
@@ -140,18 +140,20 @@ def test_a_rank_has_the_strips_of_columns_of_which_matrices_are_made_last(tmp_pa
         ).bytes_per_rank  # type: ignore[arg-type]
 
     # The rows of a strip, of a batch that begins in it, and what lies between columns.
-    matrix, strips = {"m": ["a", "b"]}, (3 + 5) * 16 + 8 * (3 * 16 // 8)
-    assert of_rank(stack=matrix) == of_rank() + strips
-    assert of_rank(stack={"m": ["a"]}) == of_rank(), "one column is decoded where it stays"
+    matrix, strips = fr.stack("a", "b", name="m"), (3 + 5) * 16 + 8 * (3 * 16 // 8)
+    assert of_rank(columns=matrix) == of_rank() + strips
+    assert of_rank(columns=["*", "!a", fr.stack("a", name="m")]) == of_rank(), (
+        "one column is decoded where it stays"
+    )
     many = (4 << 20) // 16 + 1
-    assert of_rank(many, stack=matrix) == of_rank(many)
+    assert of_rank(many, columns=matrix) == of_rank(many)
 
 
 def test_a_window_that_padding_makes_large_is_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [[1]] * 3000}), tmp_path / "x.parquet")
     small = fr.ParquetDataset(tmp_path, batch_size=5, shuffle=True)
     assert quiet_plan(small).advice == ()
-    large = fr.ParquetDataset(tmp_path, batch_size=5, shuffle=True, pad={"x": 50_000})
+    large = fr.ParquetDataset(tmp_path, batch_size=5, shuffle=True, columns=["*", fr.col("x").pad(50_000)])
     assert quiet_plan(large).advice == ("a window of 3,000 rows takes 1.1 GiB: name a smaller window_rows",)
 
 

@@ -75,7 +75,10 @@ def test_stacked_columns_are_one_matrix_behind_the_others(
     expected = {name: table[name] for name in wanted if name not in taken}
     for name, members in stack.items():
         expected[name] = np.stack([table[column] for column in members], axis=1)
-    dataset = one_rank(wide.directory, batch_size=23, columns=columns, stack=stack)
+    plain = ["*"] if columns is None else columns
+    left_out = [f"!{name}" for name in taken]
+    matrices = [fr.stack(*members, name=name) for name, members in stack.items()]
+    dataset = one_rank(wide.directory, batch_size=23, columns=[*plain, *left_out, *matrices])
     for name, members in stack.items():
         field = dataset.schema[name]
         assert (field.shape, field.columns, field.is_stacked) == (("B", len(members)), tuple(members), True)
@@ -89,20 +92,22 @@ def test_any_type_can_be_stacked(write_dataset: Write, type_: str) -> None:
     columns = [ColumnSpec(f"c{i}", type_, fill="bits", seed=i) for i in range(3)]
     dataset = write_dataset(plain_spec([5, 2], [6], columns=columns))
     table = oracle.read_table(dataset.directory)
-    (batch,) = one_rank(dataset.directory, 13, columns=["c2", "c*"], stack={"all": "c*"})
+    (batch,) = one_rank(dataset.directory, 13, columns=fr.stack(fr.col("c2", "c*"), name="all"))
     assert_batch_values(batch, {"all": np.stack([table[f"c{i}"] for i in (2, 0, 1)], axis=1)})
 
 
 def test_columns_that_are_one_dtype_in_a_tensor_can_be_stacked(write_dataset: Write) -> None:
     columns = [ColumnSpec("day", "date32"), ColumnSpec("at", "timestamp[us]"), ColumnSpec("n", "int64")]
     dataset = write_dataset(plain_spec([6], columns=columns))
-    (batch,) = one_rank(dataset.directory, 6, stack={"times": ["n", "at", "day"]})
+    (batch,) = one_rank(
+        dataset.directory, 6, columns=["*", "!n", "!at", "!day", fr.stack("n", "at", "day", name="times")]
+    )
     assert batch["times"].tolist() == [[i, i, i] for i in range(6)]
     assert list(batch) == [ROW_NUMBERS, "times"]
 
 
 def test_one_stacked_column_is_a_matrix(wide: Dataset) -> None:
-    batch = next(iter(one_rank(wide.directory, 4, columns="label", stack={"dense": "label"})))
+    batch = next(iter(one_rank(wide.directory, 4, columns=fr.stack("label", name="dense"))))
     assert batch["dense"].shape == (4, 1)
     assert list(batch) == ["dense"]
 
@@ -113,15 +118,25 @@ def test_one_stacked_column_is_a_matrix(wide: Dataset) -> None:
         ({"columns": ["label", "lable"]}, fr.DataError, "no column matches 'lable'; there are: row, i_1"),
         ({"columns": "z_*"}, fr.DataError, "no column matches 'z_\\*'"),
         ({"columns": []}, ValueError, "no column is selected"),
-        ({"columns": "i_*", "stack": {"s": "c_*"}}, fr.DataError, "in the stack 's': no column matches 'c_"),
-        ({"stack": {"s": []}}, ValueError, "the stack 's' names no column"),
-        ({"stack": {"s": ["row", "i_1"]}}, fr.DataError, "stack 's' .*'row' is int64, 'i_1' is int32"),
-        ({"stack": {"a": "i_1", "b": "i_*"}}, ValueError, "'i_1' is in the stacks 'a' and 'b'"),
-        ({"stack": {"label": "i_*"}}, ValueError, "'label' stands for two tensors"),
+        (
+            {"columns": ["i_*", fr.stack("z_*", name="s")]},
+            fr.DataError,
+            r"fr.stack\(fr.col\('z_\*'\), name='s'\): fr.col\('z_\*'\): no column matches 'z_",
+        ),
+        (
+            {"columns": ["*", "!row", "!i_1", fr.stack("row", "i_1", name="s")]},
+            fr.DataError,
+            r"fr.stack\(.*name='s'\) holds .*'row' is int64, 'i_1' is int32",
+        ),
+        (
+            {"columns": ["*", "!i_*", fr.stack("i_*", name="label")]},
+            ValueError,
+            "two tensors are called 'label': the column 'label' and fr.stack",
+        ),
         ({"columns": 5}, TypeError, "columns"),
-        ({"columns": [5]}, TypeError, "columns must hold strings, found 5"),
-        ({"stack": ["i_*"]}, TypeError, "stack must be a mapping"),
-        ({"stack": {1: "i_*"}}, TypeError, "stack must hold strings, found 1"),
+        ({"columns": [5]}, TypeError, "columns must hold names, patterns, .* found 5"),
+        ({"stack": {"s": "i_*"}}, TypeError, r"no argument stack=: write columns=\[fr.stack\("),
+        ({"columns": {"label": "y"}}, TypeError, "found a mapping: .*alias"),
         ({"on_iter": "again"}, ValueError, "on_iter must be 'continue' or 'restart', found 'again'"),
         ({"shuffle": 1}, TypeError, "shuffle must be True or False, found 1"),
         ({"shuffle": True, "seed": -1}, ValueError, "seed must be at least 0, found -1"),

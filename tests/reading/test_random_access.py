@@ -272,7 +272,7 @@ def test_any_rows_are_read_in_any_order(spec: DatasetSpec, data: st.DataObject) 
 
 
 def test_read_rows_stacks_as_the_batches_do(small_dataset: Dataset) -> None:
-    dataset = make(small_dataset, 10, columns=["i_*", "label"], stack={"dense": "i_*"})
+    dataset = make(small_dataset, 10, columns=["label", fr.stack("i_*", name="dense")])
     batch = next(iter(dataset))
     again = dataset.read_rows(batch.rows())
     assert list(again) == list(batch)

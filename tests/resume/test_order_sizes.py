@@ -238,7 +238,7 @@ def test_the_default_sizes_know_nothing_of_columns_ranks_or_batches(small_datase
     for arguments in (
         {"columns": ["row"]},
         {"batch_size": 3, **parallel(2, 4)},
-        {"stack": {"dense": "i_*"}},
+        {"columns": ["*", "!i_*", fr.stack("i_*", name="dense")]},
         {"tail": "pad", "lanes": 10},
     ):
         assert make(small_dataset, shuffle=True, **arguments).state_dict() == state

@@ -66,13 +66,15 @@ def test_rows_are_named_in_any_form(small_dataset: Dataset, rows: Any) -> None:
 
 def test_rows_to_skip_are_left_out(small_dataset: Dataset) -> None:
     bad = [[90, 103], [5, 7], [6, 20]]
-    assert make(small_dataset, 5, skip=bad).selection.tolist() == [[0, 5], [20, 90]]
-    assert make(small_dataset, 5, rows=[[0, 10], [80, 100]], skip=bad).selection.tolist() == [
+    assert make(small_dataset, 5, rows=~fr.Intervals(bad)).selection.tolist() == [[0, 5], [20, 90]]
+    assert make(
+        small_dataset, 5, rows=fr.Intervals([[0, 10], [80, 100]]) & ~fr.Intervals(bad)
+    ).selection.tolist() == [
         [0, 5],
         [80, 90],
     ]
-    assert make(small_dataset, 5, skip=bad).num_rows == 75
-    assert make(small_dataset, 5, skip=[]).selection is None
+    assert make(small_dataset, 5, rows=~fr.Intervals(bad)).num_rows == 75
+    assert make(small_dataset, 5, rows=~fr.Intervals([])).selection is None
 
 
 @pytest.mark.parametrize(
@@ -81,8 +83,8 @@ def test_rows_to_skip_are_left_out(small_dataset: Dataset) -> None:
         {"rows": np.ones(103, np.bool_)},
         {"rows": [[0, 50], [50, 103]]},
         {"rows": fr.Split(0, 1)},
-        {"skip": []},
-        {"rows": [[0, 103]], "skip": np.empty((0, 2), np.int64)},
+        {"rows": ~fr.Intervals([])},
+        {"rows": fr.Intervals([[0, 103]]) & ~fr.Intervals(np.empty((0, 2), np.int64))},
     ],
     ids=["mask", "intervals", "split", "skip", "both"],
 )
@@ -104,19 +106,16 @@ def test_a_selection_of_all_rows_is_none(small_dataset: Dataset, arguments: Any)
         ({"rows": MASK[None]}, ValueError, r"found \[1, 103\]"),
         ({"rows": [[0, 104]]}, ValueError, "rows must lie in the 103 rows of the files, found one up to 104"),
         (
-            {"skip": [[100, 200]]},
+            {"rows": ~fr.Intervals([[100, 200]])},
             ValueError,
-            "skip must lie in the 103 rows of the files, found one up to 200",
+            "rows must lie in the 103 rows of the files, found one up to 200",
         ),
         ({"rows": [[-1, 4]]}, ValueError, r"an interval is negative: \[-1, 4\)"),
         ({"rows": [[5, 4]]}, ValueError, r"an interval ends before it starts: \[5, 4\)"),
-        ({"skip": [[5, 4]]}, ValueError, r"an interval ends before it starts: \[5, 4\)"),
         ({"rows": [3, 4, 5]}, ValueError, r"rows must be intervals, a boolean mask or a Split.*\[n, 2\]"),
         ({"rows": [[0.0, 4.0]]}, ValueError, "rows must be intervals.*found dtype float64"),
-        ({"skip": MASK}, ValueError, r"skip must be intervals: .*\[n, 2\]"),
         ({"rows": [range(3, 9)]}, ValueError, r"rows must be intervals.*write \[3, 9\] for range\(3, 9\)"),
         ({"rows": [range(3, 5), range(7, 9)]}, ValueError, r"write \[3, 5\] for range\(3, 5\)"),
-        ({"skip": (range(3, 5),)}, ValueError, r"write \[3, 5\] for range\(3, 5\)"),
         ({"rows": "x > 3"}, ValueError, "rows must be intervals, a boolean mask or a Split, found 'x > 3'"),
         ({"rows": 0.9}, ValueError, r"a Split, found 0\.9: write .*for each of the 103 rows, or fr\.Split\("),
         ({"rows": [1, 2, 3]}, ValueError, r"a Split, found \[1, 2, 3\]: write \[\[start, stop\], \.\.\.\]"),
@@ -131,6 +130,32 @@ def test_what_names_no_rows_is_refused(
 ) -> None:
     with pytest.raises(error, match=named):
         make(small_dataset, 5, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([[5, 4]], r"fr.Intervals takes .* an interval ends before it starts: \[5, 4\)"),
+        (MASK, r"fr.Intervals takes \[\[start, stop\], ...\]"),
+        ((range(3, 5),), r"write \[3, 5\] for range\(3, 5\)"),
+        (3, "fr.Intervals takes"),
+    ],
+    ids=str,
+)
+def test_what_is_no_interval_is_refused_where_it_is_written(given: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        fr.Intervals(given)
+
+
+def test_sets_of_rows_are_values() -> None:
+    one, other = fr.Intervals([[8, 9], [2, 5]]), fr.Intervals(np.array([[2, 4], [4, 5], [8, 9]]))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert repr(~one) == "~fr.Intervals([[2, 5], [8, 9]])"
+    assert pickle.loads(pickle.dumps(~one & fr.Split(0, 1))).rows(12).tolist() == [[0, 2], [5, 8], [9, 12]]
+    assert (~~one).rows(20).tolist() == one.rows(20).tolist()
+    with pytest.raises(TypeError, match="& joins a Split or Intervals"):
+        _ = one & [[3, 4]]
 
 
 # ----------------------------------------------------------------------------------------------------- splits

@@ -14,6 +14,7 @@ import pytest
 import fastresume as fr
 from support import oracle
 from support import thrift_writer as tw
+from support.asked import asked
 from support.jobs import make, parallel, rows_delivered
 from support.strategies import Shuffle, plain_spec
 from support.thrift_writer import OneColumn, data_page, int64s
@@ -52,7 +53,7 @@ def test_what_is_known_to_be_bad_is_skipped(path: Path) -> None:
     pages_with_damage(path, {2, 9})
     with pytest.raises(fr.DataError):
         rows_delivered(fr.ParquetDataset(path, batch_size=5, **parallel()))
-    dataset = fr.ParquetDataset(path, batch_size=5, skip=[[20, 30], [90, 100]], **parallel())
+    dataset = fr.ParquetDataset(path, batch_size=5, rows=~fr.Intervals([[20, 30], [90, 100]]), **parallel())
     assert rows_delivered(dataset) == [*range(20), *range(30, 90), *range(100, 120)]
 
 
@@ -86,7 +87,7 @@ def test_rows_with_gaps_of_any_size(
 ) -> None:
     """Small gaps are decoded along with the rows, large ones are passed over: one cannot tell."""
     path, values = many
-    how = {"nulls": "mask", "stack": stack, **({} if shuffle is None else shuffle.arguments), **parallel()}
+    how = {**asked("mask", stack), **({} if shuffle is None else shuffle.arguments), **parallel()}
     for batch_size in (64, 999):
         dataset = fr.ParquetDataset(path, batch_size=batch_size, rows=rows, tail="pad", **how)
         assert sorted(rows_delivered(dataset)) == oracle.positions_of(rows)

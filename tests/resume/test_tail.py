@@ -353,7 +353,9 @@ def test_padded_rows_are_the_callers_own_memory(small_dataset: Dataset) -> None:
 
 def test_a_stacked_matrix_is_padded_row_by_row(small_dataset: Dataset) -> None:
     table = oracle.read_table(small_dataset.directory)
-    batch = list(make(small_dataset, 10, tail="pad", stack={"dense": "i_*"}))[-1]
+    batch = list(make(small_dataset, 10, tail="pad", columns=["*", "!i_*", fr.stack("i_*", name="dense")]))[
+        -1
+    ]
     expected = np.stack([table["i_1"], table["i_2"]], axis=1)[batch.rows()]
     assert batch["dense"].numpy().tobytes() == expected.tobytes()
 

@@ -38,7 +38,12 @@ def test_it_passes_on_a_dataset_and_on_loaders(make_dataset: Make) -> None:
     for threads in (1, 2, 4):
         assert assert_exact_resume(lambda: fr.Loader(make_dataset(), threads=threads)) == 10  # noqa: B023
     place = parallel(2, 3)
-    assert assert_exact_resume(lambda: make_dataset(**place, batch_size=4, stack={"dense": "i_*"})) == 8
+    assert (
+        assert_exact_resume(
+            lambda: make_dataset(columns=["*", "!i_*", fr.stack("i_*", name="dense")], **place, batch_size=4)
+        )
+        == 8
+    )
 
 
 @pytest.mark.law(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import fastresume as fr
+from fastresume.options.unknown import OF_DATASETS, OF_LOADER
 from support.refusals import assert_message, open_dataset, refused, write
 
 pytestmark = pytest.mark.law(11)
@@ -73,16 +75,16 @@ def test_no_column_at_all_is_refused(path: Path) -> None:
 @pytest.mark.parametrize(
     ("stack", "words"),
     [
-        ({"matrix": []}, ["'matrix'"]),
         ({"matrix": ["row", "half"]}, ["'matrix'", "'row' is int64", "'half' is float32"]),
         ({"matrix": "nope"}, ["'matrix'", "'nope'", "row, half"]),
-        ({"one": "row", "two": ["half", "ro?"]}, ["'row'", "'one'", "'two'"]),
         ({"half": "row"}, ["'half'", "two tensors"]),
     ],
 )
 def test_a_stack_that_can_not_be_is_refused(path: Path, stack: Any, words: list[str]) -> None:
+    ((name, members),) = stack.items()
+    parts = [members] if isinstance(members, str) else members
     with pytest.raises(ValueError, match=r"stack|tensors") as caught:
-        open_dataset(write(path), stack=stack)
+        open_dataset(write(path), columns=["*", fr.stack(*parts, name=name)])
     assert_message(str(caught.value), *words)
 
 
@@ -95,9 +97,10 @@ def test_a_stack_that_can_not_be_is_refused(path: Path, stack: Any, words: list[
         ("paths", [5]),
         ("columns", 5),
         ("columns", [5]),
-        ("stack", ["half"]),
-        ("stack", {"matrix": 5}),
-        ("stack", {5: "half"}),
+        ("columns", {"half": "h"}),
+        ("columns", fr.col("half") > 0),
+        ("columns", [fr.col("half") > 0]),
+        ("nulls", {"half": "mask"}),
         ("rank", "0"),
         ("rank", 0.0),
         ("rank", True),
@@ -114,10 +117,31 @@ def test_an_argument_of_another_type_is_named(path: Path, name: str, value: Any)
         open_dataset(**arguments)
 
 
-@pytest.mark.parametrize("name", ["transform"])
-def test_arguments_that_later_releases_bring_do_not_exist_yet(path: Path, name: str) -> None:
-    with pytest.raises(TypeError, match=name):
-        open_dataset(write(path), **{name: None})
+@pytest.mark.parametrize("name", sorted(OF_DATASETS))
+def test_an_argument_that_there_is_not_says_what_to_write(path: Path, name: str) -> None:
+    with pytest.raises(TypeError, match=rf"^ParquetDataset has no argument {name}=: write ") as caught:
+        fr.ParquetDataset(write(path), batch_size=10, **{name: None})
+    assert str(caught.value).endswith(OF_DATASETS[name])
+
+
+@pytest.mark.parametrize("name", sorted(OF_LOADER))
+def test_an_argument_that_a_loader_has_not_says_what_to_write(path: Path, name: str) -> None:
+    dataset = open_dataset(write(path), batch_size=10)
+    with pytest.raises(TypeError, match=rf"^Loader has no argument {name}=: write ") as caught:
+        fr.Loader(dataset, **{name: None})
+    assert str(caught.value).endswith(OF_LOADER[name])
+
+
+def test_an_argument_that_nobody_knows_is_named_with_one_like_it(path: Path) -> None:
+    with pytest.raises(TypeError, match="has no argument batch_sizes=: did you mean batch_size="):
+        fr.ParquetDataset(write(path), batch_sizes=10)
+    with pytest.raises(TypeError, match="has no argument xyz=; there are paths, batch_size"):
+        fr.ParquetDataset(write(path), batch_size=10, xyz=10)
+
+
+def test_a_dataset_has_at_most_twenty_keyword_arguments() -> None:
+    kinds = [parameter.kind for parameter in inspect.signature(fr.ParquetDataset).parameters.values()]
+    assert kinds.count(inspect.Parameter.KEYWORD_ONLY) <= 20
 
 
 def test_loader_arguments_are_checked(path: Path) -> None:

@@ -147,7 +147,7 @@ def test_bad_levels_of_a_list_are_refused(path: Path, reader: Reader, what: str)
 def test_what_a_seek_passes_over_is_no_danger(path: Path, what: str) -> None:
     """The last row is asked for; what lies before it is passed over, or found to be damaged."""
     file = BAD_LEVELS[what]()
-    dataset = fr.ParquetDataset(file.write(path), batch_size=1, nulls=0)
+    dataset = fr.ParquetDataset(file.write(path), batch_size=1, columns=fr.col("*").fill_null(0))
     try:
         batch = dataset.read_rows([file.rows - 1])
     except fr.DataError as error:

@@ -128,7 +128,7 @@ def test_a_decimal_of_a_scale_beyond_all_floats_is_zero(path: Path) -> None:
     page = data_page(b"\x7f\0\0\0" * 3, 3)
     fixed(page, _6=i32(DECIMAL), _7=i32(2**31 - 1), _8=i32(2**31 - 1)).write(path)
     try:
-        (batch,) = fr.ParquetDataset(path, batch_size=3, decimals="float64")
+        (batch,) = fr.ParquetDataset(path, batch_size=3, columns=fr.col("x").decimal("float64"))
         assert batch["x"].tolist() == [0.0] * 3
     except fr.DataError as error:
         assert str(path) in str(error)  # noqa: PT017  (the parser may refuse it, too)

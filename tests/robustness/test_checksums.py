@@ -136,7 +136,7 @@ def test_what_is_replayed_is_verified_too(damaged: Path) -> None:
 @pytest.mark.law(11)
 def test_a_filter_reads_damaged_pages_as_they_are_only_if_that_is_asked_for(damaged: Path) -> None:
     sought = int(CHANGED[DAMAGED_ROW])
-    condition = fr.column("x").is_in([sought, 2005])
+    condition = fr.col("x").isin([sought, 2005])
     with refused(damaged):
         open_dataset(damaged, columns="y", filter=condition, batch_size=1)
     dataset = open_dataset(damaged, columns="y", filter=condition, batch_size=1, verify_checksums=False)
@@ -156,7 +156,7 @@ def test_so_does_a_filter_that_pyarrow_applies(damaged: Path) -> None:
 def test_what_a_filter_kept_of_damaged_pages_is_not_taken_from_its_cache_by_those_who_verify(
     damaged: Path, tmp_path: Path
 ) -> None:
-    how = {"filter": fr.column("x") == int(CHANGED[DAMAGED_ROW]), "filter_cache": tmp_path / "kept"}
+    how = {"filter": fr.col("x") == int(CHANGED[DAMAGED_ROW]), "filter_cache": tmp_path / "kept"}
     dataset = open_dataset(damaged, columns="y", batch_size=1, verify_checksums=False, **how)
     assert dataset.num_rows == 1
     with refused(damaged):
@@ -167,8 +167,8 @@ def test_what_a_filter_kept_of_damaged_pages_is_not_taken_from_its_cache_by_thos
 @pytest.mark.law(11)
 def test_dictionaries_are_gathered_from_damaged_pages_only_if_that_is_asked_for(damaged: Path) -> None:
     with refused(damaged, "city"):
-        open_dataset(damaged, columns="city", dictionary="city")
-    dataset = open_dataset(damaged, columns="city", dictionary="city", verify_checksums=False)
+        open_dataset(damaged, columns=fr.col("city").codes())
+    dataset = open_dataset(damaged, columns=fr.col("city").codes(), verify_checksums=False)
     assert dataset.dictionaries["city"][:2] == ["cite 1 of 1", "city 0 of 0"]
     assert len(dataset.dictionaries["city"]) == 9
 

@@ -249,7 +249,9 @@ def test_a_batch_that_was_let_go_of_gives_its_memory_to_the_next_one(tmp_path: P
     """What the batch before was written to is still in the processor's caches."""
     rows = np.arange(8000)
     pq.write_table(pa.table({"a": rows, "b": -rows}), tmp_path / "0.parquet")
-    dataset = fr.ParquetDataset(tmp_path, batch_size=1000, stack={"both": ["a", "b"]})
+    dataset = fr.ParquetDataset(
+        tmp_path, batch_size=1000, columns=["*", "!a", "!b", fr.stack("a", "b", name="both")]
+    )
     batches = iter(dataset.map(lambda batch: batch) if mapped else dataset)
     begun = next(batches)["both"].data_ptr()
     assert [next(batches)["both"].data_ptr() for _ in range(7)] == [begun] * 7

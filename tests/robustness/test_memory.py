@@ -220,7 +220,7 @@ def forked(measure: Callable[..., tuple[int, int]], *arguments: Any) -> tuple[in
 
 
 AHEAD = {"threads": 2, "prefetch_bytes": 16 * MIB}
-STACK = {"stack": {"wide": "i*", "narrow": "c*"}}
+STACK = {"columns": ["*", "!i*", "!c*", fr.stack("i*", name="wide"), fr.stack("c*", name="narrow")]}
 
 FEW_OF_A_WINDOW = {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 3}
 
@@ -241,7 +241,10 @@ SOAK = pytest.mark.skipif(
         ("numbers", {"batch_size": 4096, **STACK, "shuffle": True, "lanes": 4, "window_rows": 40_000}),
         ("large_dictionaries", {"batch_size": 4096}),
         ("large_dictionaries", {"batch_size": 4096, "shuffle": True, "block_rows": 50_000}),
-        ("hashed_text", {"batch_size": 1000, "hash": {"a": 1000, "b": 1000}}),
+        (
+            "hashed_text",
+            {"batch_size": 1000, "columns": ["*", fr.col("a").hash(1000), fr.col("b").hash(1000)]},
+        ),
         pytest.param("text", {"batch_size": 512}, marks=SLOW),
         pytest.param("text", {"batch_size": 512, "shuffle": True}, marks=SLOW),
         pytest.param("text", {"batch_size": 512, "shuffle": True, "window_rows": 10_000}, marks=SLOW),
@@ -261,7 +264,7 @@ SOAK = pytest.mark.skipif(
             "few_cells", {"batch_size": 50, "nulls": "mask", "shuffle": True, "window_rows": 100}, marks=SLOW
         ),
         ("few_cells", {"batch_size": 4, "nulls": "mask", "lanes": 2}),
-        ("few_cells", {"batch_size": 100, "hash": {"b": 10}, "nulls": "mask"}),
+        ("few_cells", {"batch_size": 100, "nulls": "mask", "columns": ["*", fr.col("b").hash(10)]}),
         pytest.param("wide", {"batch_size": 512, "columns": ["x1", "x2"]}, marks=SLOW),
         pytest.param("wide", {"batch_size": 512, "columns": ["x1", "x2"], "shuffle": True}, marks=SLOW),
         pytest.param("huge_cells", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),

@@ -202,14 +202,21 @@ def serve(address_space: int | None) -> None:
 
 def opened(path: str, batch_size: int, nulls: str | float, width: int) -> Any:
     """The dataset of a path; with a width, all that would be a `Jagged` is padded to it."""
-    import fastresume
+    import fastresume as fr
 
-    dataset = fastresume.ParquetDataset(path, batch_size=batch_size, nulls=nulls)
+    def ruled(*names: str) -> Any:
+        column = fr.col(*names)
+        if isinstance(nulls, str):
+            return column.mask_null() if nulls == "mask" else column
+        return column.fill_null(nulls)
+
+    dataset = fr.ParquetDataset(path, batch_size=batch_size, columns=ruled("*"))
     names = [field.name for field in dataset.schema.values() if field.is_jagged and width]
     if not names:
         return dataset
-    pad, truncate = dict.fromkeys(names, width), dict.fromkeys(names, "tail")
-    return fastresume.ParquetDataset(path, batch_size=batch_size, nulls=nulls, pad=pad, truncate=truncate)
+    others = ruled("*", *(f"!{name}" for name in names))
+    padded = ruled(*names).pad(width, truncate="tail")
+    return fr.ParquetDataset(path, batch_size=batch_size, columns=[others, padded])
 
 
 def read_whole(

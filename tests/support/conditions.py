@@ -74,7 +74,7 @@ def selections_of(
     return found if len(found.selected(spec.num_rows)) >= least else chosen
 
 
-def as_filter(condition: tuple[Any, ...]) -> fr.Expression:
+def as_filter(condition: tuple[Any, ...]) -> fr.Condition:
     """The condition as a user writes it."""
     op, *parts = condition
     if op == "not":
@@ -83,11 +83,11 @@ def as_filter(condition: tuple[Any, ...]) -> fr.Expression:
         return as_filter(parts[0]) & as_filter(parts[1])
     if op == "or":
         return as_filter(parts[0]) | as_filter(parts[1])
-    column = fr.column(parts[0])
+    column = fr.col(parts[0])
     if op == "null":
         return column.is_null()
     if op == "in":
-        return column.is_in(parts[1])
+        return column.isin(parts[1])
     return {
         "==": lambda: column == parts[1],
         "!=": lambda: column != parts[1],

@@ -11,17 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
+from support.asked import with_nulls
 from support.columns import Cell, Cells, filled, is_delivered
 from support.shapes import CASTS, Shape, fits, shapes
 
 # ------------------------------------------------------------------------------------------ what is asked for
+
+
+@dataclass(frozen=True)
+class Pad:
+    """How rows of any length are filled up."""
+
+    size: int
+    value: int = 0
+    side: Literal["right", "left"] = "right"
 
 
 @dataclass(frozen=True)
@@ -30,8 +40,8 @@ class Treatment:
 
     nulls: Any = "error"
     fixed: int | None = None
-    pad: fr.Pad | None = None
-    truncate: str = "head"
+    pad: Pad | None = None
+    truncate: Literal["head", "tail"] = "head"
 
 
 @dataclass(frozen=True)
@@ -45,19 +55,28 @@ class Layout:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of a ParquetDataset."""
-        found: dict[str, Any] = {
-            "nulls": {name: treatment.nulls for name, treatment in self.columns.items()},
-            "fixed": {
-                name: treatment.fixed
-                for name, treatment in self.columns.items()
-                if treatment.fixed is not None
-            },
-            "pad": {name: each.pad for name, each in self.columns.items() if each.pad is not None},
-            "truncate": {name: each.truncate for name, each in self.columns.items() if each.pad is not None},
-            "stack": {name: list(members) for name, members in self.stacks.items()},
-            **self.shape.arguments,
-        }
-        return {name: value for name, value in found.items() if value}
+        if self == Layout():
+            return {}
+        made = [self._asked_of(name) for name in self.columns if name not in self.stacks]
+        taken = [f"!{member}" for members in self.stacks.values() for member in members]
+        matrices = [
+            fr.stack(with_nulls(fr.col(*members), self.treatment_of(name).nulls), name=name)
+            for name, members in self.stacks.items()
+        ]
+        # What is renamed takes no other's place: then all columns are named, in their order.
+        others = [] if self.shape.names else ["*", *taken]
+        return {"columns": [*others, *made, *matrices]}
+
+    def _asked_of(self, name: str) -> fr.Column:
+        """What is asked of one column."""
+        treatment, column = self.columns[name], self.shape.asked_of(name)
+        if treatment.fixed is not None:
+            column = column.fixed(treatment.fixed)
+        column = with_nulls(column, treatment.nulls)
+        if treatment.pad is not None:
+            pad = treatment.pad
+            column = column.pad(pad.size, pad.value, treatment.truncate, side=pad.side)
+        return self.shape.named(name, column)
 
     def treatment_of(self, name: str) -> Treatment:
         """What is asked for of a column or a stack."""
@@ -144,7 +163,7 @@ def jagged_of(name: str, cells: Cells, rows: Sequence[Cell], nulls: Any) -> dict
 
 
 def padded(
-    cells: Cells, rows: Sequence[Cell], fill: bytes | None, pad: fr.Pad, truncate: str
+    cells: Cells, rows: Sequence[Cell], fill: bytes | None, pad: Pad, truncate: str
 ) -> tuple[Array, Array]:
     """Rows filled up and cut off to one length, and how many elements of each are its own."""
     width = cells.dtype.itemsize
@@ -249,10 +268,10 @@ def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
     return Layout(treatments, stacks, shape)
 
 
-def pads() -> st.SearchStrategy[fr.Pad]:
+def pads() -> st.SearchStrategy[Pad]:
     """Return a strategy for how rows of any type are filled up."""
     sizes, values, sides = (st.sampled_from(some) for some in ((1, 3, 30), (0, 1), ("right", "left")))
-    return st.builds(lambda size, value, side: fr.Pad(size, value=value, side=side), sizes, values, sides)
+    return st.builds(lambda size, value, side: Pad(size, value=value, side=side), sizes, values, sides)
 
 
 @st.composite

@@ -20,7 +20,7 @@ NULL_PAGES, LOWS, HIGHS, ORDER, NULL_COUNTS = 1, 2, 3, 4, 5
 
 BLOOM_FILTER_OFFSET = 14
 
-number, text = fr.column("x"), fr.column("s")
+number, text = fr.col("x"), fr.col("s")
 
 
 def chunk_of(footer: Any, name: str, group: int = 0) -> Any:

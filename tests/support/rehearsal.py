@@ -55,7 +55,9 @@ def write_data(directory: Path, rows: int) -> None:
 
 def make(batch_size: int = BATCH, **how: Any) -> fr.Loader:
     """A loader of the data in the present directory."""
-    dataset = fr.ParquetDataset("data", batch_size=batch_size, stack={"inputs": "i_*"}, **how)
+    dataset = fr.ParquetDataset(
+        "data", batch_size=batch_size, columns=["*", "!i_*", fr.stack("i_*", name="inputs")], **how
+    )
     return fr.Loader(dataset, threads=1)
 
 

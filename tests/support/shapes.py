@@ -29,14 +29,16 @@ class Shape:
     hashes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of a ParquetDataset."""
-        return {
-            "cast": {name: getattr(torch, to) for name, to in self.casts.items()},
-            "hash": {name: fr.Hash(*how) for name, how in self.hashes.items()},
-            "rename": dict(self.names),
-        }
+    def asked_of(self, name: str) -> fr.Column:
+        """What is asked of a column, but for its new name."""
+        column = fr.col(name)
+        if name in self.casts:
+            column = column.cast(getattr(torch, self.casts[name]))
+        return column.hash(*self.hashes[name]) if name in self.hashes else column
+
+    def named(self, name: str, column: fr.Column) -> fr.Column:
+        """The expression under the new name of a column, if it has one."""
+        return column.alias(self.names[name]) if name in self.names else column
 
     def of_cells(self, table: Mapping[str, Cells]) -> dict[str, Cells]:
         """The columns as they must be delivered; numbers of bfloat16 as their bits."""

@@ -363,19 +363,27 @@ class Chosen:
     intervals: tuple[tuple[int, int], ...] | None = None
     split: tuple[float, float, int] | None = None
     skip: tuple[tuple[int, int], ...] = ()
-    filter: fr.Expression | None = None
+    filter: fr.Condition | None = None
     kept: frozenset[int] = frozenset()
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of a ParquetDataset."""
-        skip: dict[str, Any] = {"skip": np.array(self.skip).reshape(-1, 2)} if self.skip else {}
-        skip |= {} if self.filter is None else {"filter": self.filter}
+        found: dict[str, Any] = {} if self.filter is None else {"filter": self.filter}
+        others = ~fr.Intervals(np.array(self.skip, np.int64).reshape(-1, 2)) if self.skip else None
         if self.mask is not None:
-            return {"rows": np.array(self.mask, np.bool_), **skip}
+            mask = np.array(self.mask, np.bool_)
+            if others is None:
+                return {"rows": mask, **found}
+            marked = np.flatnonzero(mask)
+            return {"rows": fr.Intervals(np.stack([marked, marked + 1], axis=1)) & others, **found}
+        own: Any = None
         if self.intervals is not None:
-            return {"rows": np.array(self.intervals, np.int64).reshape(-1, 2), **skip}
-        return {**skip} if self.split is None else {"rows": fr.Split(*self.split), **skip}
+            own = fr.Intervals(np.array(self.intervals, np.int64).reshape(-1, 2))
+        elif self.split is not None:
+            own = fr.Split(*self.split)
+        rows = [some for some in (own, others) if some is not None]
+        return {"rows": rows[0] & rows[1] if len(rows) == 2 else rows[0], **found} if rows else found
 
     def selected(self, rows: int) -> list[int]:
         """The row numbers, of so many rows."""

@@ -56,5 +56,7 @@ def job(batch_size: int = BATCH, **how: Any) -> Callable[[], None]:
 
 def global_job() -> None:
     """Trains with the same global batch on any number of ranks."""
-    dataset = fr.ParquetDataset("data", global_batch_size=BATCH, stack={"inputs": "i_*"})
+    dataset = fr.ParquetDataset(
+        "data", global_batch_size=BATCH, columns=["*", "!i_*", fr.stack("i_*", name="inputs")]
+    )
     train(make_trainer(ResumeCallback(fr.Loader(dataset, threads=1), check_same=True)))

@@ -90,7 +90,12 @@ def job(
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [7, 20, 33], 0.5)
     dataset = fr.ParquetDataset(
-        data.files, batch_size=batch_size, stack={"x": "x_*"}, shuffle=True, seed=3, **options
+        data.files,
+        batch_size=batch_size,
+        shuffle=True,
+        seed=3,
+        columns=["*", "!x_*", fr.stack("x_*", name="x")],
+        **options,
     )
     return Job(model, optimizer, scheduler, fr.Loader(dataset.map(transform), threads=0))
 

@@ -22,7 +22,7 @@ from support.strategies import Dataset
 
 def make(data: Dataset, **options: Any) -> fr.Loader:
     dataset = fr.ParquetDataset(
-        data.files, batch_size=4, columns="i_1", stack={"x": "i_1"}, shuffle=True, **options
+        data.files, batch_size=4, columns=fr.stack("i_1", name="x"), shuffle=True, **options
     )
     return fr.Loader(dataset, threads=1)
 

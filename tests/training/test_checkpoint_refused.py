@@ -178,9 +178,15 @@ def test_another_job_is_refused_with_both_values_unless_it_is_allowed(data: Data
         return {**found, "optimizer": torch.optim.SGD(found["model"].parameters(), lr=0.1)}
 
     files = list(data.files)
-    fewer = fr.ParquetDataset(files[:1], batch_size=4, stack={"x": "x_*"}, shuffle=True, seed=3)
-    seeded = fr.ParquetDataset(files, batch_size=4, stack={"x": "x_*"}, shuffle=True, seed=4)
-    larger = fr.ParquetDataset(files, batch_size=8, stack={"x": "x_*"}, shuffle=True, seed=3)
+    fewer = fr.ParquetDataset(
+        files[:1], batch_size=4, shuffle=True, seed=3, columns=["*", "!x_*", fr.stack("x_*", name="x")]
+    )
+    seeded = fr.ParquetDataset(
+        files, batch_size=4, shuffle=True, seed=4, columns=["*", "!x_*", fr.stack("x_*", name="x")]
+    )
+    larger = fr.ParquetDataset(
+        files, batch_size=8, shuffle=True, seed=3, columns=["*", "!x_*", fr.stack("x_*", name="x")]
+    )
     halving = torch.optim.lr_scheduler.LinearLR(torch.optim.AdamW(job.model.parameters()))
     cases: list[tuple[str, Callable[[], dict[str, Any]], int, str]] = [
         ("model", lambda: model(width=9), 4, r"'inner.weight' had the shape \[8, 2\], and has \[9, 2\]"),

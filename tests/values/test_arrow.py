@@ -113,7 +113,13 @@ def test_matrices_are_lists_of_fixed_size_and_their_masks_are_in_them(write_data
     dataset = write_dataset(plain_spec([3]))
     pq.write_table(pa.table(columns), dataset.directory / "only.parquet")
     path = str(dataset.directory / "only.parquet")
-    batch = next(iter(fr.ParquetDataset(path, batch_size=3, stack={"m": ["a", "b"]}, nulls="mask")))
+    batch = next(
+        iter(
+            fr.ParquetDataset(
+                path, batch_size=3, nulls="mask", columns=["*", "!a", "!b", fr.stack("a", "b", name="m")]
+            )
+        )
+    )
     arrow = batch.to_arrow()
     assert arrow.schema.names == ["m"]
     assert arrow.schema.field("m").type == pa.list_(pa.float64(), 2)

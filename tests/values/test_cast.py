@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
+from support.asked import with_nulls
 from support.columns import assert_holds, is_delivered, tables, written_cells
 from support.shapes import CASTS, bits_of, fits, shapes, with_plain_bits, with_plain_nans
 from support.strategies import FLOATS, INTEGERS, DatasetSpec, Shuffle, extremes, written
@@ -31,14 +32,14 @@ def write(path: Path, how: dict[str, Any] | None = None, **columns: Any) -> Path
     return path
 
 
-def open_dataset(path: Path, cast: Any, **arguments: Any) -> fr.ParquetDataset:
+def open_dataset(path: Path, columns: Any, **arguments: Any) -> fr.ParquetDataset:
     """The dataset of some files, in batches of 7."""
-    return fr.ParquetDataset(path, cast=cast, **{"batch_size": 7, "tail": "short", **arguments})
+    return fr.ParquetDataset(path, columns=columns, **{"batch_size": 7, "tail": "short", **arguments})
 
 
-def read(path: Path, cast: Any, name: str = "x", **arguments: Any) -> torch.Tensor:
+def read(path: Path, columns: Any, name: str = "x", **arguments: Any) -> torch.Tensor:
     """All values of a column, in the order of the rows."""
-    found = [batch[name] for batch in open_dataset(path, cast, **arguments)]
+    found = [batch[name] for batch in open_dataset(path, columns, **arguments)]
     return torch.cat([value.values if isinstance(value, fr.Jagged) else value for value in found])
 
 
@@ -59,7 +60,12 @@ def test_every_cell_is_what_the_oracle_makes_of_it_or_an_error(
         given_cells = written_cells(spec)
         shape = data.draw(shapes(given_cells))
         nulls = data.draw(st.sampled_from(("mask", 0)))
-        how = {"batch_size": 1, "nulls": nulls, **shape.arguments}
+        asked = [
+            shape.named(name, with_nulls(shape.asked_of(name), nulls))
+            for name, of in given_cells.items()
+            if of.kind != "mask"
+        ]
+        how = {"batch_size": 1, "columns": asked}
         dataset = fr.ParquetDataset(files.directory, **how)
         table = with_plain_nans(shape.of_cells(given_cells))
         good, bad = [], []
@@ -98,7 +104,7 @@ def test_numbers_at_the_bounds_of_all_types_are_cast_as_the_oracle_does(path: Pa
     array = pa.array([False, True]) if stored == "bool" else candidates(stored)
     write(path, x=array)
     for to in CASTS:
-        dataset = open_dataset(path, {"x": getattr(torch, to)})
+        dataset = open_dataset(path, fr.col("x").cast(getattr(torch, to)))
         expected = [oracle.cast(value, to) for value in array.to_pylist()]
         good = [row for row, bits in enumerate(expected) if bits is not None]
         tensor = with_plain_bits(dataset.read_rows(good))["x"]
@@ -114,7 +120,7 @@ def test_what_pyarrow_casts_safely_is_the_same_here(path: Path, stored: str) -> 
     array = candidates(stored)
     write(path, x=array)
     for to in (*INTEGERS, "float32", "float64"):
-        dataset = open_dataset(path, {"x": getattr(torch, to)})
+        dataset = open_dataset(path, fr.col("x").cast(getattr(torch, to)))
         for row, value in list(enumerate(array))[:: 3 if to in FLOATS else 1]:
             try:
                 safe = pc.cast(value, pa.type_for_alias(to), safe=True)
@@ -136,13 +142,15 @@ def test_floats_are_rounded_as_numpy_does(path: Path, to: str) -> None:
         -9, 4, 5000
     )
     write(path, x=pa.array(values))
-    assert torch.equal(read(path, {"x": getattr(torch, to)}), torch.from_numpy(values.astype(to)))
+    assert torch.equal(read(path, fr.col("x").cast(getattr(torch, to))), torch.from_numpy(values.astype(to)))
 
 
 def test_singles_become_bfloat16_as_torch_does(path: Path) -> None:
     values = np.random.default_rng(3).normal(size=5000).astype(np.float32)
     write(path, x=pa.array(values))
-    assert torch.equal(read(path, torch.bfloat16), torch.from_numpy(values).to(torch.bfloat16))
+    assert torch.equal(
+        read(path, fr.col("x").cast(torch.bfloat16)), torch.from_numpy(values).to(torch.bfloat16)
+    )
 
 
 # ----------------------------------------------------------------------------------------------- what is said
@@ -177,14 +185,14 @@ def test_an_overflow_names_value_row_group_column_and_file(
     write(path, x=values)
     place = f"(column 'x', row group 1, file '{path}')"
     with pytest.raises(fr.DataError) as caught:
-        read(path, {"x": to})
-    assert str(caught.value).endswith(f"{words}: cast= can name a type that holds it {place}")
+        read(path, fr.col("x").cast(to))
+    assert str(caught.value).endswith(f"{words}: .cast() can name a type that holds it {place}")
     assert "row 2 of the row group" in str(caught.value)
 
 
 def test_a_batch_before_the_overflow_is_delivered_and_the_cursor_stays_there(path: Path) -> None:
     write(path, x=pa.array([1] * 27 + [300]))  # in the third row group, of which the third batch has a row
-    dataset = open_dataset(path, {"x": torch.int8})
+    dataset = open_dataset(path, fr.col("x").cast(torch.int8))
     iterator = iter(dataset)
     states = [next(iterator).state_dict() for _ in range(2)]
     with pytest.raises(fr.DataError, match="300"):
@@ -193,77 +201,81 @@ def test_a_batch_before_the_overflow_is_delivered_and_the_cursor_stays_there(pat
 
 
 @pytest.mark.parametrize(
-    ("cast", "error", "message"),
+    ("dtype", "message"),
     [
-        ("int8", TypeError, "cast must be a torch.dtype, found 'int8': write torch.int8$"),
-        ({"x": "float32"}, TypeError, r"cast\['x'\] .* found 'float32': write torch.float32$"),
-        ("double", TypeError, "cast must be a torch.dtype, found 'double'$"),
-        ({"x": np.int8}, TypeError, r"cast\['x'\] must be a torch.dtype"),
-        ({"x": torch.complex64}, ValueError, "integers, floats or bool, found complex64"),
-        ({1: torch.int8}, TypeError, "cast must hold strings, found 1"),
-        ({"y": torch.int8}, fr.DataError, "no column matches 'y' of cast; there are: x, list"),
-        (
-            {"text": torch.int8},
-            fr.DataError,
-            "cast= is not for a column of type string, but for numbers .*'text'",
-        ),
-        ({"uuid": torch.int8}, fr.DataError, r"cast= is not for a column of type .*'uuid'"),
-        ({"x[": torch.int8}, ValueError, r"the pattern 'x\[' of cast can't be read"),
+        ("int8", r"fr.col\('x'\).cast takes a torch.dtype, found 'int8': write torch.int8$"),
+        ("double", "takes a torch.dtype, found 'double'$"),
+        (np.int8, "takes a torch.dtype, found <class"),
+        (torch.complex64, "integers, floats or bool, found torch.complex64"),
+    ],
+)
+def test_what_is_no_type_of_numbers_is_refused_where_it_is_written(dtype: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        fr.col("x").cast(dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("y", fr.DataError, r"fr.col\('y'\).cast\(torch.int8\): no column matches 'y'; there are: x, text"),
+        ("text", fr.DataError, r".cast\(\) is not for a column of type string, but for numbers .*'text'"),
+        ("uuid", fr.DataError, r".cast\(\) is not for a column of type .*'uuid'"),
+        ("x[", ValueError, r"the pattern 'x\[' can't be read"),
     ],
 )
 def test_what_can_not_be_cast_is_refused_at_construction(
-    path: Path, cast: Any, error: Any, message: str
+    path: Path, name: str, error: Any, message: str
 ) -> None:
     uuid = pa.array([b"0" * 16], pa.binary(16))
     write(path, x=pa.array([1]), text=pa.array(["a"]), list=pa.array([[1]]), uuid=uuid)
     with pytest.raises(error, match=message):
-        open_dataset(path, cast)
+        open_dataset(path, fr.col(name).cast(torch.int8))
 
 
 # ---------------------------------------------------------------------------------------------- which columns
 
 
-def test_rules_are_found_as_those_for_nulls_are(path: Path) -> None:
+def test_a_pattern_and_the_name_of_a_struct_cast_each_column_that_they_mean(path: Path) -> None:
     struct = pa.array([{"a": 1, "b": 2}])
     write(path, i_1=pa.array([1]), i_2=pa.array([1]), f_1=pa.array([1.0]), s=struct, t=pa.array(["t"]))
-    cast = {"*": torch.float64, "i_2": torch.int8, "i_*": torch.int16, "s": torch.int32, "s.b": torch.bool}
-    schema = open_dataset(path, cast).schema
+    columns = [
+        "*",
+        fr.col("i_*", "!i_2").cast(torch.float64),
+        fr.col("i_2").cast(torch.int8),
+        fr.col("s").cast(torch.int32),
+    ]
+    schema = open_dataset(path, columns).schema
     assert {name: field.dtype for name, field in schema.items()} == {
         "i_1": torch.float64,
         "i_2": torch.int8,
         "f_1": torch.float64,
         "s.a": torch.int32,
-        "s.b": torch.bool,
+        "s.b": torch.int32,
         "t": torch.uint8,
     }
-    assert {field.dtype for field in open_dataset(path, torch.float16).schema.values()} == {
-        torch.float16,
-        torch.uint8,
-    }
+    assert schema["s.a"].expression == "fr.col('s').cast(torch.int32)"
+    assert schema["t"].expression is None
 
 
 def test_columns_of_several_types_are_stacked_once_they_are_cast_to_one(path: Path) -> None:
     columns = {"a": pa.array([1, 2]), "b": pa.array([0.5, None]), "c": pa.array([True, False])}
     write(path, **columns)
-    with pytest.raises(fr.DataError, match="'a' is int64, 'b' is float64; cast= makes them one"):
-        open_dataset(path, None, stack={"m": "*"})
-    for cast in ({"m": torch.float32}, {"*": torch.float32}, torch.float32):
-        dataset = open_dataset(path, cast, stack={"m": "*"}, nulls="mask")
-        assert str(dataset.schema).startswith("m: float32 [B, 3] a, b, c")
-        batch = next(iter(dataset))
-        assert batch["m"].tolist() == [[1.0, 0.5, 1.0], [2.0, 0.0, 0.0]]
-        assert batch["m_valid"].tolist() == [[True, True, True], [True, False, True]]
+    with pytest.raises(fr.DataError, match=r"'a' is int64, 'b' is float64; .cast\(dtype\) makes them one"):
+        open_dataset(path, fr.stack("*", name="m"))
+    dataset = open_dataset(path, fr.stack(fr.col("*").cast(torch.float32), name="m"), nulls="mask")
+    assert str(dataset.schema).startswith("m: float32 [B, 3] a, b, c")
+    batch = next(iter(dataset))
+    assert batch["m"].tolist() == [[1.0, 0.5, 1.0], [2.0, 0.0, 0.0]]
+    assert batch["m_valid"].tolist() == [[True, True, True], [True, False, True]]
 
 
 def test_values_for_nulls_are_those_of_the_new_type(path: Path) -> None:
     write(path, x=pa.array([1, None]), l=pa.array([[1, None], None]))
-    batch = next(iter(open_dataset(path, torch.float32, nulls=0.5)))
+    batch = next(iter(open_dataset(path, fr.col("*").cast(torch.float32).fill_null(0.5))))
     assert batch["x"].tolist() == [1.0, 0.5]
     assert batch["l"].values.tolist() == [1.0, 0.5]  # type: ignore[union-attr]
-    with pytest.raises(
-        ValueError, match="the fill value 300 for nulls does not fit column 'x', which is int8"
-    ):
-        open_dataset(path, torch.int8, nulls=300)
+    with pytest.raises(ValueError, match="the fill value 300 does not fit, the column is int8"):
+        open_dataset(path, fr.col("x").cast(torch.int8).fill_null(300))
 
 
 @pytest.mark.parametrize(
@@ -282,19 +294,23 @@ def test_a_whole_number_for_nulls_is_never_rounded(
 ) -> None:
     write(path, x=pa.array([1, None]), l=pa.array([[1], []]))
     name = str(to).removeprefix("torch.")
-    said = f"does not fit column '(x|l)', which is {name}: the nearest is {nearest}"
-    with pytest.raises(ValueError, match=f"the fill value {value} for nulls {said}"):
-        open_dataset(path, to, nulls=value)
+    said = f"does not fit, the column is {name}: the nearest is {nearest}"
+    with pytest.raises(ValueError, match=f"the fill value {value} {said}"):
+        open_dataset(path, fr.col("x").cast(to).fill_null(value))
     with pytest.raises(ValueError, match=f"the pad value {value} {said}"):
-        open_dataset(path, to, nulls=0, pad={"l": fr.Pad(2, value=value)})
-    batch = next(iter(open_dataset(path, to, nulls=nearest, pad={"l": fr.Pad(2, value=nearest)})))
-    assert batch["x"].tolist()[1] == batch["l"].tolist()[1][0] == nearest
+        open_dataset(path, fr.col("l").cast(to).pad(2, value=value))
+    both = fr.col("*").cast(to).fill_null(nearest)
+    columns = [both, fr.col("l").cast(to).pad(2, value=nearest).alias("padded")]
+    batch = next(iter(open_dataset(path, columns)))
+    assert batch["x"].tolist()[1] == batch["padded"].tolist()[1][0] == nearest
 
 
 def test_a_fraction_for_nulls_is_the_nearest_number_of_the_type(path: Path) -> None:
     write(path, x=pa.array([1, None]))
     for to in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        assert next(iter(open_dataset(path, to, nulls=0.1)))["x"][1] == torch.tensor(0.1, dtype=to)
+        assert next(iter(open_dataset(path, fr.col("*").cast(to).fill_null(0.1))))["x"][1] == torch.tensor(
+            0.1, dtype=to
+        )
 
 
 # ------------------------------------------------------------------------------------------ types and columns
@@ -315,9 +331,14 @@ def test_times_and_decimals_are_cast_as_the_numbers_that_they_would_be(path: Pat
     }
     how = {"use_deprecated_int96_timestamps": False, "store_decimal_as_integer": True}
     write(path, how, **columns)
-    decimals_to = {"wide": "int64", "text": "int64", "float": "float64"}
-    cast = {"*": torch.int16, "int96": torch.float32, "text": torch.float64, "float": torch.float32}
-    dataset = open_dataset(path, cast, decimals=decimals_to)
+    columns = [
+        fr.col("time").cast(torch.int16),
+        fr.col("int96").cast(torch.float32),
+        fr.col("short", "wide").decimal("int64").cast(torch.int16),
+        fr.col("text").decimal("int64").cast(torch.float64),
+        fr.col("float").cast(torch.float32),
+    ]
+    dataset = open_dataset(path, columns)
     assert str(dataset.schema).splitlines() == [
         "time: int16 [B] timestamp[us, UTC]",
         "int96: float32 [B] timestamp[ns]",
@@ -333,7 +354,7 @@ def test_times_and_decimals_are_cast_as_the_numbers_that_they_would_be(path: Pat
     assert torch.equal(batch["float"], torch.tensor([0.01, -2.5, 0.12]))
     for name, to in (("wide", torch.uint8), ("text", torch.uint8), ("short", torch.uint8)):
         with pytest.raises(fr.DataError, match=rf"row 1 .*holds -250, which does not fit uint8: .*'{name}'"):
-            list(open_dataset(path, {name: to}, decimals=decimals_to))
+            list(open_dataset(path, fr.col(name).decimal("int64").cast(to)))
 
 
 @pytest.mark.parametrize("precision", [9, 30, 60])
@@ -343,7 +364,7 @@ def test_a_decimal_that_nobody_wants_may_be_anything(path: Path, precision: int,
     type_ = pa.decimal128(precision, 2) if precision < 40 else pa.decimal256(precision, 2)
     for is_integer in (True, False) if precision < 19 else (False,):
         write(path, {"store_decimal_as_integer": is_integer}, x=pa.array(values, type_))
-        dataset = open_dataset(path, torch.int16, decimals=delivered)
+        dataset = open_dataset(path, fr.col("x").decimal(delivered).cast(torch.int16))
         unit = 100 if delivered == "int64" else 1
         assert dataset.read_rows([0, 2])["x"].tolist() == [unit, 3 * unit]
         value = "7000025" if delivered == "int64" else "70000.25"
@@ -354,30 +375,36 @@ def test_a_decimal_that_nobody_wants_may_be_anything(path: Path, precision: int,
 def test_instants_of_96_bits_are_cast_and_checked(path: Path) -> None:
     stamps = pa.array([1000, 2**31 * 1000], pa.timestamp("ns"))
     write(path, {"use_deprecated_int96_timestamps": True}, x=stamps)
-    assert read(path, torch.float64).tolist() == [1000.0, 2.0**31 * 1000]
+    assert read(path, fr.col("x").cast(torch.float64)).tolist() == [1000.0, 2.0**31 * 1000]
     with pytest.raises(
         fr.DataError, match="row 1 of the row group holds 2147483648000, which does not fit int32"
     ):
-        read(path, torch.int32)
-    assert open_dataset(path, torch.int32).read_rows([0])["x"].tolist() == [1000]
+        read(path, fr.col("x").cast(torch.int32))
+    assert open_dataset(path, fr.col("x").cast(torch.int32)).read_rows([0])["x"].tolist() == [1000]
 
 
 def test_files_that_differ_are_cast_to_one_type(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", x=pa.array([1], pa.int32()))
     write(tmp_path / "b.parquet", x=pa.array([2**40], pa.int64()))
     write(tmp_path / "c.parquet", y=pa.array([2**40], pa.int64()))
-    found = read(tmp_path, torch.float32, columns="x", optional="x", nulls=7)
+    lacking = fr.col("x").optional()
+    found = read(tmp_path, lacking.cast(torch.float32).fill_null(7))
     assert found.tolist() == [1.0, 2.0**40, 7.0]
     with pytest.raises(fr.DataError, match=r"1099511627776, which does not fit int32: .*b\.parquet"):
-        read(tmp_path, torch.int32, columns="x", optional="x", nulls=7)
+        read(tmp_path, lacking.cast(torch.int32).fill_null(7))
 
 
 def test_values_of_paths_are_cast(tmp_path: Path) -> None:
     for day in (7, 300):
         (tmp_path / f"day={day}").mkdir()
         write(tmp_path / f"day={day}" / "x.parquet", x=pa.array([1, 2]))
-    assert read(tmp_path, {"day": torch.int16}, "day", partitions="day").tolist() == [300, 300, 7, 7]
-    dataset = open_dataset(tmp_path, {"day": torch.int8}, partitions="day")
+    assert read(tmp_path, fr.col("day").from_path().cast(torch.int16), "day").tolist() == [
+        300,
+        300,
+        7,
+        7,
+    ]
+    dataset = open_dataset(tmp_path, fr.col("day").from_path().cast(torch.int8))
     with pytest.raises(fr.DataError, match=r"the path holds 300, which does not fit int8: .*'day'.*day=300"):
         list(dataset)
     assert dataset.read_rows([3, 2])["day"].tolist() == [7, 7]
@@ -385,7 +412,7 @@ def test_values_of_paths_are_cast(tmp_path: Path) -> None:
 
 def test_lists_of_one_length_are_cast_item_by_item(path: Path) -> None:
     write(path, x=pa.array([[1, 2], None, [3, 4]]))
-    dataset = open_dataset(path, {"x": torch.bfloat16}, fixed={"x": 2}, nulls=9)
+    dataset = open_dataset(path, fr.col("x").fixed(2).cast(torch.bfloat16).fill_null(9))
     assert dataset.schema["x"].shape == ("B", 2)
     assert next(iter(dataset))["x"].tolist() == [[1, 2], [9, 9], [3, 4]]
 
@@ -395,17 +422,17 @@ def test_lists_of_one_length_are_cast_item_by_item(path: Path) -> None:
 
 def test_a_filter_speaks_of_the_files_values(path: Path) -> None:
     write(path, x=pa.array([1.25, 2.5, 1000.5]))
-    kept = {"filter": (fr.column("x") > 1.25) & (fr.column("x") < 500)}
-    assert read(path, torch.float16, **kept).tolist() == [2.5]
+    kept = {"filter": (fr.col("x") > 1.25) & (fr.col("x") < 500)}
+    assert read(path, fr.col("x").cast(torch.float16), **kept).tolist() == [2.5]
     write(path, x=pa.array([1, 300, 2]))
     # A row that is not kept may hold anything.
-    assert read(path, torch.int8, filter=fr.column("x") < 100).tolist() == [1, 2]
+    assert read(path, fr.col("x").cast(torch.int8), filter=fr.col("x") < 100).tolist() == [1, 2]
 
 
 def test_a_state_goes_on_under_other_casts(path: Path) -> None:
     write(path, x=pa.array(range(40)))
     state = next(iter(open_dataset(path, None))).state_dict()
-    dataset = pickle.loads(pickle.dumps(open_dataset(path, torch.float16)))
+    dataset = pickle.loads(pickle.dumps(open_dataset(path, fr.col("*").cast(torch.float16))))
     dataset.load_state_dict(state)
     assert next(iter(dataset))["x"].tolist() == [7.0, 8, 9, 10, 11, 12, 13]
     again = dataset.batch_at(0, 1)["x"]
@@ -414,15 +441,43 @@ def test_a_state_goes_on_under_other_casts(path: Path) -> None:
 
 def test_narrow_types_take_less_memory_by_the_plan(path: Path) -> None:
     write(path, **{f"c_{index}": pa.array(range(40)) for index in range(8)})
-    plain, narrow = (open_dataset(path, cast).spec.layout.row_bytes for cast in (None, torch.int8))
+    plain, narrow = (
+        open_dataset(path, columns).spec.layout.row_bytes for columns in (None, fr.col("*").cast(torch.int8))
+    )
     assert (plain, narrow) == (64, 8)
     for to in CASTS:
-        assert open_dataset(path, getattr(torch, to)).plan().steps == 6
+        assert open_dataset(path, fr.col("*").cast(getattr(torch, to))).plan().steps == 6
 
 
 def test_bfloat16_has_no_type_in_arrow_and_its_bits_can_be_had(path: Path) -> None:
     write(path, x=pa.array([1.0, -2.0]))
-    batch = next(iter(open_dataset(path, torch.bfloat16)))
+    batch = next(iter(open_dataset(path, fr.col("x").cast(torch.bfloat16))))
     with pytest.raises(TypeError, match=r"'x' can't be a column of Arrow: .*bfloat16"):
         batch.to_arrow()
     assert bits_of(batch["x"]).tolist() == [0x3F80, 0xC000]  # type: ignore[union-attr]
+
+
+def test_integers_in_one_file_and_floats_in_another_are_read_where_they_are_cast(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", x=pa.array([1, 2]))
+    write(tmp_path / "b.parquet", x=pa.array([0.5, 1e39]))
+    with pytest.raises(
+        fr.DataError, match=r"is (double|float64), expected int64 .*fr.col\('x'\).cast\(torch.float64\)"
+    ):
+        open_dataset(tmp_path, None)
+    dataset = open_dataset(tmp_path, fr.col("x").cast(torch.float64), batch_size=4)
+    assert next(iter(dataset))["x"].tolist() == [1.0, 2.0, 0.5, 1e39]
+    with pytest.raises(fr.DataError, match=r"row 1 .* holds 1e39, which does not fit float32: .*b\.parquet"):
+        list(open_dataset(tmp_path, fr.col("x").cast(torch.float32)))
+
+
+def test_a_decimal_that_is_cast_is_the_number_that_it_stands_for(path: Path) -> None:
+    cells = [decimal.Decimal("1.23"), decimal.Decimal("-0.01"), None]
+    write(path, x=pa.array(cells, pa.decimal128(9, 2)), y=pa.array([7, 8, 9], pa.decimal128(9, 0)))
+    columns = [fr.col("x").cast(torch.float32).fill_null(0), fr.col("y").cast(torch.int16)]
+    batch = next(iter(open_dataset(path, columns)))
+    assert torch.equal(batch["x"], torch.tensor([1.23, -0.01, 0.0]))
+    assert batch["y"].tolist() == [7, 8, 9]
+    with pytest.raises(
+        fr.DataError, match=r'a decimal\(9, 2\) is no integer: .decimal\("int64"\) before the cast'
+    ):
+        open_dataset(path, fr.col("x").cast(torch.int64).fill_null(0))

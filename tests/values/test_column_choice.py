@@ -29,10 +29,11 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def keys(path: Path, columns: Any = None, **arguments: Any) -> list[str]:
+def keys(path: Path, columns: Any = None) -> list[str]:
     """The keys of a batch."""
-    how = {"batch_size": 2, "nulls": 0, **arguments}
-    return list(fr.ParquetDataset(path, columns=columns, **how).schema)
+    texts = [columns] if isinstance(columns, str) else columns or ["*"]
+    is_made = not all(isinstance(text, str) for text in texts)
+    return list(fr.ParquetDataset(path, batch_size=2, columns=texts if is_made else fr.col(*texts)).schema)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_what_a_mark_stands_before_is_left_out(file: Path, columns: Any, expecte
 
 
 def test_columns_are_left_out_of_a_stack_too(file: Path) -> None:
-    assert keys(file, ["a*"], stack={"m": ["a*", "!a2"]}) == ["a2", "m"]
+    assert keys(file, ["a2", fr.stack(fr.col("a*", "!a2"), name="m")]) == ["a2", "m"]
 
 
 def test_a_name_that_leaves_nothing_out_is_refused(file: Path) -> None:
@@ -71,21 +72,31 @@ def test_a_name_that_leaves_nothing_out_is_refused(file: Path) -> None:
 
 
 def test_the_name_of_a_column_means_no_other_whose_name_goes_on_behind_a_dot(file: Path) -> None:
-    assert keys(file, "user*", nulls={"user": "mask", "user.id": 0}) == ["user", "user_valid", "user.id"]
+    assert keys(file, [fr.col("user").mask_null(), fr.col("user.id").fill_null(0)]) == [
+        "user",
+        "user_valid",
+        "user.id",
+    ]
     with pytest.raises(fr.DataError, match=r"column 'user\.id'"):
-        next(iter(fr.ParquetDataset(file, batch_size=2, columns="user*", nulls={"user": "mask"})))
-    with pytest.raises(fr.DataError, match=r"no column matches 'use' of nulls"):
-        keys(file, "user*", nulls={"use": "mask"})
-    assert keys(file, "s*", nulls={"s": "mask"}) == ["s.x", "s.x_valid", "s.y", "s.y_valid", "s_valid"]
+        next(iter(fr.ParquetDataset(file, batch_size=2, columns=["user*", fr.col("user").mask_null()])))
+    with pytest.raises(fr.DataError, match=r"no column matches 'use'; there are"):
+        keys(file, ["user*", fr.col("use").mask_null()])
+    assert keys(file, [fr.col("s").mask_null()]) == [
+        "s.x",
+        "s.x_valid",
+        "s.y",
+        "s.y_valid",
+        "s_valid",
+    ]
 
 
 def test_the_name_of_an_optional_column_means_no_other(file: Path, tmp_path: Path) -> None:
     pq.write_table(pq.read_table(file).drop_columns(["user", "user.id"]), tmp_path / "y.parquet")
-    assert keys(tmp_path, ["user"], optional="user") == ["user"]
+    assert keys(tmp_path, [fr.col("user").optional().mask_null()]) == ["user", "user_valid"]
     with pytest.raises(fr.DataError, match=r"the column is missing; file .*x\.parquet' has it") as caught:
-        keys(tmp_path, optional="user")
+        keys(tmp_path, ["*", fr.col("user").optional().mask_null()])
     assert "column 'user.id'" in str(caught.value)
-    assert keys(tmp_path, ["a1"], optional="user") == ["a1"]
+    assert keys(tmp_path, ["a1"]) == ["a1"]
 
 
 def test_all_columns_that_can_not_be_delivered_are_named_with_a_way_out(tmp_path: Path) -> None:
@@ -100,13 +111,15 @@ def test_all_columns_that_can_not_be_delivered_are_named_with_a_way_out(tmp_path
     with pytest.raises(fr.DataError) as caught:
         fr.ParquetDataset(path, batch_size=1)
     assert str(caught.value).startswith(
-        "2 columns can't be delivered: 'n' (the type null is not supported yet), "
-        "'d' (the type decimal(30, 2) may not fit 64 bits: "
-        "decimals= says whether it becomes 'int64', 'float64' or 'bytes'); "
-        "columns=['*', '!n', '!d'] leaves them out"
+        "2 columns can't be delivered; columns=['*', '!n', '!d'] leaves them out:\n"
+        "  'n': the type null is not supported yet (column 'n', "
     )
+    words = (
+        'may not fit 64 bits: .decimal() says whether it becomes "int64", "float64" or "bytes" (column \'d\''
+    )
+    assert words in str(caught.value)
     assert str(path) in str(caught.value)
     with pytest.raises(fr.DataError, match=r"columns=\['\*', '!n'\] leaves it out") as caught:
-        fr.ParquetDataset(path, batch_size=1, decimals="float64")
+        fr.ParquetDataset(path, batch_size=1, columns=["*", fr.col("d").decimal("float64")])
     assert "column 'n'" in str(caught.value)
     assert list(fr.ParquetDataset(path, batch_size=1, columns=["*", "!n", "!d"]).schema) == ["a", "b"]

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import list_writer as lw
+from support.asked import asked
 from support.columns import Cells, Kind, assert_holds, read_cells, written_cells
 from support.jobs import make
 from support.list_writer import FORMS
@@ -75,7 +76,7 @@ def assert_every_way_equals_pyarrow(dataset: Dataset) -> None:
         ways: list[tuple[dict[str, list[str]], dict[str, Any]]] = [({}, rules_of(cells))]
         ways += [stacks_of(cells, ("mask", 1)[place])]
         for stack, rules in ways:
-            made = make(dataset, BATCH_SIZE, nulls=rules, stack=stack, tail="short", **order)
+            made = make(dataset, BATCH_SIZE, **asked(rules, stack), tail="short", **order)
             seen = []
             for batch in made:
                 assert_holds(batch, cells, rules, stack)
@@ -151,7 +152,7 @@ def test_every_encoding_in_every_codec_with_and_without_a_page_index(
         rules = dict.fromkeys(cells, "mask") | {"list": 1}
         seen = []
         for chosen in (None, [[5, 6], [21, 24], [50, 51]]):
-            for batch in make(dataset, 17, nulls=rules, rows=chosen, tail="short"):
+            for batch in make(dataset, 17, **asked(rules), rows=chosen, tail="short"):
                 assert_holds(batch, cells, rules)
                 seen += batch.rows().tolist()
         assert seen == [*range(53), 5, 21, 22, 23, 50]
@@ -167,7 +168,7 @@ def test_dictionaries_under_their_old_name(write_dataset: Write, version: str) -
     assert any("PLAIN_DICTIONARY" in encodings for encodings in found)
     cells = read_cells(dataset.directory)
     rules = rules_of(cells)
-    for batch in make(dataset, BATCH_SIZE, nulls=rules):
+    for batch in make(dataset, BATCH_SIZE, **asked(rules)):
         assert_holds(batch, cells, rules)
 
 
@@ -189,7 +190,7 @@ def test_nulls_around_the_widths_of_machine_words(
     cells = read_cells(dataset.directory)
     rules = {"*": "mask", "list": 1}
     for order in ORDERS:
-        for batch in make(dataset, 61, nulls=rules, tail="short", **order):
+        for batch in make(dataset, 61, **asked(rules), tail="short", **order):
             assert_holds(batch, cells, rules)
 
 
@@ -269,7 +270,7 @@ def test_lists_in_every_form_cut_into_any_pages(tmp_path_factory: Any, name: str
         has_null_element = any(row is not None and None in row for row in rows)
         found = []
         dataset = fr.ParquetDataset(
-            path, batch_size=batch_size, nulls=-7 if has_null_element else "mask", tail="short"
+            path, batch_size=batch_size, tail="short", **asked(-7 if has_null_element else "mask")
         )
         for batch in dataset:
             found += batch["x"].to_list()
@@ -309,7 +310,9 @@ def test_long_lists_end_anywhere_in_a_word_of_levels(
     path = lw.of_rows(rows, form, pages).write(tmp_path / "x.parquet")
     expected = [[-7 if value is None else value for value in row or []] for row in rows]
     for batch_size in (1, 5, len(rows)):
-        dataset = fr.ParquetDataset(path, batch_size=batch_size, nulls=-7, tail="short")
+        dataset = fr.ParquetDataset(
+            path, batch_size=batch_size, tail="short", columns=fr.col("*").fill_null(-7)
+        )
         assert [row for batch in dataset for row in batch["x"].to_list()] == expected
         chosen = [int(row) for row in random.integers(0, len(rows), 9)]
         assert dataset.read_rows(chosen)["x"].to_list() == [expected[row] for row in chosen]

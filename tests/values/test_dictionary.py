@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from fastresume import testing
+from support.asked import with_nulls
 from support.columns import Cells, assert_holds, is_delivered, tables, written_cells
 from support.jobs import data_loader, make
 from support.strategies import DatasetSpec, Shuffle, written
@@ -35,12 +36,8 @@ def cities(tmp_path: Path) -> Path:
 
 
 def codes(**arguments: Any) -> dict[str, Any]:
-    return {
-        "batch_size": 8,
-        "dictionary": ["city", "tags"],
-        "nulls": {"city": -1, "tags": "mask"},
-        **arguments,
-    }
+    columns = ["*", fr.col("city").codes().fill_null(-1), fr.col("tags").codes().mask_null()]
+    return {"batch_size": 8, "columns": columns, **arguments}
 
 
 # ------------------------------------------------------------------------------------------ what is delivered
@@ -60,7 +57,7 @@ def test_codes_are_places_in_one_dictionary_of_all_files(cities: Path) -> None:
 
 
 def test_rows_that_are_not_selected_have_their_places_too(cities: Path) -> None:
-    for arguments in ({"filter": fr.column("city") == "Berlin"}, {"rows": [(1, 2), (7, 8)]}):
+    for arguments in ({"filter": fr.col("city") == "Berlin"}, {"rows": [(1, 2), (7, 8)]}):
         dataset = fr.ParquetDataset(cities, **codes(batch_size=2, **arguments))
         (batch,) = dataset
         assert batch["city"].tolist() == [1, 1]
@@ -68,20 +65,27 @@ def test_rows_that_are_not_selected_have_their_places_too(cities: Path) -> None:
 
 
 def test_a_stack_a_mask_and_a_name_are_those_of_other_numbers(cities: Path) -> None:
-    nulls = {"city": "mask", "tags": "mask", "row": "mask"}
-    dataset = fr.ParquetDataset(
-        cities, **codes(stack={"both": ["row", "city"]}, nulls={**nulls, "both": "mask"})
-    )
-    (batch,) = dataset
+    coded = fr.col("city").codes().mask_null()
+    both = fr.stack(fr.col("row").mask_null(), coded, name="both")
+    (batch,) = fr.ParquetDataset(cities, **codes(columns=both))
     assert batch["both"].tolist()[3:5] == [[3, 2], [4, 0]]
     assert batch["both_valid"].tolist()[3:5] == [[True, True], [True, False]]
-    (batch,) = fr.ParquetDataset(cities, **codes(rename={"city": "town"}))
+    (batch,) = fr.ParquetDataset(cities, **codes(columns=coded.alias("town")))
     assert batch["town"].tolist()[:3] == [2, 1, 3]
 
 
 def test_files_that_lack_a_column_add_no_value(cities: Path) -> None:
     pq.write_table(pa.table({"row": [8], "tags": [["z"]]}), cities / "c.parquet")
-    dataset = fr.ParquetDataset(cities, **codes(batch_size=9, optional="city"))
+    dataset = fr.ParquetDataset(
+        cities,
+        **codes(
+            batch_size=9,
+            columns=[
+                fr.col("city").optional().codes().fill_null(-1),
+                fr.col("tags").codes().mask_null(),
+            ],
+        ),
+    )
     (batch,) = dataset
     assert batch["city"].tolist() == [2, 1, 3, 2, -1, 4, 0, 1, -1]
     assert dataset.dictionaries == {"city": SORTED, "tags": ["a", "b", "c", "d", "z"]}
@@ -90,11 +94,11 @@ def test_files_that_lack_a_column_add_no_value(cities: Path) -> None:
 def test_bytes_that_are_no_text_are_values_of_binary_columns_alone(path: Path) -> None:
     values = pa.array([b"\xff", b"a"])
     pq.write_table(pa.table({"x": values}), path)
-    dataset = fr.ParquetDataset(path, batch_size=2, dictionary="x")
+    dataset = fr.ParquetDataset(path, batch_size=2, columns=["*", fr.col("x").codes()])
     assert dataset.dictionaries == {"x": [b"a", b"\xff"]}
     bad = pa.Array.from_buffers(pa.string(), 2, values.buffers())
     pq.write_table(pa.table({"x": bad}), path)
-    dataset = fr.ParquetDataset(path, batch_size=2, dictionary="x")
+    dataset = fr.ParquetDataset(path, batch_size=2, columns=["*", fr.col("x").codes()])
     assert next(iter(dataset))["x"].tolist() == [1, 0]
     with pytest.raises(UnicodeDecodeError):
         _ = dataset.dictionaries
@@ -133,7 +137,13 @@ def test_every_cell_has_the_code_of_its_value(spec: DatasetSpec, data: st.DataOb
             for name, of in cells.items()
         }
         order = {} if data.draw(st.booleans()) else Shuffle(3, 8, 16).arguments
-        dataset = make(files, 5, nulls=rules, dictionary=texts or None, tail="short", **order)
+        columns = [
+            with_nulls(fr.col(name).codes() if name in texts else fr.col(name), rule)
+            for name, rule in rules.items()
+            if cells[name].kind != "mask"
+        ]
+        rules = {name: rule for name, rule in rules.items() if cells[name].kind != "mask"}
+        dataset = make(files, 5, columns=columns, tail="short", **order)
         found = dataset.spec.layout
         assert {name: found.dictionary(name)[0] for name in texts} == values  # type: ignore[index]
         for batch in dataset:
@@ -161,7 +171,7 @@ def test_data_pages_are_not_read_where_dictionaries_have_all_values(path: Path) 
     for start, end in data_page_bytes(path):
         data[start:end] = b"\xff" * (end - start)
     path.write_bytes(data)
-    dataset = fr.ParquetDataset(path, batch_size=8, dictionary="city", nulls="mask")
+    dataset = fr.ParquetDataset(path, batch_size=8, nulls="mask", columns=["*", fr.col("city").codes()])
     assert dataset.dictionaries == {"city": SORTED}
     with pytest.raises(fr.DataError, match="column 'city'"):
         list(dataset)
@@ -172,7 +182,7 @@ def test_pages_without_a_dictionary_are_read(path: Path, how: dict[str, Any]) ->
     values = [f"value {index * 7919 % 1000}" for index in range(3000)]
     table = pa.table({"x": values})
     pq.write_table(table, path, row_group_size=700, data_page_size=500, write_batch_size=50, **how)
-    dataset = fr.ParquetDataset(path, batch_size=3000, dictionary="x")
+    dataset = fr.ParquetDataset(path, batch_size=3000, columns=["*", fr.col("x").codes()])
     known = dataset.dictionaries["x"]
     assert known == sorted(set(values))
     (batch,) = dataset
@@ -184,7 +194,7 @@ def test_pages_without_a_dictionary_are_read(path: Path, how: dict[str, Any]) ->
 )
 def test_nulls_are_no_values(path: Path, values: list[Any]) -> None:
     pq.write_table(pa.table({"x": values}), path, use_dictionary=False)
-    dataset = fr.ParquetDataset(path, batch_size=4, dictionary="x", nulls=-1)
+    dataset = fr.ParquetDataset(path, batch_size=4, columns=fr.col("x").codes().fill_null(-1))
     assert dataset.dictionaries == {"x": ["a", "b"]}
 
 
@@ -222,9 +232,12 @@ def test_a_resume_is_exact(cities: Path, order: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ({"dictionary": "row"}, fr.DataError, "dictionary= is not for a column of type int64.*'row'"),
-        ({"dictionary": "nothing"}, fr.DataError, "no column matches 'nothing'"),
-        ({"hash": {"city": 10}}, ValueError, "dictionary= and hash= both make numbers of the column 'city'"),
+        (
+            {"columns": ["*", fr.col("row").codes()]},
+            fr.DataError,
+            r".codes\(\) is not for a column of type int64.*'row'",
+        ),
+        ({"columns": ["*", fr.col("nothing").codes()]}, fr.DataError, "no column matches 'nothing'"),
     ],
 )
 def test_what_can_not_be_coded_is_refused(
@@ -246,4 +259,51 @@ def test_a_damaged_file_is_named_with_column_and_row_group(path: Path) -> None:
     data[start + 40 : start + 44] = b"\xff" * 4
     path.write_bytes(data)
     with pytest.raises(fr.DataError, match=r"\(column 'x', row group 1, file '.*x.parquet'\)"):
-        fr.ParquetDataset(path, batch_size=8, dictionary="x")
+        fr.ParquetDataset(path, batch_size=8, columns=["*", fr.col("x").codes()])
+
+
+def test_values_that_are_named_have_their_places_as_codes_and_others_one_or_none(cities: Path) -> None:
+    named = fr.col("city").codes(["Porto", "Berlin"], unknown=9).fill_null(-1)
+    tags = fr.col("tags").codes(["d", "c", "b", "a"]).mask_null()
+    dataset = fr.ParquetDataset(cities, batch_size=8, columns=[named, tags])
+    place = {"Porto": 0, "Berlin": 1, None: -1}
+    (batch,) = pickle.loads(pickle.dumps(dataset))
+    assert batch["city"].tolist() == [place.get(city, 9) for city in CITIES]
+    assert batch["tags"].to_list() == [tag and ["dcba".index(one) for one in tag] for tag in TAGS]
+    assert dataset.dictionaries == {"city": ["Porto", "Berlin"], "tags": ["d", "c", "b", "a"]}
+    with pytest.raises(
+        fr.DataError, match=r"the value .* is none of the 1 that .codes\(\) names; its unknown="
+    ):
+        list(fr.ParquetDataset(cities, batch_size=8, columns=fr.col("tags").codes(["a"]).mask_null()))
+
+
+def test_values_of_paths_have_codes(tmp_path: Path) -> None:
+    for region in ("us", "eu"):
+        (tmp_path / f"region={region}").mkdir()
+        pq.write_table(pa.table({"row": [1, 2]}), tmp_path / f"region={region}/a.parquet")
+    dataset = fr.ParquetDataset(tmp_path, batch_size=4, columns=fr.col("region").from_path().codes())
+    assert dataset.dictionaries == {"region": ["eu", "us"]}
+    (batch,) = dataset
+    assert batch["region"].tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("make_", "error", "said"),
+    [
+        (lambda: fr.col("x").codes("ab"), TypeError, "takes a list of values, found 'ab'"),
+        (lambda: fr.col("x").codes([1]), TypeError, "must be a string or bytes, found 1"),
+        (lambda: fr.col("x").codes(["a", "b", "a"]), ValueError, "names the value 'a' twice"),
+        (lambda: fr.col("x").codes(unknown=3), ValueError, "unknown= is for values that are named"),
+        (
+            lambda: fr.col("x").codes().hash(3),
+            TypeError,
+            r"fr.col\('x'\).codes\(\).hash\(...\) has no meaning",
+        ),
+        (lambda: fr.col("x").codes().fill_null("x"), TypeError, "takes a number, or '' .* found 'x'"),
+    ],
+)
+def test_codes_that_mean_nothing_are_refused_where_they_are_written(
+    make_: Any, error: Any, said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        make_()

@@ -95,17 +95,29 @@ def test_nulls_and_masks_stay_what_they_are(tmp_path: Path) -> None:
         {"x": pa.array([3, 4])},
     )
     for order in ORDERS:
-        assert rows_of(tmp_path, "x", order, nulls=2**41) == [1, 2**41, 2**41, 2**40, 3, 4]
+        assert rows_of(tmp_path, "x", order, columns=fr.col("*").fill_null(2**41)) == [
+            1,
+            2**41,
+            2**41,
+            2**40,
+            3,
+            4,
+        ]
         assert rows_of(tmp_path, "x_valid", order, nulls="mask") == [True, False, False, True, True, True]
 
 
 def test_columns_of_a_stack_become_one_type_each(tmp_path: Path) -> None:
     one, two = np.array([1, 2], np.int16), np.array([1, 2], np.int32)
     write(tmp_path, {"a": one, "b": two}, {"b": two, "a": two})
-    assert fr.ParquetDataset(tmp_path, batch_size=1, stack={"m": "*"}).schema["m"].dtype == torch.int32
+    assert (
+        fr.ParquetDataset(tmp_path, batch_size=1, columns=["*", "!*", fr.stack("*", name="m")])
+        .schema["m"]
+        .dtype
+        == torch.int32
+    )
     write(tmp_path, {"a": one, "b": two}, {"b": two, "a": one})
     with pytest.raises(fr.DataError, match="more than one type"):
-        fr.ParquetDataset(tmp_path, batch_size=1, stack={"m": "*"})
+        fr.ParquetDataset(tmp_path, batch_size=1, columns=["*", "!*", fr.stack("*", name="m")])
 
 
 AT = 1_700_000_000_123_456_000
@@ -134,7 +146,7 @@ AT = 1_700_000_000_123_456_000
 def test_what_holds_the_same_agrees(tmp_path: Path, arrays: list[pa.Array], expected: list[Any]) -> None:
     write(tmp_path, *({"x": array} for array in arrays))
     for order in ORDERS:
-        found = rows_of(tmp_path, "x", order, nulls=0)
+        found = rows_of(tmp_path, "x", order, columns=fr.col("*").fill_null(0))
         assert [
             bytes(row) if isinstance(want, bytes) else row for row, want in zip(found, expected, strict=True)
         ] == expected
@@ -147,7 +159,7 @@ def test_int96_agrees_with_nanoseconds_and_decimals_however_they_are_held(tmp_pa
         pq.write_table(pa.table(table), tmp_path / f"{place}.parquet", **arguments)
     assert rows_of(tmp_path, "x") == [AT, AT]
     assert rows_of(tmp_path, "d") == [125, 125]
-    assert rows_of(tmp_path, "d", decimals="float64") == [1.25, 1.25]
+    assert rows_of(tmp_path, "d", columns=fr.col("d").decimal("float64")) == [1.25, 1.25]
 
 
 def test_integers_beside_durations_are_taken_for_durations(tmp_path: Path) -> None:
@@ -189,7 +201,7 @@ def test_what_does_not_agree_is_refused_with_both_files(tmp_path: Path, one: Any
     for types in ((one, other), (other, one)):
         write(tmp_path, *({"x": pa.array([None], type_)} for type_ in types))
         with pytest.raises(fr.DataError, match=r"column 'x(\.y)?'") as caught:
-            fr.ParquetDataset(tmp_path, batch_size=1, nulls=0)
+            fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col("*").fill_null(0))
         for place in (0, 1):
             assert str(tmp_path / f"{place}.parquet") in str(caught.value)
 
@@ -212,9 +224,14 @@ def test_a_column_that_files_may_lack_is_null_there(tmp_path: Path, place: int) 
     tables[place] = {"a": [9, 9]}
     write(tmp_path, *tables)
     gone = [2 * place, 2 * place + 1]
-    for order, optional in itertools.product(ORDERS, (["c", "t", "l", "s"], ["[!a]*"], "*")):
-        how: dict[str, Any] = {"optional": optional, "order": order}
-        filled = {"nulls": {"c": -1, "[tl]": 0, "s": 5}, **how}
+    for order in ORDERS:
+        columns = [
+            "a",
+            fr.col("c").optional().fill_null(-1),
+            fr.col("[tl]").optional().fill_null(0),
+            fr.col("s").optional().fill_null(5),
+        ]
+        filled: dict[str, Any] = {"order": order, "columns": columns}
         expected: dict[str, list[Any]] = {
             "c": [-1 if row in gone else row for row in range(6)],
             "t": [[] if row in gone else [b"xy"[row % 2]] for row in range(6)],
@@ -223,7 +240,8 @@ def test_a_column_that_files_may_lack_is_null_there(tmp_path: Path, place: int) 
         }
         for name, rows in expected.items():
             assert rows_of(tmp_path, name, **filled) == rows
-        masked = {"nulls": {"*": "mask", "s": "mask"}, **how}
+        lacking = [fr.col(names).optional().mask_null() for names in ("[!as]*", "s")]
+        masked: dict[str, Any] = {"order": order, "columns": ["a", *lacking]}
         for name in ("c_valid", "s.u_valid", "s_valid"):
             assert rows_of(tmp_path, name, **masked) == [row not in gone for row in range(6)]
         for name in ("t", "l"):
@@ -234,36 +252,38 @@ def test_a_column_that_files_may_lack_is_null_there(tmp_path: Path, place: int) 
 
 def test_a_column_that_the_first_file_lacks_comes_behind_its_own(tmp_path: Path) -> None:
     write(tmp_path, {"b": [1]}, {"a": [1], "b": [1]}, {"c": [1], "b": [1]})
-    dataset = fr.ParquetDataset(tmp_path, batch_size=1, optional=["a", "c"], nulls={"[ac]": 0})
+    dataset = fr.ParquetDataset(
+        tmp_path,
+        batch_size=1,
+        columns=["b", fr.col("[ac]").optional().fill_null(0)],
+    )
     assert list(dataset.schema) == ["b", "a", "c"]
 
 
 def test_a_missing_column_is_refused_where_nothing_is_said_of_its_nulls(tmp_path: Path) -> None:
     write(tmp_path, {"a": [1], "c": [1]}, {"a": [1]})
     with pytest.raises(fr.DataError, match=r"the column is missing; file .*0.parquet' has it") as caught:
-        fr.ParquetDataset(tmp_path, batch_size=1, nulls=0)
+        fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col("*").fill_null(0))
     assert "column 'c'" in str(caught.value)
-    with pytest.raises(
-        fr.DataError, match="as of a column that the file lacks; nulls='mask' or a fill"
-    ) as caught:
-        fr.ParquetDataset(tmp_path, batch_size=1, optional="c")
+    with pytest.raises(fr.DataError, match=r"as of a column that the file lacks; \.mask_null") as caught:
+        fr.ParquetDataset(tmp_path, batch_size=1, columns=["*", fr.col("c").optional()])
     assert "column 'c'" in str(caught.value)
     assert str(tmp_path / "1.parquet") in str(caught.value)
 
 
-def test_a_name_of_optional_that_means_no_column_is_refused_with_those_that_are_there(tmp_path: Path) -> None:
+def test_a_name_that_means_no_column_is_refused_but_where_it_is_optional(tmp_path: Path) -> None:
     write(tmp_path, {"c": [1], "a": [1]}, {"b": [1], "a": [1]})
-    for optional in ("d", ["c", "d*"]):
-        with pytest.raises(fr.DataError, match=r"no column matches 'd\*?' of optional; there are: c, a, b$"):
-            fr.ParquetDataset(tmp_path, batch_size=1, optional=optional, nulls=0)
-    with pytest.raises(TypeError, match="optional"):
-        fr.ParquetDataset(tmp_path, batch_size=1, optional=3)  # type: ignore[arg-type]
+    for names in (("d",), ("c", "d*")):
+        with pytest.raises(fr.DataError, match=r"no column matches 'd\*?'; there are: c, a, b "):
+            fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col(*names).fill_null(0))
+    every = ["a", fr.col("c", "d*").optional().fill_null(0)]
+    assert list(fr.ParquetDataset(tmp_path, batch_size=1, columns=every).schema) == ["a", "c"]
 
 
 def test_a_column_of_nulls_in_all_files_is_of_no_type(tmp_path: Path) -> None:
     write(tmp_path, {"x": pa.array([None])}, {"x": pa.array([None])})
     with pytest.raises(fr.DataError, match="the type null is not supported yet"):
-        fr.ParquetDataset(tmp_path, batch_size=1, nulls=0)
+        fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col("*").fill_null(0))
 
 
 # ---------------------------------------------------------------------------------------------------- resumes
@@ -292,7 +312,9 @@ def test_a_resume_over_files_that_differ_is_exact(
     write(directory, *tables)
 
     def made() -> fr.ParquetDataset:
-        return fr.ParquetDataset(directory, batch_size=batch_size, optional="x", nulls={"x": "mask"}, **order)
+        return fr.ParquetDataset(
+            directory, batch_size=batch_size, columns=["*", fr.col("x").optional().mask_null()], **order
+        )
 
     batches = list(made())
     place = data.draw(st.integers(0, len(batches) - 1))

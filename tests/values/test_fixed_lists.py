@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from fastresume import testing
 from support import thrift_writer as tw
+from support.asked import asked
 from support.columns import tensor_of
 from support.strategies import Shuffle
 
@@ -50,7 +51,9 @@ def write(path: Path, columns: dict[str, Any], **how: Any) -> None:
 
 def whole(path: Path, nulls: Any = "error", **arguments: Any) -> fr.Batch:
     """All rows as one batch, in the order of the files."""
-    (batch,) = fr.ParquetDataset(path, batch_size=10**6, tail="short", nulls=nulls, **arguments)
+    arguments = arguments if "columns" in arguments else {**asked(nulls), **arguments}
+    default = {"nulls": nulls} if "columns" in arguments and nulls in ("error", "mask") else {}
+    (batch,) = fr.ParquetDataset(path, batch_size=10**6, tail="short", **{**default, **arguments})
     assert isinstance(batch, fr.Batch)
     order = np.argsort(batch.rows())
     assert order.tolist() == list(range(batch.num_rows)) or arguments.get("shuffle")
@@ -78,7 +81,10 @@ def test_what_arrow_says_has_one_length_is_a_tensor(
         assert tensor_of(batch, "n_valid").equal(there)
         zeroed = torch.where(there.view(-1, *[1] * len(sizes)), expected[rows], 0.0)
         assert tensor_of(batch, "n").equal(zeroed)
-    assert fr.ParquetDataset(path, batch_size=1, nulls=0).schema["x"].shape == ("B", *sizes)
+    assert fr.ParquetDataset(path, batch_size=1, columns=fr.col("*").fill_null(0)).schema["x"].shape == (
+        "B",
+        *sizes,
+    )
 
 
 def test_shapes_are_known_and_printed_before_the_first_batch(path: Path) -> None:
@@ -112,38 +118,43 @@ def test_lists_of_which_not_all_files_say_one_length_are_jagged(tmp_path: Path) 
     batch = whole(tmp_path)
     assert isinstance(batch["x"], fr.Jagged)
     assert batch["x"].to_list() == rows * 2
-    assert tensor_of(whole(tmp_path, fixed={"x": 2}), "x").tolist() == rows * 2
+    assert tensor_of(whole(tmp_path, columns=["*", fr.col("x").fixed(2)]), "x").tolist() == rows * 2
     write(tmp_path / "b.parquet", {"x": pa.array([[1, 2, 3]], pa.list_(pa.int64(), 3))})
     assert isinstance(whole(tmp_path)["x"], fr.Jagged)
     write(tmp_path / "b.parquet", {"x": even})
     assert tensor_of(whole(tmp_path), "x").shape == (4, 2)
     write(tmp_path / "b.parquet", {"y": even})
     for lacking in ("x", "y"):
-        batch = whole(tmp_path, 7, optional="*")
+        batch = whole(tmp_path, columns=fr.col("*").optional().fill_null(7))
         assert tensor_of(batch, lacking).shape == (4, 2)
 
 
 def test_none_makes_lists_of_any_length_of_them(path: Path) -> None:
     rows = [[1, 2], None, [3, 4]]
     write(path, {"x": pa.array(rows, pa.list_(pa.int64(), 2))})
-    jagged = whole(path, "mask", fixed={"x": None})["x"]
+    jagged = whole(path, "mask", columns=["*", fr.col("x").fixed(None)])["x"]
     assert isinstance(jagged, fr.Jagged)
     assert jagged.to_list() == rows
-    padded = whole(path, "mask", fixed={"x": None}, pad={"x": 3})
+    padded = whole(path, "mask", columns=["*", fr.col("x").fixed(None).pad(3)])
     assert tensor_of(padded, "x").tolist() == [[1, 2, 0], [0, 0, 0], [3, 4, 0]]
 
 
 def test_a_file_without_an_arrow_schema_is_read_as_before(path: Path) -> None:
     write(path, {"x": nested(range(8), (2,))}, store_schema=False)
     assert fr.ParquetDataset(path, batch_size=1).schema["x"].shape == ("B", "*")
-    assert tensor_of(whole(path, fixed={"x": 2}), "x").tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert tensor_of(whole(path, columns=["*", fr.col("x").fixed(2)]), "x").tolist() == [
+        [0, 1],
+        [2, 3],
+        [4, 5],
+        [6, 7],
+    ]
 
 
 def test_they_are_cast_and_hashed(path: Path) -> None:
     write(path, {"x": nested(range(12), (3, 2))})
-    batch = whole(path, cast={"x": torch.float32})
+    batch = whole(path, columns=["*", fr.col("x").cast(torch.float32)])
     assert tensor_of(batch, "x").equal(torch.arange(12, dtype=torch.float32).view(2, 3, 2))
-    batch = whole(path, hash={"x": 7})
+    batch = whole(path, columns=["*", fr.col("x").hash(7)])
     assert tensor_of(batch, "x").shape == (2, 3, 2)
     assert bool((tensor_of(batch, "x") < 7).all())
 
@@ -198,17 +209,17 @@ def test_a_row_of_lists_of_other_lengths_is_named(path: Path, row: Any, how: dic
     write(path, {"x": pa.array(rows), "row": range(ROWS)}, **how)
     for order in ORDERS:
         with pytest.raises(fr.DataError, match=r"row 5 of the row group .*column 'x', row group 1") as caught:
-            whole(path, fixed={"x": (2, 2)}, **order)
+            whole(path, columns=["*", fr.col("x").fixed((2, 2))], **order)
         assert str(path) in str(caught.value)
-    batch = whole(path, fixed={"x": (2, 2)}, filter=fr.column("row") != 12)
+    batch = whole(path, filter=fr.col("row") != 12, columns=["*", fr.col("x").fixed((2, 2))])
     assert tensor_of(batch, "x").tolist() == [[[1, 2], [3, 4]]] * (ROWS - 1)
 
 
 @pytest.mark.parametrize(
     ("fixed", "error", "message"),
     [
-        ((2, 2), ValueError, r"lengths of 2 levels .* list<int64>: fixed=\{'x': k\} gives all"),
-        ((), ValueError, "must hold a length"),
+        ((2, 2), ValueError, r"lengths of 2 levels .* list<int64>: .fixed\(k\) gives all"),
+        ((), ValueError, "takes a length"),
         ((2, 0), ValueError, "at least 1"),
         (2.5, TypeError, "must be an integer"),
         ((2**52,), ValueError, "no memory"),
@@ -219,7 +230,7 @@ def test_what_can_not_be_the_length_of_lists_is_refused(
 ) -> None:
     write(path, {"x": [[1, 2]] * 3})
     with pytest.raises(error, match=message):
-        whole(path, fixed={"x": fixed})
+        whole(path, columns=["*", fr.col("x").fixed(fixed)])
 
 
 def test_lists_too_long_to_be_believed_are_jagged(path: Path) -> None:
@@ -228,7 +239,10 @@ def test_lists_too_long_to_be_believed_are_jagged(path: Path) -> None:
     assert batch["x"].to_list() == [None] * 3
     assert isinstance(batch["x"].values, fr.Jagged)
     write(path, {"x": pa.array([None] * 3, pa.list_(pa.int8(), 2**25))})
-    assert fr.ParquetDataset(path, batch_size=1, nulls=0).schema["x"].shape == ("B", "*")
+    assert fr.ParquetDataset(path, batch_size=1, columns=fr.col("*").fill_null(0)).schema["x"].shape == (
+        "B",
+        "*",
+    )
 
 
 # ---------------------------------------------------------------------------------- damage to what Arrow says
@@ -331,8 +345,8 @@ def test_arrays_of_polars_are_tensors(path: Path, codec: Any, order: dict[str, A
         }
     )
     frame.write_parquet(path, compression=codec, row_group_size=7)
-    nulls = {"nulls": -1, "*": "error"}
-    dataset = fr.ParquetDataset(path, batch_size=6, tail="short", nulls=nulls, **order)
+    how = {"batch_size": 6, "tail": "short", "columns": ["*", fr.col("nulls").fill_null(-1)], **order}
+    dataset = fr.ParquetDataset(path, **how)
     shapes = {name: field.shape for name, field in dataset.schema.items()}
     assert shapes == {
         "vector": ("B", 4),
@@ -349,5 +363,4 @@ def test_arrays_of_polars_are_tensors(path: Path, codec: Any, order: dict[str, A
         expected = [[-1 if number is None else number for number in row] for row in filled]
         assert tensor_of(batch, "nulls").tolist() == expected
         assert batch["list"].to_list() == [[at, at] for at in rows]
-    states = {"batch_size": 6, "tail": "short", "nulls": nulls, **order}
-    testing.assert_exact_resume(lambda: fr.ParquetDataset(path, **states))
+    testing.assert_exact_resume(lambda: fr.ParquetDataset(path, **how))

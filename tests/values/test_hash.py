@@ -31,14 +31,14 @@ def write(path: Path, how: dict[str, Any] | None = None, **columns: Any) -> Path
     return path
 
 
-def open_dataset(path: Path, hashing: Any, **arguments: Any) -> fr.ParquetDataset:
+def open_dataset(path: Path, columns: Any, **arguments: Any) -> fr.ParquetDataset:
     """The dataset of some files, in batches of 7."""
-    return fr.ParquetDataset(path, hash=hashing, **{"batch_size": 7, "tail": "short", **arguments})
+    return fr.ParquetDataset(path, columns=columns, **{"batch_size": 7, "tail": "short", **arguments})
 
 
-def read(path: Path, hashing: Any, name: str = "x", **arguments: Any) -> list[int]:
+def read(path: Path, columns: Any, name: str = "x", **arguments: Any) -> list[int]:
     """The buckets of a column, or of all elements of its lists, in the order of the rows."""
-    found = [batch[name] for batch in open_dataset(path, hashing, **arguments)]
+    found = [batch[name] for batch in open_dataset(path, columns, **arguments)]
     tensors = [value.values if isinstance(value, fr.Jagged) else value for value in found]
     assert {tensor.dtype for tensor in tensors} == {torch.int64}
     return torch.cat(tensors).tolist()
@@ -76,14 +76,14 @@ def test_golden_buckets_of_texts_are_what_they_were(path: Path, golden: tuple[in
     buckets, seed = golden
     entries = [entry for entry in GOLDEN["texts"] if (int(entry["buckets"]), int(entry["seed"])) == golden]
     write(path, x=pa.array([bytes.fromhex(entry["hex"]) for entry in entries]))
-    assert read(path, {"x": fr.Hash(buckets, seed)}) == [int(entry["bucket"]) for entry in entries]
+    assert read(path, fr.col("x").hash(buckets, seed)) == [int(entry["bucket"]) for entry in entries]
 
 
 @pytest.mark.parametrize(
     "golden", GOLDEN["integers"], ids=lambda entry: f"{entry['buckets']}-{entry['seed']}"
 )
 def test_golden_buckets_of_integers_are_what_they_were(path: Path, golden: dict[str, Any]) -> None:
-    how = {"x": fr.Hash(int(golden["buckets"]), int(golden["seed"]))}
+    how = fr.col("x").hash(int(golden["buckets"]), int(golden["seed"]))
     pairs = list(zip(map(int, golden["integers"]), map(int, golden["bucket_of_each"]), strict=True))
     for dtype in INTEGERS:
         least, largest = oracle.bounds_of(dtype)
@@ -99,7 +99,7 @@ def test_buckets_are_even_and_another_seed_has_others(path: Path) -> None:
     rows = 20_000
     write(path, x=pa.array([f"user-{row}" for row in range(rows)]), y=pa.array(range(rows)))
     for name in ("x", "y"):
-        one, other = (read(path, {name: fr.Hash(100, seed)}, name, batch_size=rows) for seed in (0, 1))
+        one, other = (read(path, fr.col(name).hash(100, seed), name, batch_size=rows) for seed in (0, 1))
         for buckets in (one, other):
             counts = np.bincount(buckets, minlength=100)
             # 99 degrees of freedom: a sum of squares beyond 180 comes less than once in a million times.
@@ -108,7 +108,7 @@ def test_buckets_are_even_and_another_seed_has_others(path: Path) -> None:
         same = np.equal(one, other).mean()
         assert 0.005 < same < 0.015
         # Twice the buckets are these, each parted in two.
-        assert [bucket // 2 for bucket in read(path, {name: 200}, name, batch_size=rows)] == one
+        assert [bucket // 2 for bucket in read(path, fr.col(name).hash(200), name, batch_size=rows)] == one
 
 
 # ---------------------------------------------------------------------------------------------- which columns
@@ -131,13 +131,13 @@ def test_texts_are_hashed_in_every_encoding(path: Path, encoding: str, page_rows
         how |= {"use_dictionary": False, "column_encoding": {"x": encoding, "row": "PLAIN"}}
     write(path, how, x=pa.array(TEXTS), row=pa.array(range(60)))
     expected = [-1 if text is None else oracle.bucket(text.encode(), 1000, 5) for text in TEXTS]
-    dataset = open_dataset(path, {"x": fr.Hash(1000, 5)}, nulls="mask", **SHUFFLE)
+    dataset = open_dataset(path, ["*", fr.col("x").hash(1000, 5)], nulls="mask", **SHUFFLE)
     for batch in dataset:
         rows = batch["row"].tolist()
         assert batch["x_valid"].tolist() == [TEXTS[row] is not None for row in rows]
         assert batch["x"].tolist() == [max(expected[row], 0) for row in rows]
-    few = fr.column("row").is_in([3, 4, 30, 31, 59])
-    assert read(path, {"x": fr.Hash(1000, 5)}, nulls=17, filter=few) == [
+    few = fr.col("row").isin([3, 4, 30, 31, 59])
+    assert read(path, fr.col("x").hash(1000, 5).fill_null(17), filter=few) == [
         17 if expected[row] < 0 else expected[row] for row in (3, 4, 30, 31, 59)
     ]
 
@@ -154,7 +154,15 @@ def test_bytes_of_one_length_decimals_and_times_are_hashed(path: Path) -> None:
         raw=pa.array(decimals, pa.decimal128(9, 2)),
         time=pa.array(unscaled, pa.timestamp("us")),
     )
-    dataset = open_dataset(path, {"*": 1000}, decimals={"wide": "int64", "raw": "bytes"}, batch_size=20)
+    dataset = open_dataset(
+        path,
+        [
+            fr.col("id", "short", "time").hash(1000),
+            fr.col("wide").decimal("int64").hash(1000),
+            fr.col("raw").decimal("bytes").hash(1000),
+        ],
+        batch_size=20,
+    )
     assert {field.shape for field in dataset.schema.values()} == {("B",)}
     batch = next(iter(dataset))
     assert batch["id"].tolist() == [oracle.bucket(value, 1000) for value in ids]
@@ -168,7 +176,7 @@ def test_bytes_of_one_length_decimals_and_times_are_hashed(path: Path) -> None:
 def test_a_dictionary_column_of_arrow_is_hashed_by_its_values(path: Path) -> None:
     words = pa.array(["a", "b", "a", "c"])
     write(path, x=words.dictionary_encode())
-    assert read(path, {"x": 50}) == [oracle.bucket(word.encode(), 50) for word in "abac"]
+    assert read(path, fr.col("x").hash(50)) == [oracle.bucket(word.encode(), 50) for word in "abac"]
 
 
 def test_files_that_differ_paths_and_missing_columns_have_the_same_buckets(tmp_path: Path) -> None:
@@ -177,32 +185,32 @@ def test_files_that_differ_paths_and_missing_columns_have_the_same_buckets(tmp_p
     write(tmp_path / "who=1" / "a.parquet", x=pa.array([5], pa.int32()))
     write(tmp_path / "who=b" / "a.parquet", x=pa.array([5], pa.int64()))
     write(tmp_path / "who=b" / "b.parquet", y=pa.array([5], pa.int64()))
-    how = {"columns": ["x", "who"], "partitions": "who", "optional": "x", "nulls": 3}
-    assert read(tmp_path, {"x": 10}, **how) == [oracle.bucket(5, 10)] * 2 + [3]
-    assert read(tmp_path, {"who": 10}, "who", **how) == [
-        oracle.bucket(text, 10) for text in (b"1", b"b", b"b")
-    ]
+    who = fr.col("who").from_path().hash(10)
+    assert read(tmp_path, fr.col("x").optional().hash(10).fill_null(3)) == [oracle.bucket(5, 10)] * 2 + [3]
+    assert read(tmp_path, who, "who") == [oracle.bucket(text, 10) for text in (b"1", b"b", b"b")]
     (tmp_path / "who=b").rename(tmp_path / "who=02")
-    assert read(tmp_path, {"who": 10}, "who", **how) == [oracle.bucket(number, 10) for number in (2, 2, 1)]
+    assert read(tmp_path, who, "who") == [oracle.bucket(number, 10) for number in (2, 2, 1)]
 
 
 def test_a_fixed_column_that_a_file_lacks_is_hashed_where_it_is(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", y=pa.array([1]))
     write(tmp_path / "b.parquet", x=pa.array([b"0123456789abcdef"], pa.binary(16)))
-    how = {"columns": "x", "optional": "x", "nulls": "mask"}
-    assert read(tmp_path, {"x": 99}, **how) == [0, oracle.bucket(b"0123456789abcdef", 99)]
+    assert read(tmp_path, fr.col("x").optional().hash(99).mask_null()) == [
+        0,
+        oracle.bucket(b"0123456789abcdef", 99),
+    ]
 
 
 def test_columns_of_any_kind_are_stacked_once_they_are_hashed(path: Path) -> None:
     write(path, t=pa.array(["a", "b"]), i=pa.array([1, 2], pa.uint8()), b=pa.array([3, 4]))
-    dataset = open_dataset(path, {"t": 10, "i": fr.Hash(1000)}, stack={"m": "*"})
+    dataset = open_dataset(path, fr.stack(fr.col("t").hash(10), fr.col("i").hash(1000), "b", name="m"))
     assert str(dataset.schema) == "m: int64 [B, 3] t, i, b"
     expected = [
         [oracle.bucket(text, 10), oracle.bucket(number, 1000), number + 2]
         for text, number in ((b"a", 1), (b"b", 2))
     ]
     assert next(iter(dataset))["m"].tolist() == expected
-    by_stack = open_dataset(path, {"m": 10}, stack={"m": ["t", "i"]})
+    by_stack = open_dataset(path, fr.stack(fr.col("t", "i").hash(10), name="m"))
     assert next(iter(by_stack))["m"].tolist() == [
         [oracle.bucket(text, 10), oracle.bucket(number, 10)] for text, number in ((b"a", 1), (b"b", 2))
     ]
@@ -210,7 +218,7 @@ def test_columns_of_any_kind_are_stacked_once_they_are_hashed(path: Path) -> Non
 
 def test_the_schema_says_how_many_buckets_and_by_which_hash(path: Path) -> None:
     write(path, x=pa.array(["a"]), l=pa.array([[1]]))
-    schema = open_dataset(path, {"x": fr.Hash(10, seed=3), "l": 7}).schema
+    schema = open_dataset(path, [fr.col("x").hash(10, seed=3), fr.col("l").hash(7)]).schema
     assert str(schema) == "x: int64 [B] hash1[10, seed 3]\nl: int64 [B, *] hash1[7]"
     assert (schema["x"].kind, schema["l"].kind) == ("scalar", "list")
 
@@ -220,50 +228,46 @@ def test_the_schema_says_how_many_buckets_and_by_which_hash(path: Path) -> None:
 
 def test_a_value_for_nulls_is_a_bucket(path: Path) -> None:
     write(path, x=pa.array(["a", None]), l=pa.array([[1, None], None]))
-    hashing = {"x": 10, "l": 10}
-    batch = next(iter(open_dataset(path, hashing, nulls=9)))
+    batch = next(iter(open_dataset(path, fr.col("*").hash(10).fill_null(9))))
     assert batch["x"].tolist() == [oracle.bucket(b"a", 10), 9]
     assert batch["l"].to_list() == [[oracle.bucket(1, 10), 9], []]  # type: ignore[union-attr]
     for fill in (10, -1, 0.5):
         with pytest.raises(
-            ValueError, match=f"fill value {fill} for nulls .* 'x', which is one of 10 buckets"
+            ValueError, match=rf"fr.col\('x'\).*fill value {fill} does not fit, .* is one of 10 buckets"
         ):
-            open_dataset(path, hashing, nulls={"x": fill})
+            open_dataset(path, fr.col("x").hash(10).fill_null(fill))
     with pytest.raises(fr.DataError, match=r"row 1 of the row group is null; .*\(column 'x'"):
-        list(open_dataset(path, {"x": 10}, columns="x"))
+        list(open_dataset(path, fr.col("x").hash(10)))
 
 
 @pytest.mark.parametrize(
-    ("hashing", "error", "message"),
+    ("buckets", "error", "message"),
     [
-        (10, TypeError, "hash must be a mapping of names to numbers of buckets, found 10"),
-        ({"t": 0}, ValueError, r"hash\['t'\]: buckets must be in \[1, 2\*\*63\], found 0"),
-        ({"t": 2**63 + 1}, ValueError, "found 9223372036854775809"),
-        ({"t": 1.5}, TypeError, r"hash\['t'\]: buckets must be an integer, found 1.5"),
-        ({"t": True}, TypeError, "buckets must be an integer, found True"),
-        ({2: 5}, TypeError, "hash must hold strings, found 2"),
-        ({"f": 5}, fr.DataError, "hash= is not for a column of type double|float64"),
-        ({"b": 5}, fr.DataError, "hash= is not for a column of type bool"),
-        ({"q": 5}, fr.DataError, "no column matches 'q' of hash; there are: t, i"),
+        (0, ValueError, r"fr.col\('t'\).hash: buckets must be in \[1, 2\*\*63\], found 0"),
+        (2**63 + 1, ValueError, "found 9223372036854775809"),
+        (1.5, TypeError, "buckets must be an integer, found 1.5"),
+        (True, TypeError, "buckets must be an integer, found True"),
     ],
 )
-def test_what_can_not_be_hashed_is_refused(path: Path, hashing: Any, error: Any, message: str) -> None:
-    write(path, t=pa.array(["a"]), i=pa.array([1]), f=pa.array([0.5]), b=pa.array([True]))
+def test_a_number_of_buckets_is_one(buckets: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
-        open_dataset(path, hashing)
+        fr.col("t").hash(buckets)
+
+
+@pytest.mark.parametrize("name", ["f", "b"])
+def test_what_can_not_be_hashed_is_refused(path: Path, name: str) -> None:
+    write(path, t=pa.array(["a"]), i=pa.array([1]), f=pa.array([0.5]), b=pa.array([True]))
+    said = rf"fr.col\('{name}'\).hash\(5\): .hash\(\) is not for a column of type (double|float64|bool)"
+    with pytest.raises(fr.DataError, match=said):
+        open_dataset(path, fr.col(name).hash(5))
+    with pytest.raises(fr.DataError, match="no column matches 'q'; there are: t, i"):
+        open_dataset(path, fr.col("q").hash(5))
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 0.5, None])
 def test_a_seed_is_a_word_of_64_bits(seed: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=f"seed must be .*, found {seed}"):
-        fr.Hash(10, seed)
-
-
-def test_a_column_is_hashed_or_cast_and_not_both(path: Path) -> None:
-    write(path, x=pa.array([1]), y=pa.array([1.5]))
-    with pytest.raises(ValueError, match="hash= makes int64 of the column 'x', cast= says int32"):
-        open_dataset(path, {"x": 5}, cast={"x": torch.int32})
-    assert open_dataset(path, {"x": 5}, columns="x", cast=torch.int64).schema["x"].dtype == torch.int64
+        fr.col("x").hash(10, seed)
 
 
 # ----------------------------------------------------------------------------------------------- other things
@@ -271,13 +275,15 @@ def test_a_column_is_hashed_or_cast_and_not_both(path: Path) -> None:
 
 def test_a_filter_speaks_of_the_texts(path: Path) -> None:
     write(path, x=pa.array(["a", "b", "c"]))
-    assert read(path, {"x": 50}, filter=fr.column("x") >= "b") == [oracle.bucket(x, 50) for x in (b"b", b"c")]
+    assert read(path, fr.col("x").hash(50), filter=fr.col("x") >= "b") == [
+        oracle.bucket(x, 50) for x in (b"b", b"c")
+    ]
 
 
 def test_a_state_goes_on_under_another_hash_and_pickles(path: Path) -> None:
     write(path, x=pa.array([f"{row}" for row in range(40)]))
-    state = next(iter(open_dataset(path, {"x": 10}))).state_dict()
-    hashing = {"x": fr.Hash(np.int32(1000), seed=np.uint64(2**64 - 1))}
+    state = next(iter(open_dataset(path, fr.col("x").hash(10)))).state_dict()
+    hashing = fr.col("x").hash(np.int32(1000), seed=np.uint64(2**64 - 1))
     dataset = pickle.loads(pickle.dumps(open_dataset(path, hashing)))
     dataset.load_state_dict(state)
     expected = [oracle.bucket(str(row).encode(), 1000, 2**64 - 1) for row in range(7, 14)]
@@ -291,4 +297,4 @@ def test_a_damaged_page_of_texts_is_an_error_under_a_hash_too(path: Path) -> Non
     place = data.index(b"\x03\0\0\0abc\x03\0\0\0abc")
     path.write_bytes(data[:place] + b"\xff\xff\xff\x7f" + data[place + 4 :])
     with pytest.raises(fr.DataError, match=r"a text claims 2147483647 bytes.*\(column 'x', row group 0"):
-        list(open_dataset(path, {"x": 10}))
+        list(open_dataset(path, fr.col("x").hash(10)))

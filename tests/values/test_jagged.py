@@ -9,6 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -280,7 +281,7 @@ def test_it_says_what_it_is() -> None:
 
 
 def test_the_schema_tells_what_is_jagged_and_what_is_masked(lists: Dataset) -> None:
-    dataset = make(lists, 10, nulls="mask", stack={"dense": "weight"})
+    dataset = make(lists, 10, nulls="mask", columns=["*", "!weight", fr.stack("weight", name="dense")])
     assert repr(dataset.schema) == (
         "row: int64 [B]\n"
         "row_valid: bool [B]\n"
@@ -330,7 +331,7 @@ def test_a_batch_with_lists_says_what_it_is(lists: Dataset) -> None:
 
 
 def test_a_batch_of_lists_alone_knows_its_device(lists: Dataset) -> None:
-    batch = next(iter(make(lists, 10, columns="tokens", nulls=0)))
+    batch = next(iter(make(lists, 10, columns=fr.col("tokens").fill_null(0))))
     assert batch.valid.device.type == "cpu"
     moved = batch.to("meta")
     assert moved["tokens"].device.type == "meta"
@@ -378,8 +379,30 @@ def test_a_batch_owns_its_memory(lists: Dataset) -> None:
 
 @pytest.mark.parametrize("threads", [None, 2])
 def test_the_bytes_that_are_counted_are_those_of_the_tensors(lists: Dataset, threads: int | None) -> None:
-    loader = fr.Loader(make(lists, 10, nulls="mask", stack={"dense": "weight"}), threads=threads or 0)
+    loader = fr.Loader(
+        make(lists, 10, nulls="mask", columns=["*", "!weight", fr.stack("weight", name="dense")]),
+        threads=threads or 0,
+    )
     tensors = []
     for batch in loader:
         tensors += tensors_of(batch).values()
     assert loader.stats().bytes == sum(tensor.nbytes for tensor in tensors) > 0
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_rows_are_a_matrix_once_they_are_padded(side: Any) -> None:
+    rows = [[7], [], [8, 9, 10], [11, 12]]
+    offsets = torch.tensor([0, 1, 1, 4, 6])
+    jagged = fr.Jagged(torch.tensor([7, 8, 9, 10, 11, 12], dtype=torch.int16), offsets)
+    for length in (None, 3, 5):
+        width = length or 3
+        found = jagged.to_padded(length, -1, side)
+        fills = [[-1] * (width - len(row)) for row in rows]
+        whole = [row + fill if side == "right" else fill + row for row, fill in zip(rows, fills, strict=True)]
+        assert (found.dtype, found.tolist()) == (torch.int16, whole)
+    assert jagged[1:3].to_padded(value=-1, side=side).tolist() == [[-1] * 3, [8, 9, 10]]
+    assert jagged[:0].to_padded(2).shape == (0, 2)
+    with pytest.raises(ValueError, match="row 2 has 3 elements, to_padded has room for 2"):
+        jagged.to_padded(2)
+    with pytest.raises(TypeError, match=r"values.to_padded\(\) pads the inner rows"):
+        fr.Jagged(jagged, torch.tensor([0, 2, 4])).to_padded()

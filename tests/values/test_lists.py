@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from fastresume import testing
+from support.asked import asked
 from support.columns import (
     LISTS,
     Kind,
@@ -143,7 +144,7 @@ def test_any_rows_can_be_read_by_their_numbers(spec: DatasetSpec, data: st.DataO
     """In any order, none, and one as often as it is asked for."""
     numbers = data.draw(st.lists(st.integers(0, spec.num_rows - 1), max_size=30))
     with written(spec) as dataset:
-        batch = make(dataset, 1, nulls=0).read_rows(numbers)
+        batch = make(dataset, 1, columns=fr.col("*").fill_null(0)).read_rows(numbers)
         assert batch.rows().tolist() == numbers
         assert_holds(batch, written_cells(spec), 0)
 
@@ -255,7 +256,7 @@ def test_every_pass_delivers_what_was_written(
         rules = dict.fromkeys(cells, nulls) if not isinstance(nulls, dict) else dict(nulls)
         for name in has_null_elements:  # under a mask these are an error
             rules[name] = 0
-        made = make(dataset, batch_size, nulls=rules, tail="short", **order)
+        made = make(dataset, batch_size, **asked(rules), tail="short", **order)
         seen: list[int] = []
         for batch in made if threads is None else fr.Loader(made, threads=threads):
             assert_holds(batch, cells, rules)

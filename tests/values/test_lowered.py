@@ -12,6 +12,7 @@ import pytest
 
 import fastresume as fr
 from support import thrift_writer as tw
+from support.asked import asked, with_nulls
 from support.thrift_writer import MAX, NULL_COUNT, OLD_MAX, STATISTICS, statistics_of
 
 ROWS, GROUP_ROWS, BATCH_SIZE = 3000, 1100, 256
@@ -96,12 +97,14 @@ def test_numbers_are_what_they_were_near_each_other_or_far_apart(
             dataset = fr.ParquetDataset(
                 path,
                 batch_size=BATCH_SIZE,
-                columns=signed if stack else None,
-                stack=stack,
-                nulls=policy if stack is None else nulls,
+                **(
+                    asked(policy)
+                    if stack is None
+                    else asked(dict.fromkeys([*signed, *stack], nulls), stack, signed)
+                ),
                 shuffle=shuffle,
                 seed=3 if shuffle else None,
-                skip=skip,
+                rows=None if skip is None else ~fr.Intervals(skip),
                 tail="short",
                 lanes=1,
             )
@@ -130,8 +133,7 @@ def test_a_footer_that_tells_too_little_of_a_column_changes_no_number(
     dataset = fr.ParquetDataset(
         path,
         batch_size=BATCH_SIZE,
-        columns=signed,
-        stack={"all": signed},
+        columns=fr.stack(*signed, name="all"),
         shuffle=shuffle,
         tail="short",
         lanes=1,
@@ -157,6 +159,11 @@ def test_a_footer_that_tells_of_no_nulls_changes_none(tmp_path: Path, shuffle: b
     tw.edit_footer(path, tell_of_no_nulls)
     group = pq.ParquetFile(path).metadata.row_group(0)
     assert [group.column(number).statistics.null_count for number in range(5)] == [0] * 5
-    how: dict[str, Any] = {"stack": {"all": "*"}, "shuffle": shuffle, "tail": "short", "lanes": 1}
-    dataset = fr.ParquetDataset(path, batch_size=BATCH_SIZE, nulls=nulls, **how)
+    how: dict[str, Any] = {
+        "shuffle": shuffle,
+        "tail": "short",
+        "lanes": 1,
+        "columns": fr.stack(with_nulls(fr.col("*"), nulls), name="all"),
+    }
+    dataset = fr.ParquetDataset(path, batch_size=BATCH_SIZE, **how)
     expect(dataset, columns, 0 if nulls == "mask" else nulls)

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
-from fastresume.options.columns import null_list
+from support.asked import asked, with_nulls
 from support.columns import (
     Cells,
     Kind,
@@ -46,7 +46,9 @@ def write_columns(path: Path, version: str = "1.0", page_rows: int = 1000, **col
 
 def open_dataset(path: Path, nulls: Any = "error", **arguments: Any) -> fr.ParquetDataset:
     """The dataset of one file, in batches of 10."""
-    return fr.ParquetDataset(path, nulls=nulls, **{"batch_size": 10, **arguments})
+    stack, columns = arguments.pop("stack", None), arguments.pop("columns", ("*",))
+    columns = [columns] if isinstance(columns, str) else columns
+    return fr.ParquetDataset(path, **{"batch_size": 10, **asked(nulls, stack, columns), **arguments})
 
 
 @pytest.fixture
@@ -59,57 +61,54 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("nulls", "rules"),
+    ("value", "kept"),
     [
-        ("error", [(None, "error")]),
-        ("mask", [(None, "mask")]),
-        (0, [(None, 0)]),
-        (-1.5, [(None, -1.5)]),
-        (True, [(None, True)]),
-        (np.int8(-3), [(None, -3)]),
-        (np.float32(0.5), [(None, 0.5)]),
-        (np.True_, [(None, True)]),
-        (torch.tensor(7), [(None, 7)]),
-        (2**64 - 1, [(None, 2**64 - 1)]),
-        ({"a": "mask", "b*": 0}, [("a", "mask"), ("b*", 0)]),
-        ({}, []),
+        (0, 0),
+        (-1.5, -1.5),
+        (True, True),
+        (np.int8(-3), -3),
+        (np.float32(0.5), 0.5),
+        (np.True_, True),
+        (torch.tensor(7), 7),
+        (2**64 - 1, 2**64 - 1),
+        ("", ""),
     ],
 )
-def test_the_rules_reach_the_core_as_plain_values(nulls: Any, rules: list[Any]) -> None:
-    found = null_list(nulls)
-    assert found == rules
-    assert [type(rule) for _, rule in found] == [type(rule) for _, rule in rules]
+def test_a_value_reaches_the_core_as_a_plain_one(value: Any, kept: Any) -> None:
+    found = fr.col("a").fill_null(value).rules.nulls
+    assert found == kept
+    assert type(found) is type(kept)
 
 
-@pytest.mark.parametrize(
-    "nulls", [None, [], ["mask"], (0,), b"mask", {"a": None}, {"a": {"b": 0}}, object(), 1j]
-)
-def test_what_is_no_rule_is_a_type_error_that_names_it(path: Path, nulls: Any) -> None:
+@pytest.mark.parametrize("value", [None, [], ["mask"], (0,), {"b": 0}, object(), 1j, "mask", b"x"])
+def test_what_is_no_value_is_a_type_error_that_names_it(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"fr.col\('a'\).fill_null .*, found"):
+        fr.col("a").fill_null(value)
+
+
+@pytest.mark.parametrize("nulls", [None, 0, {"a": "mask"}, ["mask"]])
+def test_what_is_said_of_all_columns_is_a_word(path: Path, nulls: Any) -> None:
     write_columns(path, a=pa.array([1]))
-    with pytest.raises(TypeError, match=r"nulls.* must be 'error', 'mask' or a fill value .*, found"):
-        open_dataset(path, nulls)
-
-
-def test_a_column_is_named_by_a_string(path: Path) -> None:
-    write_columns(path, a=pa.array([1]))
-    with pytest.raises(TypeError, match="nulls must hold strings, found 3"):
-        open_dataset(path, {3: 0})
+    with pytest.raises(TypeError, match=r"nulls must be 'error' or 'mask', .*fr.col\(name\).fill_null"):
+        fr.ParquetDataset(path, batch_size=1, nulls=nulls)
 
 
 @pytest.mark.parametrize("rule", ["", "drop", "Mask", "0"])
-def test_a_word_that_is_no_rule_is_refused_with_those_that_are(path: Path, rule: str) -> None:
+def test_a_word_that_is_no_rule_is_refused_with_those_that_are(path: Path, rule: Any) -> None:
     write_columns(path, a=pa.array([1]))
-    with pytest.raises(ValueError, match=f"nulls must be 'error' or 'mask' or a fill value, found '{rule}'"):
-        open_dataset(path, rule)
-    with pytest.raises(ValueError, match=r"nulls\['a'\] must be 'error' or 'mask'"):
-        open_dataset(path, {"a": rule})
+    with pytest.raises(ValueError, match=f"nulls must be 'error' or 'mask', found '{rule}'"):
+        fr.ParquetDataset(path, batch_size=1, nulls=rule)
 
 
 @pytest.mark.parametrize("fill", [2**64, -(2**63) - 1, 10**30])
-def test_a_number_that_no_column_holds_is_refused(path: Path, fill: int) -> None:
-    write_columns(path, a=pa.array([1]))
+def test_a_number_that_no_column_holds_is_refused(fill: int) -> None:
     with pytest.raises(ValueError, match=f"64 bits, found {fill}"):
-        open_dataset(path, fill)
+        fr.col("a").fill_null(fill)
+
+
+def test_what_becomes_of_nulls_is_said_once() -> None:
+    with pytest.raises(TypeError, match="what becomes of nulls is said already"):
+        fr.col("a").fill_null(0).mask_null()
 
 
 @pytest.mark.parametrize("fill", [False, True])
@@ -117,10 +116,12 @@ def test_a_bool_stands_for_nulls_of_bools_alone(path: Path, fill: bool) -> None:
     write_columns(path, a=pa.array([None, 7]), b=pa.array([None, True]), c=pa.array([1.5, None]))
     (batch,) = open_dataset(path, {"b": fill}, batch_size=2, columns=["b"])
     assert batch["b"].tolist() == [fill, True]
-    for nulls, name, type_ in ((fill, "a", "int64"), ({"*": "mask", "c": fill}, "c", "float32|float64")):
-        message = f"fill value {fill} for nulls does not fit column '{name}', which is ({type_})$"
+    for name, type_ in (("a", "int64"), ("c", "float32|float64")):
+        message = (
+            rf"fr.col\('{name}'\).fill_null\({fill}\): the fill value {fill} does not fit, .* is ({type_})$"
+        )
         with pytest.raises(ValueError, match=message):
-            open_dataset(path, nulls)
+            open_dataset(path, {"*": "mask", name: fill})
 
 
 @pytest.mark.parametrize("fill", [False, True])
@@ -130,8 +131,8 @@ def test_a_bool_stands_for_nulls_of_bools_alone(path: Path, fill: bool) -> None:
 )
 def test_a_bool_makes_no_empty_text_of_a_null(path: Path, fill: bool, value: Any, type_: str) -> None:
     write_columns(path, odd=pa.array([None, value]), flag=pa.array([None, True]))
-    for nulls in (fill, {"odd": fill}, {"*": fill}):
-        with pytest.raises(ValueError, match=f"fill value {fill} .*'odd', which is {type_}: any") as caught:
+    for nulls in ({"odd": fill}, {"o*": fill}):
+        with pytest.raises(ValueError, match=f"fill value {fill} .*, the column is {type_}: any") as caught:
             open_dataset(path, nulls)
         assert not isinstance(caught.value, fr.FastresumeError), "the argument is wrong, not the data"
     (batch,) = open_dataset(path, {"flag": fill, "odd": -1}, batch_size=2)
@@ -143,34 +144,15 @@ def test_a_bool_makes_no_empty_text_of_a_null(path: Path, fill: bool, value: Any
 def test_a_name_that_no_column_has_is_refused_with_those_that_are_there(path: Path, name: str) -> None:
     write_columns(path, a=pa.array([1]), b=pa.array([1]))
     with pytest.raises(fr.DataError, match=r"no column matches .*a, b") as caught:
-        open_dataset(path, {"a": 0, name: "mask"})
+        open_dataset(path, {name: "mask"})
     assert f"'{name}'" in str(caught.value)
-
-
-def test_a_column_that_is_not_read_is_none_to_name(path: Path) -> None:
-    write_columns(path, a=pa.array([1]), b=pa.array([1]))
-    with pytest.raises(fr.DataError, match="no column matches 'b'"):
-        open_dataset(path, {"b": 0}, columns="a")
 
 
 @pytest.mark.parametrize("name", ["a[", "***"])
 def test_a_pattern_that_is_none_is_refused(path: Path, name: str) -> None:
     write_columns(path, a=pa.array([1]))
     with pytest.raises(ValueError, match="pattern"):
-        open_dataset(path, {name: 0})
-
-
-def test_names_win_over_patterns_and_the_first_pattern_over_later_ones(path: Path) -> None:
-    nothing = pa.array([None] * 10, pa.int64())
-    write_columns(path, a_1=nothing, a_2=nothing, a_3=nothing, b=pa.array(range(10)))
-    (batch,) = open_dataset(path, {"a_[12]": 5, "*": 7, "a_*": 6, "a_1": "mask"})
-    assert {name: tensor.tolist()[0] for name, tensor in batch.items()} == {
-        "a_1": 0,
-        "a_1_valid": False,
-        "a_2": 5,
-        "a_3": 7,
-        "b": 0,
-    }
+        fr.ParquetDataset(path, batch_size=1, columns=fr.col(name).fill_null(0))
 
 
 def test_columns_without_a_rule_have_errors(path: Path) -> None:
@@ -178,7 +160,7 @@ def test_columns_without_a_rule_have_errors(path: Path) -> None:
     with pytest.raises(fr.DataError, match="column 'b'"):
         list(open_dataset(path, {"a": 0}, batch_size=1))
     with pytest.raises(fr.DataError, match="column 'a'"):
-        list(open_dataset(path, {}, batch_size=1))
+        list(open_dataset(path, batch_size=1))
     (batch,) = open_dataset(path, {"a": 0}, batch_size=1, columns="a")
     assert batch["a"].tolist() == [0]
 
@@ -300,7 +282,7 @@ def test_a_stack_has_a_mask_of_its_shape(write_dataset: Write, order: dict[str, 
     cells = read_cells(dataset.directory)
     stack = {"dense": ["f3", "f0", "f1"], "flags": ["b0", "b1"]}
     for nulls in ("mask", 0, {"*": 1}, {"row": "error", "dense": "mask", "flags": 0, "f2": "mask"}):
-        made = make(dataset, 20, stack=stack, nulls=nulls, tail="pad", **order)
+        made = make(dataset, 20, **asked(nulls, stack), tail="pad", **order)
         for batch in made:
             assert_holds(batch, cells, nulls, stack)
 
@@ -308,26 +290,27 @@ def test_a_stack_has_a_mask_of_its_shape(write_dataset: Write, order: dict[str, 
 def test_columns_of_a_stack_may_be_filled_with_values_of_their_own(path: Path) -> None:
     write_columns(path, a=pa.array([1.0, None]), b=pa.array([None, 2.0]), c=pa.array([3.0, 4.0]))
     nulls = {"a": -1, "b": math.inf}
-    (batch,) = open_dataset(path, nulls, batch_size=2, stack={"m": ["a", "b", "c"]})
+    m = fr.stack(*(fr.col(name).fill_null(value) for name, value in nulls.items()), "c", name="m")
+    (batch,) = fr.ParquetDataset(path, batch_size=2, columns=m)
     assert batch["m"].tolist() == [[1, math.inf, 3], [-1, 2, 4]]
 
 
 @pytest.mark.parametrize("nulls", [{"a": "mask"}, {"a": "mask", "b": 0}, {"a": "mask", "b": "error"}])
 def test_a_stack_is_masked_as_a_whole_or_not_at_all(path: Path, nulls: dict[str, Any]) -> None:
     write_columns(path, a=pa.array([1]), b=pa.array([2]))
-    with pytest.raises(ValueError, match=r"stack 'm'.*mask") as caught:
-        open_dataset(path, nulls, batch_size=1, stack={"m": ["a", "b"]})
+    parts = [with_nulls(fr.col(name), nulls.get(name, "error")) for name in ("a", "b")]
+    with pytest.raises(
+        ValueError, match=r"fr.stack.*'m'\): the nulls of 1 of its 2 columns are masked"
+    ) as caught:
+        fr.ParquetDataset(path, batch_size=1, columns=fr.stack(*parts, name="m"))
     assert not isinstance(caught.value, fr.FastresumeError)
 
 
 def test_a_mask_whose_name_is_taken_is_refused(path: Path) -> None:
     write_columns(path, a=pa.array([1]), a_valid=pa.array([True]), b=pa.array([1]))
-    for how in (
-        {},
-        {"stack": {"b_valid": "a"}, "columns": ["a", "b"]},
-    ):
+    for columns in (None, ["b", fr.stack("a", name="b_valid")]):
         with pytest.raises(ValueError, match=r"_valid'.*mask"):
-            open_dataset(path, {"*": "mask"} if how.get("stack") is None else "mask", batch_size=1, **how)
+            fr.ParquetDataset(path, batch_size=1, nulls="mask", columns=columns)
     assert list(open_dataset(path, {"a_valid": "mask"}, batch_size=1).schema) == [
         "a",
         "a_valid",
@@ -364,7 +347,7 @@ def test_a_fill_value_stands_in_the_place_of_nulls(write_dataset: Write, type_: 
     columns = [Kind(shape, type_, shape, nulls=0.3, element_nulls=0.3) for shape in shapes]
     dataset = write_dataset(plain_spec([30, 11], columns=columns))  # type: ignore[arg-type]
     cells = read_cells(dataset.directory)
-    for batch in make(dataset, 10, nulls={"s*": fill, "l*": fill} if "list" in shapes else {"s*": fill}):
+    for batch in make(dataset, 10, columns=["*", fr.col(*shapes).fill_null(fill)]):
         assert_holds(batch, cells, {"*": fill, "row": "error"})
         assert batch["scalar"].dtype == make(dataset, 1, nulls="mask").schema["scalar"].dtype
 
@@ -400,10 +383,11 @@ def test_a_fill_value_that_does_not_fit_is_refused_by_name(
     element = pa.timestamp("us") if type_ == "timestamp[us]" else pa.type_for_alias(type_)
     array = pa.array([None], pa.list_(element) if shape == "list" else element)
     write_columns(path, odd=array)
-    stack = {"stack": {"m": "odd"}} if shape == "stack" else {}
-    for nulls in (fill, {"odd": fill}, {"o*": fill}):
-        with pytest.raises(ValueError, match="'odd'") as caught:
-            open_dataset(path, nulls, batch_size=1, **stack)
+    for name in ("odd", "o*"):
+        column = fr.col(name).fill_null(fill)
+        columns = fr.stack(column, name="m") if shape == "stack" else column
+        with pytest.raises(ValueError, match=r"fr.col\('o") as caught:
+            fr.ParquetDataset(path, batch_size=1, columns=columns)
         dtype = "int64" if type_ in ("timestamp[us]", "date32") else type_
         assert dtype in str(caught.value)
         assert str(fill).replace("e+", "e") in str(caught.value).replace("NaN", "nan"), str(caught.value)
@@ -414,7 +398,7 @@ def test_a_type_never_changes_with_what_becomes_of_nulls(write_dataset: Write) -
     dataset = write_dataset(plain_spec([5], columns=[Kind(f"c_{type_}", type_) for type_ in TYPES]))  # type: ignore[arg-type]
     found = []
     for nulls in ("error", "mask", 1, {"*": 0}):
-        schema = make(dataset, 1, nulls=nulls).schema
+        schema = make(dataset, 1, **asked(nulls)).schema
         found.append({name: field.dtype for name, field in schema.items() if field.kind != "mask"})
     assert found[0] == found[1] == found[2] == found[3]
 
@@ -426,8 +410,9 @@ def test_a_type_never_changes_with_what_becomes_of_nulls(write_dataset: Write) -
 def test_rows_of_different_lengths_are_no_matrix(path: Path, array: list[Any]) -> None:
     write_columns(path, a=pa.array([1, 2]), odd=pa.array(array))
     for members in ("odd", ["odd", "a"], ["a", "odd"], "*"):
-        with pytest.raises(fr.DataError, match="can't be stacked, as in 'm'") as caught:
-            open_dataset(path, batch_size=1, stack={"m": members})
+        parts = [members] if isinstance(members, str) else members
+        with pytest.raises(fr.DataError, match=r"'m'\): a .* can't be stacked") as caught:
+            fr.ParquetDataset(path, batch_size=1, columns=fr.stack(*parts, name="m"))
         assert "column 'odd'" in str(caught.value)
         assert str(path) in str(caught.value)
 
@@ -437,7 +422,7 @@ def test_what_becomes_of_nulls_is_no_part_of_the_state(lists: Dataset) -> None:
     masked = make(lists, 10, nulls="mask")
     iterator = iter(masked)
     state = [next(iterator) for _ in range(3)][-1].state_dict()
-    filled = make(lists, 10, nulls=0)
+    filled = make(lists, 10, columns=fr.col("*").fill_null(0))
     filled.load_state_dict(state)
     for batch in filled:
         assert_holds(batch, cells, 0)
@@ -446,7 +431,7 @@ def test_what_becomes_of_nulls_is_no_part_of_the_state(lists: Dataset) -> None:
 
 def test_a_pickled_dataset_keeps_its_rules(lists: Dataset) -> None:
     nulls = {"tokens": "mask", "name": 0, "weight": -1.5, "words": "mask", "grid": 7}
-    dataset = pickle.loads(pickle.dumps(make(lists, 10, nulls=nulls)))
+    dataset = pickle.loads(pickle.dumps(make(lists, 10, **asked(nulls))))
     cells = read_cells(lists.directory)
     for batch in dataset:
         assert_holds(batch, cells, nulls)
@@ -462,7 +447,7 @@ def test_any_rules_for_any_columns(spec: DatasetSpec, batch_size: int, data: st.
     order = data.draw(st.sampled_from(({}, Shuffle(3, 8, 16).arguments)))
     with written(spec) as dataset:
         cells = written_cells(spec)
-        made = make(dataset, batch_size, nulls=rules, tail="short", **order)
+        made = make(dataset, batch_size, **asked(rules), tail="short", **order)
         numbers = data.draw(st.lists(st.integers(0, spec.num_rows - 1), max_size=20))
         fits = all(is_delivered(cells[name], numbers, rule_of(rules, name)) for name in cells)
         if fits:

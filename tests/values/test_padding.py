@@ -1,4 +1,4 @@
-"""Lists and texts filled up and cut off to rows of one length: `pad=` and `truncate=`."""
+"""Lists and texts filled up and cut off to rows of one length: `.pad()`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from hypothesis import strategies as st
 import fastresume as fr
 from fastresume import testing
 from support import oracle
+from support.asked import with_nulls
 from support.columns import TEXTS, Cells, Kind, all_kinds, filled, read_cells, tensor_of, written_cells
 from support.jobs import data_loader, make
+from support.layouts import Pad
 from support.strategies import TYPES, Dataset, DatasetSpec, Shuffle, file_specs, written
 
 ROWS: list[list[int | None] | None] = [[1, 2], [], None, [3, 4, 5, 6], [7], [8, 9, 10]]
 
 
 def assert_padded(
-    batch: fr.Batch, name: str, cells: Cells, pad: fr.Pad, keep: str | None, rule: Any = "error"
+    batch: fr.Batch, name: str, cells: Cells, pad: Pad, keep: str | None, rule: Any = "error"
 ) -> None:
     """Assert that a batch holds each row of a column filled up, or cut off, to the length of the pad."""
     matrix, lengths = tensor_of(batch, name), tensor_of(batch, f"{name}_length")
@@ -50,7 +52,7 @@ def assert_padded(
 
 
 def elements_of(cells: Cells, row: int, rule: Any) -> list[bytes]:
-    """The elements of a row, each as its bytes; nulls as `nulls=` says."""
+    """The elements of a row, each as its bytes; nulls as the rule says."""
     cell = cells.rows[row]
     if cell is None:
         return []
@@ -82,7 +84,7 @@ def read(path: Path, **arguments: Any) -> fr.Batch:
 
 
 def test_rows_are_filled_up_behind_and_their_lengths_are_told(tmp_path: Path) -> None:
-    batch = read(write(tmp_path, ROWS), pad={"x": 4})
+    batch = read(write(tmp_path, ROWS), columns=fr.col("x").pad(4))
     assert list(batch) == ["x", "x_valid", "x_length"]
     assert tensor_of(batch, "x").tolist() == [
         [1, 2, 0, 0],
@@ -97,7 +99,7 @@ def test_rows_are_filled_up_behind_and_their_lengths_are_told(tmp_path: Path) ->
 
 
 def test_a_pad_has_a_value_and_a_side(tmp_path: Path) -> None:
-    batch = read(write(tmp_path, ROWS), pad={"x": fr.Pad(4, value=-1, side="left")})
+    batch = read(write(tmp_path, ROWS), columns=["*", fr.col("x").pad(4, value=-1, side="left")])
     assert tensor_of(batch, "x").tolist() == [
         [-1, -1, 1, 2],
         [-1, -1, -1, -1],
@@ -116,7 +118,7 @@ def test_a_pad_has_a_value_and_a_side(tmp_path: Path) -> None:
     ],
 )
 def test_longer_rows_keep_one_end(tmp_path: Path, keep: Any, expected: list[list[int]]) -> None:
-    batch = read(write(tmp_path, ROWS), pad={"x": 2}, truncate={"x": keep})
+    batch = read(write(tmp_path, ROWS), columns=["*", fr.col("x").pad(2, truncate=keep)])
     assert tensor_of(batch, "x").tolist() == expected
     assert tensor_of(batch, "x_length").tolist() == [2, 0, 0, 2, 1, 2]
 
@@ -128,7 +130,7 @@ def test_a_longer_row_is_an_error_that_names_it(tmp_path: Path, order: dict[str,
         "row 1 of the row group has 4 elements, pad has room for 3; truncate says which end of it is kept"
     )
     with pytest.raises(fr.DataError, match=message) as caught:
-        list(fr.ParquetDataset(path, batch_size=6, nulls="mask", pad={"x": 3}, **order))
+        list(fr.ParquetDataset(path, batch_size=6, nulls="mask", columns=["*", fr.col("x").pad(3)], **order))
     assert str(caught.value).endswith(f"(column 'x', row group 1, file '{path}')")
 
 
@@ -138,18 +140,18 @@ def test_a_longer_row_is_named_by_its_place_in_the_row_group(tmp_path: Path, row
     pq.write_table(table_of([[1], [2], [3], [4, 5], [6]]), tmp_path / "x.parquet")
     chosen = [[row, row + 1] for row in rows]
     with pytest.raises(fr.DataError, match="row 3 of the row group has 2 elements, pad has room for 1;"):
-        list(fr.ParquetDataset(tmp_path, batch_size=1, rows=chosen, pad={"x": 1}))
+        list(fr.ParquetDataset(tmp_path, batch_size=1, rows=chosen, columns=["*", fr.col("x").pad(1)]))
 
 
 def test_a_longer_row_that_nobody_reads_is_no_error(tmp_path: Path) -> None:
     path = write(tmp_path, ROWS)
-    batch = read(path, pad={"x": 3}, filter=fr.column("row") != 3)
+    batch = read(path, filter=fr.col("row") != 3, columns=["*", fr.col("x").pad(3)])
     assert tensor_of(batch, "x_length").tolist() == [2, 0, 0, 1, 3]
 
 
 def test_texts_are_filled_up_and_cut_off_by_bytes(tmp_path: Path) -> None:
     path = write(tmp_path, ["ab", "", None, "wörter"], pa.string())
-    batch = read(path, pad={"x": fr.Pad(3, value=32)}, truncate={"x": "head"})
+    batch = read(path, columns=["*", fr.col("x").pad(3, value=32, truncate="head")])
     assert tensor_of(batch, "x").dtype == torch.uint8
     assert bytes(tensor_of(batch, "x").flatten().tolist()) == b"ab       w\xc3\xb6"
     assert tensor_of(batch, "x_length").tolist() == [2, 0, 0, 3]
@@ -157,46 +159,40 @@ def test_texts_are_filled_up_and_cut_off_by_bytes(tmp_path: Path) -> None:
 
 def test_null_elements_are_filled_or_an_error_and_null_rows_are_all_padding(tmp_path: Path) -> None:
     path = write(tmp_path, [[1, None], None, [None]])
-    batch = read(path, nulls=9, pad={"x": fr.Pad(2, value=-1)})
+    batch = read(path, columns=["*", fr.col("x").fill_null(9).pad(2, value=-1)])
     assert tensor_of(batch, "x").tolist() == [[1, 9], [-1, -1], [9, -1]]
     assert tensor_of(batch, "x_length").tolist() == [2, 0, 1]
     with pytest.raises(fr.DataError, match="an element of the list in row 0"):
-        read(path, pad={"x": 2})
+        read(path, columns=["*", fr.col("x").pad(2)])
     with pytest.raises(fr.DataError, match="row 1 of the row group is null"):
-        read(write(tmp_path, [[1], None]), nulls="error", pad={"x": 2})
+        read(write(tmp_path, [[1], None]), nulls="error", columns=["*", fr.col("x").pad(2)])
 
 
 def test_maps_and_structs_are_named_as_a_whole(tmp_path: Path) -> None:
     maps = pa.array([[(1, 0.5)], [(2, 1.5), (3, 2.5)]], pa.map_(pa.int32(), pa.float32()))
-    batch = read(write(tmp_path, maps.to_pylist(), maps.type), pad={"x": 3}, nulls=0)
+    batch = read(write(tmp_path, maps.to_pylist(), maps.type), columns=fr.col("x").fill_null(0).pad(3))
     assert tensor_of(batch, "x.key").tolist() == [[1, 0, 0], [2, 3, 0]]
     assert tensor_of(batch, "x.value").tolist() == [[0.5, 0, 0], [1.5, 2.5, 0]]
     assert list(batch) == ["x.key", "x.key_length", "x.value", "x.value_length"]
 
 
-def test_lengths_are_named_after_their_column_but_where_they_are_named_themselves(tmp_path: Path) -> None:
+def test_lengths_are_named_after_their_tensor(tmp_path: Path) -> None:
     path = write(tmp_path, ROWS)
-    names = ["x", "x_valid", "x_length"]
-    for rename, expected in (
-        ({"x": "y"}, ["y", "y_valid", "y_length"]),
-        ({"x": "y", "x_length": "n"}, ["y", "y_valid", "n"]),
-        ({"x_length": "n"}, ["x", "x_valid", "n"]),
-    ):
-        batch = read(path, pad={"x": 4}, rename=rename)
-        assert list(batch) == expected
-        original = read(path, pad={"x": 4})
-        for old, new in zip(names, expected, strict=True):
-            assert tensor_of(batch, new).equal(tensor_of(original, old))
-    with pytest.raises(ValueError, match="the name 'y_length' stands for two tensors"):
-        read(path, columns=None, pad={"x": 4}, rename={"x": "y", "row": "y_length"})
+    batch = read(path, columns=fr.col("x").pad(4).alias("y"))
+    assert list(batch) == ["y", "y_valid", "y_length"]
+    original = read(path, columns=fr.col("x").pad(4))
+    for old, new in zip(original, batch, strict=True):
+        assert tensor_of(batch, new).equal(tensor_of(original, old))
+    with pytest.raises(ValueError, match=r"two tensors are called 'y_length'"):
+        read(path, columns=[fr.col("x").pad(4).alias("y"), fr.col("row").alias("y_length")])
 
 
 def test_what_is_cast_or_hashed_is_padded_as_what_it_becomes(tmp_path: Path) -> None:
     path = write(tmp_path, [[1, 2], [3]])
-    batch = read(path, pad={"x": fr.Pad(2, value=0.5)}, cast={"x": torch.float32}, nulls="error")
+    batch = read(path, nulls="error", columns=["*", fr.col("x").cast(torch.float32).pad(2, value=0.5)])
     assert tensor_of(batch, "x").tolist() == [[1.0, 2.0], [3.0, 0.5]]
-    batch = read(path, pad={"x": fr.Pad(2, value=-1)}, hash={"x": 100}, nulls="error")
-    jagged = read(path, hash={"x": 100}, nulls="error")["x"]
+    batch = read(path, nulls="error", columns=["*", fr.col("x").hash(100).pad(2, value=-1)])
+    jagged = read(path, nulls="error", columns=["*", fr.col("x").hash(100)])["x"]
     assert isinstance(jagged, fr.Jagged)
     assert tensor_of(batch, "x").flatten().tolist() == [*jagged.values.tolist(), -1]
 
@@ -204,14 +200,16 @@ def test_what_is_cast_or_hashed_is_padded_as_what_it_becomes(tmp_path: Path) -> 
 def test_a_column_that_files_lack_is_all_padding(tmp_path: Path) -> None:
     pq.write_table(pa.table({"y": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": [[5]], "y": [2]}), tmp_path / "b.parquet")
-    batch = read(tmp_path, optional="x", pad={"x": fr.Pad(2, value=3)})
+    batch = read(tmp_path, columns=["*", fr.col("x").optional().pad(2, value=3)])
     assert tensor_of(batch, "x").tolist() == [[3, 3], [5, 3]]
     assert tensor_of(batch, "x_length").tolist() == [0, 1]
     assert tensor_of(batch, "x_valid").tolist() == [False, True]
 
 
 def test_shapes_are_known_before_the_first_batch(tmp_path: Path) -> None:
-    dataset = fr.ParquetDataset(write(tmp_path, ROWS), batch_size=2, nulls="mask", pad={"x": 4})
+    dataset = fr.ParquetDataset(
+        write(tmp_path, ROWS), batch_size=2, nulls="mask", columns=["*", fr.col("x").pad(4)]
+    )
     assert repr(dataset.schema).splitlines() == [
         "x: int64 [B, 4]",
         "x_valid: bool [B]",
@@ -226,7 +224,7 @@ def test_shapes_are_known_before_the_first_batch(tmp_path: Path) -> None:
 
 
 def test_a_padded_batch_is_arrow_of_the_same_values(tmp_path: Path) -> None:
-    arrow = read(write(tmp_path, ROWS), pad={"x": 4}).to_arrow()
+    arrow = read(write(tmp_path, ROWS), columns=["*", fr.col("x").pad(4)]).to_arrow()
     assert arrow.schema.field("x").type == pa.list_(pa.int64(), 4)
     assert arrow.column("x").to_pylist()[:4] == [[1, 2, 0, 0], [0, 0, 0, 0], None, [3, 4, 5, 6]]
     assert arrow.column("x_length").to_pylist() == [2, 0, 0, 4, 1, 3]
@@ -238,32 +236,24 @@ def test_a_padded_batch_is_arrow_of_the_same_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"pad": {"y": 2}}, fr.DataError, "no column matches 'y' of pad; there are: x"),
-        ({"pad": {"row": 2}}, fr.DataError, "pad= is not for a column of type int64, but for texts.*'row'"),
-        ({"pad": {"r*": 2}}, fr.DataError, "pad= is not for a column of type int64, but for texts.*'row'"),
-        ({"truncate": {"x": "head"}}, ValueError, "truncate names 'x', and no column is padded"),
+        ({"columns": ["*", fr.col("y").pad(2)]}, fr.DataError, "no column matches 'y'; there are: x"),
         (
-            {"pad": {"x": 2}, "truncate": {"row": "head"}},
-            ValueError,
-            "truncate names 'row', which pad does not",
-        ),
-        ({"pad": {"x": 2}, "truncate": {"y": "head"}}, fr.DataError, "no column matches 'y' of truncate"),
-        ({"pad": {"x": fr.Pad(2, value=0.5)}}, ValueError, "the pad value 0.5 does not fit column 'x'"),
-        ({"pad": {"x": fr.Pad(2, value=2**63)}}, ValueError, "which is int64"),
-        ({"pad": {"x": 2}, "stack": {"m": ["x"]}}, fr.DataError, "can't be stacked"),
-        (
-            {"pad": {"x": 2}, "fixed": {"x": 2}},
+            {"columns": ["*", fr.col("row").pad(2)]},
             fr.DataError,
-            "pad= is not for a column of type list<int64> of 2 elements, but for",
+            r".pad\(\) is not for a column of type int64, but for texts.*'row'",
         ),
-        ({"pad": {"x": 2**50}}, ValueError, "no memory"),
-        ({"pad": {"x": 0}}, ValueError, "at least 1"),
-        ({"pad": {"x": "2"}}, TypeError, "must be an integer"),
-        ({"pad": 2}, TypeError, "mapping"),
-        ({"pad": {2: 2}}, TypeError, "strings"),
-        ({"pad": {"x": 2}, "truncate": "head"}, TypeError, "mapping"),
-        ({"pad": {"x": 2}, "truncate": {"x": "middle"}}, ValueError, "'head' or 'tail', found 'middle'"),
-        ({"pad": {"x": 2}, "truncate": {"x": ["head"]}}, ValueError, "'head' or 'tail'"),
+        (
+            {"columns": ["*", fr.col("r*").pad(2)]},
+            fr.DataError,
+            r".pad\(\) is not for a column of type int64, but for texts.*'row'",
+        ),
+        (
+            {"columns": ["*", fr.col("x").pad(2, value=0.5)]},
+            ValueError,
+            "the pad value 0.5 does not fit, the column is int64",
+        ),
+        ({"columns": ["*", fr.col("x").pad(2, value=2**63)]}, ValueError, "the column is int64"),
+        ({"columns": ["*", fr.col("x").pad(2**50)]}, ValueError, "no memory"),
     ],
     ids=str,
 )
@@ -271,37 +261,58 @@ def test_what_can_not_be_padded_is_refused(
     tmp_path: Path, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        read(write(tmp_path, ROWS), columns=None, **arguments)
+        read(write(tmp_path, ROWS), **arguments)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error"),
-    [((0,), ValueError), ((2, "x"), TypeError), ((2, 2**64), ValueError), ((2, 0, "top"), ValueError)],
+    ("make_", "error", "message"),
+    [
+        (lambda: fr.col("x").pad(0), ValueError, r"fr.col\('x'\).pad must be at least 1"),
+        (lambda: fr.col("x").pad("2"), TypeError, "must be an integer"),
+        (lambda: fr.col("x").pad(2, "x"), TypeError, "must be a number"),
+        (lambda: fr.col("x").pad(2, 2**64), ValueError, "64 bits"),
+        (
+            lambda: fr.col("x").pad(2, truncate="middle"),
+            ValueError,
+            "'head' or 'tail' or None, found 'middle'",
+        ),
+        (lambda: fr.col("x").pad(2, side="top"), ValueError, "'right' or 'left', found 'top'"),
+        (lambda: fr.col("x").pad(2).pad(3), TypeError, r"fr.col\('x'\).pad\(2\).pad: .pad is said already"),
+        (lambda: fr.col("x").fixed(2).pad(2), TypeError, "all rows have one length already"),
+        (lambda: fr.col("x").pad(2).hash(9), ValueError, "write .pad behind .hash"),
+        (lambda: fr.stack(fr.col("x").pad(2)), ValueError, "can't be a part of a matrix, with .pad"),
+    ],
 )
-def test_a_pad_checks_itself(arguments: tuple[Any, ...], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        fr.Pad(*arguments)
+def test_padding_that_means_nothing_is_refused_where_it_is_written(
+    make_: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        make_()
 
 
 def test_two_tensors_of_one_name_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [[1]], "x_length": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="the name 'x_length' stands for two tensors"):
-        fr.ParquetDataset(tmp_path, batch_size=1, pad={"x": 2})
+    with pytest.raises(ValueError, match="two tensors are called 'x_length'"):
+        fr.ParquetDataset(tmp_path, batch_size=1, columns=["*", fr.col("x").pad(2)])
 
 
 # -------------------------------------------------------------------------------------------- any way to read
 
 PADDED: dict[str, Any] = {
     "nulls": "mask",
-    "pad": {"tokens": 5, "name": fr.Pad(6, side="left"), "blob": fr.Pad(50)},
-    "truncate": {"tokens": "tail", "*": "head"},
+    "columns": [
+        "*",
+        fr.col("tokens").pad(5, truncate="tail"),
+        fr.col("name").pad(6, side="left", truncate="head"),
+        fr.col("blob").pad(50, truncate="head"),
+    ],
 }
 
 
 def assert_all(batch: fr.Batch, cells: Mapping[str, Cells]) -> None:
-    assert_padded(batch, "tokens", cells["tokens"], fr.Pad(5), "tail", "mask")
-    assert_padded(batch, "name", cells["name"], fr.Pad(6, side="left"), "head", "mask")
-    assert_padded(batch, "blob", cells["blob"], fr.Pad(50), "head", "mask")
+    assert_padded(batch, "tokens", cells["tokens"], Pad(5), "tail", "mask")
+    assert_padded(batch, "name", cells["name"], Pad(6, side="left"), "head", "mask")
+    assert_padded(batch, "blob", cells["blob"], Pad(50), "head", "mask")
 
 
 @pytest.mark.parametrize("order", [{}, Shuffle(17, 20, 45).arguments, {"lanes": 5, "groups": 1}], ids=str)
@@ -320,7 +331,7 @@ def test_rows_are_padded_however_they_come(lists: Dataset, order: dict[str, Any]
 
 def test_any_rows_of_any_selection_are_padded(lists: Dataset) -> None:
     cells = read_cells(lists.directory)
-    dataset = make(lists, 10, tail="short", filter=fr.column("weight") < 0, **PADDED)
+    dataset = make(lists, 10, tail="short", filter=fr.col("weight") < 0, **PADDED)
     assert 0 < dataset.num_rows < 103
     for batch in dataset:
         assert_all(batch, cells)
@@ -329,9 +340,10 @@ def test_any_rows_of_any_selection_are_padded(lists: Dataset) -> None:
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> tuple[DatasetSpec, dict[str, Any]]:
+def requests(draw: st.DrawFn) -> tuple[DatasetSpec, dict[str, tuple[Pad, Any, Any]]]:
     """Draw a file of lists and texts, and how they are padded."""
-    columns, pads, truncations, nulls = [], {}, {}, {}
+    columns, pads, truncations = [], {}, {}
+    nulls: dict[str, Any] = {}
     flat = {"list": TYPES, "large_list": TYPES, "scalar": TEXTS}
     made = [kind for kind in all_kinds() if kind.type in flat.get(kind.shape, ())]
     for number in range(draw(st.integers(1, 3))):
@@ -339,7 +351,7 @@ def requests(draw: st.DrawFn) -> tuple[DatasetSpec, dict[str, Any]]:
         element_nulls = draw(st.sampled_from((0.0, 0.3)))
         longest = draw(st.sampled_from((3, 20)))
         columns.append(Kind(name, kind.type, kind.shape, 0.2, element_nulls, longest, seed=number))
-        pads[name] = fr.Pad(
+        pads[name] = Pad(
             draw(st.sampled_from((1, 4, 7, 20))),
             draw(st.integers(0, 1)),
             draw(st.sampled_from(("right", "left"))),
@@ -347,7 +359,7 @@ def requests(draw: st.DrawFn) -> tuple[DatasetSpec, dict[str, Any]]:
         truncations[name] = draw(st.sampled_from(("head", "tail")))
         nulls[name] = 1 if element_nulls else draw(st.sampled_from(("mask", 1)))
     spec = DatasetSpec((draw(file_specs("a.parquet")),), tuple(columns))  # type: ignore[arg-type]
-    return spec, {"pad": pads, "truncate": truncations, "nulls": nulls}
+    return spec, {name: (pads[name], truncations[name], nulls[name]) for name in pads}
 
 
 @given(requests(), st.booleans(), st.sampled_from((None, 2)), st.sampled_from((1, 3, 7)))
@@ -355,17 +367,20 @@ def test_every_row_is_padded_as_the_oracle_pads_it(
     request: tuple[DatasetSpec, dict[str, Any]], is_shuffled: bool, threads: int | None, batch_size: int
 ) -> None:
     """Any kind of column, any way to write it, any order, threads, nulls, pads."""
-    spec, arguments = request
+    spec, asked_of = request
     if not spec.num_rows:
         return
     order = Shuffle(3, 8, 16).arguments if is_shuffled else {}
     with written(spec) as dataset:
         cells = written_cells(spec)
-        made = make(dataset, batch_size, tail="short", **arguments, **order)
+        columns = [
+            with_nulls(fr.col(name), rule).pad(pad.size, pad.value, keep, side=pad.side)
+            for name, (pad, keep, rule) in asked_of.items()
+        ]
+        made = make(dataset, batch_size, tail="short", columns=["row", *columns], **order)
         seen: list[int] = []
         for batch in made if threads is None else fr.Loader(made, threads=threads):
             seen += batch.rows().tolist()
-            for name, pad in arguments["pad"].items():
-                keep, rule = arguments["truncate"][name], arguments["nulls"][name]
+            for name, (pad, keep, rule) in asked_of.items():
                 assert_padded(batch, name, cells[name], pad, keep, rule)
         assert sorted(seen) == list(range(spec.num_rows))

@@ -12,6 +12,7 @@ import torch
 from test_types import ORDERS, ROWS, WAYS, read, write
 
 import fastresume as fr
+from support.asked import with_nulls
 
 
 def nested() -> pa.Array:
@@ -71,22 +72,24 @@ def test_members_have_the_struct_s_name_before_theirs(path: Path) -> None:
 
 def test_a_mask_of_all_columns_marks_members_alone(path: Path) -> None:
     write(path, nested())
-    for nulls in ("mask", {"*": "mask"}, {"x.*": "mask"}):
-        found = fr.ParquetDataset(path, batch_size=1, nulls=nulls, columns="x.a").schema
+    for how in ({"nulls": "mask", "columns": "x.a"}, {"columns": fr.col("x.a.*").mask_null()}):
+        found = fr.ParquetDataset(path, batch_size=1, **how).schema  # type: ignore[arg-type]
         assert list(found) == ["x.a.b", "x.a.b_valid", "x.a.c.d", "x.a.c.d_valid"]
 
 
-def test_a_name_wins_over_its_struct_s_and_that_over_patterns(path: Path) -> None:
+def test_what_is_left_out_of_a_struct_may_be_something_else(path: Path) -> None:
     write(path, nested())
-    found = read(path, {"x.a.b": 7, "x": "mask", "x*": 5}, columns="x.a")
-    assert list(found) == ["x.a.b", "x.a.c.d", "x.a.c.d_valid", "x_valid"]
+    columns = [fr.col("x.a.b").fill_null(7), fr.col("x.a", "!x.a.b").mask_null()]
+    found = read(path, columns=columns)
+    assert list(found) == ["x.a.b", "x.a.c.d", "x.a.c.d_valid", "x.a_valid"]
     assert found["x.a.b"].tolist() == [7 if cell(row, "a", "b") is None else row for row in range(ROWS)]
 
 
 def test_members_are_stacked(path: Path) -> None:
     write(path, nested())
     for order in ORDERS:
-        found = read(path, {"m": "mask", "x": "mask"}, order, columns="x.a", stack={"m": "x.a"})
+        columns = [fr.stack(fr.col("x.a").mask_null(), name="m"), fr.col("x", "!x.*").mask_null()]
+        found = read(path, order=order, columns=columns)
         expected = [cell(row, "a", "b") for row in range(ROWS)]
         assert found["m"].tolist() == [[value or 0] * 2 for value in expected]
         assert found["m_valid"].tolist() == [[value is not None] * 2 for value in expected]
@@ -106,10 +109,10 @@ def test_a_struct_of_lists_alone_is_told_apart_too(path: Path) -> None:
 
 def test_a_struct_none_of_whose_members_is_delivered_has_no_mask(path: Path) -> None:
     write(path, pa.array([{"t": [["a"]], "n": {"l": [1]}}] * ROWS))
-    assert fr.ParquetDataset(path, batch_size=1, columns="x.n", nulls={"x": "mask"}).schema["x_valid"]
+    assert fr.ParquetDataset(path, batch_size=1, columns=fr.col("x", "!x.t").mask_null()).schema["x_valid"]
     write(path, pa.array([{"t": [["a"]]}] * ROWS))
-    with pytest.raises(fr.DataError, match="not supported"):
-        fr.ParquetDataset(path, batch_size=1, nulls={"x": "mask"})
+    with pytest.raises(fr.DataError, match="none of its members can be delivered"):
+        fr.ParquetDataset(path, batch_size=1, columns=fr.col("x", "!x.t").mask_null())
 
 
 def test_maps_are_lists_of_keys_and_lists_of_values(path: Path) -> None:
@@ -162,7 +165,7 @@ def test_lists_of_one_length_are_a_matrix(path: Path, way: dict[str, Any], lengt
     for type_ in (pa.list_(pa.float32()), pa.list_(pa.float32(), length), pa.large_list(pa.float32())):
         write(path, pa.array(rows, type_), **way)
         for order, (nulls, fill) in itertools.product(ORDERS, (("mask", 0), (7, 7))):
-            found = read(path, nulls, order, fixed={"x": length})
+            found = read(path, nulls, order, columns=["*", with_nulls(fr.col("x").fixed(length), nulls)])
             assert found["x"].dtype == torch.float32
             assert found["x"].tolist() == [[fill] * length if row is None else row for row in rows]
             if nulls == "mask":
@@ -171,8 +174,8 @@ def test_lists_of_one_length_are_a_matrix(path: Path, way: dict[str, Any], lengt
 
 def test_lists_of_one_length_are_known_before_the_first_batch(path: Path) -> None:
     write(path, pa.array([[1, 2]] * ROWS))
-    for fixed in ({"x": 2}, {"[x]": 2}):
-        schema = fr.ParquetDataset(path, batch_size=1, fixed=fixed).schema
+    for name in ("x", "[x]"):
+        schema = fr.ParquetDataset(path, batch_size=1, columns=["*", fr.col(name).fixed(2)]).schema
         assert schema["x"].shape == ("B", 2)
         assert repr(schema).endswith("x: int64 [B, 2]")
 
@@ -185,26 +188,22 @@ def test_a_list_of_another_length_is_named_with_both(path: Path, length: int) ->
         with pytest.raises(
             fr.DataError, match=f"list in row 3 of the row group has {length} elements, expected 2"
         ) as caught:
-            read(path, "mask", order, fixed={"x": 2})
+            read(path, "mask", order, columns=["*", fr.col("x").fixed(2).mask_null()])
         for word in ("column 'x'", "row group 1", str(path)):
             assert word in str(caught.value)
 
 
 def test_what_is_no_length_of_lists_is_refused(path: Path) -> None:
     write(path, pa.array([[1, 2]] * ROWS))
-    for fixed, error in (
-        ({"x": 0}, ValueError),
-        ({"x": "2"}, TypeError),
-        (2, TypeError),
-        ({2: 2}, TypeError),
-    ):
-        with pytest.raises(error, match="fixed"):
-            fr.ParquetDataset(path, batch_size=1, fixed=fixed)  # type: ignore[arg-type]
+    wrong: list[tuple[Any, type[Exception]]] = [(0, ValueError), ("2", TypeError), ((), ValueError)]
+    for length, error in wrong:
+        with pytest.raises(error, match=r"fr.col\('x'\).fixed"):
+            fr.col("x").fixed(length)
     for name, reason in (
-        ("row", "fixed= is not for a column of type int64, but for lists of numbers .*'row'"),
-        ("nope", "no column matches 'nope' of fixed; there are: x"),
+        ("row", r".fixed\(\) is not for a column of type int64, but for lists of numbers .*'row'"),
+        ("nope", "no column matches 'nope'; there are: row, x"),
     ):
         with pytest.raises(fr.DataError, match=reason):
-            fr.ParquetDataset(path, batch_size=1, fixed={name: 2})
+            fr.ParquetDataset(path, batch_size=1, columns=fr.col(name).fixed(2))
     with pytest.raises(fr.DataError, match="can't be stacked"):
-        fr.ParquetDataset(path, batch_size=1, fixed={"x": 2}, stack={"m": "x"})
+        fr.ParquetDataset(path, batch_size=1, columns=fr.stack(fr.col("x").fixed(2), name="m"))

@@ -49,9 +49,15 @@ def path(tmp_path: Path) -> Path:
 
 def open_all(path: Path) -> fr.ParquetDataset:
     """A dataset with all of these columns, two of them stacked besides."""
-    nulls = {"maybe": "mask", "text": "mask", "list": "mask", "words": "mask"}
-    stack = {"matrix": ["to_int64", "whole"]}
-    return fr.ParquetDataset(path, batch_size=8, cast=CASTS, nulls=nulls, stack=stack, tail="short")  # type: ignore[arg-type]
+    columns = [
+        "*",
+        *(fr.col(name).cast(to) for name, to in CASTS.items() if name != "to_int64"),
+        fr.col("maybe", "text", "list", "words").mask_null(),
+        "!to_int64",
+        "!whole",
+        fr.stack("to_int64", "whole", name="matrix"),
+    ]
+    return fr.ParquetDataset(path, batch_size=8, columns=columns, tail="short")
 
 
 def memory_of(path: Path) -> _core.Memory:

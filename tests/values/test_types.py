@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import thrift_writer as tw
+from support.asked import asked, with_nulls
 from support.columns import unscaled
 from support.list_writer import sized
 from support.strategies import Shuffle
@@ -44,10 +45,17 @@ def write(path: Path, array: pa.Array, **how: Any) -> Path:
 
 
 def read(
-    path: Path, nulls: Any = "error", order: dict[str, Any] | None = None, **arguments: Any
+    path: Path,
+    nulls: Any = "error",
+    order: dict[str, Any] | None = None,
+    x: fr.Column | None = None,
+    columns: Any = None,
 ) -> dict[str, Any]:
     """All rows of the files in the order of their numbers, by key; lists where rows differ in length."""
-    dataset = fr.ParquetDataset(path, batch_size=7, tail="short", nulls=nulls, **(order or {}), **arguments)
+    rules = nulls if isinstance(nulls, dict) else {"x": nulls}
+    how = asked(rules) if x is None else {"columns": ["*", with_nulls(x, nulls)]}
+    how = how if columns is None else {"columns": columns}
+    dataset = fr.ParquetDataset(path, batch_size=7, tail="short", **how, **(order or {}))
     batches = list(dataset)
     order_of = np.argsort(np.concatenate([batch.rows() for batch in batches]))
     found: dict[str, Any] = {}
@@ -98,7 +106,7 @@ def test_a_duration_is_one_wherever_it_stands_and_an_integer_without_arrows_sche
     table = pa.table({"x": pa.array([{"taken": 1, "map": [("a", 2)], "count": 3}], type_)})
     for store_schema in (True, False):
         pq.write_table(table, path, store_schema=store_schema)
-        schema = fr.ParquetDataset(path, batch_size=1, columns="!x.map.key", nulls=0).schema
+        schema = fr.ParquetDataset(path, batch_size=1, columns=fr.col("!x.map.key").fill_null(0)).schema
         unit = "duration[us]" if store_schema else None
         units = {name: field.unit for name, field in schema.items()}
         assert units == {"x.taken": unit, "x.map.value": unit, "x.count": None}
@@ -198,8 +206,8 @@ def test_a_null_among_bytes_of_one_length_is_named(path: Path) -> None:
 
 def test_a_matrix_of_its_own_is_in_no_stack(path: Path) -> None:
     write(path, pa.array([b"ab"] * ROWS, pa.binary(2)))
-    with pytest.raises(fr.DataError, match="can't be stacked, as in 'm'"):
-        fr.ParquetDataset(path, batch_size=10, stack={"m": "x"})
+    with pytest.raises(fr.DataError, match=r"name='m'\): a .* can't be stacked"):
+        fr.ParquetDataset(path, batch_size=10, columns=["*", "!x", fr.stack("x", name="m")])
 
 
 # --------------------------------------------------------------------------------------------------- decimals
@@ -255,7 +263,7 @@ def test_decimals_in_every_encoding(path: Path, encoding: str, precision: int, s
     expected = [
         0 if cell is None else unscaled(cell, scale) if rule == "int64" else float(cell) for cell in cells
     ]
-    assert read(path, "mask", decimals=rule)["x"].tolist() == expected
+    assert read(path, "mask", x=fr.col("x").decimal(rule))["x"].tolist() == expected
 
 
 @pytest.mark.parametrize("is_integer", [False, True])
@@ -265,11 +273,14 @@ def test_decimals_as_floats_are_the_nearest_ones(
 ) -> None:
     cells = decimals(precision, scale)
     write(path, decimal_array(cells, precision, scale), store_decimal_as_integer=is_integer)
-    for order, rule in itertools.product(ORDERS, ("float64", {"x": "float64"}, {"[x]": "float64"})):
-        found = read(path, {"x": -1.5}, order, decimals=rule)
+    for order in ORDERS:
+        found = read(path, -1.5, order, fr.col("x").decimal("float64"))
         assert found["x"].dtype == torch.float64
         assert found["x"].tolist() == [-1.5 if cell is None else float(cell) for cell in cells]
-    assert fr.ParquetDataset(path, batch_size=10, decimals="float64").schema["x"].unit is None
+    assert (
+        fr.ParquetDataset(path, batch_size=10, columns=fr.col("x").decimal("float64")).schema["x"].unit
+        is None
+    )
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=7, min_value=-(10**30), max_value=10**30))
@@ -278,7 +289,7 @@ def test_any_decimal_as_a_float_is_what_python_makes_of_it(
 ) -> None:
     path = tmp_path_factory.mktemp("decimals") / "x.parquet"
     pq.write_table(pa.table({"x": pa.array([value], pa.decimal128(38, 7))}), path)
-    (batch,) = fr.ParquetDataset(path, batch_size=1, decimals="float64")
+    (batch,) = fr.ParquetDataset(path, batch_size=1, columns=fr.col("x").decimal("float64"))
     assert batch["x"].tolist() == [float(value)]
 
 
@@ -286,7 +297,7 @@ def test_any_decimal_as_a_float_is_what_python_makes_of_it(
 def test_decimals_as_bytes_are_those_of_the_file(path: Path, precision: int, length: int) -> None:
     cells = decimals(precision, 2)
     write(path, decimal_array(cells, precision, 2))
-    found = read(path, "mask", decimals="bytes")
+    found = read(path, "mask", x=fr.col("x").decimal("bytes"))
     assert found["x"].shape == (ROWS, length)
     numbers = [int.from_bytes(bytes(row.tolist()), "big", signed=True) for row in found["x"]]
     assert numbers == [0 if cell is None else unscaled(cell, 2) for cell in cells]
@@ -294,7 +305,9 @@ def test_decimals_as_bytes_are_those_of_the_file(path: Path, precision: int, len
 
 def test_decimals_that_may_not_fit_are_refused_with_what_can_be_done(path: Path) -> None:
     write(path, decimal_array(decimals(19, 2), 19, 2))
-    with pytest.raises(fr.DataError, match=r"decimal\(19, 2\) may not fit 64 bits: decimals=") as caught:
+    with pytest.raises(
+        fr.DataError, match=r"decimal\(19, 2\) may not fit 64 bits: .decimal\(\) says"
+    ) as caught:
         fr.ParquetDataset(path, batch_size=10)
     assert "column 'x'" in str(caught.value)
     assert str(path) in str(caught.value)
@@ -303,7 +316,7 @@ def test_decimals_that_may_not_fit_are_refused_with_what_can_be_done(path: Path)
 def test_decimals_that_are_asked_for_as_integers_are_checked_one_by_one(path: Path) -> None:
     cells = [Decimal(number) / 100 for number in (2**63 - 1, -(2**63), 0)]
     write(path, pa.array(cells, pa.decimal128(38, 2)))
-    assert read(path, decimals="int64")["x"].tolist() == [2**63 - 1, -(2**63), 0]
+    assert read(path, x=fr.col("x").decimal("int64"))["x"].tolist() == [2**63 - 1, -(2**63), 0]
     for wrong in (2**63, -(2**63) - 1, 10**37):
         with decimal.localcontext() as context:
             context.prec = 60
@@ -312,7 +325,7 @@ def test_decimals_that_are_asked_for_as_integers_are_checked_one_by_one(path: Pa
         with pytest.raises(
             fr.DataError, match=f"row 1 of the row group holds the unscaled {wrong}, .*64 bits"
         ):
-            read(path, decimals="int64")
+            read(path, x=fr.col("x").decimal("int64"))
 
 
 def test_decimals_of_bytes_of_any_length(path: Path) -> None:
@@ -325,8 +338,10 @@ def test_decimals_of_bytes_of_any_length(path: Path) -> None:
         element = {6: i32(5), 7: i32(2), 8: i32(18)}
         OneColumn([page], 10, type=tw.BYTE_ARRAY, element=element).write(path)
         assert read(path)["x"].tolist() == numbers
-        assert read(path, decimals="float64")["x"].tolist() == [float(Decimal(n) / 100) for n in numbers]
-        assert read(path, decimals="bytes")["x"] == [list(text) for text in texts]
+        assert read(path, x=fr.col("x").decimal("float64"))["x"].tolist() == [
+            float(Decimal(n) / 100) for n in numbers
+        ]
+        assert read(path, x=fr.col("x").decimal("bytes"))["x"] == [list(text) for text in texts]
         assert fr.ParquetDataset(path, batch_size=3).read_rows([8, 1])["x"].tolist() == [-(2**63), 1]
 
 
@@ -337,7 +352,7 @@ def test_a_decimal_of_absurd_length_is_refused_in_time(path: Path) -> None:
     OneColumn([page], 1, type=tw.BYTE_ARRAY, element=element).write(path)
     for rule in ("int64", "float64"):
         with pytest.raises(fr.DataError, match=r"row 0 .*a decimal of 4194304 bytes"):
-            list(fr.ParquetDataset(path, batch_size=1, decimals=rule))
+            list(fr.ParquetDataset(path, batch_size=1, columns=fr.col("x").decimal(rule)))
 
 
 def test_lists_of_decimals_held_as_integers_are_integers(path: Path) -> None:
@@ -345,25 +360,23 @@ def test_lists_of_decimals_held_as_integers_are_integers(path: Path) -> None:
     write(path, pa.array(cells, pa.list_(pa.decimal128(9, 2))), store_decimal_as_integer=True)
     assert read(path)["x"] == [[row] * (row % 3) for row in range(ROWS)]
     with pytest.raises(fr.DataError, match="decimals in lists are delivered as int64 alone"):
-        read(path, decimals="float64")
+        read(path, x=fr.col("x").decimal("float64"))
 
 
 @pytest.mark.parametrize("rule", ["int32", "", "Float64"])
 def test_a_word_that_is_no_rule_of_decimals_is_refused(path: Path, rule: Any) -> None:
     write(path, pa.array([1]))
-    with pytest.raises(ValueError, match="decimals must be 'int64' or 'float64' or 'bytes', found"):
-        fr.ParquetDataset(path, batch_size=1, decimals=rule)
-    with pytest.raises(TypeError, match="decimals must be 'int64', 'float64' or 'bytes', found 3"):
-        fr.ParquetDataset(path, batch_size=1, decimals=3)  # type: ignore[arg-type]
-    with pytest.raises(fr.DataError, match=r"decimals= is not for a column of type int64.*'x'"):
-        fr.ParquetDataset(path, batch_size=1, decimals={"x": "int64"})
+    with pytest.raises(ValueError, match=r"fr.col\('x'\).decimal must be 'int64' or 'float64' or .*, found"):
+        fr.col("x").decimal(rule)
+    with pytest.raises(fr.DataError, match=r".decimal\(\) is not for a column of type int64.*'x'"):
+        fr.ParquetDataset(path, batch_size=1, columns=["*", fr.col("x").decimal("int64")])
 
 
 @pytest.mark.law(11)
 def test_decimals_held_as_integers_have_no_bytes_of_their_own(path: Path) -> None:
     write(path, decimal_array(decimals(9, 2), 9, 2), store_decimal_as_integer=True)
-    with pytest.raises(fr.DataError, match="held as integers, which 'int64' delivers"):
-        fr.ParquetDataset(path, batch_size=1, decimals="bytes")
+    with pytest.raises(fr.DataError, match='held as integers, which "int64" delivers'):
+        fr.ParquetDataset(path, batch_size=1, columns=fr.col("x").decimal("bytes"))
 
 
 # ---------------------------------------------------------------------------------------------------- filters
@@ -375,7 +388,7 @@ def test_a_filter_takes_times_by_their_units_and_members_by_their_names(path: Pa
     for is_old in (False, True):
         table = pa.table({"x": at, "s": members})
         pq.write_table(table, path, row_group_size=10, use_deprecated_int96_timestamps=is_old)
-        condition = (fr.column("x") >= 12_000) & fr.column("s.a").is_valid()
+        condition = (fr.col("x") >= 12_000) & fr.col("s.a").is_valid()
         (batch,) = fr.ParquetDataset(path, batch_size=6, columns="s", filter=condition, nulls="mask")
         assert batch["s.a"].tolist() == [12, 15, 18, 21, 24, 27]
 
@@ -388,7 +401,7 @@ def test_a_filter_by_what_has_no_order_here_is_refused(path: Path) -> None:
     ):
         write(path, array)
         with pytest.raises(error, match="column 'x'"):
-            fr.ParquetDataset(path, batch_size=1, filter=fr.column("x") == 3)
+            fr.ParquetDataset(path, batch_size=1, filter=fr.col("x") == 3)
 
 
 @pytest.mark.parametrize("batch_size", [9, 333])
@@ -400,8 +413,12 @@ def test_a_value_that_does_not_fit_is_no_error_where_its_row_is_not_wanted(
     values = [decimal.Decimal(number) for number in range(1000)]
     values[501] = decimal.Decimal(10) ** 30
     pq.write_table(pa.table({"d": pa.array(values, pa.decimal128(38, 0))}), path)
-    how = {"batch_size": batch_size, "decimals": "int64", "tail": "short", "shuffle": shuffle}
-    for chosen in ({"skip": [[501, 502]]}, {"rows": [[row, row + 1] for row in range(0, 1000, 2)]}):
+    columns = fr.col("d").decimal("int64")
+    how = {"batch_size": batch_size, "columns": columns, "tail": "short", "shuffle": shuffle}
+    for chosen in (
+        {"rows": ~fr.Intervals([[501, 502]])},
+        {"rows": [[row, row + 1] for row in range(0, 1000, 2)]},
+    ):
         for batch in fr.ParquetDataset(path, rank=0, world_size=1, **how, **chosen):
             assert batch["d"].tolist() == batch.rows().tolist()
     with pytest.raises(fr.DataError, match="row 501 of the row group"):

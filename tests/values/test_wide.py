@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from support.asked import asked
 
 ROWS, GROUP_ROWS, BATCH_SIZE = 2000, 450, 128
 KINDS = {
@@ -56,6 +57,23 @@ def expected(column: pa.ChunkedArray, rows: Any, fill: int) -> Any:
     return taken.fill_null(pa.scalar(fill, taken.type)).to_numpy()
 
 
+def wide_columns(nulls: Any, stack: dict[str, Any]) -> dict[str, Any]:
+    """What is asked of all columns: masks, or values and masks by kind; some in matrices; codes, pads."""
+    others = [fr.col("color").codes(), fr.col("tags").pad(3)]
+    if nulls == "mask":
+        return {**asked({}, stack, ["*", *others]), "nulls": "mask"}
+    rules = {pattern: rule for pattern, rule in nulls.items() if f"{pattern[:-1]}s" not in stack}
+    stacked = {name: nulls[f"{name[:-1]}_*"] for name in stack}
+    found = asked({**rules, **stacked}, stack, ["*", *others])
+    return {
+        "columns": [
+            *found["columns"],
+            fr.col("struct.x").fill_null(0),
+            fr.col("struct", "!struct.x").mask_null(),
+        ]
+    }
+
+
 @pytest.mark.parametrize("tail", ["short", "pad"])
 @pytest.mark.parametrize("nulls", ["mask", SOME], ids=["mask", "some"])
 @pytest.mark.parametrize("stack", [None, {"words": ["word_1?"], "doubles": "double_*"}], ids=["", "stacked"])
@@ -63,9 +81,7 @@ def test_every_value_of_a_wide_row_is_delivered_with_its_row(
     table: tuple[Path, pa.Table], tail: Any, nulls: Any, stack: Any
 ) -> None:
     path, whole = table
-    masks = nulls if nulls == "mask" else {**nulls, "struct": "mask", "struct.x": 0}
-    others = {"dictionary": "color", "pad": {"tags": 3}}
-    how: dict[str, Any] = {"stack": stack, "nulls": masks, "tail": tail, "lanes": 1, **others}
+    how: dict[str, Any] = {**wide_columns(nulls, stack or {}), "tail": tail, "lanes": 1}
     dataset = fr.ParquetDataset(path, batch_size=BATCH_SIZE, shuffle=True, seed=3, **how)
     seen = []
     for batch in dataset:
@@ -120,11 +136,15 @@ def test_a_matrix_has_every_value_whenever_it_is_made_of_its_columns(
     path, table = numbers
     kinds = ("double", "byte")
     stack = {kind: [name for name in table.column_names if name.startswith(kind)] for kind in kinds}
-    how: dict[str, Any] = {"stack": stack, "nulls": {"double": "mask", "byte": 7}, "lanes": lanes}
+    columns = [
+        fr.stack(fr.col(*stack["double"]).mask_null(), name="double"),
+        fr.stack(fr.col(*stack["byte"]).fill_null(7), name="byte"),
+    ]
+    how: dict[str, Any] = {"columns": columns, "lanes": lanes}
     # Of many batches, those around the end of the first row group.
     start, end = (6800, 7400) if batch_size == 3 else (0, 30_000)
     skip = [(0, start), (end, 30_000)]
-    dataset = fr.ParquetDataset(path, batch_size=batch_size, skip=skip, tail="short", **how)
+    dataset = fr.ParquetDataset(path, batch_size=batch_size, tail="short", rows=~fr.Intervals(skip), **how)
     whole = {
         kind: np.stack([table[name].fill_null(0 if kind == "double" else 7) for name in names], axis=1)
         for kind, names in stack.items()

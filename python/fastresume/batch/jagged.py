@@ -92,6 +92,42 @@ class Jagged:
             if part is not None:
                 part.record_stream(stream)
 
+    def to_padded(
+        self, length: int | None = None, value: float = 0, side: Literal["right", "left"] = "right"
+    ) -> Tensor:
+        """The rows as a matrix `[B, length]`, filled up; a null row is all padding.
+
+        Args:
+            length: elements of each row; that of the longest row if None.
+            value: what stands where a row has no element.
+            side: where a row is filled up: behind its elements ("right") or before them ("left").
+
+        Raises:
+            ValueError: if a row has more elements.
+            TypeError: of a `Jagged` of a `Jagged`.
+
+        Example:
+            >>> import torch
+            >>> Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3])).to_padded(value=-1)
+            tensor([[ 7, -1],
+                    [ 8,  9]])
+        """
+        if isinstance(self.values, Jagged):
+            raise TypeError(f"rows of rows are no matrix: {self!r}; values.to_padded() pads the inner rows")
+        if side not in ("right", "left"):
+            raise ValueError(f"side must be 'right' or 'left', found {side!r}")
+        lengths = self.lengths
+        longest = int(lengths.max()) if len(lengths) else 0
+        width = longest if length is None else length
+        if longest > width:
+            row = int((lengths > width).nonzero()[0])
+            raise ValueError(f"row {row} has {int(lengths[row])} elements, to_padded has room for {width}")
+        places = torch.arange(width, device=lengths.device)
+        own = places < lengths[:, None] if side == "right" else places >= width - lengths[:, None]
+        found = torch.full((len(lengths), width), value, dtype=self.values.dtype, device=self.values.device)
+        # Row after row, as the values are.
+        return found.masked_scatter(own, self.values[int(self.offsets[0]) : int(self.offsets[-1])])
+
     def to_nested(self) -> Tensor:
         """The rows as a nested tensor of layout `torch.jagged`, over the same memory; a null row is empty.
 

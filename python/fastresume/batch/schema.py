@@ -39,13 +39,14 @@ class Field:
             padded row are its own.
         is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
         size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, lists that
-            all have as many, or what `pad=` names; else None.
+            all have as many, or what `.pad()` names; else None.
         unit: what its numbers count or stand for, where their type alone does not say it:
             "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
             "duration[us]", "decimal(9, 2)" (units of 0.01), "uuid", "interval",
             "hash1[1000, seed 7]" (buckets); else None.
         sizes: where a row is lists in a list, how many elements these have at each level: (k1, k2) of a
             tensor `[B, k1, k2]`, whose `size` is k1 * k2; else empty.
+        expression: what made the tensor, as `fr.col(...)` or `fr.stack(...)`; None of a column as it is.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Field:
     size: int | None = None
     unit: str | None = None
     sizes: tuple[int, ...] = ()
+    expression: str | None = None
 
     @cached_property
     def width(self) -> int | None:
@@ -146,11 +148,19 @@ class Schema(Mapping[str, Field]):
                 size=prod(shape) if shape else None,
                 unit=told.unit,
                 sizes=tuple(shape) if len(shape) > 1 else (),
+                expression=told.expression,
             )
             self._fields[field.name] = field
             if field.is_masked and not field.is_jagged:
                 mask = f"{field.name}_valid"
-                self._fields[mask] = Field(mask, torch.bool, field.columns, field.is_stacked, "mask")
+                self._fields[mask] = Field(
+                    mask,
+                    torch.bool,
+                    field.columns,
+                    field.is_stacked,
+                    "mask",
+                    expression=field.expression,
+                )
         # What each batch needs, at hand.
         self.fields = tuple(self._fields.values())
         self.masked = frozenset(

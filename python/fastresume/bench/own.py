@@ -8,33 +8,35 @@ from typing import Any
 from fastresume.batch.batch import Batch
 from fastresume.bench.reading import STATE, Contender, Reading
 from fastresume.bench.task import Task
+from fastresume.columns.expression import Column, col
+from fastresume.columns.stack import Stack, stack
 from fastresume.dataset import ParquetDataset
 from fastresume.loader import Loader
 
 
 def dataset_of(task: Task, is_stacked: bool = False, shuffle: bool = False) -> ParquetDataset:
     """The dataset, with all rows: the last batch may be short."""
-    options: dict[str, Any] = {}
+    by_name = {column.name: column for column in task.columns}
+
+    def made(*names: str) -> Column:
+        some = [by_name[name] for name in names]
+        # A mask marks whole lists: a null in one is a zero, as all that is compared has it.
+        if any(column.has_null_elements for column in some):
+            return col(*names).fill_null(0)
+        return col(*names).mask_null() if any(column.may_be_null for column in some) else col(*names)
+
     stacks = task.stacks if is_stacked else {}
-    place = {name: stack for stack, members in stacks.items() for name in members}
-    # A mask marks whole lists: a null in one is a zero, as all that is compared has it.
-    nulls: dict[str, str | int] = {
-        place.get(column.name, column.name): 0 if column.has_null_elements else "mask"
-        for column in task.columns
-        if column.may_be_null or column.has_null_elements
-    }
-    if nulls:
-        options["nulls"] = dict(sorted(nulls.items()))
+    stacked = {name for members in stacks.values() for name in members}
+    columns: list[Column | Stack] = [made(name) for name in task.names if name not in stacked]
+    columns += [stack(made(*members), name=name) for name, members in stacks.items()]
     return ParquetDataset(
         task.files,
         batch_size=task.batch_size,
-        columns=task.names,
-        stack=stacks or None,
+        columns=columns,
         shuffle=shuffle,
         tail="short",
         rank=0,
         world_size=1,
-        **options,
     )
 
 

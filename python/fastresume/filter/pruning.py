@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words
-from fastresume.filter.expression import Expression
+from fastresume.filter.condition import Condition
 from fastresume.filter.ternary import Bound, Facts, Sought, Truth
 
 GROUPS_AT_A_TIME = 256
@@ -41,7 +41,7 @@ class Decision:
 
 
 def decide(
-    manifest: _core.Manifest, layout: _core.Layout, wanted: Expression, partitions: AbstractSet[str]
+    manifest: _core.Manifest, layout: _core.Layout, wanted: Condition, partitions: AbstractSet[str]
 ) -> Decision:
     """The selected rows of which a condition is known to be true, and those that have to be read.
 
@@ -94,7 +94,7 @@ class Asked:
 def _details(
     manifest: _core.Manifest,
     layout: _core.Layout,
-    wanted: Expression,
+    wanted: Condition,
     fields: list[Asked],
     of_groups: dict[str, Facts],
     groups: npt.NDArray[np.int64],

@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,14 @@ import numpy as np
 import fastresume._core as _core
 from fastresume import files
 from fastresume.buffers import Intervals
-from fastresume.filter.expression import Expression, column
+from fastresume.filter.condition import Comparison, Condition, Membership, Named, Not, literal
 from fastresume.filter.pruning import decide, selected_rows
 from fastresume.filter.pyarrow_filter import ask_arrow, is_of_arrow
 from fastresume.filter.scan import scan
 
 Terms = Sequence[tuple[str, str, Any]]
 
-Filter = Expression | Terms | Sequence[Terms]
+Filter = Condition | Terms | Sequence[Terms]
 """A condition, or terms as `pyarrow.parquet` takes them; or an expression of pyarrow, which has no type."""
 
 KIND = b"fastresume filter "
@@ -82,7 +82,10 @@ def select_filtered(
     Warns:
         UserWarning: if the cache can't be written.
     """
-    wanted = given if is_of_arrow(given) else _expression(given)
+    wanted = given if is_of_arrow(given) else _condition(given)
+    if isinstance(wanted, Condition):
+        optional = sorted({*optional, *(column.name for column in wanted.named if column.optional)})
+        partitions = sorted({*partitions, *(column.name for column in wanted.named if column.from_path)})
     name = _name(wanted) + (repr((optional, partitions)).encode() if optional or partitions else b"")
     if not manifest.verifies_checksums:
         # What damaged pages made it keep is nothing for those who would have been told of the damage.
@@ -99,7 +102,7 @@ def select_filtered(
     if known is not None:
         left_out = rows - known.num_selected
         return known, FilterReport(rows, known.num_selected, left_out_by_cache=left_out, is_cached=True)
-    if isinstance(wanted, Expression):
+    if isinstance(wanted, Condition):
         kept, report = _resolve(manifest, wanted, optional, partitions)
     else:
         kept = ask_arrow(manifest, wanted, optional, partitions)
@@ -117,13 +120,13 @@ def select_filtered(
 # --------------------------------------------------------------------------------------- what a user may pass
 
 
-def _expression(given: object) -> Expression:
+def _condition(given: object) -> Condition:
     """The condition; of terms, all of a list, and any of a list of lists."""
-    if isinstance(given, Expression):
+    if isinstance(given, Condition):
         return given
     if not isinstance(given, (list, tuple)) or not given:
         raise TypeError(
-            f"filter must be a condition on column(name), an expression of pyarrow, or a list of terms "
+            f"filter must be a condition on fr.col(name), an expression of pyarrow, or a list of terms "
             f"(name, op, value), found {given!r}"
         )
     if all(isinstance(entry, (list, tuple)) and entry and isinstance(entry[0], str) for entry in given):
@@ -131,36 +134,30 @@ def _expression(given: object) -> Expression:
         for term in given[1:]:
             whole &= _term(term)
         return whole
-    whole = _expression(given[0])
+    whole = _condition(given[0])
     for terms in given[1:]:
-        whole |= _expression(terms)
+        whole |= _condition(terms)
     return whole
 
 
-def _term(given: Sequence[Any]) -> Expression:
+def _term(given: Sequence[Any]) -> Condition:
     if len(given) != 3:
         raise ValueError(f"a term of a filter is (name, op, value), found {given!r}")
     name, op, value = given
-    if op == "in":
-        return column(name).is_in(value)
-    if op == "not in":
-        return ~column(name).is_in(value)
+    column = Named(name)
+    if op in ("in", "not in"):
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise TypeError(f"a term with {op!r} takes a list of values, found {value!r}")
+        found = Membership(column, tuple(literal(one) for one in value))
+        return found if op == "in" else Not(found)
     if op not in OPS:
         raise ValueError(f"op of a term must be one of {[*OPS, 'in', 'not in']}, found {op!r}")
-    compared: dict[str, Expression] = {
-        "==": column(name) == value,
-        "!=": column(name) != value,
-        "<": column(name) < value,
-        "<=": column(name) <= value,
-        ">": column(name) > value,
-        ">=": column(name) >= value,
-    }
-    return compared[OPS[op]]
+    return Comparison(column, OPS[op], literal(value))
 
 
 def _name(wanted: Any) -> bytes:
     """What tells filters apart: the text of an expression of pyarrow is cut short, its bytes are not."""
-    if isinstance(wanted, Expression):
+    if isinstance(wanted, Condition):
         return repr(wanted).encode()
     version: str = importlib.import_module("pyarrow").__version__
     return b"pyarrow " + version.encode() + bytes(wanted.__reduce__()[1][0])
@@ -170,7 +167,7 @@ def _name(wanted: Any) -> bytes:
 
 
 def _resolve(
-    manifest: _core.Manifest, wanted: Expression, optional: list[str], partitions: list[str]
+    manifest: _core.Manifest, wanted: Condition, optional: list[str], partitions: list[str]
 ) -> tuple[Intervals, FilterReport]:
     """The rows that a condition keeps, of those selected; and what left out others, but for reading them."""
     compared = sorted(wanted.sought)
@@ -196,6 +193,7 @@ def _resolve(
         if unit is not None and unit.startswith("decimal"):
             # Its tensor has units of its scale, which nobody means who writes a number.
             raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")
+    wanted = wanted.in_units(types)
     wanted.check(types)
     found = decide(manifest, layout, wanted, set(partitions))
     open_ = manifest.select(found.open_) if len(found.open_) else None

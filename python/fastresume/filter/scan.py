@@ -15,7 +15,7 @@ import fastresume._core as _core
 from fastresume.batch.jagged import Jagged
 from fastresume.batch.schema import Field, Schema
 from fastresume.buffers import Intervals, numbers_at, of_buffer
-from fastresume.filter.expression import Expression
+from fastresume.filter.condition import Condition
 from fastresume.filter.ternary import Text, Values
 from fastresume.options.topology import default_threads
 
@@ -26,7 +26,7 @@ QUIET_SECONDS = 1.0
 AGAIN_SECONDS = 0.2
 
 
-def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -> Iterator[Intervals]:
+def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Condition) -> Iterator[Intervals]:
     """The rows that a condition keeps of the selected ones, part by part, as intervals.
 
     Raises:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import operator
 import os
+import pathlib
 import reprlib
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -129,7 +131,25 @@ def nearest(number: int, divisor: int) -> str:
 def path_list(paths: Path | Sequence[Path]) -> list[str]:
     """The paths as strings."""
     entries = [paths] if isinstance(paths, (str, os.PathLike)) else _sequence("paths", paths)
-    return [text("paths", os.fspath(entry) if isinstance(entry, os.PathLike) else entry) for entry in entries]
+    named = [
+        text("paths", os.fspath(entry) if isinstance(entry, os.PathLike) else entry) for entry in entries
+    ]
+    return [local_path(path) for path in named]
+
+
+def local_path(path: str) -> str:
+    """The path that a text names: `~` is the home directory, and `file://` stands before a path.
+
+    Raises:
+        ValueError: if it names another machine.
+    """
+    if path.startswith("file://"):
+        host, slash, rest = path.removeprefix("file://").partition("/")
+        if host not in ("", "localhost") or not slash:
+            raise ValueError(f"paths holds {path!r}: file:// names a path of this machine, as file:///data/x")
+        # A URL writes `%20` for a space; a glob's `?` and `#` are letters of paths here.
+        return unquote(f"/{rest}")
+    return str(pathlib.Path(path).expanduser()) if path.startswith("~") else path
 
 
 def one_path(name: str, value: object) -> str:
@@ -160,6 +180,17 @@ def _sequence(argument: str, given: object) -> list[object]:
     if isinstance(given, bytes) or not isinstance(given, Iterable):
         raise TypeError(f"{argument} must be a string or a list of them, found {quoted(given)}")
     return list(given)
+
+
+def text_or_bytes(argument: str, value: object) -> str | bytes:
+    """The string, or bytes.
+
+    Raises:
+        TypeError: if it is neither.
+    """
+    if not isinstance(value, (str, bytes)):
+        raise TypeError(f"{argument} must be a string or bytes, found {value!r}")
+    return value
 
 
 def text(argument: str, value: object) -> str:

@@ -11,15 +11,110 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
-from fastresume.buffers import Intervals, of_buffer, to_array
+from fastresume.buffers import Intervals as RowArray
+from fastresume.buffers import of_buffer, to_array
 from fastresume.options.checks import at_least, truth
 
 PARTS = 2**53
 """Hashes of rows are counted in so many parts of the whole."""
 
 
+class RowSet:
+    """Some of the rows of any dataset: `~` is all others, `&` what two sets have in common."""
+
+    def rows(self, num_rows: int) -> RowArray:
+        """Which they are among so many, as intervals: int64 `[n, 2]`, half open, sorted, coalesced."""
+        raise NotImplementedError
+
+    def __invert__(self) -> RowSet:
+        return _Others(self)
+
+    def __and__(self, other: object) -> RowSet:
+        if not isinstance(other, RowSet):
+            raise TypeError(
+                f"& joins a Split or Intervals with another, found {other!r}: fr.Intervals takes arrays"
+            )
+        return _Common(self, other)
+
+
+@dataclass(frozen=True, repr=False)
+class _Others(RowSet):
+    """All rows but some."""
+
+    of: RowSet
+
+    def rows(self, num_rows: int) -> RowArray:
+        """All others of so many."""
+        return of_buffer(_core.remaining(self.of.rows(num_rows), num_rows))
+
+    def __repr__(self) -> str:
+        return f"~{self.of!r}"
+
+
+@dataclass(frozen=True, repr=False)
+class _Common(RowSet):
+    """What two sets have in common."""
+
+    left: RowSet
+    right: RowSet
+
+    def rows(self, num_rows: int) -> RowArray:
+        """Those of so many that are in both."""
+        return of_buffer(_core.intersection(self.left.rows(num_rows), self.right.rows(num_rows)))
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} & {self.right!r})"
+
+
+class Intervals(RowSet):
+    """Rows by intervals of their numbers, for `rows=`; `~` is all other rows.
+
+    A frozen value, which may be pickled; `==` compares.
+
+    Args:
+        intervals: int64 `[n, 2]`, half open, in any order.
+
+    Raises:
+        ValueError: if they are no intervals.
+
+    Example:
+        >>> bad = Intervals([[512, 640], [7, 8]])
+        >>> (~bad).rows(1000).tolist()
+        [[0, 7], [8, 512], [640, 1000]]
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, intervals: npt.ArrayLike) -> None:
+        try:
+            array = to_array(intervals)
+            most = int(array.max(initial=0))
+            kept = of_buffer(_core.remaining(of_buffer(_core.remaining(array, most)), most)).copy()
+        except (TypeError, ValueError) as cause:
+            raise ValueError(
+                f"fr.Intervals takes [[start, stop], ...], found {reprlib.repr(intervals)}: {cause}"
+            ) from None
+        kept.flags.writeable = False
+        self._array = kept
+
+    def rows(self, num_rows: int) -> RowArray:
+        """The intervals, all of which must lie in so many rows."""
+        return _inside("rows", self._array, num_rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Intervals) and np.array_equal(self._array, other._array)
+
+    def __hash__(self) -> int:
+        return hash(self._array.tobytes())
+
+    def __repr__(self) -> str:
+        some = self._array[:6].tolist()
+        more = ", ..." if len(self._array) > 6 else ""
+        return f"fr.Intervals({str(some)[:-1]}{more}])"
+
+
 @dataclass(frozen=True)
-class Split:
+class Split(RowSet):
     """A share of the rows by a hash of their numbers: those whose hash lies in `[start, stop)`.
 
     Every row number has a hash from 0 to below 1, which the seed alone chooses: the same on every machine, in
@@ -54,40 +149,33 @@ class Split:
             raise ValueError(f"a split is a share of [0, 1), found [{self.start!r}, {self.stop!r})")
         object.__setattr__(self, "seed", at_least(0, "seed", self.seed))
 
-    def rows(self, num_rows: int) -> Intervals:
+    def rows(self, num_rows: int) -> RowArray:
         """The split's rows among so many, as intervals: int64 `[n, 2]`, half open, sorted, coalesced."""
         # Exact: a float is a fraction, and a whole number of parts is at least it or not.
         start, stop = (math.ceil(Fraction(bound) * PARTS) for bound in (self.start, self.stop))
         return of_buffer(_core.split_rows(at_least(0, "num_rows", num_rows), start, stop, self.seed))
 
 
-Rows = Split | npt.ArrayLike
-"""A split, a boolean mask, or intervals."""
+Rows = RowSet | npt.ArrayLike
+"""A split, intervals, all rows but some, or a boolean mask."""
 
 
-def select(manifest: _core.Manifest, rows: Rows | None, skip: npt.ArrayLike | None) -> _core.Manifest:
-    """The manifest with its selection: what `rows` says (all of them if None), but for what `skip` says.
+def select(manifest: _core.Manifest, rows: Rows | None) -> _core.Manifest:
+    """The manifest with its selection: what `rows` says; all of them if None.
 
     Raises:
         ValueError: if a mask is not of all rows, or intervals go beyond them.
         TypeError: if `rows` is something else.
     """
-    if rows is None and skip is None:
-        return manifest
-    total = manifest.num_rows
-    selected = np.array([[0, total]]) if rows is None else _rows(rows, total)
-    if skip is not None:
-        kept = of_buffer(_core.remaining(_intervals("skip", skip, total), total))
-        selected = of_buffer(_core.intersection(selected, kept))
-    return manifest.select(selected)
+    return manifest if rows is None else manifest.select(_rows(rows, manifest.num_rows))
 
 
-def _rows(rows: Rows, total: int) -> Intervals:
-    if isinstance(rows, Split):
+def _rows(rows: Rows, total: int) -> RowArray:
+    if isinstance(rows, RowSet):
         return rows.rows(total)
     array = np.asarray(rows)
     if array.dtype != np.bool_:
-        return _intervals("rows", rows, total)
+        return _intervals(rows, total)
     if array.shape != (total,):
         raise ValueError(
             f"a mask of rows must have the shape [{total}], one value for each row of the files, found "
@@ -96,16 +184,18 @@ def _rows(rows: Rows, total: int) -> Intervals:
     return of_buffer(_core.marked(np.ascontiguousarray(array).view(np.uint8)))
 
 
-def _intervals(name: str, given: npt.ArrayLike, total: int) -> Intervals:
+def _intervals(given: npt.ArrayLike, total: int) -> RowArray:
     try:
         array = to_array(given)
     except (TypeError, ValueError) as cause:
-        if name != "rows":
-            raise ValueError(f"{name} must be intervals: {cause}") from None
         raise ValueError(
             f"rows must be intervals, a boolean mask or a Split, found {reprlib.repr(given)}: write "
             f"[[start, stop], ...], a bool for each of the {total} rows, or fr.Split(0.0, 0.9); {cause}"
         ) from None
+    return _inside("rows", array, total)
+
+
+def _inside(name: str, array: RowArray, total: int) -> RowArray:
     if array.max(initial=0) > total:
         raise ValueError(f"{name} must lie in the {total} rows of the files, found one up to {array.max()}")
     return array

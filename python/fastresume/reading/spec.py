@@ -10,7 +10,7 @@ from typing import Any, Literal
 import fastresume._core as _core
 from fastresume.batch.origin import Planned
 from fastresume.batch.schema import Schema
-from fastresume.options.columns import ColumnOptions
+from fastresume.columns.request import ColumnRequest
 from fastresume.options.rows import OrderChoice
 from fastresume.options.topology import Cut, World, cut_of
 from fastresume.reading.draws import Draws
@@ -47,7 +47,7 @@ class ReadSpec:
 
     paths: tuple[str, ...]
     manifest: _core.Manifest
-    columns: ColumnOptions
+    columns: ColumnRequest
     layout: _core.Layout
     schema: Schema
     order_choice: OrderChoice

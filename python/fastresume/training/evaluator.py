@@ -61,7 +61,8 @@ class Evaluator:
 
     Example:
         >>> import fastresume as fr
-        >>> held_out = fr.ParquetDataset("data/*.parquet", batch_size=64, stack={"dense": "i_*"},
+        >>> columns = ["label", fr.stack("i_*", name="dense")]
+        >>> held_out = fr.ParquetDataset("data/*.parquet", batch_size=64, columns=columns,
         ...                              on_iter="restart", tail="pad")
         >>> def score(model, batch):
         ...     return {"error": (model(batch["dense"]).squeeze(1) - batch["label"]).abs()}

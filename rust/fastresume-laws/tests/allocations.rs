@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fastresume::{
     Cursor, Cut, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Request, Selection,
-    Shapes, Tail, WorkerId,
+    Tail, WorkerId,
 };
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::column::writer::get_typed_column_writer_mut;
@@ -81,7 +81,7 @@ fn write(path: &Path, compression: Compression, page_rows: usize) {
 /// How often a pass asks for memory.
 fn asked(path: &Path) -> usize {
     let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
-    let layout = Layout::resolve(&manifest, &Request::default(), &[], &[], &Shapes::default()).unwrap();
+    let layout = Layout::resolve(&manifest, &Request::default()).unwrap();
     let kind = OrderChoice::Sequential;
     let kind = kind.resolve(manifest.num_rows(), manifest.row_bytes(), manifest.largest_group()).unwrap();
     let selection = Selection::everything(manifest.group_starts());

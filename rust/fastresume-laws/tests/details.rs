@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use fastresume::{Bound, Details, Manifest, Request, filter_layout, page_stats};
+use fastresume::{Bound, Details, Manifest, filter_layout, page_stats};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
@@ -116,8 +116,8 @@ proptest! {
         let stop = AtomicBool::new(false);
         let manifest = Manifest::open(std::slice::from_ref(&path), &stop).unwrap();
         let names = ["n", "f", "t"].map(str::to_owned).to_vec();
-        let request = Request { columns: Some(names), ..Request::default() };
-        let layout = filter_layout::layout(&manifest, &request, &[]).unwrap();
+        let asked = filter_layout::Asked { compared: names, ..Default::default() };
+        let layout = filter_layout::layout(&manifest, &asked).unwrap();
         let sought = sought();
         let found = page_stats::read(&manifest, &layout, &[0], &sought, &stop).unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fastresume::{
-    Cursor, Cut, Identity, Layout, Manifest, MemoryBound, Order, OrderChoice, Pass, Pipeline, Polled,
-    Request, Selection, Shapes, Stack, Tail, WorkerId,
+    Cursor, Cut, Entry, Expression, Identity, Layout, Manifest, MemoryBound, Order, OrderChoice, Pass,
+    Pipeline, Polled, Request, Selection, Tail, WorkerId,
     buffer::{most_paged, release},
 };
 use parquet::basic::{BrotliLevel, Compression};
@@ -87,15 +87,18 @@ const SEQUENTIAL: Way =
 /// The bytes that a pass took at most, and those that were stated.
 fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
-    let plain = Layout::resolve(&manifest, &Request::default(), &[], &[], &Shapes::default()).unwrap();
-    let mut stacks: Vec<Stack> = Vec::new();
+    let plain = Layout::resolve(&manifest, &Request::default()).unwrap();
+    let mut request = Request::default();
     if way.is_stacked {
-        for dtype in ["int32", "int64"] {
+        let of_type = |dtype: &str| {
             let members = plain.fields().iter().filter(|field| field.dtype.name() == dtype);
-            stacks.push((format!("all_{dtype}"), members.map(|field| field.name.clone()).collect()));
-        }
+            let names = members.map(|field| field.name.clone()).collect();
+            let parts = vec![Expression { names, ..Expression::default() }];
+            Entry::Stack { name: format!("all_{dtype}"), parts, text: String::new() }
+        };
+        request.columns = Some(vec![of_type("int32"), of_type("int64")]);
     }
-    let layout = Layout::resolve(&manifest, &Request::default(), &stacks, &[], &Shapes::default()).unwrap();
+    let layout = Layout::resolve(&manifest, &request).unwrap();
     let choice = way.window_rows.map_or(OrderChoice::Sequential, |rows| OrderChoice::Shuffled {
         seed: None,
         block_rows: Some(rows / 8),

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 mod activity;
 mod buffer;
+mod columns;
 mod cursor;
 mod error;
 mod gate;

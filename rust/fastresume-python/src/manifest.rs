@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fastresume::{
-    Cache, Error, Intervals, Kind, Manifest as CoreManifest, Request, Result, Selection, arrays,
-    hive_partition, row_group_stats, unify, unify::is_optional,
+    Cache, Error, Intervals, Kind, Manifest as CoreManifest, Result, Selection, arrays, hive_partition,
+    patterns, row_group_stats, unify,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -165,10 +165,19 @@ impl Manifest {
         optional: Vec<String>,
     ) -> PyResult<(bool, Vec<Option<Value>>)> {
         gate::run(py, || {
-            let request = Request { optional, ..Request::default() };
-            let column = hive_partition::column(&self.inner, &name, is_optional(&request, &name)?)?;
+            let may_miss = patterns::is_meant(&optional, &name)?;
+            let column = hive_partition::column(&self.inner, &name, may_miss)?;
             let values = self.inner.files().iter().map(|file| row_group_stats::of_path(&file.path, &column));
             Ok((column.kind != Kind::Scalar, values.map(|value| value.map(Value::from)).collect()))
+        })
+    }
+
+    /// The names of the columns of all files, in the order of the first schemas that have them.
+    #[getter]
+    fn column_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        gate::run(py, || {
+            let schemas = unify::Schemas::new(self.inner.schemas().collect())?;
+            Ok(schemas.names(false).into_iter().map(str::to_owned).collect())
         })
     }
 

@@ -30,6 +30,8 @@ pub struct Field {
     shape: Vec<usize>,
     /// What its numbers count, where their type alone does not say it.
     unit: Option<String>,
+    /// What the user wrote of it, if anything.
+    expression: Option<String>,
 }
 
 impl From<&CoreField> for Field {
@@ -43,6 +45,7 @@ impl From<&CoreField> for Field {
             is_masked: field.is_masked(),
             shape: field.row_shape(),
             unit: field.unit.clone(),
+            expression: field.text.as_deref().map(str::to_owned),
         }
     }
 }

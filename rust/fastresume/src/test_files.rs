@@ -14,8 +14,7 @@ use crate::dataset::manifest::Manifest;
 use crate::order::pass_order::{Order, OrderChoice};
 use crate::order::selection::Selection;
 use crate::projection::layout::Layout;
-use crate::projection::output_types::Shapes;
-use crate::projection::unify::Request;
+use crate::projection::request::Request;
 use crate::resume::cursor::{Cursor, Identity};
 use crate::resume::lanes::{Cut, WorkerId};
 use crate::resume::pass::Pass;
@@ -53,7 +52,7 @@ impl Made {
         writer.close().unwrap();
         let manifest =
             Arc::new(Manifest::open(std::slice::from_ref(&path), &AtomicBool::new(false)).unwrap());
-        let layout = Layout::resolve(&manifest, &Request::default(), &[], &[], &Shapes::default()).unwrap();
+        let layout = Layout::resolve(&manifest, &Request::default()).unwrap();
         Self { path, manifest, layout }
     }
 

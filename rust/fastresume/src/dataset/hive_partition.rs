@@ -89,7 +89,7 @@ pub fn column(manifest: &Manifest, name: &str, may_miss: bool) -> Result<Column>
         match &value {
             Value::Missing if may_miss => continue,
             Value::Missing => {
-                let reason = format!("the path has no directory '{name}=...', which partitions= names");
+                let reason = format!("the path has no directory '{name}=...', which .from_path() asks for");
                 return Err(Error::data(reason).in_file(&file.path));
             }
             Value::Text(text) if std::str::from_utf8(text).is_err() => {
@@ -103,7 +103,7 @@ pub fn column(manifest: &Manifest, name: &str, may_miss: bool) -> Result<Column>
     }
     if !is_there {
         return Err(Error::Argument(format!(
-            "no path has a directory '{name}=...', which partitions= names"
+            "no path has a directory '{name}=...', which .from_path() asks for"
         )));
     }
     let (kind, dtype) =

@@ -14,7 +14,7 @@ const MAX_EXACT: u64 = 1 << 53;
 const MAX_EXACT_POWER: u32 = 22;
 
 /// What is said of a decimal that is no integer of 64 bits.
-const BEYOND_64_BITS: &str = "64 bits: decimals= can say 'float64' or 'bytes'";
+const BEYOND_64_BITS: &str = "64 bits: .decimal(\"float64\") and .decimal(\"bytes\") have no bound";
 
 /// A decimal of more bytes is taken for damaged: it would have 600 digits.
 const MAX_DECIMAL_BYTES: usize = 256;

@@ -287,6 +287,10 @@ fn shaped(column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
         (Shaping::Hashed(_, buckets), Some(Dtype::Uint8), _) => {
             row.copy_from_slice(&buckets.of_bytes(&value).to_le_bytes());
         }
+        (Shaping::Coded(..), ..) => {
+            let vocabulary = column.vocabulary.as_ref().ok_or_else(|| undeliverable(column))?;
+            row.copy_from_slice(&vocabulary.code(&value)?.to_le_bytes());
+        }
         (_, _, Some(number)) => {
             let written = delivery(column, Dtype::Int64)?.write_one(u64::from_le_bytes(*number), &mut row);
             written.map_err(|misfit| Error::data(format!("the path holds {misfit}")))?;

@@ -2,38 +2,63 @@
 
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, shown};
-use crate::projection::column_rules;
 use crate::projection::field::Field;
 use crate::projection::layout::Layout;
-use crate::projection::null_policy::Policy;
-use crate::projection::output_types::Shapes;
-use crate::projection::unify::{Request, is_optional};
+use crate::projection::patterns::{is_in, is_meant, no_match};
+use crate::projection::request::{ColumnRules, Entry, Expression, Policy, Request};
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
 use crate::schema::nulls::Nulls;
 
-/// The layout of the columns of a request, with masks for their nulls, and then of each of `asked`, a column of
-/// any type or a struct, whether it is there.
+/// What a filter asks of columns.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// Columns that are compared with values.
+    pub compared: Vec<String>,
+    /// Columns of any type, and structs, of which it is asked whether they are there.
+    pub present: Vec<String>,
+    /// Names or patterns of columns that files may lack.
+    pub optional: Vec<String>,
+    /// Columns whose values stand in the paths of the files.
+    pub of_paths: Vec<String>,
+}
+
+/// The layout of the columns that are compared, with masks for their nulls, and then of each of the others whether it is
+/// there.
 ///
 /// # Errors
 /// As for [`Layout::resolve`]; `Data` also if one of `asked` is nowhere, or is missing in a file and not optional.
-pub fn layout(manifest: &Manifest, request: &Request, asked: &[String]) -> Result<Layout> {
-    for name in request.columns.iter().flatten().chain(asked) {
+pub fn layout(manifest: &Manifest, asked: &Asked) -> Result<Layout> {
+    for name in asked.compared.iter().chain(&asked.present) {
         check_name(manifest, name)?;
     }
     let (mut fields, mut columns) = (Vec::new(), vec![Vec::new(); manifest.schemas().count()]);
-    if request.columns.as_ref().is_none_or(|columns| !columns.is_empty()) {
-        let values = Layout::resolve(manifest, request, &[], &[(None, Policy::Mask)], &Shapes::default())?;
+    if !asked.compared.is_empty() {
+        let entries: Result<Vec<Entry>> = asked.compared.iter().map(|name| entry(name, asked)).collect();
+        let request = Request { columns: Some(entries?), nulls: Policy::Mask };
+        let values = Layout::resolve(manifest, &request)?;
         fields.extend_from_slice(values.fields());
         columns = (0..columns.len()).map(|schema| values.columns(schema).to_vec()).collect();
     }
-    for name in asked {
-        for (of_schema, column) in columns.iter_mut().zip(presence(manifest, request, name)?) {
+    for name in &asked.present {
+        let is_optional = is_meant(&asked.optional, name)?;
+        for (of_schema, column) in columns.iter_mut().zip(presence(manifest, is_optional, name)?) {
             of_schema.push(column);
         }
         let presence = Field::new(name.clone(), Dtype::Bool, Kind::Mask, vec![name.clone()]);
         fields.push(Field { nulls: vec![Nulls::Filled(0)], ..presence });
     }
     Ok(Layout::new(manifest, fields, columns))
+}
+
+/// A column that is compared.
+fn entry(name: &String, asked: &Asked) -> Result<Entry> {
+    let rules = ColumnRules {
+        is_optional: is_meant(&asked.optional, name)?,
+        is_of_path: asked.of_paths.contains(name),
+        ..ColumnRules::default()
+    };
+    let text = format!("fr.col('{name}') of the filter");
+    Ok(Entry::Made(Expression { names: vec![name.clone()], rules, alias: None, text }))
 }
 
 /// What masks and lengths are called behind the name of their column.
@@ -45,9 +70,9 @@ const NO_COLUMNS: [(&str, &str, &str); 2] = [
 /// Refuses the name of a mask or of lengths, which batches have and files do not.
 fn check_name(manifest: &Manifest, name: &str) -> Result<()> {
     let has = |name: &str| {
-        manifest.schemas().any(|(columns, _)| {
-            columns.iter().any(|column| column.name == name || column_rules::is_in(&column.name, name))
-        })
+        manifest
+            .schemas()
+            .any(|(columns, _)| columns.iter().any(|column| column.name == name || is_in(&column.name, name)))
     };
     for (end, what, remedy) in NO_COLUMNS {
         if let Some(of) = name.strip_suffix(end).filter(|of| !has(name) && has(of)) {
@@ -67,7 +92,7 @@ fn list_around<'a>(columns: &[Column], column: &'a Column) -> Option<&'a str> {
 }
 
 /// Of each schema, the column that tells where another is there.
-fn presence(manifest: &Manifest, request: &Request, name: &str) -> Result<Vec<Column>> {
+fn presence(manifest: &Manifest, is_optional: bool, name: &str) -> Result<Vec<Column>> {
     let found: Vec<_> = manifest
         .schemas()
         .map(|(columns, file)| {
@@ -80,9 +105,8 @@ fn presence(manifest: &Manifest, request: &Request, name: &str) -> Result<Vec<Co
     let Some((there, first_file)) = found.iter().find_map(|(column, file)| Some(((*column)?, *file))) else {
         let columns = manifest.columns(0).iter().filter(|column| column.kind != Kind::Mask);
         let names: Vec<&str> = columns.map(|column| column.name.as_str()).collect();
-        return Err(column_rules::no_match(&format!("'{name}'"), names.into_iter()));
+        return Err(no_match(&format!("'{name}'"), names.into_iter()));
     };
-    let is_optional = is_optional(request, name)?;
     let mut presence = Vec::with_capacity(found.len());
     for (column, file) in &found {
         let mask = |column: &Column| Column {

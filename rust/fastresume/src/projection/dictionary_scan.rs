@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
+use crate::dataset::hive_partition::Value;
 use crate::dataset::manifest::Manifest;
 use crate::decode::decoder::{JaggedRows, NULL_ROW};
 use crate::decode::open_file::OpenFile;
@@ -11,7 +12,7 @@ use crate::error::{Error, Result, check, locked};
 use crate::format::encoding::byte_array::plain;
 use crate::format::page::reader::Buffers;
 use crate::parallel;
-use crate::schema::columns::{Column, Dtype, Kind};
+use crate::schema::columns::{Column, Dtype, Kind, Stored};
 use crate::schema::dictionary::Vocabulary;
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
@@ -45,7 +46,7 @@ impl Distinct {
             self.left_bytes = left.ok_or_else(|| {
                 Error::data(format!(
                     "its different values take more than {MAX_DICTIONARY_BYTES} bytes, which is too much for a \
-                     dictionary; hash= makes numbers of them without one"
+                     dictionary; .hash(buckets) makes numbers of them without one"
                 ))
             })?;
             self.values.insert(value.into());
@@ -64,6 +65,16 @@ impl Distinct {
 /// `Data` if the files are damaged, or there are too many values; `Source` if they can't be read; `Interrupted` if
 /// stopped.
 pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Result<Vocabulary> {
+    let found = Mutex::new(Distinct::new(MAX_DICTIONARY_BYTES));
+    if columns.iter().any(|column| column.stored == Stored::Path) {
+        let mut found = locked(&found);
+        for (file, column) in manifest.files().iter().zip(columns.iter().cycle()) {
+            if let Value::Text(text) = Value::of(&file.path, &column.name) {
+                found.add(&text)?;
+            }
+        }
+        return Ok(Vocabulary::new(std::mem::take(&mut found.values).into_iter().collect()));
+    }
     let texts: Vec<Column> = columns.iter().map(|column| as_text(column)).collect();
     let mut parts = Vec::new();
     let mut starts = manifest.file_groups();
@@ -73,7 +84,6 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
         parts.extend(firsts.map(|first| (file, first..end.min(first + GROUPS_AT_A_TIME))));
         start = end;
     }
-    let found = Mutex::new(Distinct::new(MAX_DICTIONARY_BYTES));
     parallel::each(parts.len(), 1, parallel::cores(), stop, |number| {
         let (file, groups) = &parts[number];
         let column = &texts[manifest.schema_of(*file)];

@@ -1,5 +1,7 @@
 //! One tensor of a batch, before there is any.
 
+use std::sync::Arc;
+
 use crate::projection::padding::Padding;
 use crate::schema::columns::{Dtype, Kind};
 use crate::schema::nulls::Nulls;
@@ -29,6 +31,8 @@ pub struct Field {
     pub padding: Option<Padding>,
     /// What becomes of the nulls of each column.
     pub nulls: Vec<Nulls>,
+    /// What the user wrote of it, if anything.
+    pub text: Option<Arc<str>>,
 }
 
 impl Field {
@@ -46,6 +50,7 @@ impl Field {
             is_stacked: false,
             padding: None,
             nulls: Vec::new(),
+            text: None,
         }
     }
 

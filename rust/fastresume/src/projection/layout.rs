@@ -1,23 +1,19 @@
 //! Columns to tensors: which columns make which tensor.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::dataset::hive_partition;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
-use crate::projection::column_rules::is_in;
 use crate::projection::dictionary_scan;
 pub use crate::projection::field::Field;
-use crate::projection::null_policy::{self, NullPolicy, Policy, Subject};
-use crate::projection::output_types::{Shapes, Tensor};
-use crate::projection::padding;
-use crate::projection::stacks::{Stack, members, stacked};
-use crate::projection::unify::{Request, agree, is_optional, places};
-use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::projection::request::{Policy, Request};
+use crate::projection::shape;
+use crate::projection::tensor_plan::{Make, Part, TensorPlan, plan, within};
+use crate::projection::unify::{Schemas, places};
+use crate::schema::columns::{Column, Dtype, Kind};
 use crate::schema::dictionary::Vocabulary;
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
@@ -40,66 +36,35 @@ pub struct Layout {
 const BUNDLE_BYTES: usize = 128;
 
 impl Layout {
-    /// The layout of the columns that are asked for, with those of each stack in one matrix behind the others,
-    /// and then the masks of the structs whose nulls are masked by name. All arguments speak of the names that
-    /// columns have in the files.
+    /// The tensors that are asked for, in the order of the request.
     ///
     /// # Errors
     /// `Data` if a column is not there, can't be delivered, or differs between files, and if stacked
-    /// columns differ in type; `Argument` if the request contradicts itself, or a fill value does not fit.
-    pub fn resolve(
-        manifest: &Manifest,
-        request: &Request,
-        stacks: &[Stack],
-        nulls: &[NullPolicy],
-        shapes: &Shapes,
-    ) -> Result<Self> {
-        let whole = with_partitions(manifest, request)?;
-        let schemas: Vec<_> = whole.iter().map(|(columns, file)| (columns.as_ref(), *file)).collect();
-        let Some((_, first_file)) = schemas.first() else {
-            return Err(Error::Argument("the dataset has no files".into()));
-        };
-        let mut agreed = agree(&schemas, request)?;
-        let members = members(&agreed, stacks).map_err(|error| error.in_file(first_file))?;
-        shapes.apply(&mut agreed, &members).map_err(|error| error.in_file(first_file))?;
-        let selected: Vec<&Column> = agreed.iter().filter_map(|column| column.first()).collect();
-        let mut fields = stacked(&selected, stacks, &members).map_err(|error| error.in_file(first_file))?;
-        set_nulls(&mut fields, nulls, &selected)?;
-        shapes.check_names(&selected, &members)?;
-        let mut fields = padded(fields, request, &selected)?;
-        let by_name: HashMap<&str, &Vec<Column>> =
-            selected.iter().map(|column| column.name.as_str()).zip(&agreed).collect();
-        let mut columns: Vec<Vec<Column>> = Vec::with_capacity(schemas.len());
-        for schema in 0..schemas.len() {
-            let mut of_schema = Vec::with_capacity(selected.len());
-            for field in &fields {
-                for name in &field.columns {
-                    let Some(column) = by_name.get(name.as_str()).and_then(|of| of.get(schema)) else {
-                        continue;
-                    };
-                    of_schema.push(column.clone());
+    /// columns differ in type; `Argument` if the request contradicts itself, or a value does not fit. All that is wrong
+    /// with the columns is in one error.
+    pub fn resolve(manifest: &Manifest, request: &Request) -> Result<Self> {
+        let schemas = Schemas::new(manifest.schemas().collect())?;
+        let (names, structs) = (schemas.names(false), schemas.names(true));
+        let tensors = plan(&names, &structs, request).map_err(|error| error.in_file(schemas.first_file()))?;
+        let (mut fields, mut columns) = (Vec::new(), vec![Vec::new(); schemas.count()]);
+        let mut wrong = Vec::new();
+        for tensor in &tensors {
+            match made(manifest, &schemas, tensor, request.nulls) {
+                Ok(found) => {
+                    fields.extend(found.fields);
+                    for (part, of_fields) in found.columns.into_iter().zip(found.counts) {
+                        for (all, own) in columns.iter_mut().zip(part) {
+                            all.extend(std::iter::repeat_n(own, of_fields));
+                        }
+                    }
                 }
+                Err(error) => wrong.push((tensor, error)),
             }
-            columns.push(of_schema);
         }
-        for name in masked_structs(&selected, nulls) {
-            let masks = schemas.iter().map(|(columns, _)| {
-                columns.iter().find(|column| column.kind == Kind::Mask && column.name == name)
-            });
-            let masks: Vec<Option<&Column>> = masks.collect();
-            let Some(there) = masks.iter().copied().flatten().next() else { continue };
-            if there.dtype.is_none() {
-                let reason = "nothing tells where the struct is null: none of its members can be delivered";
-                return Err(Error::data(reason).in_column(name).in_file(first_file));
-            }
-            for (columns, mask) in columns.iter_mut().zip(masks) {
-                let lacking = || Column { stored: Stored::Nothing, ..there.clone() };
-                columns.push(mask.cloned().unwrap_or_else(lacking));
-            }
-            let mask = Field::new(format!("{name}_valid"), Dtype::Bool, Kind::Mask, vec![name.to_owned()]);
-            fields.push(Field { nulls: vec![Nulls::Filled(0)], ..mask });
+        if !wrong.is_empty() {
+            return Err(refusal(wrong));
         }
-        name_all(&mut fields, shapes)?;
+        check_names(&fields)?;
         Ok(Self::new(manifest, fields, columns))
     }
 
@@ -115,7 +80,7 @@ impl Layout {
         Self { fields, columns, jagged_bytes, jagged_row_bytes, row_bytes, bundles }
     }
 
-    /// The same with the vocabularies of the columns of which codes are asked for: those that are known, by name, and
+    /// The same with the vocabularies of the columns of which codes are asked for: those that are known, by the columns' numbers, and
     /// the others gathered from the files. A set `stop` ends that early.
     ///
     /// # Errors
@@ -123,23 +88,22 @@ impl Layout {
     pub fn with_dictionaries(
         mut self,
         manifest: &Manifest,
-        mut known: HashMap<String, Vocabulary>,
+        mut known: HashMap<usize, Vocabulary>,
         stop: &AtomicBool,
     ) -> Result<Self> {
         let count = self.columns.first().map_or(0, Vec::len);
         for index in 0..count {
             let each: Vec<&Column> = self.columns.iter().map(|of_schema| &of_schema[index]).collect();
-            let Some(column) = each.first().filter(|column| matches!(column.shaping, Shaping::Coded(..)))
-            else {
+            if !each.first().is_some_and(|column| needs_vocabulary(column)) {
                 continue;
-            };
-            let name = column.name.clone();
-            let vocabulary = match known.remove(&name) {
+            }
+            let vocabulary = match known.remove(&index) {
                 Some(vocabulary) => vocabulary,
                 None => dictionary_scan::gather(manifest, &each, stop)?,
             };
-            for field in self.fields.iter_mut().filter(|field| field.columns == [name.as_str()]) {
-                field.unit = Some(format!("dictionary[{}]", vocabulary.len()));
+            let unit = format!("dictionary[{}]", vocabulary.len());
+            if let Some(field) = self.field_of_column(index).filter(|&field| !self.fields[field].is_stacked) {
+                self.fields[field].unit = Some(unit);
             }
             let vocabulary = Arc::new(vocabulary);
             for of_schema in &mut self.columns {
@@ -149,19 +113,31 @@ impl Layout {
         Ok(self)
     }
 
-    /// Whether codes are asked for of a column.
+    /// Whether codes are asked for of a column whose values are not known.
     #[must_use]
     pub fn needs_dictionaries(&self) -> bool {
-        let mut columns = self.columns.first().into_iter().flatten();
-        columns.any(|column| matches!(column.shaping, Shaping::Coded(..)))
+        self.columns.first().into_iter().flatten().any(needs_vocabulary)
     }
 
-    /// The columns of which codes are delivered: names, values, and whether these are text.
-    pub fn dictionaries(&self) -> impl Iterator<Item = (&str, &Vocabulary, bool)> {
-        let columns = self.columns.first().into_iter().flatten();
-        columns.filter_map(|column| {
+    /// The field that the column of a number is in.
+    fn field_of_column(&self, index: usize) -> Option<usize> {
+        let mut first = 0;
+        self.fields.iter().position(|field| {
+            first += field.columns.len();
+            index < first
+        })
+    }
+
+    /// The columns of which codes are delivered: their numbers, the names of their tensors (of the column, in a stack),
+    /// values, and whether these are text.
+    pub fn dictionaries(&self) -> impl Iterator<Item = (usize, &str, &Vocabulary, bool)> {
+        let columns = self.columns.first().into_iter().flatten().enumerate();
+        columns.filter_map(|(index, column)| {
+            let field = &self.fields[self.field_of_column(index)?];
+            let name = if field.is_stacked { &column.name } else { &field.name };
             let is_text = matches!(column.shaping, Shaping::Coded(_, true));
-            Some((column.name.as_str(), column.vocabulary.as_deref()?, is_text))
+            let vocabulary = column.vocabulary.as_deref().filter(|_| field.kind != Kind::Length)?;
+            Some((index, name.as_str(), vocabulary, is_text))
         })
     }
 
@@ -231,88 +207,199 @@ fn bundles(fields: &[Field]) -> Vec<Vec<usize>> {
     bundles
 }
 
-/// The columns of a file, and its path.
-type FileColumns<'a> = (Cow<'a, [Column]>, &'a Path);
+fn needs_vocabulary(column: &Column) -> bool {
+    matches!(column.shaping, Shaping::Coded(..)) && column.vocabulary.is_none()
+}
 
-/// The columns of each schema, and those that stand in the files' paths.
-fn with_partitions<'a>(manifest: &'a Manifest, request: &Request) -> Result<Vec<FileColumns<'a>>> {
-    let mut added = Vec::with_capacity(request.partitions.len());
-    for name in &request.partitions {
-        added.push(hive_partition::column(manifest, name, is_optional(request, name)?)?);
+/// What a tensor is made of.
+struct Made {
+    /// Its field, and those that follow it.
+    fields: Vec<Field>,
+    /// Of each column the columns of all schemas.
+    columns: Vec<Vec<Column>>,
+    /// How many fields each of these is in.
+    counts: Vec<usize>,
+}
+
+/// The tensor of a plan; `default` is what becomes of nulls of which nothing is said.
+fn made(
+    manifest: &Manifest,
+    schemas: &Schemas<'_>,
+    tensor: &TensorPlan<'_>,
+    default: Policy,
+) -> Result<Made> {
+    if tensor.make == Make::StructMask {
+        let mask = schemas.struct_mask(tensor.parts[0].column)?;
+        let columns = tensor.parts.iter().map(|part| part.column.to_owned()).collect();
+        let field = Field::new(tensor.name.clone(), Dtype::Bool, Kind::Mask, columns);
+        let fields = vec![Field { nulls: vec![Nulls::Filled(0)], text: text_of(tensor), ..field }];
+        return Ok(Made { fields, columns: vec![mask], counts: vec![1] });
     }
-    let extended = |columns: &'a [Column]| match added.as_slice() {
-        [] => Cow::Borrowed(columns),
-        added => Cow::Owned(columns.iter().chain(added).cloned().collect()),
+    let mut columns = Vec::with_capacity(tensor.parts.len());
+    let mut nulls = Vec::with_capacity(tensor.parts.len());
+    for part in &tensor.parts {
+        let (of_schemas, of_nulls) = column(manifest, schemas, part, default).map_err(|error| {
+            let error = part.text.map_or_else(|| error.clone(), |text| within(text, error.clone()));
+            error.in_column(part.column)
+        })?;
+        columns.push(of_schemas);
+        nulls.push(of_nulls);
+    }
+    let each: Vec<&Column> = columns.iter().filter_map(|of_schemas| of_schemas.first()).collect();
+    let mut field = match (tensor.make, each.as_slice()) {
+        (Make::Stack, each) => stacked(tensor, each).map_err(|error| error.in_file(schemas.first_file()))?,
+        (_, [column, ..]) => single(tensor, column)?,
+        (_, []) => return Err(Error::Argument("no column is selected".into())),
     };
-    Ok(manifest.schemas().map(|(columns, file)| (extended(columns), file)).collect())
-}
-
-/// The same, with those that are padded as matrices, each before its lengths.
-fn padded(fields: Vec<Field>, request: &Request, selected: &[&Column]) -> Result<Vec<Field>> {
-    let subjects: Vec<_> = fields
-        .iter()
-        .filter(|field| field.kind.is_jagged() && !field.kind.is_nested())
-        .filter_map(|field| Some((field.columns.first()?.as_str(), field.dtype)))
-        .collect();
-    let able: HashSet<&str> = subjects.iter().map(|(name, _)| *name).collect();
-    let others: Vec<_> = selected
-        .iter()
-        .filter(|column| !able.contains(column.name.as_str()))
-        .map(|column| (column.name.as_str(), column.type_of_rows()))
-        .collect();
-    let others: Vec<_> = others.iter().map(|(name, type_name)| (*name, type_name.as_ref())).collect();
-    let mut found = padding::resolve(&request.pads, &request.truncations, &subjects, &others)?.into_iter();
-    let mut all = Vec::with_capacity(fields.len());
-    for mut field in fields {
-        let padding =
-            if field.kind.is_jagged() && !field.kind.is_nested() { found.next().flatten() } else { None };
-        let lengths = padding.map(|padding| {
-            (field.kind, field.size, field.padding) = (Kind::Scalar, Some(padding.size), Some(padding));
-            let name = format!("{}_length", field.name);
-            let lengths = Field::new(name, Dtype::Int64, Kind::Length, field.columns.clone());
-            Field { nulls: vec![Nulls::Filled(0)], ..lengths }
-        });
-        all.push(field);
-        all.extend(lengths);
+    let masked = nulls.iter().filter(|nulls| **nulls == Nulls::Masked).count();
+    if tensor.make == Make::Stack && masked > 0 && masked < nulls.len() {
+        return Err(Error::Argument(format!(
+            "{}: the nulls of {masked} of its {} columns are masked: mask all of them, or none",
+            tensor.text.unwrap_or_default(),
+            nulls.len(),
+        )));
     }
-    Ok(all)
+    (field.nulls, field.text) = (nulls, text_of(tensor));
+    let pad = tensor.parts[0].rules.pad.filter(|_| tensor.make != Make::Stack);
+    let Some(pad) = pad else {
+        let counts = vec![1; columns.len()];
+        return Ok(Made { fields: vec![field], columns, counts });
+    };
+    let padding = shape::padding(each[0], &pad).map_err(|error| {
+        tensor.text.map_or_else(|| error.clone(), |text| within(text, error.clone())).in_column(&each[0].name)
+    })?;
+    let name = format!("{}_length", field.name);
+    let lengths = Field::new(name, Dtype::Int64, Kind::Length, field.columns.clone());
+    let lengths = Field { nulls: vec![Nulls::Filled(0)], text: text_of(tensor), ..lengths };
+    (field.kind, field.size, field.padding) = (Kind::Scalar, Some(padding.size), Some(padding));
+    Ok(Made { fields: vec![field, lengths], columns, counts: vec![2] })
 }
 
-fn set_nulls(fields: &mut [Field], nulls: &[NullPolicy], selected: &[&Column]) -> Result<()> {
-    let buckets: HashMap<&str, u64> = selected
+fn text_of(tensor: &TensorPlan<'_>) -> Option<Arc<str>> {
+    tensor.text.map(Arc::from)
+}
+
+/// A column of each schema as it is asked for, and what becomes of its nulls.
+fn column(
+    manifest: &Manifest,
+    schemas: &Schemas<'_>,
+    part: &Part<'_>,
+    default: Policy,
+) -> Result<(Vec<Column>, Nulls)> {
+    let mut columns = if part.rules.is_of_path {
+        vec![hive_partition::column(manifest, part.column, part.rules.is_optional)?; schemas.count()]
+    } else {
+        schemas.agree(part.column, part.rules)?
+    };
+    shape::shape(&mut columns, part.rules).map_err(|error| error.in_file(schemas.first_file()))?;
+    let first = columns.first().ok_or_else(|| Error::Argument("the dataset has no files".into()))?;
+    let nulls = shape::nulls(first, part.rules.nulls.unwrap_or(default))?;
+    Ok((columns, nulls))
+}
+
+/// The tensor of one column.
+fn single(tensor: &TensorPlan<'_>, column: &Column) -> Result<Field> {
+    let columns = vec![column.name.clone()];
+    let field = Field::new(tensor.name.clone(), deliverable(column)?, column.kind, columns);
+    let (sizes, unit) = (column.sizes.clone(), column.unit.clone());
+    Ok(Field { size: column.size, sizes, unit, ..field })
+}
+
+/// The matrix of columns of one type.
+fn stacked(tensor: &TensorPlan<'_>, columns: &[&Column]) -> Result<Field> {
+    let text = tensor.text.unwrap_or_default();
+    let refused = |reason: String, column: &Column| Error::data(reason).in_column(&column.name);
+    if let Some(jagged) = columns.iter().find(|column| column.kind.is_jagged()) {
+        let reason = format!("{text}: a {} can't be stacked: its rows differ in length", jagged.type_name);
+        return Err(refused(reason, jagged));
+    }
+    if let Some(wide) = columns.iter().find(|column| column.size.is_some()) {
+        let reason = format!("{text}: a {} can't be stacked: it is a matrix", wide.type_name);
+        return Err(refused(reason, wide));
+    }
+    let first = columns.first().ok_or_else(|| Error::Argument(format!("{text} names no column")))?;
+    if let Some(other) = columns.iter().find(|column| column.dtype != first.dtype) {
+        return Err(Error::data(format!(
+            "{text} holds columns of more than one type: '{}' is {}, '{}' is {}; .cast(dtype) makes them one",
+            first.name,
+            delivered_as(first),
+            other.name,
+            delivered_as(other)
+        )));
+    }
+    let is_one_unit = columns.iter().all(|column| column.unit == first.unit);
+    let names = columns.iter().map(|column| column.name.clone()).collect();
+    let matrix = Field::new(tensor.name.clone(), deliverable(first)?, Kind::Scalar, names);
+    let unit = first.unit.clone().filter(|_| is_one_unit);
+    Ok(Field { unit, is_stacked: true, ..matrix })
+}
+
+/// The type of a column, for people.
+fn delivered_as(column: &Column) -> &str {
+    match column.dtype {
+        Some(dtype) if column.shaping != Shaping::None => dtype.name(),
+        _ => &column.type_name,
+    }
+}
+
+fn deliverable(column: &Column) -> Result<Dtype> {
+    column.dtype.ok_or_else(|| {
+        Error::data(format!("the type {} is not supported yet", column.type_name)).in_column(&column.name)
+    })
+}
+
+/// An error tells of so many tensors, at most.
+const TOLD: usize = 20;
+
+/// The error that tells all that is wrong with tensors, and how to do without those that nothing was said of.
+fn refusal(wrong: Vec<(&TensorPlan<'_>, Error)>) -> Error {
+    let is_plain = |tensor: &TensorPlan<'_>| tensor.make == Make::Plain;
+    let plain: Vec<String> = wrong
         .iter()
-        .filter_map(|column| match column.shaping {
-            Shaping::Hashed(_, buckets) => Some((column.name.as_str(), buckets.count)),
-            _ => None,
-        })
+        .filter(|(tensor, _)| is_plain(tensor))
+        .take(TOLD)
+        .map(|(tensor, _)| format!("'!{}'", tensor.name))
         .collect();
-    let subjects = fields.iter().flat_map(|field| {
-        let stack = field.is_stacked.then_some(field.name.as_str());
-        let (dtype, kind) = (field.dtype, field.kind);
-        let buckets = &buckets;
-        let subject = move |name| Subject { name, stack, dtype, kind, buckets: buckets.get(name).copied() };
-        field.columns.iter().map(String::as_str).map(subject)
-    });
-    let mut found = null_policy::resolve(nulls, &subjects.collect::<Vec<_>>())?.into_iter();
-    for field in fields {
-        field.nulls = found.by_ref().take(field.columns.len()).collect();
-        let masked = field.nulls.iter().filter(|nulls| **nulls == Nulls::Masked).count();
-        if field.is_stacked && masked > 0 && masked < field.columns.len() {
+    let without = match plain.as_slice() {
+        [] => String::new(),
+        [one] => format!("; columns=['*', {one}] leaves it out"),
+        many => format!("; columns=['*', {}] leaves them out", many.join(", ")),
+    };
+    let count = wrong.len();
+    if count == 1 {
+        return match wrong.into_iter().next() {
+            Some((_, Error::Data { reason, place })) => {
+                Error::Data { reason: format!("{reason}{without}"), place }
+            }
+            Some((_, error)) => error,
+            None => Error::Argument("no column is selected".into()),
+        };
+    }
+    let each = wrong.iter().take(TOLD).map(|(tensor, error)| format!("\n  '{}': {error}", tensor.name));
+    let each = each.collect::<String>();
+    let more = if count > TOLD { format!("\n  and {} more", count - TOLD) } else { String::new() };
+    let reason = format!("{count} columns can't be delivered{without}:{each}{more}");
+    if wrong.iter().all(|(_, error)| matches!(error, Error::Argument(_))) {
+        Error::Argument(reason)
+    } else {
+        Error::data(reason)
+    }
+}
+
+/// Refuses a name that two tensors have, masks among them.
+fn check_names(fields: &[Field]) -> Result<()> {
+    let mut taken: HashSet<String> = HashSet::new();
+    let masks = fields.iter().filter(|field| field.is_masked() && !field.kind.is_jagged());
+    let masks = masks.map(|field| format!("{}_valid", field.name));
+    for name in fields.iter().map(|field| field.name.clone()).chain(masks) {
+        if let Some(name) = taken.replace(name) {
             return Err(Error::Argument(format!(
-                "the nulls of {masked} of the {} columns of the stack '{}' are masked: mask all of them, or none",
-                field.columns.len(),
-                field.name
+                "two tensors are called '{name}': a mask (_valid) or lengths (_length), and another; .alias(name) gives \
+                 one of them another name"
             )));
         }
     }
     Ok(())
-}
-
-/// The structs whose nulls are masked by their own name, and of which a column is selected.
-fn masked_structs<'a>(selected: &[&Column], nulls: &'a [NullPolicy]) -> Vec<&'a str> {
-    let masked = nulls.iter().filter(|(_, policy)| *policy == Policy::Mask);
-    let names = masked.filter_map(|(key, _)| key.as_deref());
-    names.filter(|name| selected.iter().any(|column| is_in(&column.name, name))).collect()
 }
 
 fn jagged_bytes(manifest: &Manifest, fields: &[Field]) -> Vec<Vec<usize>> {
@@ -341,30 +428,4 @@ fn jagged_row_bytes(jagged_bytes: &[Vec<usize>], fields: &[Field]) -> usize {
         expected.saturating_add(size_of::<u64>() + field.mask_bytes())
     });
     of_each.fold(0, usize::saturating_add)
-}
-
-/// Gives the tensors the names that are asked for. Lengths are called after what they are of, but where they are named
-/// themselves: by a name that no column has.
-fn name_all(fields: &mut [Field], shapes: &Shapes) -> Result<()> {
-    let names: HashSet<&str> =
-        fields.iter().filter(|field| field.kind != Kind::Length).map(|field| field.name.as_str()).collect();
-    let mut news: Vec<Option<String>> = Vec::with_capacity(fields.len());
-    for field in fields.iter() {
-        let is_length = field.kind == Kind::Length;
-        let own = shapes.new_name(&field.name).filter(|_| !is_length || !names.contains(field.name.as_str()));
-        let of = news.last().cloned().flatten().filter(|_| is_length);
-        news.push(own.cloned().or_else(|| of.map(|name| format!("{name}_length"))));
-    }
-    let tensors = fields.iter_mut().zip(news).map(|(field, new)| Tensor {
-        what: match field.kind {
-            Kind::Mask => "mask",
-            Kind::Length => "length",
-            _ if field.is_stacked => "stack",
-            _ => "column",
-        },
-        is_masked: field.is_masked() && !field.kind.is_jagged(),
-        name: &mut field.name,
-        new,
-    });
-    shapes.name_all(tensors.collect())
 }

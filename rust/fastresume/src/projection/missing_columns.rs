@@ -34,8 +34,9 @@ pub fn check(layout: &Layout, manifest: &Manifest, selection: &Selection) -> Res
                 Stored::Path => "of one that is null in the file's path",
                 _ => "of a column that the file lacks",
             };
-            let reason =
-                format!("all of it is null, as {what}; nulls='mask' or a fill value says what becomes of it");
+            let reason = format!(
+                "all of it is null, as {what}; .mask_null() or .fill_null(value) says what becomes of it"
+            );
             return Err(Error::data(reason).in_column(&column.name).in_file(&file.path));
         }
     }

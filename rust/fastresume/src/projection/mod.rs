@@ -1,13 +1,14 @@
 //! What the user asked for, resolved against the columns of all files.
 
-pub mod column_rules;
-pub mod null_policy;
+pub mod patterns;
+pub mod fill;
 pub mod padding;
+pub mod request;
+pub mod tensor_plan;
 pub mod unify;
-pub mod output_types;
+pub mod shape;
 pub mod field;
 pub mod dictionary_scan;
-pub mod stacks;
 pub mod layout;
 pub mod memory_estimate;
 pub mod missing_columns;

@@ -1,119 +1,150 @@
-//! The columns of all files as one set: which are asked for, and the type in which each is delivered.
+//! A column of all files as one: the type in which it is delivered.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::error::{Error, Result, shown};
-use crate::projection::column_rules::{self, Named, Rule, is_in};
-use crate::projection::padding::{End, Pad};
+use crate::projection::patterns::is_meant;
+use crate::projection::request::{ColumnRules, Decimals};
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
 
-/// What becomes of decimals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decimals {
-    /// Integers of 64 bits in units of 10^-scale; one that does not fit is an error.
-    Integers,
-    /// The nearest floats of 64 bits.
-    Floats,
-    /// The bytes that the file holds, the highest first.
-    Bytes,
+/// The columns of the files of each schema, by their names.
+pub struct Schemas<'a> {
+    each: Vec<(&'a [Column], &'a Path)>,
+    places: Vec<HashMap<&'a str, usize>>,
 }
 
-/// What is asked of the columns.
-#[derive(Debug, Clone, Default)]
-pub struct Request {
-    /// Names, names of structs, or patterns; all columns if none.
-    pub columns: Option<Vec<String>>,
-    /// What becomes of decimals; integers where the file says that all fit, if nothing is said.
-    pub decimals: Vec<Rule<Decimals>>,
-    /// Of lists, how many elements each has, and each of the lists in it; nothing where they may differ. What is said of
-    /// a list by its file is believed if nothing is said here.
-    pub fixed: Vec<Rule<Vec<usize>>>,
-    /// Of lists and texts, to which length they are filled up.
-    pub pads: Vec<Rule<Pad>>,
-    /// Of these, which end is kept of rows that are longer.
-    pub truncations: Vec<Rule<End>>,
-    /// Names or patterns of columns that files may lack.
-    pub optional: Vec<String>,
-    /// Names of columns that stand in the paths of the files.
-    pub partitions: Vec<String>,
+impl<'a> Schemas<'a> {
+    /// Of each schema the columns, and the path of a file that has it.
+    ///
+    /// # Errors
+    /// `Argument` if there are no files.
+    pub fn new(each: Vec<(&'a [Column], &'a Path)>) -> Result<Self> {
+        if each.is_empty() {
+            return Err(Error::Argument("the dataset has no files".into()));
+        }
+        let places = each.iter().map(|(columns, _)| places(columns)).collect();
+        Ok(Self { each, places })
+    }
+
+    /// The first file.
+    #[must_use]
+    pub fn first_file(&self) -> &'a Path {
+        self.each.first().map_or(Path::new(""), |(_, file)| file)
+    }
+
+    /// How many schemas there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.each.len()
+    }
+
+    /// The names of the columns, in the order of the first schemas that have them; of structs, too, if asked.
+    #[must_use]
+    pub fn names(&self, are_structs: bool) -> Vec<&'a str> {
+        let mut seen = HashSet::new();
+        let all = self.each.iter().flat_map(|(columns, _)| columns.iter());
+        let own = all.filter(|column| (column.kind == Kind::Mask) == are_structs);
+        own.map(|column| column.name.as_str()).filter(|name| seen.insert(*name)).collect()
+    }
+
+    /// The column of a name in each schema, and a file of it.
+    fn columns<'b>(
+        &'b self,
+        name: &str,
+    ) -> impl Iterator<Item = (Option<&'a Column>, &'a Path)> + use<'a, 'b> {
+        let places: Vec<Option<usize>> = self.places.iter().map(|places| places.get(name).copied()).collect();
+        self.each
+            .iter()
+            .zip(places)
+            .map(|((columns, file), place)| (place.map(|place| &columns[place]), *file))
+    }
+
+    /// The column that tells whether a struct is there, of each schema.
+    ///
+    /// # Errors
+    /// `Data` if nothing tells it.
+    pub fn struct_mask(&self, name: &str) -> Result<Vec<Column>> {
+        let masks = self.each.iter().map(|(columns, _)| {
+            columns.iter().find(|column| column.kind == Kind::Mask && column.name == name)
+        });
+        let masks: Vec<Option<&Column>> = masks.collect();
+        let there = masks.iter().copied().flatten().next();
+        let Some(there) = there.filter(|mask| mask.dtype.is_some()) else {
+            let reason = "nothing tells where the struct is null: none of its members can be delivered";
+            return Err(Error::data(reason).in_column(name).in_file(self.first_file()));
+        };
+        let lacking = || Column { stored: Stored::Nothing, ..there.clone() };
+        Ok(masks.into_iter().map(|mask| mask.cloned().unwrap_or_else(lacking)).collect())
+    }
+
+    /// The column of a name as it is asked for, of each schema: these differ in how they are stored alone.
+    ///
+    /// # Errors
+    /// `Data` if it is not there, can't be delivered, or has types in two files that no type holds; `Argument` if what is
+    /// asked can't be.
+    pub fn agree(&self, name: &str, rules: &ColumnRules) -> Result<Vec<Column>> {
+        let mut asked = Vec::with_capacity(self.each.len());
+        for ((columns, file), (column, _)) in self.each.iter().zip(self.columns(name)) {
+            if columns.iter().filter(|column| column.kind != Kind::Mask && column.name == name).count() > 1 {
+                return Err(Error::data("two columns have this name").in_column(name).in_file(file));
+            }
+            let column = column.map(|column| as_asked(column, rules)).transpose();
+            asked.push((column.map_err(|error| error.in_column(name).in_file(file))?, *file));
+        }
+        self.check_fit(name, rules)?;
+        if let Some((reason, file)) = undeliverable(&asked) {
+            return Err(Error::data(reason).in_column(name).in_file(file));
+        }
+        joined(&asked, rules).map_err(|(error, file)| error.in_column(name).in_file(file))
+    }
+
+    /// Refuses what is for columns of other types.
+    fn check_fit(&self, name: &str, rules: &ColumnRules) -> Result<()> {
+        let there = || self.columns(name).filter_map(|(column, file)| Some((column?, file)));
+        let Some((column, file)) = there().find(|(column, _)| !is_null(column)).or_else(|| there().next())
+        else {
+            return Ok(());
+        };
+        let are_decimals = there().any(|(column, _)| matches!(column.stored, Stored::Decimal { .. }));
+        let are_lists = there().any(|(column, _)| column.kind == Kind::List);
+        let unfit = match rules {
+            ColumnRules { decimal: Some(_), .. } if !are_decimals => ("decimal", "decimals"),
+            ColumnRules { fixed: Some(_), .. } if !are_lists => ("fixed", "lists of numbers"),
+            _ => return Ok(()),
+        };
+        let reason =
+            format!(".{}() is not for a column of type {}, but for {}", unfit.0, column.type_name, unfit.1);
+        Err(Error::data(reason).in_column(name).in_file(file))
+    }
 }
 
-/// The columns that are delivered: of each the column of every schema, which differ in how they are stored
-/// alone.
-pub type Agreed = Vec<Vec<Column>>;
+/// Where in a schema each column stands, by its name.
+#[must_use]
+pub fn places(columns: &[Column]) -> HashMap<&str, usize> {
+    let own = columns.iter().enumerate().filter(|(_, column)| column.kind != Kind::Mask);
+    own.map(|(place, column)| (column.name.as_str(), place)).collect()
+}
 
-/// The columns that are asked for, in the first file's order, and what becomes of them. Of each schema the
-/// columns of a file, and its path.
+/// The columns that files may lack, and that some do: of each its name, and the first file that has it.
 ///
 /// # Errors
-/// `Data` if a column is not there, can't be delivered, or has types in two files that no type holds; `Argument`
-/// if a pattern can't be read, or nothing is asked for.
-pub fn agree(schemas: &[(&[Column], &Path)], request: &Request) -> Result<Agreed> {
-    let there = all_names(schemas);
-    let optional = OptionalColumns::new(&request.optional, &there)?;
-    optional.check(&there)?;
-    let selected = select(schemas, &there, request, &optional)?;
-    let by_name: Vec<_> = schemas.iter().map(|(columns, _)| places(columns)).collect();
-    let all = || schemas.iter().zip(&by_name);
-    let has = |name: &str, is_one: fn(&Column) -> bool| {
-        all().any(|((columns, _), by_name)| by_name.get(name).is_some_and(|&place| is_one(&columns[place])))
-    };
-    let is_decimal = |column: &Column| matches!(column.stored, Stored::Decimal { .. });
-    let type_of = |name: &str| {
-        let mut found = all().filter_map(|((columns, _), by_name)| Some(&columns[*by_name.get(name)?]));
-        found.next().map_or("null", |column| column.type_name.as_str())
-    };
-    let typed: Vec<_> = selected.iter().map(|&name| (name, type_of(name))).collect();
-    let are_decimals = |name: &str| has(name, is_decimal);
-    let decimals = rules_for(("decimals", "decimals"), &request.decimals, &typed, are_decimals)?;
-    let is_list = |column: &Column| column.kind == Kind::List;
-    let fixed: Vec<Rule<&[usize]>> =
-        request.fixed.iter().map(|(key, sizes)| (key.clone(), sizes.as_slice())).collect();
-    let fixed = rules_for(("fixed", "lists of numbers"), &fixed, &typed, |name| has(name, is_list))?;
-    let mut agreed = Vec::with_capacity(selected.len());
-    let mut refused: Vec<Refused<'_>> = Vec::new();
-    for ((name, decimals), fixed) in selected.iter().zip(decimals).zip(fixed) {
-        let mut of_schemas = Vec::with_capacity(schemas.len());
-        for ((columns, file), by_name) in all() {
-            let column = by_name.get(name).map(|&place| as_asked(&columns[place], decimals, fixed));
-            of_schemas
-                .push((column.transpose().map_err(|error| error.in_column(name).in_file(file))?, *file));
+/// `Argument` if a pattern can't be read.
+pub fn lacked<'a>(
+    schemas: &[(&'a [Column], &'a Path)],
+    optional: &[String],
+) -> Result<Vec<(&'a str, &'a Path)>> {
+    let schemas = Schemas::new(schemas.to_vec())?;
+    let mut found = Vec::new();
+    for name in schemas.names(false) {
+        let lacks = schemas.columns(name).any(|(column, _)| column.is_none());
+        let first = schemas.columns(name).find(|(column, _)| column.is_some());
+        if let (true, Some((_, file))) = (lacks && is_meant(optional, name)?, first) {
+            found.push((name, file));
         }
-        if let Some((reason, file)) = undeliverable(&of_schemas) {
-            refused.push(Refused { name, reason, file });
-            continue;
-        }
-        let joined = joined(&of_schemas, optional.means(name));
-        agreed.push(joined.map_err(|(error, file)| error.in_column(name).in_file(file))?);
     }
-    if refused.is_empty() { Ok(agreed) } else { Err(refusal(&refused)) }
-}
-
-/// A column that can't be delivered, why not, and the first file in which it is so.
-struct Refused<'a> {
-    name: &'a str,
-    reason: String,
-    file: &'a Path,
-}
-
-/// The error that names all columns which can't be delivered, and says how to do without.
-fn refusal(refused: &[Refused<'_>]) -> Error {
-    let without: Vec<String> = refused.iter().map(|column| format!("'!{}'", column.name)).collect();
-    let without = format!("columns=['*', {}]", without.join(", "));
-    if let [Refused { name, reason, file }] = refused {
-        let reason = format!("{reason}; {without} leaves it out");
-        return Error::data(reason).in_column(name).in_file(file);
-    }
-    let each: Vec<String> =
-        refused.iter().map(|column| format!("'{}' ({})", column.name, column.reason)).collect();
-    let reason = format!(
-        "{} columns can't be delivered: {}; {without} leaves them out",
-        refused.len(),
-        each.join(", ")
-    );
-    let file = refused.first().map_or(Path::new(""), |column| column.file);
-    Error::data(reason).in_file(file)
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// Why a column can't be delivered, if so, and the file that has it so.
@@ -124,7 +155,7 @@ fn undeliverable<'a>(columns: &[(Option<Column>, &'a Path)]) -> Option<(String, 
     let (column, file) = unknown.or_else(nulls_alone)?;
     let hint = match column.stored {
         Stored::Decimal { .. } if column.kind == Kind::Scalar => {
-            "may not fit 64 bits: decimals= says whether it becomes 'int64', 'float64' or 'bytes'"
+            "may not fit 64 bits: .decimal() says whether it becomes \"int64\", \"float64\" or \"bytes\""
         }
         Stored::Int96 => "is held as INT96, which is not read in lists: as INT64 it is",
         _ => "is not supported yet",
@@ -137,188 +168,55 @@ fn is_null(column: &Column) -> bool {
     column.stored == Stored::Nothing && column.kind == Kind::Scalar
 }
 
-/// The names of the columns of all schemas, each with the first that has it, in the order of these.
-fn all_names<'a>(schemas: &[(&'a [Column], &Path)]) -> Vec<(&'a str, usize)> {
-    let mut seen = HashSet::new();
-    let of_each = schemas.iter().enumerate().flat_map(|(schema, (columns, _))| {
-        let own = columns.iter().filter(|column| column.kind != Kind::Mask);
-        own.map(move |column| (column.name.as_str(), schema))
-    });
-    of_each.filter(|(name, _)| seen.insert(*name)).collect()
-}
-
-/// The rule of each column, of which the name and the type are given, where only some can have one. What gave the
-/// rules, and what they are for, is said in errors.
-fn rules_for<R: Copy>(
-    (argument, what): (&str, &str),
-    rules: &[Rule<R>],
-    columns: &[(&str, &str)],
-    can_have: impl Fn(&str) -> bool,
-) -> Result<Vec<Option<R>>> {
-    let (able, others): (Vec<_>, Vec<_>) = columns.iter().partition(|(name, _)| can_have(name));
-    let able: Vec<Named<'_>> = able.into_iter().map(|(name, _)| Named { name, stack: None }).collect();
-    column_rules::check_fit(argument, rules, &able, &others, what)?;
-    let found = column_rules::resolve(argument, rules, &able)?;
-    let by_name: HashMap<&str, Option<R>> = able.iter().map(|column| column.name).zip(found).collect();
-    Ok(columns.iter().map(|(name, _)| by_name.get(name).copied().flatten()).collect())
-}
-
-/// The columns that files may lack.
-struct OptionalColumns<'a> {
-    /// Names, names of structs, or patterns; of each, whether a column has it as its name.
-    meant: Vec<(&'a str, bool, glob::Pattern)>,
-}
-
-impl<'a> OptionalColumns<'a> {
-    /// Those that texts mean among the columns that there are.
-    fn new(texts: &'a [String], there: &[(&str, usize)]) -> Result<Self> {
-        let mut meant = Vec::with_capacity(texts.len());
-        for text in texts {
-            let is_name = there.iter().any(|(name, _)| name == text);
-            meant.push((text.as_str(), is_name, column_rules::pattern(text)?));
-        }
-        Ok(Self { meant })
-    }
-
-    /// Refuses a text that means none of the columns that there are.
-    fn check(&self, there: &[(&str, usize)]) -> Result<()> {
-        let is_none = |index: &usize| !there.iter().any(|(name, _)| self.is_meant(*index, name));
-        match (0..self.meant.len()).find(is_none) {
-            Some(index) => {
-                let what = format!("'{}' of optional", self.meant[index].0);
-                Err(column_rules::no_match(&what, there.iter().map(|(name, _)| *name)))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn is_meant(&self, index: usize, column: &str) -> bool {
-        let (text, is_name, pattern) = &self.meant[index];
-        column == *text || (!is_name && (is_in(column, text) || pattern.matches(column)))
-    }
-
-    fn means(&self, column: &str) -> bool {
-        (0..self.meant.len()).any(|index| self.is_meant(index, column))
-    }
-}
-
-/// Whether `optional=` means a column by its name, that of a struct, or a pattern.
-///
-/// # Errors
-/// `Argument` if a pattern can't be read.
-pub fn is_optional(request: &Request, column: &str) -> Result<bool> {
-    for text in &request.optional {
-        if column == text || is_in(column, text) || column_rules::pattern(text)?.matches(column) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// The columns that files may lack, and that some do: of each its name, and the first file that has it.
-///
-/// # Errors
-/// `Argument` if a pattern can't be read.
-pub fn lacked<'a>(
-    schemas: &[(&'a [Column], &'a Path)],
-    optional: &[String],
-) -> Result<Vec<(&'a str, &'a Path)>> {
-    let there = all_names(schemas);
-    let optional = OptionalColumns::new(optional, &there)?;
-    let mut found: Vec<_> =
-        there.into_iter().map(|(name, _)| name).filter(|name| optional.means(name)).collect();
-    found.sort_unstable();
-    let has = |columns: &[Column], name: &str| columns.iter().any(|column| column.name == name);
-    found.retain(|name| schemas.iter().any(|(columns, _)| !has(columns, name)));
-    let first =
-        |name: &'a str| schemas.iter().find(|(columns, _)| has(columns, name)).map(|(_, file)| (name, *file));
-    Ok(found.into_iter().filter_map(first).collect())
-}
-
-/// Where in a schema each column stands, by its name.
-#[must_use]
-pub fn places(columns: &[Column]) -> HashMap<&str, usize> {
-    let own = columns.iter().enumerate().filter(|(_, column)| column.kind != Kind::Mask);
-    own.map(|(place, column)| (column.name.as_str(), place)).collect()
-}
-
-/// Of the columns that there are, the names of those that are asked for, each once.
-fn select<'a>(
-    schemas: &[(&[Column], &Path)],
-    there: &[(&'a str, usize)],
-    request: &Request,
-    optional: &OptionalColumns<'_>,
-) -> Result<Vec<&'a str>> {
-    let names: Vec<&str> = there.iter().map(|&(name, _)| name).collect();
-    let picked = match &request.columns {
-        Some(patterns) => {
-            column_rules::pick(&names, patterns).map_err(|error| error.in_file(schemas[0].1))?
-        }
-        None => names,
-    };
-    if picked.is_empty() {
-        return Err(Error::Argument("no column is selected".into()).in_file(schemas[0].1));
-    }
-    let asked: HashSet<&str> = picked.iter().copied().collect();
-    for (columns, file) in schemas {
-        check_unique(columns, &asked).map_err(|error| error.in_file(file))?;
-    }
-    let added =
-        there.iter().find(|(name, schema)| *schema > 0 && asked.contains(name) && !optional.means(name));
-    if let Some((name, schema)) = added {
-        let reason = format!("the column is not in file '{}'", shown(schemas[0].1));
-        return Err(Error::data(reason).in_column(name).in_file(schemas[*schema].1));
-    }
-    Ok(picked)
-}
-
-/// Refuses a selected name that two columns have.
-fn check_unique(columns: &[Column], selected: &HashSet<&str>) -> Result<()> {
-    let mut seen = HashSet::new();
-    let own = columns.iter().filter(|column| column.kind != Kind::Mask);
-    match own.map(|column| column.name.as_str()).find(|name| !seen.insert(*name) && selected.contains(name)) {
-        Some(name) => Err(Error::data("two columns have this name").in_column(name)),
-        None => Ok(()),
-    }
-}
-
 /// A column of one schema as it is asked for.
-fn as_asked(column: &Column, decimals: Option<Decimals>, fixed: Option<&[usize]>) -> Result<Column> {
+fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
     let mut asked = column.clone();
-    if let (Some(decimals), Stored::Decimal { is_integer, length, .. }) = (decimals, column.stored) {
+    if let Stored::Decimal { is_integer, length, scale, .. } = column.stored {
         let is_listed = !column.is_flat();
-        (asked.kind, asked.dtype, asked.size) = match decimals {
-            Decimals::Integers if is_listed => (column.kind, column.dtype, None),
-            Decimals::Integers => (Kind::Scalar, Some(Dtype::Int64), None),
-            _ if is_listed => return Err(Error::data("decimals in lists are delivered as int64 alone")),
-            Decimals::Floats => (Kind::Scalar, Some(Dtype::Float64), None),
-            Decimals::Bytes if is_integer => {
-                return Err(Error::data("its decimals are held as integers, which 'int64' delivers"));
-            }
-            Decimals::Bytes if length == 0 => (Kind::Binary, Some(Dtype::Uint8), None),
-            Decimals::Bytes => (Kind::Scalar, Some(Dtype::Uint8), Some(length)),
-        };
-        if decimals == Decimals::Floats {
-            asked.unit = None;
-        }
-    }
-    if let Some(sizes) = fixed.filter(|_| column.kind == Kind::List) {
-        if !sizes.is_empty() && sizes.len() != column.lists {
-            return Err(Error::Argument(format!(
-                "fixed gives lengths of {} levels of lists, the column is a {}: fixed={{'{}': {}}} gives all",
-                sizes.len(),
-                column.type_name,
-                column.name,
-                match column.lists {
-                    1 => "k".to_owned(),
-                    levels => format!(
-                        "({})",
-                        (1..=levels).map(|at| format!("k{at}")).collect::<Vec<_>>().join(", ")
-                    ),
-                }
+        // A cast keeps the number that a decimal is.
+        let of_cast = rules.cast.filter(|_| rules.decimal.is_none() && !is_listed);
+        if of_cast.is_some_and(|dtype| !dtype.is_float()) && scale > 0 {
+            return Err(Error::data(format!(
+                "a {} is no integer: .decimal(\"int64\") before the cast makes integers of it, in units of 10^-{scale}",
+                column.type_name
             )));
         }
-        asked.sizes = sizes.to_vec();
+        let of_cast = of_cast.filter(|dtype| dtype.is_float()).map(|_| Decimals::Floats);
+        match rules.decimal.or(of_cast) {
+            None => {}
+            Some(Decimals::Integers) if is_listed => asked.size = None,
+            Some(_) if is_listed => {
+                return Err(Error::data("decimals in lists are delivered as int64 alone"));
+            }
+            Some(Decimals::Integers) => {
+                (asked.kind, asked.dtype, asked.size) = (Kind::Scalar, Some(Dtype::Int64), None);
+            }
+            Some(Decimals::Floats) => {
+                (asked.kind, asked.dtype, asked.size) = (Kind::Scalar, Some(Dtype::Float64), None);
+                asked.unit = None;
+            }
+            Some(Decimals::Bytes) if is_integer => {
+                return Err(Error::data("its decimals are held as integers, which \"int64\" delivers"));
+            }
+            Some(Decimals::Bytes) if length == 0 => {
+                (asked.kind, asked.dtype, asked.size) = (Kind::Binary, Some(Dtype::Uint8), None);
+            }
+            Some(Decimals::Bytes) => {
+                (asked.kind, asked.dtype, asked.size) = (Kind::Scalar, Some(Dtype::Uint8), Some(length));
+            }
+        }
+    }
+    if let Some(sizes) = rules.fixed.as_ref().filter(|_| column.kind == Kind::List) {
+        if !sizes.is_empty() && sizes.len() != column.lists {
+            let all: Vec<String> = (1..=column.lists).map(|level| format!("k{level}")).collect();
+            let all = if column.lists == 1 { "k".to_owned() } else { format!("({})", all.join(", ")) };
+            return Err(Error::Argument(format!(
+                "lengths of {} levels of lists are given, the column is a {}: .fixed({all}) gives all",
+                sizes.len(),
+                column.type_name,
+            )));
+        }
+        asked.sizes.clone_from(sizes);
         if !sizes.is_empty() {
             asked = of_one_length(asked)?;
         }
@@ -341,7 +239,7 @@ fn of_one_length(column: Column) -> Result<Column> {
 /// The columns of all schemas, delivered in one type; or why there is none, and the file to blame.
 fn joined<'a>(
     columns: &[(Option<Column>, &'a Path)],
-    is_optional: bool,
+    rules: &ColumnRules,
 ) -> std::result::Result<Vec<Column>, (Error, &'a Path)> {
     let mut typed = columns.iter().filter_map(|(column, file)| Some((column.as_ref()?, *file)));
     let Some((first, first_file)) = typed.clone().find(|(column, _)| !is_null(column)) else {
@@ -350,9 +248,18 @@ fn joined<'a>(
     };
     let mut whole = first.clone();
     for (column, file) in typed.filter(|(column, _)| !is_null(column)) {
-        whole = widened(&whole, column).ok_or_else(|| {
+        whole = widened(&whole, column, rules.cast.is_some()).ok_or_else(|| {
+            let remedy = match (whole.dtype, column.dtype) {
+                (Some(one), Some(other)) if one != other && one != Dtype::Bool && other != Dtype::Bool => {
+                    format!(
+                        "; fr.col('{}').cast(torch.float64) makes one of both, each value checked",
+                        column.name
+                    )
+                }
+                _ => String::new(),
+            };
             let reason = format!(
-                "the column is {}, expected {} as in file '{}'",
+                "the column is {}, expected {} as in file '{}'{remedy}",
                 column.type_name,
                 first.type_name,
                 shown(first_file)
@@ -375,17 +282,23 @@ fn joined<'a>(
         }
     }
     let lacking = columns.iter().find(|(column, _)| column.is_none());
-    if let Some((_, file)) = lacking.filter(|_| !is_optional) {
-        let reason = format!("the column is missing; file '{}' has it", shown(first_file));
+    if let Some((_, file)) = lacking.filter(|_| !rules.is_optional) {
+        let reason = format!(
+            "the column is missing; file '{}' has it; .optional() allows files without it: their rows are null",
+            shown(first_file)
+        );
         return Err((Error::data(reason), file));
     }
+    // What is cast is read in the type that its file has.
+    let own_type = |own: Option<Dtype>| if rules.cast.is_some() { own.or(whole.dtype) } else { whole.dtype };
     let delivered = columns.iter().map(|(column, _)| match column {
-        Some(Column { type_name, stored, level, element, leaf, .. }) => Column {
-            type_name: type_name.clone(),
-            stored: *stored,
-            level: *level,
-            element: *element,
-            leaf: *leaf,
+        Some(column) => Column {
+            type_name: column.type_name.clone(),
+            dtype: own_type(column.dtype),
+            stored: column.stored,
+            level: column.level,
+            element: column.element,
+            leaf: column.leaf,
             ..whole.clone()
         },
         None => Column { stored: Stored::Nothing, ..whole.clone() },
@@ -400,7 +313,9 @@ fn is_duration(column: &Column) -> bool {
 
 /// The type that holds what both do: the smallest integer or float type, the decimal of one scale. What is
 /// counted must be the same.
-fn widened(one: &Column, other: &Column) -> Option<Column> {
+///
+/// What is cast needs no type that holds both.
+fn widened(one: &Column, other: &Column, is_cast: bool) -> Option<Column> {
     if one.kind != other.kind || one.size != other.size || one.lists != other.lists {
         return None;
     }
@@ -421,5 +336,6 @@ fn widened(one: &Column, other: &Column) -> Option<Column> {
         _ if is_duration(other) && one.unit.is_none() => &other.unit,
         _ => return None,
     };
-    Some(Column { dtype: Some(one.dtype?.joined(other.dtype?)?), unit: unit.clone(), ..one.clone() })
+    let joined = one.dtype?.joined(other.dtype?).or(one.dtype.filter(|_| is_cast))?;
+    Some(Column { dtype: Some(joined), unit: unit.clone(), ..one.clone() })
 }

@@ -114,7 +114,7 @@ impl Delivery {
         let value = text(self.stored, number);
         let delivered = self.delivered.name();
         let how = if self.stored.is_integer() && self.delivered.is_float() { " exactly" } else { "" };
-        format!("{value}, which does not fit {delivered}{how}: cast= can name a type that holds it")
+        format!("{value}, which does not fit {delivered}{how}: .cast() can name a type that holds it")
     }
 }
 

@@ -10,6 +10,10 @@ pub struct Vocabulary {
     bytes: Vec<u8>,
     /// Where each ends.
     ends: Vec<usize>,
+    /// Of values that were named: the code of each, in the order of their bytes.
+    codes: Option<Vec<u64>>,
+    /// The code of all other values, if there is one.
+    unknown: Option<u64>,
 }
 
 impl Vocabulary {
@@ -25,6 +29,23 @@ impl Vocabulary {
         made
     }
 
+    /// The vocabulary of values that were named, whose codes are their places; `unknown` is the code of all others.
+    ///
+    /// # Errors
+    /// `Argument` if one is named twice.
+    pub fn of_named(values: &[Vec<u8>], unknown: Option<u64>) -> Result<Self> {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_unstable_by_key(|&place| &values[place]);
+        if let Some(twice) = order.windows(2).find(|pair| values[pair[0]] == values[pair[1]]) {
+            let shown = shown(&values[twice[0]]);
+            return Err(Error::Argument(format!("the value {shown:?} has two codes: it is named twice")));
+        }
+        let mut made = Self::new(values.iter().map(|value| value.as_slice().into()).collect());
+        made.codes = Some(order.into_iter().map(|place| place as u64).collect());
+        made.unknown = unknown;
+        Ok(made)
+    }
+
     /// What [`Self::to_bytes`] gave.
     ///
     /// # Errors
@@ -35,7 +56,12 @@ impl Vocabulary {
         };
         let found: Self = postcard::from_bytes(data).map_err(|cause| damaged(&cause))?;
         let is_whole = found.ends.last().copied().unwrap_or(0) == found.bytes.len();
-        if !is_whole || !found.ends.is_sorted() {
+        let count = found.ends.len();
+        let are_codes = found
+            .codes
+            .as_ref()
+            .is_none_or(|codes| codes.len() == count && codes.iter().all(|&code| code < count as u64));
+        if !is_whole || !found.ends.is_sorted() || !are_codes {
             return Err(damaged(&"its values do not end where they should"));
         }
         Ok(found)
@@ -60,8 +86,14 @@ impl Vocabulary {
     }
 
     /// The values, by their codes.
-    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.len()).map(|code| self.value(code))
+    #[must_use]
+    pub fn values(&self) -> Vec<&[u8]> {
+        let mut values: Vec<&[u8]> = (0..self.len()).map(|place| self.value(place)).collect();
+        for (place, &code) in self.codes.iter().flatten().enumerate() {
+            // Less than their number.
+            values[usize::try_from(code).unwrap_or(0)] = self.value(place);
+        }
+        values
     }
 
     fn value(&self, code: usize) -> &[u8] {
@@ -78,12 +110,24 @@ impl Vocabulary {
         while first < end {
             let middle = first + (end - first) / 2;
             match self.value(middle).cmp(value) {
-                std::cmp::Ordering::Equal => return Ok(middle as u64),
+                std::cmp::Ordering::Equal => {
+                    return Ok(self.codes.as_ref().map_or(middle as u64, |codes| codes[middle]));
+                }
                 std::cmp::Ordering::Less => first = middle + 1,
                 std::cmp::Ordering::Greater => end = middle,
             }
         }
-        let shown: String = String::from_utf8_lossy(value).chars().take(40).collect();
+        if let Some(unknown) = self.unknown {
+            return Ok(unknown);
+        }
+        let shown = shown(value);
+        if self.codes.is_some() {
+            let reason = format!(
+                "the value {shown:?} is none of the {} that .codes() names; its unknown= gives such values a code",
+                self.len()
+            );
+            return Err(Error::data(reason));
+        }
         let reason = format!(
             "the value {shown:?} is none of the {} of the column's dictionary: the file was changed since they were \
              gathered, or it is damaged",
@@ -93,9 +137,30 @@ impl Vocabulary {
     }
 }
 
+/// The beginning of a value, for people.
+fn shown(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).chars().take(40).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_code_of_a_named_value_is_its_place_and_others_have_one_or_none() {
+        let values = ["b", "", "a"].map(|text| text.as_bytes().to_vec());
+        let all = Vocabulary::of_named(&values, Some(9)).unwrap();
+        for (code, text) in (0..).zip(["b", "", "a"]) {
+            assert_eq!(all.code(text.as_bytes()).unwrap(), code);
+        }
+        assert_eq!(all.code(b"c").unwrap(), 9);
+        assert_eq!(all.values(), [&b"b"[..], b"", b"a"]);
+        assert_eq!(Vocabulary::from_bytes(&all.to_bytes()).unwrap(), all);
+        let some = Vocabulary::of_named(&values, None).unwrap();
+        assert!(some.code(b"c").unwrap_err().to_string().contains("none of the 3"));
+        let twice = [b"a".to_vec(), b"b".to_vec(), b"a".to_vec()];
+        assert!(Vocabulary::of_named(&twice, None).unwrap_err().to_string().contains("named twice"));
+    }
 
     #[test]
     fn a_code_is_the_place_of_a_value_in_the_order_of_bytes() {
@@ -119,7 +184,7 @@ mod tests {
                 let mut bad = good.clone();
                 bad[place] = value;
                 if let Ok(found) = Vocabulary::from_bytes(&bad) {
-                    assert!(found.values().count() <= 255);
+                    assert!(found.values().len() <= 255);
                 }
             }
         }

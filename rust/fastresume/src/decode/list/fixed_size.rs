@@ -56,7 +56,7 @@ impl<'a> EqualDecoder<'a> {
                 Ok(())
             }
             FixedRows::Lists => Err(Error::data(format!(
-                "the list in row {row} of the row group has {} elements, expected {} as fixed= or the file's Arrow schema says",
+                "the list in row {row} of the row group has {} elements, expected {} as .fixed() or the file's Arrow schema says",
                 value.len() / self.shape.width,
                 self.shape.size
             ))),

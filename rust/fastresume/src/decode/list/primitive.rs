@@ -72,7 +72,7 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
             Nulls::Filled(bits) => bits,
             Nulls::Masked | Nulls::Refused => {
                 return Err(Error::data(format!(
-                    "an element of the list in row {} of the row group is null; a fill value for nulls says \
+                    "an element of the list in row {} of the row group is null; .fill_null(value) says \
                      what becomes of it, a mask marks whole lists",
                     row_of(self.there.all().first_zero().unwrap_or(0))
                 )));
@@ -147,7 +147,7 @@ fn take_inner(
 /// What is said of a null inside the list of a row.
 pub fn null_row(what: &str, row: usize) -> Error {
     Error::data(format!(
-        "{what} inside the list in row {row} of the row group is null; nulls='mask' or a fill value says what becomes \
+        "{what} inside the list in row {row} of the row group is null; .mask_null() or .fill_null(value) says what becomes \
          of it"
     ))
 }

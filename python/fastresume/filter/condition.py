@@ -9,33 +9,58 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fastresume.filter.exact_compare import compare, compare_text, floor_of, is_nan, to_bytes
 from fastresume.filter.ternary import Facts, Sought, Text, Truth, Values, may_equal
+from fastresume.filter.times import Time, count_of, is_counted
 
-Literal = bool | int | float | str | bytes
+Literal = bool | int | float | str | bytes | Time
 
 Types = Mapping[str, tuple[str, str, str | None]]
 """The dtype, kind and unit of each column."""
+
+TIMES = (np.datetime64, np.timedelta64, dt.date, dt.time, dt.timedelta)
 
 FEW = 16
 """Text is compared with so many values one by one, with more of them row by row."""
 
 
-class Expression:
-    """A condition on the columns of a row, made from `column(name)`; `&`, `|` and `~` join conditions."""
+@dataclass(frozen=True)
+class Named:
+    """A column of a filter: its name, whether files may lack it, and whether it stands in their paths."""
 
-    def __and__(self, other: object) -> Expression:
+    name: str
+    optional: bool = False
+    from_path: bool = False
+
+    def __repr__(self) -> str:
+        optional, from_path = (".optional()" * self.optional, ".from_path()" * self.from_path)
+        return f"fr.col({self.name!r}){optional}{from_path}"
+
+
+class Condition:
+    """A condition on columns, which a comparison of `fr.col(name)` makes; `&`, `|` and `~` join conditions.
+
+    A null is SQL's: a comparison with a null is neither true nor false, and a row is kept only if the whole
+    is true.
+
+    Example:
+        >>> import fastresume as fr
+        >>> (fr.col("label") == 1) & ~fr.col("c_0").isin([3, 5]) | fr.col("i_0").is_null()
+        (((fr.col('label') == 1) & ~fr.col('c_0').isin([3, 5])) | fr.col('i_0').is_null())
+    """
+
+    def __and__(self, other: object) -> Condition:
         return _joined("&", self, other)
 
-    def __or__(self, other: object) -> Expression:
+    def __or__(self, other: object) -> Condition:
         return _joined("|", self, other)
 
-    def __invert__(self) -> Expression:
+    def __invert__(self) -> Condition:
         return Not(self)
 
     def __bool__(self) -> bool:
@@ -44,11 +69,24 @@ class Expression:
     @property
     def columns(self) -> set[str]:
         """The names of the columns that it asks for."""
+        return {column.name for column in self.named}
+
+    @property
+    def named(self) -> set[Named]:
+        """The same, as they were named."""
         raise NotImplementedError
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
         """The columns that it compares with values, and the values that these are asked to be equal to."""
+        raise NotImplementedError
+
+    def in_units(self, types: Types) -> Condition:
+        """The same with times, dates and their texts as the numbers that columns of such units hold.
+
+        Raises:
+            TypeError, ValueError: naming the column, its unit and the value.
+        """
         raise NotImplementedError
 
     def check(self, types: Types) -> None:
@@ -68,26 +106,31 @@ class Expression:
         raise NotImplementedError
 
 
-class Condition(Expression):
+class ColumnCondition(Condition):
     """A condition on one column.
 
     Args:
-        name: the column.
+        column: the column.
     """
 
-    name: str
+    column: Named
 
     @property
-    def columns(self) -> set[str]:
-        """The columns that it asks for."""
-        return {self.name}
+    def name(self) -> str:
+        """The name of the column."""
+        return self.column.name
+
+    @property
+    def named(self) -> set[Named]:
+        """The column that it asks for."""
+        return {self.column}
 
 
 @dataclass(frozen=True)
-class Comparison(Condition):
-    """`column(name) op value`."""
+class Comparison(ColumnCondition):
+    """`fr.col(name) op value`."""
 
-    name: str
+    column: Named
     op: str
     value: Literal
 
@@ -95,6 +138,10 @@ class Comparison(Condition):
     def sought(self) -> dict[str, set[Sought]]:
         """Its column, and the value if it asks for that one."""
         return {self.name: _sought([self.value]) if self.op in ("==", "!=") else set()}
+
+    def in_units(self, types: Types) -> Condition:
+        """The same with a time as a number."""
+        return replace(self, value=_in_unit(self.name, self.value, types))
 
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
@@ -134,20 +181,24 @@ class Comparison(Condition):
         return facts[self.name].truth(judge, of_nan)
 
     def __repr__(self) -> str:
-        return f"(column({self.name!r}) {self.op} {self.value!r})"
+        return f"({self.column!r} {self.op} {self.value!r})"
 
 
 @dataclass(frozen=True)
-class Membership(Condition):
-    """`column(name).is_in(values)`."""
+class Membership(ColumnCondition):
+    """`fr.col(name).isin(values)`."""
 
-    name: str
+    column: Named
     values: tuple[Literal, ...]
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
         """Its column and its values."""
         return {self.name: _sought(self.values)}
+
+    def in_units(self, types: Types) -> Condition:
+        """The same with times as numbers."""
+        return replace(self, values=tuple(_in_unit(self.name, value, types) for value in self.values))
 
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
@@ -181,19 +232,24 @@ class Membership(Condition):
         return facts[self.name].truth(judge, (False, True))
 
     def __repr__(self) -> str:
-        return f"column({self.name!r}).is_in({list(self.values)!r})"
+        return f"{self.column!r}.isin({list(self.values)!r})"
 
 
 @dataclass(frozen=True)
-class IsNull(Condition):
-    """`column(name).is_null()`."""
+class IsNull(ColumnCondition):
+    """`fr.col(name).is_null()`."""
 
-    name: str
+    column: Named
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
         """It compares nothing."""
         return {}
+
+    def in_units(self, types: Types) -> Condition:
+        """The same."""
+        del types  # nulls have no unit
+        return self
 
     def check(self, types: Types) -> None:
         """Every column may be asked for nulls."""
@@ -211,24 +267,28 @@ class IsNull(Condition):
         return Truth(yes, no, np.zeros_like(yes))
 
     def __repr__(self) -> str:
-        return f"column({self.name!r}).is_null()"
+        return f"{self.column!r}.is_null()"
 
 
 @dataclass(frozen=True)
-class Not(Expression):
+class Not(Condition):
     """`~inner`."""
 
-    inner: Expression
+    inner: Condition
 
     @property
-    def columns(self) -> set[str]:
+    def named(self) -> set[Named]:
         """The columns that it asks for."""
-        return self.inner.columns
+        return self.inner.named
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
         """What its inner condition compares."""
         return self.inner.sought
+
+    def in_units(self, types: Types) -> Condition:
+        """The same with times as numbers."""
+        return Not(self.inner.in_units(types))
 
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
@@ -247,23 +307,27 @@ class Not(Expression):
 
 
 @dataclass(frozen=True)
-class Both(Expression):
+class Both(Condition):
     """`left & right` or `left | right`."""
 
     op: str
-    left: Expression
-    right: Expression
+    left: Condition
+    right: Condition
 
     @property
-    def columns(self) -> set[str]:
+    def named(self) -> set[Named]:
         """The columns that it asks for."""
-        return self.left.columns | self.right.columns
+        return self.left.named | self.right.named
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
         """What the two conditions compare."""
         left, right = self.left.sought, self.right.sought
         return {name: left.get(name, set()) | right.get(name, set()) for name in {**left, **right}}
+
+    def in_units(self, types: Types) -> Condition:
+        """The same with times as numbers."""
+        return Both(self.op, self.left.in_units(types), self.right.in_units(types))
 
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
@@ -293,85 +357,25 @@ class Both(Expression):
         return f"({self.left!r} {self.op} {self.right!r})"
 
 
-class Column:
-    """A column by its name, to be compared with values."""
-
-    __hash__ = None  # type: ignore[assignment]  # equality makes a condition
-
-    def __init__(self, name: str) -> None:
-        if not isinstance(name, str):
-            raise TypeError(f"a column is named by a string, found {name!r}")
-        self.name = name
-
-    def __eq__(self, value: object) -> Comparison:  # type: ignore[override]  # it makes a condition
-        return Comparison(self.name, "==", literal(value))
-
-    def __ne__(self, value: object) -> Comparison:  # type: ignore[override]  # it makes a condition
-        return Comparison(self.name, "!=", literal(value))
-
-    def __lt__(self, value: object) -> Comparison:
-        return Comparison(self.name, "<", literal(value))
-
-    def __le__(self, value: object) -> Comparison:
-        return Comparison(self.name, "<=", literal(value))
-
-    def __gt__(self, value: object) -> Comparison:
-        return Comparison(self.name, ">", literal(value))
-
-    def __ge__(self, value: object) -> Comparison:
-        return Comparison(self.name, ">=", literal(value))
-
-    def is_in(self, values: Iterable[object]) -> Membership:
-        """Whether the value is one of these."""
-        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise TypeError(f"is_in takes a list of values, found {values!r}")
-        return Membership(self.name, tuple(literal(value) for value in values))
-
-    def is_null(self) -> Expression:
-        """Whether there is no value."""
-        return IsNull(self.name)
-
-    def is_valid(self) -> Expression:
-        """Whether there is a value."""
-        return Not(IsNull(self.name))
-
-    def __repr__(self) -> str:
-        return f"column({self.name!r})"
-
-
-def column(name: str) -> Column:
-    """A column for a filter: compare it with numbers, booleans, strings or bytes, and join what results.
-
-    Numbers are compared exactly, whatever the column's type. Dates and times are the integers that their
-    tensors hold.
-
-    Example:
-        >>> (column("label") == 1) & ~column("c_0").is_in([3, 5]) | column("i_0").is_null()
-        (((column('label') == 1) & ~column('c_0').is_in([3, 5])) | column('i_0').is_null())
-    """
-    return Column(name)
-
-
 def literal(value: object) -> Literal:
     """The value as Python's own.
 
     Raises:
         TypeError: if no column can be compared with it.
     """
-    if isinstance(value, (np.datetime64, np.timedelta64, dt.date, dt.time, dt.timedelta)):
-        raise TypeError(
-            f"times are compared as the integers that their tensors hold, found {value!r}: dataset.schema "
-            "has their unit; an expression of pyarrow takes times"
-        )
+    if isinstance(value, TIMES):
+        return value
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, (bool, int, float, str, bytes)):
         hint = ": ask is_null()" if value is None else ""
-        raise TypeError(f"a column is compared with a number, bool, string or bytes, found {value!r}{hint}")
+        raise TypeError(
+            f"a column is compared with a number, bool, string, bytes or time, found {value!r}{hint}"
+        )
     return value
 
 
-def _joined(op: str, left: Expression, right: object) -> Expression:
-    if not isinstance(right, Expression):
+def _joined(op: str, left: Condition, right: object) -> Condition:
+    if not isinstance(right, Condition):
         raise TypeError(f"{op} joins conditions, found {right!r}: comparisons need parentheses around them")
     return Both(op, left, right)
 
@@ -385,13 +389,27 @@ def _sought(values: Iterable[Literal]) -> set[Sought]:
     return {to_bytes(value) for value in values if not is_nan(value)}
 
 
+def _in_unit(name: str, value: Literal, types: Types) -> Literal:
+    """The value, or the number that a time is in the unit of a column."""
+    dtype, kind, unit = types[name]
+    if kind != "scalar" or unit is None or not is_counted(unit):
+        return value
+    if not isinstance(value, (str, *TIMES)):
+        return value
+    try:
+        return count_of(value, unit)
+    except (TypeError, ValueError) as cause:
+        raise type(cause)(
+            f"column '{name}' of the type {dtype} can't be compared with {value!r}: it is {unit}: {cause}"
+        ) from None
+
+
 def _check_value(name: str, value: Literal, dtype: str, kind: str, unit: str | None) -> None:
     is_text = kind in ("string", "binary")
-    if kind.startswith("list") or kind == "matrix" or is_text != isinstance(value, (str, bytes)):
+    is_time = isinstance(value, TIMES)
+    if is_time or kind.startswith("list") or kind == "matrix" or is_text != isinstance(value, (str, bytes)):
         what = kind if kind != "scalar" else dtype
         hint = ""
         if kind == "scalar" and unit is not None and unit.startswith(("time", "date", "duration")):
-            hint = (
-                f": it is {unit}, compared with an integer of that unit; an expression of pyarrow takes times"
-            )
+            hint = f": it is {unit}, compared with a time or an integer of that unit"
         raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}{hint}")

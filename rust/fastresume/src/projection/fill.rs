@@ -1,26 +1,12 @@
-//! What the user said of nulls, for each column.
+//! Numbers that users name, as the bits of a tensor's type.
 
 use half::{bf16, f16};
 
-use crate::error::{Error, Result};
-use crate::projection::column_rules::{self, Named, Rule};
 use crate::schema::cast::single_to_odd;
-use crate::schema::columns::{Dtype, Kind};
-use crate::schema::nulls::Nulls;
+use crate::schema::columns::Dtype;
 
 /// Floats that are whole are integers up to this: 2^53.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
-
-/// What is to become of nulls.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Policy {
-    /// They are errors.
-    Refuse,
-    /// A mask tells them apart.
-    Mask,
-    /// They become this number; texts and pieces of bytes become empty, whatever the number.
-    Fill(Fill),
-}
 
 /// A number that stands for a null.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,6 +17,8 @@ pub enum Fill {
     Integer(i128),
     /// Any other.
     Float(f64),
+    /// No number: an empty text.
+    Empty,
 }
 
 impl std::fmt::Display for Fill {
@@ -39,71 +27,7 @@ impl std::fmt::Display for Fill {
             Self::Truth(value) => formatter.write_str(if *value { "True" } else { "False" }),
             Self::Integer(value) => value.fmt(formatter),
             Self::Float(value) => write!(formatter, "{value:?}"),
-        }
-    }
-}
-
-/// Columns, and their policy.
-pub type NullPolicy = Rule<Policy>;
-
-/// A column that a policy is looked up for.
-#[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// The stack that it is in.
-    pub stack: Option<&'a str>,
-    /// Its element type.
-    pub dtype: Dtype,
-    /// What its rows are.
-    pub kind: Kind,
-    /// Of one whose values are put into buckets, how many there are.
-    pub buckets: Option<u64>,
-}
-
-/// What becomes of the nulls of each column, as [`column_rules::resolve`] finds it; where nothing fits, nulls are
-/// refused.
-///
-/// # Errors
-/// As there; `Argument` also if a fill value does not fit a column's type.
-pub fn resolve(policies: &[NullPolicy], columns: &[Subject<'_>]) -> Result<Vec<Nulls>> {
-    let named: Vec<Named<'_>> =
-        columns.iter().map(|subject| Named { name: subject.name, stack: subject.stack }).collect();
-    let found = column_rules::resolve("nulls", policies, &named)?;
-    columns.iter().zip(found).map(|(subject, policy)| nulls_of(subject, policy)).collect()
-}
-
-fn nulls_of(subject: &Subject<'_>, policy: Option<Policy>) -> Result<Nulls> {
-    match policy {
-        None | Some(Policy::Refuse) => Ok(Nulls::Refused),
-        Some(Policy::Mask) => Ok(Nulls::Masked),
-        Some(Policy::Fill(value))
-            if matches!(subject.kind, Kind::String | Kind::Binary | Kind::Strings | Kind::Binaries) =>
-        {
-            match value {
-                Fill::Truth(_) => Err(Error::Argument(format!(
-                    "the fill value {value} for nulls does not fit column '{}', which is {}: any number makes \
-                     an empty one of a null",
-                    subject.name,
-                    subject.kind.name()
-                ))),
-                Fill::Integer(_) | Fill::Float(_) => Ok(Nulls::Filled(0)),
-            }
-        }
-        Some(Policy::Fill(value)) => {
-            let bits = bits_of(value, subject.dtype);
-            let is_one = |bits: &u64| subject.buckets.is_none_or(|buckets| *bits < buckets);
-            bits.filter(is_one).map(Nulls::Filled).ok_or_else(|| {
-                let what = match subject.buckets {
-                    Some(buckets) => format!("is one of {buckets} buckets"),
-                    None => format!("is {}", subject.dtype.name()),
-                };
-                Error::Argument(format!(
-                    "the fill value {value} for nulls does not fit column '{}', which {what}{}",
-                    subject.name,
-                    nearest_to(value, subject.dtype)
-                ))
-            })
+            Self::Empty => formatter.write_str("''"),
         }
     }
 }
@@ -157,6 +81,7 @@ fn rounded_bits(value: Fill, dtype: Dtype) -> Option<u64> {
     }
     #[allow(clippy::cast_precision_loss, reason = "a float holds the nearest number")]
     let float = match value {
+        Fill::Empty => return None,
         Fill::Truth(value) => value.into(),
         Fill::Integer(value) => value as f64,
         Fill::Float(value) => value,
@@ -166,7 +91,7 @@ fn rounded_bits(value: Fill, dtype: Dtype) -> Option<u64> {
         Fill::Truth(value) => Some(value.into()),
         Fill::Integer(value) => Some(value),
         Fill::Float(value) if value.fract() == 0.0 && value.abs() <= MAX_EXACT => Some(value as i128),
-        Fill::Float(_) => None,
+        Fill::Float(_) | Fill::Empty => None,
     };
     macro_rules! signed {
         ($type:ty) => {

@@ -1,0 +1,375 @@
+"""`fr.col(...)`: columns, and what becomes of them; compared with a value, a condition for `filter=`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Literal, NoReturn
+
+import torch
+
+from fastresume.columns.rules import Rules, dtype_name
+from fastresume.filter.condition import Comparison, Condition, IsNull, Membership, Named, Not, literal
+from fastresume.options.checks import at_least, integer, number, one_of, text, text_or_bytes
+
+LONGEST = 200
+"""An error shows no more of an expression."""
+
+
+class Column:
+    """Columns, by names and patterns, and what becomes of each: what `fr.col(...)` gives.
+
+    A frozen value: each method gives a new one. Its `repr` is the code that makes it. It may be pickled and
+    shared between threads and processes. `==` makes a condition for `filter=`; `.equals()` compares.
+
+    Args:
+        names: names of columns, names of structs or maps (which mean all their members), glob patterns, and
+            what a `!` stands before, which is left out.
+
+    Raises:
+        TypeError: if there are none, or one is no string. Of methods: if what is said has no meaning, or was
+        said.
+
+    Example:
+        >>> import fastresume as fr
+        >>> fr.col("user").hash(1_000_003, seed=7).alias("bucket")
+        fr.col('user').hash(1000003, seed=7).alias('bucket')
+        >>> fr.col("label") >= 0
+        (fr.col('label') >= 0)
+    """
+
+    __slots__ = ("names", "rules", "tensor_name")
+    __hash__ = None  # type: ignore[assignment]  # equality makes a condition
+
+    names: tuple[str, ...]
+    rules: Rules
+    tensor_name: str | None
+
+    def __init__(self, *names: str) -> None:
+        if not names:
+            raise TypeError("fr.col takes names or patterns of columns, found none")
+        self._set(tuple(text("fr.col", name) for name in names), Rules(), None)
+
+    def _set(self, names: tuple[str, ...], rules: Rules, tensor_name: str | None) -> None:
+        for name, value in (("names", names), ("rules", rules), ("tensor_name", tensor_name)):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, _value: object) -> NoReturn:
+        raise AttributeError(f"an expression is frozen: its methods give new ones, found {name} = ...")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"an expression is frozen, found del .{name}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_made, (self.names, self.rules, self.tensor_name))
+
+    # ----------------------------------------------------------------------------------- what becomes of them
+
+    def cast(self, dtype: torch.dtype) -> Column:
+        """Numbers of another dtype, each checked: `[B]`, or a `Jagged` of such.
+
+        A cast keeps every number, but that a float becomes the nearest one of a narrower float type. An
+        integer that the type can't hold exactly, a fraction cast to integers, and a float beyond the type are
+        a DataError that names value and row. A decimal is the number that it stands for. Files may hold
+        different types of numbers.
+
+        Raises:
+            TypeError: if it is no dtype of numbers.
+        """
+        name = dtype_name(f"{self._shown}.cast", dtype)
+        self._refuse("cast", cast=None, hash="a bucket is int64", codes="a code is int64")
+        return self._with(cast=name)
+
+    def fill_null(self, value: bool | float | str | bytes) -> Column:
+        """A value where there is a null, of the tensor's type: of `.hash()` a bucket, of `.codes()` a code.
+
+        A null list or text is empty then; `""` says so of texts alone. A null member of a list becomes the
+        value.
+
+        Raises:
+            TypeError: if it is no number and no empty text.
+        """
+        if isinstance(value, (str, bytes)):
+            if self.rules.hash is not None or self.rules.codes is not None or value:
+                raise TypeError(
+                    f"{self._shown}.fill_null takes a number, or '' for an empty text, found {value!r}"
+                )
+            self._refuse("fill_null", nulls=None)
+            return self._with(nulls="")
+        filled = number(f"the value of {self._shown}.fill_null", value)
+        self._refuse("fill_null", nulls=None)
+        return self._with(nulls=filled)
+
+    def mask_null(self) -> Column:
+        """A bool tensor `name + "_valid"` beside the tensor: False, and a value of 0, where there is a null.
+
+        Of a `Jagged`, its `.valid`. Of a struct that is named, `name + "_valid"` for the struct itself,
+        besides.
+        """
+        self._refuse("mask_null", nulls=None)
+        return self._with(nulls="mask")
+
+    def optional(self) -> Column:
+        """Files may lack the column: their rows are null. A name or pattern may match nothing at all."""
+        return self._with(optional=True)
+
+    def from_path(self) -> Column:
+        """The values that stand in the files' paths, as `region=eu/part-0.parquet` has one of `region`.
+
+        int64 if all of them are integers, else texts.
+        """
+        return self._with(from_path=True)
+
+    def alias(self, name: str) -> Column:
+        """Another name of the tensor, of one column; that of its mask is the name with "_valid" behind it.
+
+        Raises:
+            ValueError: if the name is empty.
+        """
+        if self.tensor_name is not None:
+            self._twice("alias")
+        if not text(f"{self._shown}.alias", name):
+            raise ValueError(f"{self._shown}.alias takes a name, found ''")
+        return _made(self.names, self.rules, name)
+
+    def hash(self, buckets: int, seed: int = 0) -> Column:
+        """The buckets of texts, bytes or integers: int64 in [0, buckets), `[B]` or a `Jagged`.
+
+        The same value is in the same bucket of all columns with one number of buckets and one seed, in every
+        release (docs/SHAPING.md).
+
+        Raises:
+            ValueError: if `buckets` is not in [1, 2**63], or the seed not in [0, 2**64).
+        """
+        buckets, seed = integer("buckets", buckets), integer("seed", seed)
+        if not 1 <= buckets <= 2**63:
+            raise ValueError(f"{self._shown}.hash: buckets must be in [1, 2**63], found {buckets}")
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"{self._shown}.hash: seed must be in [0, 2**64), found {seed}")
+        self._refuse("hash", hash=None, codes="a code is no value", cast="hash the values as they are")
+        self._refuse_before("hash", "a bucket")
+        return self._with(hash=(buckets, seed))
+
+    def codes(self, values: Iterable[str | bytes] | None = None, unknown: int | None = None) -> Column:
+        """The codes of texts or bytes: int64, `[B]` or a `Jagged`; `dataset.dictionaries` has the values.
+
+        The code of a value is its place in `values`. Without these, its place among all different values of
+        the files' rows (selected or not), in the order of their bytes; they are gathered when the dataset is
+        made.
+
+        Args:
+            values: the values, in the order of their codes.
+            unknown: the code of all other values; without it, another value is a DataError.
+
+        Raises:
+            ValueError: if a value is named twice, or `unknown` is said without `values`.
+        """
+        named = None
+        if values is not None:
+            if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+                raise TypeError(f"{self._shown}.codes takes a list of values, found {values!r}")
+            named = tuple(values)
+            for value in named:
+                text_or_bytes(f"a value of {self._shown}.codes", value)
+            if len(set(named)) < len(named):
+                twice = next(value for place, value in enumerate(named) if value in named[:place])
+                raise ValueError(f"{self._shown}.codes names the value {twice!r} twice")
+        if unknown is not None:
+            if named is None:
+                raise ValueError(
+                    f"{self._shown}.codes: unknown= is for values that are named; the files' are known"
+                )
+            unknown = at_least(0, f"the unknown of {self._shown}.codes", unknown)
+        self._refuse("codes", codes=None, hash="a bucket is no value", cast="numbers have no codes")
+        self._refuse("codes", decimal="numbers have no codes")
+        self._refuse_before("codes", "a code")
+        return self._with(codes=(named, unknown))
+
+    def pad(
+        self,
+        length: int,
+        value: bool | float = 0,
+        truncate: Literal["head", "tail"] | None = None,
+        *,
+        side: Literal["right", "left"] = "right",
+    ) -> Column:
+        """Lists, texts and bytes as `[B, length]`, filled up.
+
+        `name + "_length"`, int64 `[B]`, tells how many elements of each row are its own.
+
+        Args:
+            length: elements of each row, at least 1.
+            value: what stands where a row has no element; of the tensor's type.
+            truncate: what is kept of a longer row: its first elements ("head") or its last ("tail"). Without
+                it, a longer row is a DataError.
+            side: where a row is filled up: behind its elements ("right") or before them ("left").
+        """
+        size = at_least(1, f"the length of {self._shown}.pad", length)
+        filled = number(f"the value of {self._shown}.pad", value)
+        if truncate is not None:
+            one_of(f"the truncate of {self._shown}.pad", truncate, ("head", "tail"), "None")
+        one_of(f"the side of {self._shown}.pad", side, ("right", "left"))
+        self._refuse(
+            "pad", pad=None, **({"fixed": "all rows have one length already"} if self.rules.fixed else {})
+        )
+        return self._with(pad=(size, filled, str(side), truncate))
+
+    def fixed(self, length: int | tuple[int, ...] | None) -> Column:
+        """Lists that all have so many elements as `[B, k]`; of lists in lists, by a tuple, `[B, k1, k2]`.
+
+        A list of another length is a DataError; a null one is filled as a null number is. Where the Arrow
+        schema in the files says that all lists have one length, nothing need be said, and None makes a
+        `Jagged` of them.
+        """
+        if length is None:
+            self._refuse("fixed", fixed=None)
+            return self._with(fixed=())
+        self._refuse("fixed", fixed=None, pad="all rows have one length already")
+        lengths = length if isinstance(length, tuple) else (length,)
+        if not lengths:
+            raise ValueError(f"{self._shown}.fixed takes a length, found ()")
+        return self._with(
+            fixed=tuple(at_least(1, f"a length of {self._shown}.fixed", one) for one in lengths)
+        )
+
+    def decimal(self, to: Literal["int64", "float64", "float32", "bytes"]) -> Column:
+        """Decimals as unscaled integers ("int64"), as floats, or as the bytes that the file holds ("bytes").
+
+        "float32" is the float32 nearest to the float64. Without it, "int64" if the type says that all fit (18
+        digits). An integer that does not fit is a DataError that names it.
+        """
+        one_of(f"the type of {self._shown}.decimal", to, ("int64", "float64", "float32", "bytes"))
+        self._refuse("decimal", decimal=None, codes="numbers have no codes")
+        if self.rules.cast is not None or self.rules.hash is not None:
+            said = "cast" if self.rules.cast is not None else "hash"
+            raise TypeError(f"{self._shown}.decimal: write .decimal before .{said}")
+        if to == "float32":
+            return self._with(decimal="float64", cast="float32")
+        return self._with(decimal=str(to))
+
+    # --------------------------------------------------------------------------------------------- conditions
+
+    def __eq__(self, value: object) -> Condition:  # type: ignore[override]  # it makes a condition
+        return self._compared("==", value)
+
+    def __ne__(self, value: object) -> Condition:  # type: ignore[override]  # it makes a condition
+        return self._compared("!=", value)
+
+    def __lt__(self, value: object) -> Condition:
+        return self._compared("<", value)
+
+    def __le__(self, value: object) -> Condition:
+        return self._compared("<=", value)
+
+    def __gt__(self, value: object) -> Condition:
+        return self._compared(">", value)
+
+    def __ge__(self, value: object) -> Condition:
+        return self._compared(">=", value)
+
+    def isin(self, values: Iterable[object]) -> Condition:
+        """The condition that the value is one of these."""
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+            raise TypeError(f"{self._shown}.isin takes a list of values, found {values!r}")
+        return Membership(self._asked("isin"), tuple(literal(value) for value in values))
+
+    def is_null(self) -> Condition:
+        """The condition that there is no value."""
+        return IsNull(self._asked("is_null"))
+
+    def is_valid(self) -> Condition:
+        """The condition that there is a value."""
+        return Not(IsNull(self._asked("is_valid")))
+
+    def _compared(self, op: str, value: object) -> Condition:
+        return Comparison(self._asked(op), op, literal(value))
+
+    def _asked(self, op: str) -> Named:
+        """The one column that a condition asks for."""
+        asked = self.rules == Rules(optional=self.rules.optional, from_path=self.rules.from_path)
+        if not asked or self.tensor_name is not None:
+            plain = _made(self.names, Rules(), None)
+            raise TypeError(f"{self._shown} {op}: a filter asks what files hold, as {plain!r} {op} ... does")
+        if len(self.names) != 1:
+            raise TypeError(f"{self._shown} {op}: a condition is on one column; join conditions by & and |")
+        return Named(self.names[0], self.rules.optional, self.rules.from_path)
+
+    # ------------------------------------------------------------------------------------------------- values
+
+    def equals(self, other: object) -> bool:
+        """Whether it is the same expression: the same columns, and the same of each."""
+        return isinstance(other, Column) and self._parts == other._parts
+
+    @property
+    def _parts(self) -> tuple[object, ...]:
+        return (self.names, repr(self.rules), self.tensor_name)
+
+    @property
+    def text(self) -> str:
+        """The code that makes it, cut short for errors."""
+        whole = repr(self)
+        return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]}..."
+
+    @property
+    def _shown(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        alias = "" if self.tensor_name is None else f".alias({self.tensor_name!r})"
+        return f"fr.col({', '.join(map(repr, self.names))}){self.rules!r}{alias}"
+
+    def __dir__(self) -> list[str]:
+        return sorted(name for name in super().__dir__() if not name.startswith("_"))
+
+    def _with(self, **said: Any) -> Column:
+        return _made(self.names, replace(self.rules, **said), self.tensor_name)
+
+    def _twice(self, method: str) -> NoReturn:
+        raise TypeError(f"{self._shown}.{method}: .{method} is said already")
+
+    def _refuse(self, method: str, **others: str | None) -> None:
+        """Refuses a method after others: for each, why it has no meaning; None where it is the same one."""
+        for other, why in others.items():
+            said = getattr(self.rules, other)
+            if said is None:
+                continue
+            if why is None:
+                if other == "nulls":
+                    raise TypeError(f"{self._shown}.{method}: what becomes of nulls is said already")
+                self._twice(method)
+            raise TypeError(f"{self._shown}.{method}(...) has no meaning: {why}")
+
+    def _refuse_before(self, method: str, what: str) -> None:
+        """Refuses values that would be hashed or coded themselves."""
+        filled = self.rules.nulls not in (None, "mask", "error")
+        if filled or self.rules.pad is not None:
+            first = "fill_null" if filled else "pad"
+            raise ValueError(
+                f"{self._shown}.{method}(...): the value of .{first} is {what}: "
+                f"write .{first} behind .{method}"
+            )
+
+
+def _made(names: tuple[str, ...], rules: Rules, tensor_name: str | None) -> Column:
+    made = object.__new__(Column)
+    made._set(names, rules, tensor_name)
+    return made
+
+
+def col(*names: str) -> Column:
+    """Columns by names and patterns, for `columns=` (with what becomes of them) and for `filter=` (compared).
+
+    Methods say what becomes of each column: `cast`, `fill_null`, `mask_null`, `optional`, `from_path`,
+    `alias`, `hash`, `codes`, `pad`, `fixed`, `decimal`. Comparisons with a value, `is_null()`, `is_valid()`
+    and `isin(values)` make conditions, which `&`, `|` and `~` join.
+
+    Example:
+        >>> dataset = ParquetDataset("data/*.parquet", batch_size=32, columns=[
+        ...     col("label").cast(torch.float32).alias("y"),
+        ...     stack(col("i_*").fill_null(0), name="dense"),
+        ... ], filter=col("label") >= 0)
+        >>> dataset.schema
+        y: float32 [B]
+        dense: float32 [B, 3] i_0, i_1, i_2
+    """
+    return Column(*names)

@@ -1,0 +1,90 @@
+"""What a dataset's `columns=` and `nulls=` ask for, in the form in which the core takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import fastresume._core as _core
+from fastresume.columns.expression import Column
+from fastresume.columns.stack import Stack
+from fastresume.filter.condition import Condition
+from fastresume.options.checks import one_of
+
+Entry = str | Column | Stack
+"""A name or pattern, what becomes of columns, or columns side by side."""
+
+Columns = Entry | Sequence[Entry]
+"""What is delivered, in its order."""
+
+
+class ColumnRequest(NamedTuple):
+    """What is delivered; `known` are the dictionaries of `.codes()`, for which no file is read again."""
+
+    columns: list[Entry] | None
+    nulls: str
+    known: list[tuple[int, bytes]]
+
+    def layout(self, manifest: _core.Manifest) -> _core.Layout:
+        """What it makes of a dataset's files.
+
+        Raises:
+            DataError: if a column is missing, differs between files or can't become what is asked.
+            SourceError: if a file can't be read whose values a dictionary holds.
+            ValueError: if tensors have one name, or a value does not fit.
+        """
+        return _core.Layout(manifest, columns=self.columns, nulls=self.nulls, known=self.known)
+
+    @property
+    def expressions(self) -> list[Column]:
+        """All expressions, those of stacks among them."""
+        found: list[Column] = []
+        for entry in self.columns or ():
+            found += [entry] if isinstance(entry, Column) else entry.parts if isinstance(entry, Stack) else ()
+        return found
+
+    @property
+    def optional(self) -> list[str]:
+        """The names and patterns of columns that files may lack."""
+        return [name for column in self.expressions if column.rules.optional for name in column.names]
+
+    @property
+    def of_paths(self) -> list[str]:
+        """The names of columns that stand in the files' paths, each once."""
+        found = [name for column in self.expressions if column.rules.from_path for name in column.names]
+        return list(dict.fromkeys(found))
+
+
+def column_request(columns: Columns | None, nulls: str) -> ColumnRequest:
+    """What is asked for, checked.
+
+    Raises:
+        TypeError: if an entry is no name, pattern, `fr.col(...)` or `fr.stack(...)`.
+    """
+    if isinstance(nulls, Mapping) or not isinstance(nulls, str):
+        raise TypeError(
+            f"nulls must be 'error' or 'mask', for all columns, found {nulls!r}: fr.col(name).mask_null() "
+            "and fr.col(name).fill_null(value) in columns= say it of one"
+        )
+    one_of("nulls", nulls, ("error", "mask"))
+    if columns is None:
+        return ColumnRequest(None, nulls, [])
+    if isinstance(columns, Mapping):
+        raise TypeError(
+            "columns must be a list of names, patterns, fr.col(...) and fr.stack(...), found a mapping: "
+            "fr.col(name).alias(new) gives a tensor another name"
+        )
+    entries = [columns] if isinstance(columns, (str, Column, Stack)) else columns
+    if isinstance(entries, (bytes, Condition)) or not isinstance(entries, Iterable):
+        raise TypeError(f"columns must be a list of names, patterns and fr.col(...), found {columns!r}")
+    found: list[Entry] = list(entries)
+    for entry in found:
+        if isinstance(entry, Condition):
+            raise TypeError(
+                f"columns must hold names and fr.col(...), found the condition {entry!r}: filter= takes it"
+            )
+        if not isinstance(entry, (str, Column, Stack)):
+            raise TypeError(
+                f"columns must hold names, patterns, fr.col(...) and fr.stack(...), found {entry!r}"
+            )
+    return ColumnRequest(found, nulls, [])

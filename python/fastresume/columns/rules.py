@@ -1,0 +1,91 @@
+"""What becomes of a column, in the form in which the core takes it; prints as the methods that say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+Number = bool | int | float
+
+CASTS = (
+    torch.bool,
+    *(torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+)
+
+
+def dtype_name(what: str, dtype: object) -> str:
+    """The name of a dtype of numbers.
+
+    Raises:
+        TypeError: if it is none.
+    """
+    if not isinstance(dtype, torch.dtype):
+        meant = next((f": write {known}" for known in CASTS if str(known) == f"torch.{dtype}"), "")
+        raise TypeError(f"{what} takes a torch.dtype, found {dtype!r}{meant}")
+    if dtype not in CASTS:
+        raise TypeError(f"{what} takes a dtype of integers, floats or bool, found {dtype}")
+    return str(dtype).removeprefix("torch.")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What becomes of a column; None where nothing is said.
+
+    Args:
+        nulls: "error", "mask", or the number that stands for them ("" for an empty text).
+        decimal: "int64", "float64" or "bytes".
+        cast: the name of a dtype.
+        hash: how many buckets, and the seed.
+        codes: the values that are named, and the code of others.
+        pad: length, value, side, and which end is kept of a longer row.
+        fixed: how many elements lists have at each level; none where they may differ.
+        optional: whether files may lack the column.
+        from_path: whether its values stand in the files' paths.
+    """
+
+    nulls: str | Number | None = None
+    decimal: str | None = None
+    cast: str | None = None
+    hash: tuple[int, int] | None = None
+    codes: tuple[tuple[str | bytes, ...] | None, int | None] | None = None
+    pad: tuple[int, Number, str, str | None] | None = None
+    fixed: tuple[int, ...] | None = None
+    optional: bool = False
+    from_path: bool = False
+
+    def __repr__(self) -> str:
+        """The methods that say it, each with a dot before it."""
+        calls = [".from_path()" * self.from_path, ".optional()" * self.optional]
+        if self.decimal is not None:
+            calls.append(f".decimal({self.decimal!r})")
+        if self.cast is not None:
+            calls.append(f".cast(torch.{self.cast})")
+        if self.hash is not None:
+            buckets, seed = self.hash
+            calls.append(f".hash({buckets}{f', seed={seed}' if seed else ''})")
+        if self.codes is not None:
+            values, unknown = self.codes
+            told = [] if values is None else [repr(list(values))]
+            calls.append(f".codes({', '.join(told + ([] if unknown is None else [f'unknown={unknown}']))})")
+        if self.fixed is not None:
+            sizes = self.fixed if len(self.fixed) != 1 else self.fixed[0]
+            calls.append(f".fixed({sizes or None!r})")
+        if self.nulls is not None:
+            calls.append(".mask_null()" if self.nulls == "mask" else f".fill_null({_number(self.nulls)})")
+        if self.pad is not None:
+            length, value, side, kept = self.pad
+            told = [str(length)]
+            told += [f"value={_number(value)}"] * (value is not False and repr(value) != "0")
+            told += [f"side={side!r}"] * (side != "right")
+            told += [f"truncate={kept!r}"] * (kept is not None)
+            calls.append(f".pad({', '.join(told)})")
+        return "".join(calls)
+
+
+def _number(value: str | Number) -> str:
+    """The value as Python's code says it."""
+    text = repr(value)
+    return f"float({text!r})" if text in ("nan", "inf", "-inf") else text

@@ -1,0 +1,72 @@
+"""`fr.stack(...)`: columns side by side, as one matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastresume.columns.expression import LONGEST, Column
+from fastresume.options.checks import text
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stack:
+    """Columns of one dtype side by side, as a matrix `[B, k]`: what `fr.stack(...)` gives. A frozen value.
+
+    Args:
+        parts: the columns.
+        name: of the tensor.
+    """
+
+    parts: tuple[Column, ...]
+    name: str
+
+    def equals(self, other: object) -> bool:
+        """Whether it is the same stack: the same columns in the same order, and the same of each."""
+        if not isinstance(other, Stack) or (self.name, len(self.parts)) != (other.name, len(other.parts)):
+            return False
+        return all(one.equals(two) for one, two in zip(self.parts, other.parts, strict=True))
+
+    @property
+    def text(self) -> str:
+        """The code that makes it, cut short for errors."""
+        whole = repr(self)
+        return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]}..."
+
+    def __repr__(self) -> str:
+        return f"fr.stack({', '.join(map(repr, self.parts))}, name={self.name!r})"
+
+
+def stack(*parts: str | Column, name: str = "dense") -> Stack:
+    """Columns of one dtype side by side, as a matrix `[B, k]`, in the order of `parts`.
+
+    Where nulls are masked, `name + "_valid"` is the mask `[B, k]`: of all of its columns, or of none.
+
+    Args:
+        parts: names, patterns, or expressions without an alias: `stack(col("i_*").fill_null(0),
+            name="dense")`.
+        name: of the tensor.
+
+    Raises:
+        TypeError: if a part is something else.
+        ValueError: if there are none, or a part makes a tensor of its own (`.alias`, `.pad`).
+
+    Example:
+        >>> stack("i_*", col("x").cast(torch.float32), name="dense")
+        fr.stack(fr.col('i_*'), fr.col('x').cast(torch.float32), name='dense')
+    """
+    if not text("the name of fr.stack", name):
+        raise ValueError("fr.stack takes a name, found ''")
+    if not parts:
+        raise ValueError(
+            f"fr.stack(name={name!r}) holds no column: name some, as fr.stack('i_*', name={name!r})"
+        )
+    found = []
+    for part in parts:
+        if not isinstance(part, (str, Column)):
+            raise TypeError(f"fr.stack takes names, patterns and fr.col(...), found {part!r}")
+        column = Column(part) if isinstance(part, str) else part
+        for said, method in ((column.tensor_name, "alias"), (column.rules.pad, "pad")):
+            if said is not None:
+                raise ValueError(f"fr.stack: {column.text} can't be a part of a matrix, with .{method}")
+        found.append(column)
+    return Stack(tuple(found), name)

@@ -1,0 +1,161 @@
+//! What becomes of the values of a column: casts, buckets, codes, and what stands for nulls.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::projection::fill::{Fill, bits_of, nearest_to};
+use crate::projection::padding::Padding;
+use crate::projection::request::{Codes, ColumnRules, Pad, Policy};
+use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::schema::dictionary::Vocabulary;
+use crate::schema::nulls::Nulls;
+use crate::schema::shaping::Shaping;
+
+/// What each is for, as errors say it.
+const HASHED: &str = "texts, bytes, integers and lists of them";
+const CAST: &str = "numbers and lists of them";
+const CODED: &str = "texts, bytes and lists of them";
+const PADDED: &str = "texts, bytes and lists of numbers that differ in length";
+
+/// Makes of a column, given as it is in each schema, what is asked.
+///
+/// # Errors
+/// `Data` if it can't become that.
+pub fn shape(columns: &mut [Column], rules: &ColumnRules) -> Result<()> {
+    let unfit = |method: &str, what: &str, columns: &[Column]| {
+        let type_name = columns.first().map_or_else(String::new, |column| column.type_of_rows().into_owned());
+        Error::data(format!(".{method}() is not for a column of type {type_name}, but for {what}"))
+    };
+    if let Some(codes) = &rules.codes {
+        if !columns.iter().all(can_be_coded) {
+            return Err(unfit("codes", CODED, columns));
+        }
+        code(columns, codes)
+    } else if let Some(buckets) = rules.hash {
+        if !can_be_hashed(columns) {
+            return Err(unfit("hash", HASHED, columns));
+        }
+        let are_bytes = are_bytes(columns);
+        for column in columns {
+            let Some(unshaped) = column.dtype else { continue };
+            column.shaping = Shaping::Hashed(unshaped, buckets);
+            column.unit = Some(buckets.unit());
+            column.dtype = Some(Dtype::Int64);
+            if are_bytes {
+                let kind = if column.is_flat() { Kind::Scalar } else { Kind::List };
+                (column.kind, column.size) = (kind, None);
+            }
+        }
+        Ok(())
+    } else if let Some(dtype) = rules.cast {
+        if !can_be_cast(columns) {
+            return Err(unfit("cast", CAST, columns));
+        }
+        for column in columns {
+            if let Some(unshaped) = column.dtype.replace(dtype).filter(|unshaped| *unshaped != dtype) {
+                column.shaping = Shaping::Cast(unshaped);
+            }
+        }
+        Ok(())
+    } else {
+        Ok(())
+    }
+}
+
+/// Makes codes of a column; their vocabulary is made here if its values are named.
+fn code(columns: &mut [Column], codes: &Codes) -> Result<()> {
+    let named =
+        codes.values.as_ref().map(|values| Vocabulary::of_named(values, codes.unknown)).transpose()?;
+    let named = named.map(Arc::new);
+    for column in columns {
+        let Some(unshaped) = column.dtype else { continue };
+        let is_text = matches!(column.kind, Kind::String | Kind::Strings);
+        column.shaping = Shaping::Coded(unshaped, is_text);
+        column.dtype = Some(Dtype::Int64);
+        column.kind = if column.is_flat() { Kind::Scalar } else { Kind::List };
+        column.unit = named.as_ref().map(|vocabulary| format!("dictionary[{}]", vocabulary.len()));
+        column.vocabulary.clone_from(&named);
+    }
+    Ok(())
+}
+
+/// How a column is padded whose rows differ in length.
+///
+/// # Errors
+/// `Data` if they don't, or are lists of lists; `Argument` if the value does not fit.
+pub fn padding(column: &Column, pad: &Pad) -> Result<Padding> {
+    let dtype = column.dtype.filter(|_| column.kind.is_jagged() && !column.kind.is_nested());
+    let Some(dtype) = dtype else {
+        let type_name = column.type_of_rows();
+        return Err(Error::data(format!(".pad() is not for a column of type {type_name}, but for {PADDED}")));
+    };
+    if pad.size == 0 {
+        return Err(Error::Argument(".pad() says that rows have 0 elements".into()));
+    }
+    let value = pad.value;
+    let bits = bits_of(value, dtype).ok_or_else(|| {
+        let (type_name, nearest) = (dtype.name(), nearest_to(value, dtype));
+        Error::Argument(format!("the pad value {value} does not fit, the column is {type_name}{nearest}"))
+    })?;
+    Ok(Padding { size: pad.size, bits, at: pad.at, kept: pad.kept })
+}
+
+/// What becomes of the nulls of a column.
+///
+/// # Errors
+/// `Argument` if a value that is to stand for them does not fit.
+pub fn nulls(column: &Column, policy: Policy) -> Result<Nulls> {
+    let Policy::Fill(value) = policy else {
+        return Ok(if policy == Policy::Mask { Nulls::Masked } else { Nulls::Refused });
+    };
+    if matches!(column.kind, Kind::String | Kind::Binary | Kind::Strings | Kind::Binaries) {
+        return match value {
+            Fill::Truth(_) => Err(Error::Argument(format!(
+                "the fill value {value} does not fit, the column is {}: any number makes an empty one of a null",
+                column.kind.name()
+            ))),
+            Fill::Integer(_) | Fill::Float(_) | Fill::Empty => Ok(Nulls::Filled(0)),
+        };
+    }
+    let dtype = column.dtype.unwrap_or(Dtype::Uint8);
+    let bits = bits_of(value, dtype);
+    let is_one = |bits: &u64| match column.shaping {
+        Shaping::Hashed(_, buckets) => *bits < buckets.count,
+        _ => true,
+    };
+    bits.filter(is_one).map(Nulls::Filled).ok_or_else(|| {
+        let what = match column.shaping {
+            Shaping::Hashed(_, buckets) => format!("is one of {} buckets", buckets.count),
+            _ => format!("is {}", dtype.name()),
+        };
+        let nearest = nearest_to(value, dtype);
+        Error::Argument(format!("the fill value {value} does not fit, the column {what}{nearest}"))
+    })
+}
+
+/// Whether the values of a column are bytes, which are no numbers: as files hold them that have it.
+fn are_bytes(of_schemas: &[Column]) -> bool {
+    of_schemas.iter().any(|column| match column.stored {
+        Stored::Fixed(_) | Stored::Bytes => true,
+        Stored::Decimal { .. } => column.dtype == Some(Dtype::Uint8),
+        _ => matches!(column.kind, Kind::String | Kind::Binary),
+    })
+}
+
+fn can_be_cast(of_schemas: &[Column]) -> bool {
+    let are_numbers = |column: &Column| {
+        matches!(column.kind, Kind::Scalar | Kind::List | Kind::Lists) && column.dtype.is_some()
+    };
+    of_schemas.iter().all(are_numbers) && !are_bytes(of_schemas)
+}
+
+fn can_be_hashed(of_schemas: &[Column]) -> bool {
+    let is_other_list = of_schemas.iter().any(|column| matches!(column.kind, Kind::List | Kind::Lists));
+    let are_integers = of_schemas.iter().all(|column| column.dtype.is_some_and(Dtype::is_integer));
+    if are_bytes(of_schemas) { !is_other_list } else { are_integers && can_be_cast(of_schemas) }
+}
+
+fn can_be_coded(column: &Column) -> bool {
+    matches!(column.kind, Kind::String | Kind::Binary | Kind::Strings | Kind::Binaries)
+        && matches!(column.stored, Stored::Bytes | Stored::Nothing | Stored::Path)
+}

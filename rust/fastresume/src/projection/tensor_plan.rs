@@ -1,0 +1,217 @@
+//! From what was asked for to tensors: which columns each is made of, and what becomes of these.
+
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, HashSet};
+
+use crate::error::{Error, Result};
+use crate::projection::patterns::{is_in, left_out, pick};
+use crate::projection::request::{ColumnRules, Entry, Expression, Policy, Request};
+
+/// A column of the files, and what becomes of it.
+#[derive(Debug, Clone)]
+pub struct Part<'a> {
+    /// Its name in the files.
+    pub column: &'a str,
+    /// What becomes of it.
+    pub rules: &'a ColumnRules,
+    /// What the user wrote of it, if anything.
+    pub text: Option<&'a str>,
+}
+
+/// What a tensor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Make {
+    /// A column as it is.
+    Plain,
+    /// What an expression makes of a column.
+    Made,
+    /// Columns side by side.
+    Stack,
+    /// Whether a struct is there.
+    StructMask,
+}
+
+/// One tensor to be.
+#[derive(Debug, Clone)]
+pub struct TensorPlan<'a> {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub make: Make,
+    /// The columns that it is made of.
+    pub parts: Vec<Part<'a>>,
+    /// What the user wrote of it, if anything.
+    pub text: Option<&'a str>,
+}
+
+/// What becomes of columns of which nothing is said.
+static AS_THEY_ARE: ColumnRules = ColumnRules {
+    nulls: None,
+    decimal: None,
+    cast: None,
+    hash: None,
+    codes: None,
+    pad: None,
+    fixed: None,
+    is_optional: false,
+    is_of_path: false,
+};
+
+/// The tensors that are asked for, in the order of the request; of the columns of all files and of the structs in them,
+/// the names.
+///
+/// # Errors
+/// `Data` if a name or pattern means no column; `Argument` if a pattern can't be read, two tensors have one name, or
+/// nothing is asked for.
+pub fn plan<'a>(names: &[&'a str], structs: &[&str], request: &'a Request) -> Result<Vec<TensorPlan<'a>>> {
+    let mut found = Found::default();
+    let Some(entries) = &request.columns else {
+        names.iter().try_for_each(|name| found.add(plain(name)))?;
+        return found.tensors();
+    };
+    let plains: Vec<String> = entries.iter().filter_map(plain_text).cloned().collect();
+    let picked = pick(names, &plains, false)?;
+    // All of a pattern's columns come where it stands; those of `!` alone, where the first of these stands.
+    let are_all_left_out = plains.iter().all(|text| left_out(names, text).is_some());
+    let is_picked: HashSet<&str> = picked.iter().copied().collect();
+    for entry in entries {
+        match entry {
+            Entry::Plain(text) if are_all_left_out || left_out(names, text).is_none() => {
+                let of_text = if are_all_left_out {
+                    picked.clone()
+                } else {
+                    pick(names, std::slice::from_ref(text), false)?
+                };
+                let own = of_text.into_iter().filter(|name| is_picked.contains(name));
+                own.map(plain).try_for_each(|tensor| found.add(tensor))?;
+            }
+            Entry::Plain(_) => {}
+            Entry::Made(expression) => add_made(&mut found, names, structs, expression)?,
+            Entry::Stack { name, parts, text } => {
+                let mut columns = Vec::new();
+                for expression in parts {
+                    columns.extend(parts_of(names, expression).map_err(|error| within(text, error))?);
+                }
+                if columns.is_empty() {
+                    return Err(Error::Argument(format!("{text} names no column")));
+                }
+                let tensor =
+                    TensorPlan { name: name.clone(), make: Make::Stack, parts: columns, text: Some(text) };
+                found.add(tensor)?;
+            }
+        }
+    }
+    found.tensors()
+}
+
+fn plain_text(entry: &Entry) -> Option<&String> {
+    if let Entry::Plain(text) = entry { Some(text) } else { None }
+}
+
+fn plain(name: &str) -> TensorPlan<'_> {
+    let part = Part { column: name, rules: &AS_THEY_ARE, text: None };
+    TensorPlan { name: name.to_owned(), make: Make::Plain, parts: vec![part], text: None }
+}
+
+/// The columns that an expression means.
+fn parts_of<'a>(names: &[&'a str], expression: &'a Expression) -> Result<Vec<Part<'a>>> {
+    let Expression { names: texts, rules, text, .. } = expression;
+    let columns: Vec<&str> = if rules.is_of_path {
+        // What paths hold is no column of a file.
+        texts.iter().map(String::as_str).collect()
+    } else {
+        pick(names, texts, rules.is_optional).map_err(|error| within(text, error))?
+    };
+    Ok(columns.into_iter().map(|column| Part { column, rules, text: Some(text) }).collect())
+}
+
+/// Adds what an expression makes.
+fn add_made<'a>(
+    found: &mut Found<'a>,
+    names: &[&'a str],
+    structs: &[&str],
+    expression: &'a Expression,
+) -> Result<()> {
+    let text = expression.text.as_str();
+    let parts = parts_of(names, expression)?;
+    if let (Some(alias), [_, _, ..]) = (&expression.alias, parts.as_slice()) {
+        let columns: Vec<&str> = parts.iter().take(4).map(|part| part.column).collect();
+        return Err(Error::Argument(format!(
+            "{text} means {} columns ({}{}), which can't all be called '{alias}': an alias is for one",
+            parts.len(),
+            columns.join(", "),
+            if parts.len() > columns.len() { ", ..." } else { "" },
+        )));
+    }
+    for part in parts {
+        let name = expression.alias.clone().unwrap_or_else(|| part.column.to_owned());
+        found.add(TensorPlan { name, make: Make::Made, parts: vec![part], text: Some(text) })?;
+    }
+    if expression.rules.nulls != Some(Policy::Mask) {
+        return Ok(());
+    }
+    // A struct that is named has a mask of its own, besides those of its members.
+    let is_struct = |name: &&str| structs.contains(name) && names.iter().any(|column| is_in(column, name));
+    for name in expression.names.iter().map(String::as_str).filter(is_struct) {
+        let part = Part { column: name, rules: &expression.rules, text: Some(text) };
+        let (name, make) = (format!("{name}_valid"), Make::StructMask);
+        found.add(TensorPlan { name, make, parts: vec![part], text: Some(text) })?;
+    }
+    Ok(())
+}
+
+/// An error of what a user wrote, which it names.
+pub fn within(text: &str, error: Error) -> Error {
+    match error {
+        Error::Argument(reason) => Error::Argument(format!("{text}: {reason}")),
+        Error::Data { reason, place } => Error::Data { reason: format!("{text}: {reason}"), place },
+        other => other,
+    }
+}
+
+/// The tensors that were found so far, and where each is.
+#[derive(Default)]
+struct Found<'a> {
+    tensors: Vec<TensorPlan<'a>>,
+    places: HashMap<String, usize>,
+}
+
+impl<'a> Found<'a> {
+    /// Adds a tensor. What an expression makes takes the place of a column as it is.
+    fn add(&mut self, tensor: TensorPlan<'a>) -> Result<()> {
+        match self.places.entry(tensor.name.clone()) {
+            Slot::Vacant(slot) => {
+                slot.insert(self.tensors.len());
+                self.tensors.push(tensor);
+            }
+            Slot::Occupied(slot) => {
+                let other = &mut self.tensors[*slot.get()];
+                match (other.make, tensor.make) {
+                    (Make::Made | Make::Plain, Make::Plain) => {}
+                    (Make::Plain, Make::Made) => *other = tensor,
+                    _ => {
+                        return Err(Error::Argument(format!(
+                            "two tensors are called '{}': {} and {}; .alias(name), and the name= of a stack, name them",
+                            tensor.name,
+                            what(other),
+                            what(&tensor)
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tensors(self) -> Result<Vec<TensorPlan<'a>>> {
+        if self.tensors.is_empty() {
+            return Err(Error::Argument("no column is selected".into()));
+        }
+        Ok(self.tensors)
+    }
+}
+
+/// What a tensor is, for people.
+fn what(tensor: &TensorPlan<'_>) -> String {
+    tensor.text.map_or_else(|| format!("the column '{}'", tensor.name), str::to_owned)
+}
