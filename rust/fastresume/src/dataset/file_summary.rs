@@ -1,4 +1,4 @@
-//! What a manifest keeps of one file, and by what it is known to be the same file again.
+//! What a manifest keeps of one file's footer, and how it recognises an unchanged file.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -27,11 +27,11 @@ pub struct Summary {
     pub columns: Arc<[Column]>,
     /// The rows of each row group.
     pub group_rows: Vec<u64>,
-    /// What the row groups decompress to, as the footer says.
+    /// The uncompressed bytes of all row groups, as the footer says.
     pub data_bytes: u64,
-    /// Of each jagged column its number, and how much its rows take.
+    /// The number of each jagged column, and the size of its rows.
     pub extents: Vec<(usize, Extent)>,
-    /// Of each column that has large pages its number, and what they have beyond those that writers make.
+    /// The number of each column with large pages, and their bytes beyond what writers usually make.
     pub large_pages: Vec<(usize, u64)>,
 }
 
@@ -53,7 +53,7 @@ impl Summary {
         let numbered = columns.iter().enumerate();
         let jagged = numbered.filter(|(_, column)| column.dtype.is_some() && column.kind.is_jagged());
         let mut extents: Vec<_> = jagged.map(|(number, _)| (number, Extent::default())).collect();
-        // As the first dictionary of each column tells: one read, whatever the row groups.
+        // As the first dictionary of each column tells: one read, however many row groups there are.
         let mut entry_bytes = vec![None; extents.len()];
         let mut large_pages = vec![0; columns.len()];
         let mut data_bytes = 0_u64;
@@ -88,7 +88,7 @@ impl Summary {
     }
 }
 
-/// What a file's Arrow schema says, if it has one.
+/// The fields of a file's Arrow schema, if it has one.
 fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
     let pairs = file.key_value_metadata().map_or(&[][..], Vec::as_slice);
     let text = pairs.iter().find(|pair| pair.key == arrow_schema::KEY).and_then(|pair| pair.value.as_deref());
@@ -99,16 +99,16 @@ fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub size: u64,
-    /// What differs if the content does: of a local file, the time of its last modification in nanoseconds
-    /// (an object store would say its `ETag`).
+    /// Changes whenever the content does. For a local file, it is the time of its last modification in
+    /// nanoseconds (for an object store, it would be the `ETag`).
     pub version: String,
     pub modified_ns: i128,
-    /// The device and the number on it: two paths of one file have the same. (Links share it, too.)
+    /// The device and the inode: two paths of one file have the same. (So have hard links.)
     pub node: (u64, u64),
 }
 
 impl Status {
-    /// The status of a file; none of what is no file, or not there, which says so when it is opened.
+    /// The status of a file. `None` for anything else, or if it does not exist: opening it says so.
     pub fn of(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().filter(Metadata::is_file).map(|found| {
             let modified_ns = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
