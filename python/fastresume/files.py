@@ -1,4 +1,4 @@
-"""Files and directories that are there after a power cut, once a call has returned."""
+"""Durable files and directories: they survive a power cut, once a call has returned."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Digest(NamedTuple):
-    """What a file holds: its size in bytes and the SHA-256 of them, as hexadecimal digits."""
+    """The size of a file in bytes, and their SHA-256 as hexadecimal digits."""
 
     size: int
     sha256: str
 
 
 class Draft:
-    """A new file that is being written, whose digest grows with it; durable once it is closed.
+    """A new file that is being written; durable once it is closed.
 
-    The digest is that of what was meant to be written, whatever a disk makes of it.
+    The digest is that of the bytes that were passed to it, whatever the disk wrote.
 
     Raises:
-        FileExistsError: if there is such a name, were it a link's.
+        FileExistsError: if the name exists, even as a link.
         OSError: if it can't be written or made durable.
 
     Example:
@@ -41,10 +41,10 @@ class Draft:
         self._hash = hashlib.sha256()
         self._size = 0
         self.error: OSError | None = None
-        """The first that writing it raised, with its path; a copy."""
+        """The first error while writing, with its path; a copy."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Writes all of it, and gives its length in bytes."""
+        """Writes all of it, and returns its length in bytes."""
         view = memoryview(data).cast("B")
         with self._errors_kept():
             self._file.write(view)
@@ -57,7 +57,7 @@ class Draft:
         return self._size
 
     def flush(self) -> None:
-        """Hands what is buffered to the system."""
+        """Passes the buffered bytes to the system."""
         with self._errors_kept():
             self._file.flush()
 
@@ -75,29 +75,29 @@ class Draft:
         if kind is None:
             self.close()
             return
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # the first error is the one to raise
             self._file.close()
 
     @contextlib.contextmanager
     def _errors_kept(self) -> Iterator[None]:
-        """Gives errors the path, which those of an open file lack, and keeps the first."""
+        """Adds the path to errors, which those of an open file lack, and keeps the first."""
         try:
             yield
         except OSError as error:
             if error.filename is None and error.errno is not None:
                 error.filename = str(self._file.name)
-            # A copy: with its traceback it would hold on to this draft.
+            # A copy: with its traceback, the error would keep this draft alive.
             self.error = self.error or OSError(error.errno, error.strerror, error.filename)
             raise
 
     @property
     def digest(self) -> Digest:
-        """Of all that was written."""
+        """The digest of everything that was written."""
         return Digest(self._size, self._hash.hexdigest())
 
 
 def write(path: Path, content: bytes) -> Digest:
-    """Writes a new file durably; its name is durable once its directory is."""
+    """Writes a new file durably; its name is durable once `settle` was called for its directory."""
     with Draft(path) as draft:
         draft.write(content)
     return draft.digest
@@ -107,7 +107,7 @@ def digest_of(path: Path) -> Digest:
     """The digest of a regular file as it is now; a link is an error.
 
     Raises:
-        OSError: if it is none or can't be read.
+        OSError: if it is not a regular file, or can't be read.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     hashed, size = hashlib.sha256(), 0
@@ -128,7 +128,7 @@ def settle(directory: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Makes a directory and those above it that are missing; durable."""
+    """Makes a directory and its missing parents; durable."""
     missing = []
     while not directory.is_dir():
         missing.append(directory)
@@ -139,17 +139,17 @@ def make_directory(directory: Path) -> None:
 
 
 def publish(draft: Path, place: Path) -> None:
-    """Moves a directory that is durable to its place in the same directory; durable.
+    """Renames a durable directory to its place in the same parent; durable.
 
     Raises:
-        OSError: if there is something at that place, or it can't be made durable.
+        OSError: if the place is taken, or can't be made durable.
     """
     draft.rename(place)
     settle(place.parent)
 
 
 def remove(directory: Path, first: str) -> Iterator[OSError]:
-    """Removes a directory of files, one of them first; gives the errors, after which it goes on."""
+    """Removes a directory of files, `first` first; yields errors, and continues after them."""
     names = [first, *(name for name in _names(directory) if name != first)]
     for name in names:
         try:
@@ -163,7 +163,7 @@ def remove(directory: Path, first: str) -> Iterator[OSError]:
 
 
 def link(place: Path, target: str, draft: Path) -> None:
-    """Lets a name point at another one beside it, at once; a convenience, not durable."""
+    """Makes a name point at another one beside it, atomically; a convenience, not durable."""
     draft.symlink_to(target)
     draft.replace(place)
 
@@ -179,7 +179,7 @@ def put(path: Path, content: bytes) -> None:
     """Writes a file beside its place, and moves it there.
 
     Raises:
-        OSError: if it can't be written; nothing is left of it then.
+        OSError: if it can't be written; the unfinished file is removed.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
     try:
