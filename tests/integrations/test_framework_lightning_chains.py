@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support.rehearsal import STEPS, make, run, steps, write_data
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
