@@ -13,7 +13,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Digest(NamedTuple):
-    """The size of a file in bytes, and their SHA-256 as hexadecimal digits."""
+    """The size of a file in bytes, and the SHA-256 of its bytes as hexadecimal digits."""
 
     size: int
     sha256: str
