@@ -18,7 +18,7 @@ _CAN_NOT = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP
 
 
 class Digest(NamedTuple):
-    """The size of a file in bytes, and their SHA-256 as hexadecimal digits."""
+    """The size of a file in bytes, and the SHA-256 of its bytes as hexadecimal digits."""
 
     size: int
     sha256: str

@@ -42,7 +42,7 @@ class Share(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Planned(Share):
-    """The share of all batches of one rank in a pass: making it takes no time per batch.
+    """The share of all batches of one rank in a pass; it is cheap to keep.
 
     Args:
         planned: the pass, under the cut of these batches.

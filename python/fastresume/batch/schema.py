@@ -30,19 +30,20 @@ class Field:
 
     Args:
         name: the key.
-        dtype: its dtype; uint8 for the bytes of strings and binary columns.
+        dtype: the dtype of its values; uint8 for the bytes of strings and binary columns.
         columns: the columns of the files in it.
         is_stacked: whether it is a matrix `[B, k]` of k columns, rather than `[B]`.
         kind: "scalar"; "list", "string" or "binary", which are a `Jagged`; "list<list>", "list<string>" or
             "list<binary>", which are a `Jagged` of a `Jagged`; "mask" for the tensor that marks the nulls of
-            the one before it, of the same columns; "length" for the tensor of a padded column's lengths
-            before padding.
+            the one before it, of the same columns; "length" for the tensor that says how many elements of a
+            padded row are its own.
         is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
         size: the number of elements in a row, for a matrix `[B, n]` of one column: fixed-length bytes,
             fixed-size lists, or what `pad=` sets; else None.
-        unit: the unit or meaning of its numbers, if the dtype alone does not give it: "timestamp[us, UTC]"
-            (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]", "duration[us]", "decimal(9,
-            2)" (units of 0.01), "uuid", "interval", "hash1[1000, seed 7]" (buckets); else None.
+        unit: the unit or meaning of its numbers, if the dtype alone does not give it:
+            "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
+            "duration[us]", "decimal(9, 2)" (units of 0.01), "uuid", "interval",
+            "hash1[1000, seed 7]" (buckets); else None.
         sizes: for lists of lists of fixed size, the number of elements at each level: (k1, k2) for a tensor
             `[B, k1, k2]`, whose `size` is k1 * k2; else empty.
     """

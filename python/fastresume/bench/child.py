@@ -118,7 +118,7 @@ def keep_states(task: Task, contender: Contender, places: list[int], path: str) 
 
 
 def resumes(task: Task, contender: Contender, places: list[int], path: str) -> object:
-    """The seconds from process start to the first batch at each place, after a trial that does not count.
+    """The seconds from opening the files to the first batch at each place, after a trial that does not count.
 
     Raises:
         ValueError: if a state does not lead to the batch that followed it.

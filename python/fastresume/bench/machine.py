@@ -1,4 +1,4 @@
-"""The machine and the versions with which was measured."""
+"""The machine and the versions that were used for the measurements."""
 
 from __future__ import annotations
 

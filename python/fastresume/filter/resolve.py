@@ -134,7 +134,8 @@ def _resolve(
 ) -> Intervals:
     """Those of the selected rows that a condition keeps."""
     compared = sorted(wanted.sought)
-    # Columns that are only asked for nulls are not decoded; values in paths are not decoded either.
+    # Columns that are only asked for nulls are not decoded. Hive partition columns count as compared: their
+    # values are in the paths.
     asked = sorted(wanted.columns - {*compared, *partitions})
     compared = sorted({*compared, *(wanted.columns & set(partitions))})
     layout = _core.Layout.of_filter(manifest, compared, asked, optional, partitions)
