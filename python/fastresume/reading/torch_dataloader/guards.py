@@ -51,8 +51,8 @@ def check_trainer(caller: FrameType) -> None:
     """Refuses to be drawn from, or counted, by Lightning's training where nobody keeps the place.
 
     Lightning asks a loader for its state by itself, but does not always give it back: not after
-    `estimated_stepping_batches`, nor from a checkpoint at the end of an epoch. It also knows no batch that was
-    drawn to try something (`lr_find`).
+    `estimated_stepping_batches`, nor from a checkpoint at the end of an epoch. It also knows no batch that
+    was drawn to try something (`lr_find`).
 
     Raises:
         FastresumeError: it says what to write.
