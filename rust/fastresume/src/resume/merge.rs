@@ -1,17 +1,18 @@
-//! One cursor out of those of ranks that are out of step.
+//! Merges the cursors of ranks that are out of step into one.
 
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
 use crate::resume::cursor::Cursor;
 use crate::resume::lanes::{Cut, Division, WorkerId};
 
-/// The cursor after all that the ranks of a job were given: the state of rank 0, then that of rank 1, ...
+/// The cursor after everything that the ranks of a job were given: the state of rank 0, then that of rank 1,
+/// ...
 ///
 /// Equal states give that state. Otherwise every rank's part of the last cut is taken from its own state, and
-/// the result says what is consumed by its intervals.
+/// the result has the consumed positions as intervals.
 ///
 /// # Errors
-/// `Argument` without a state; `State` if they are not of one pass of one job on so many ranks.
+/// `Argument` without a state; `State` if they are not from one pass of one job with this number of ranks.
 pub fn merge(states: &[Cursor]) -> Result<Cursor> {
     let Some(first) = states.first() else {
         return Err(Error::Argument(
@@ -50,7 +51,7 @@ pub fn merge(states: &[Cursor]) -> Result<Cursor> {
         .map(|cursor| cursor.with_first_epoch(before.first_epoch()))
 }
 
-/// The positions that the ranks were given, each so many batches of the division.
+/// The positions that the ranks were given, each its number of batches of the division.
 fn taken(division: &Division, done: &[u64]) -> Result<Intervals> {
     let world_size = done.len() as u64;
     let mut ranges = Vec::new();
