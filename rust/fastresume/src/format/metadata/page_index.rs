@@ -29,8 +29,8 @@ pub struct PagePlace {
 /// Source: <https://github.com/apache/parquet-format/blob/master/PageIndex.md>
 ///
 /// # Errors
-/// `Data` if the index lies outside of the file, or its pages outside of the chunk, or out of order, or if the
-/// first one does not begin with row 0.
+/// `Data` if the index lies outside of the file, or its pages outside of the chunk or out of order. The same if the
+/// first page does not begin with row 0.
 pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Result<Vec<PagePlace>> {
     let length = place.end.saturating_sub(place.start);
     if length > MAX_INDEX_BYTES {
