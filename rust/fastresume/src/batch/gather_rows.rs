@@ -1,4 +1,4 @@
-//! Rows of a batch that is made, in another order.
+//! Copies rows of a finished batch into another order.
 
 use std::ops::Range;
 
@@ -8,8 +8,9 @@ use crate::error::{Error, Result};
 use crate::memory::buffer::Memory;
 use crate::projection::layout::Layout;
 
-/// The rows at `places` of the memory of each field of a layout (see `Slots::into_parts`), in the order of these; a row may
-/// come more than once. Field by field, so that only one of them is there twice at a time.
+/// The rows at `places` of the memory of each field of a layout (see `Slots::into_parts`), in the order of
+/// `places`. A row may come more than once. The fields are copied one by one, so that only one of them exists
+/// twice at a time.
 ///
 /// # Errors
 /// `Argument` if the system does not give so much memory; `Data` if the memory is not that of the layout.
@@ -48,7 +49,8 @@ pub fn gather(memory: Vec<Memory>, layout: &Layout, places: &[usize]) -> Result<
     Ok(found)
 }
 
-/// What rows have between offsets: of each range of rows, from where the first begins to where the last ends.
+/// The ranges between offsets: for each range of rows, from where its first row begins to where its last one
+/// ends.
 fn spans(
     offsets: &Memory,
     rows: impl Iterator<Item = Range<usize>>,
@@ -59,7 +61,7 @@ fn spans(
     Ok(rows.map(move |rows| span(rows).ok_or_else(|| Error::data("a row is beyond the offsets"))))
 }
 
-/// The offsets of rows that have these lengths, one behind another.
+/// The offsets of rows with these lengths, one behind another.
 fn offsets_of(spans: impl Iterator<Item = Result<Range<usize>>>) -> Result<Memory> {
     let mut end = 0;
     let ends = spans.map(|span| {
@@ -69,7 +71,7 @@ fn offsets_of(spans: impl Iterator<Item = Result<Range<usize>>>) -> Result<Memor
     Ok(Memory::from(std::iter::once(Ok(0)).chain(ends).collect::<Result<Vec<u64>>>()?))
 }
 
-/// Elements of so many bytes at ranges, one behind another.
+/// The elements at these ranges, one range behind another; an element has `width` bytes.
 fn taken(
     memory: &Memory,
     ranges: impl Iterator<Item = Range<usize>> + Clone,

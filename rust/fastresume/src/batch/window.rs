@@ -1,4 +1,4 @@
-//! A window of a shuffled order, as one reader takes from it.
+//! A window of a shuffled order: which of its rows one reader takes, and where they go.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -14,29 +14,29 @@ use crate::resume::lanes::Stream;
 pub struct Stretch {
     /// The number of the block in its window.
     pub block: usize,
-    /// Row numbers, all of them selected.
+    /// The row numbers, all of them selected.
     pub rows: Range<u64>,
     /// The ordinal of the first row.
     pub ordinal: u64,
 }
 
 impl Stretch {
-    /// How many rows it has.
+    /// The number of its rows.
     pub fn count(&self) -> u64 {
         self.rows.end - self.rows.start
     }
 }
 
-/// A window of a shuffled order, and what the streams of one reader take from it.
+/// A window of a shuffled order, and the places that the streams of one reader take from it.
 #[derive(Debug)]
 pub struct WindowPart {
     window: Window,
-    /// Made when the first row is decoded.
+    /// The inverse permutation, made when the first row is decoded.
     inverse: OnceLock<Inverse>,
-    /// Places of the window whose rows go to a batch, ascending.
+    /// The places of the window whose rows go to a batch, ascending.
     spans: Vec<Span>,
-    /// Mostly, all spans but the first and the last have as many rows. Then place `p` is in span
-    /// `(p + after_first) * part_of_span / 2^64`: a division by these rows, without one.
+    /// Usually all spans but the first and the last have equally many rows. Then place `p` is in span
+    /// `(p + after_first) * part_of_span / 2^64`: a division by the rows of a span, by multiplication alone.
     part_of_span: u64,
     after_first: u64,
     /// The batches that get a row, in order.
@@ -52,22 +52,22 @@ struct Span {
     row: u64,
 }
 
-/// Of a row, its batch, as an index among those of its window, and its row there.
+/// The batch of a row, as an index among those of its window, and the row's place in it.
 type BatchRow = (u32, u32);
 
-/// In place of the batch, or the number, of a row that goes nowhere.
+/// The batch, or the number, of a row that is discarded.
 const NOWHERE: u32 = u32::MAX;
 
-/// Where the rows of a segment go, counted over its stretches. Its memory is used again from segment to segment.
+/// Where the rows of a segment go, counted over its stretches. Its memory is reused from segment to segment.
 #[derive(Debug, Default)]
 pub struct Scatter {
-    /// Each batch that gets a row, and which of `moves` are its own.
+    /// Each batch that gets a row, and its range of `moves`.
     batches: Vec<(u64, Range<usize>)>,
     /// Rows of the segment, ascending within each batch.
     moves: Vec<Move>,
-    /// Of each row of the segment, its number among these, or `u32::MAX` if it goes nowhere.
+    /// The number of each row of the segment among `moves`, or `u32::MAX` if it is discarded.
     numbers: Vec<u32>,
-    /// Where each row of the segment goes, in its order.
+    /// Where each row of the segment goes, in the segment's order.
     slots: Vec<BatchRow>,
 }
 
@@ -82,15 +82,15 @@ impl Scatter {
         &self.moves[of]
     }
 
-    /// Of each row of the segment, its number among those of all batches, these in their order; `u32::MAX` where it goes
-    /// nowhere.
+    /// The number of each row of the segment among those of all batches, batch after batch; `u32::MAX` if it
+    /// is discarded.
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }
 }
 
 impl WindowPart {
-    /// What `streams` take from a window: of each, the given rows of it.
+    /// The part of a window that `streams` take: with each stream, which of its rows lie in the window.
     pub fn new(window: Window, remaining: &Intervals, streams: Vec<(Range<u64>, Stream)>) -> Self {
         let mut slices: Vec<(u64, u64, Range<u64>)> = Vec::new();
         for (given, stream) in streams {
@@ -138,19 +138,19 @@ impl WindowPart {
         blocks
     }
 
-    /// The first batch that gets a row of stretches.
+    /// The first batch that gets a row of these stretches.
     pub fn first_batch_of(&self, stretches: &[Stretch]) -> Option<u64> {
         let mut scatter = Scatter::default();
         self.scatter(stretches, &mut scatter);
         scatter.batches.first().map(|(batch, _)| *batch)
     }
 
-    /// Notes where the rows of stretches go, in place of what was noted before.
+    /// Notes where the rows of stretches go. What was noted before is forgotten.
     pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) {
         let Scatter { batches, moves, numbers, slots } = scatter;
         slots.clear();
-        // Sorted by counting: the rows of a batch begin where those of the one before end.
-        // A segment has fewer rows than 2^32: its numbers are in memory.
+        // A counting sort: the rows of a batch begin where those of the batch before end.
+        // A segment has fewer than 2^32 rows: their numbers are in memory.
         let mut ends = vec![0_u32; self.batches.len()];
         let inverse = self.inverse.get_or_init(|| self.window.inverse());
         for of in stretches {
@@ -194,7 +194,7 @@ impl WindowPart {
         let likely = u128::from(place.wrapping_add(self.after_first)) * u128::from(self.part_of_span);
         let likely = usize::try_from(likely >> 64).ok().and_then(|likely| self.spans.get(likely));
         let span = likely.filter(|span| span.places.contains(&place)).or_else(|| self.span_of(place));
-        // A batch has fewer rows than 2^32: memory for it was given.
+        // A batch has fewer than 2^32 rows: memory for it was allocated.
         let row = span.map(|span| u32::try_from(span.row + (place - span.places.start)));
         match (span, row) {
             (Some(span), Some(Ok(row))) => (span.batch, row),
@@ -216,7 +216,8 @@ mod tests {
     use crate::order::pass_order::{Order, OrderKind};
     use crate::order::selection::Selection;
 
-    /// Two streams that take from a window of 30 rows in turns, batches of 4 and of 3 rows; the last rows are nobody's.
+    /// Two streams that take turns at a window of 30 rows, with batches of 4 and of 3 rows; the last rows go
+    /// to nobody.
     fn part(order: &Order) -> WindowPart {
         let remaining = Intervals::new(vec![0..5, 7..30]).unwrap();
         let stream = |start, slice_rows, first_batch| Stream {
@@ -242,7 +243,8 @@ mod tests {
             .into_iter()
             .map(|(block, rows)| Stretch { block, ordinal: rows.start, rows })
             .collect();
-        // Where each row goes: counted along what remains, the first 12 to one stream, the next 9 to the other.
+        // Where each row goes, counted along what remains: the first 12 to one stream, the next 9 to the
+        // other.
         let positions = (0..5).chain(7..30);
         let rows_at = positions.map(|position| order.rows(position..position + 1).next().unwrap().start);
         let expected = |counted: u64| match counted {

@@ -1,4 +1,4 @@
-//! Batches of one reader whose rows are coming in, until they are delivered.
+//! The batches of one reader that are being filled, until they are delivered.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,28 +15,28 @@ pub type BatchSlots = BTreeMap<u64, SharedSlots>;
 /// The batches, by their numbers.
 pub struct Filling {
     batches: BTreeMap<u64, Coming>,
-    /// Those whose rows are all there, and which nobody began to end.
+    /// Batches with all their rows that no thread has begun to finish.
     complete: BTreeSet<u64>,
     /// The bytes of all batches.
     bytes: u128,
-    /// Whether a batch takes memory as its rows come in, and not all of it from the beginning.
+    /// Whether a batch takes memory as its rows come in, not all of it from the beginning.
     is_scattered: bool,
 }
 
 struct Coming {
     slots: SharedSlots,
-    /// Its bytes as far as they are known, at least those that are expected.
+    /// Its bytes as far as they are known, and at least the expected ones.
     bytes: u64,
     /// How many of these it takes now.
     taken: u64,
     rows: u64,
     missing_rows: u64,
-    /// Whether it was brought into the form that is delivered.
+    /// Whether it is finished: in the form that is delivered.
     is_ready: bool,
 }
 
 impl Coming {
-    /// What the rows that came in take of its bytes.
+    /// The bytes of the rows that came in.
     fn bytes_there(&self) -> u64 {
         let there = self.rows - self.missing_rows;
         let bytes = u128::from(self.bytes) * u128::from(there) / u128::from(self.rows.max(1));
@@ -55,14 +55,13 @@ impl Filling {
         u64::try_from(self.bytes).unwrap_or(u64::MAX)
     }
 
-    /// How many batches have all their rows, and the bytes of these.
+    /// The number of batches that have all their rows, and their bytes.
     pub fn queued(&self) -> (u64, u64) {
         let queued = self.batches.values().filter(|coming| coming.missing_rows == 0);
         queued.fold((0, 0), |(batches, bytes), coming| (batches + 1, coming.bytes.saturating_add(bytes)))
     }
 
-    /// The slots of batches; a batch that is new begins with those that `new` gives, of the shape and the expected
-    /// bytes that it gives as well.
+    /// The slots of batches. For a new batch, `new` returns its slots, its shape and its expected bytes.
     ///
     /// # Errors
     /// Those of `new`.
@@ -106,31 +105,31 @@ impl Filling {
         }
     }
 
-    /// Takes the first of some batches that is to be ended.
+    /// Takes the first batch of a range that has all its rows and is to be finished.
     pub fn take_complete(&mut self, among: RangeInclusive<u64>) -> Option<(u64, SharedSlots)> {
         let batch = *self.complete.range(among).next()?;
         self.complete.remove(&batch);
         Some((batch, Arc::clone(&self.batches.get(&batch)?.slots)))
     }
 
-    /// Whether one of some batches is to be ended.
+    /// Whether a batch of a range is to be finished.
     pub fn has_complete(&self, among: RangeInclusive<u64>) -> bool {
         self.complete.range(among).next().is_some()
     }
 
-    /// Notes that a batch was ended.
+    /// Notes that a batch is finished.
     pub fn end(&mut self, batch: u64) {
         if let Some(coming) = self.batches.get_mut(&batch) {
             coming.is_ready = true;
         }
     }
 
-    /// Whether a batch was ended.
+    /// Whether a batch is finished.
     pub fn is_ready(&self, batch: u64) -> bool {
         self.batches.get(&batch).is_some_and(|coming| coming.is_ready)
     }
 
-    /// Takes a batch out, if it was ended.
+    /// Takes a batch out, if it is finished.
     pub fn take_ready(&mut self, batch: u64) -> Option<Slots> {
         let coming = self.is_ready(batch).then(|| self.batches.remove(&batch))??;
         self.bytes -= u128::from(coming.taken);

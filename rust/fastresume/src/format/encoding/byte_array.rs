@@ -1,4 +1,4 @@
-//! Texts as pages hold them.
+//! Byte arrays (strings and binary values) in the encodings of pages.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -6,10 +6,11 @@ use crate::error::{Error, Result};
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::varint::{ends, goes_on};
 
-/// What expands to more at once is taken for damaged: prefixes and dictionaries let few bytes state many.
+/// The largest expansion at once: more is treated as damage, because with prefixes and dictionaries few bytes
+/// can expand to many.
 pub const MAX_EXPANDED_BYTES: usize = 1 << 27;
 
-/// Texts one after another, and where each ends.
+/// Byte arrays one behind another, and where each ends.
 #[derive(Debug, Default)]
 pub struct Texts {
     pub bytes: Vec<u8>,
@@ -17,14 +18,14 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// The text of this number, if there is one.
+    /// The byte array of this index, if there is one.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? };
         self.bytes.get(start..*self.ends.get(index)?)
     }
 }
 
-/// The text behind its length at `position`, which moves past it.
+/// PLAIN: the byte array behind its length at `position`, which moves past it.
 pub fn plain<'a>(bytes: &'a [u8], position: &mut usize) -> Result<&'a [u8]> {
     let rest = bytes.get(*position..).unwrap_or_default();
     let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(ends)?;
@@ -36,7 +37,7 @@ pub fn plain<'a>(bytes: &'a [u8], position: &mut usize) -> Result<&'a [u8]> {
     Ok(text)
 }
 
-/// Texts behind all their lengths.
+/// `DELTA_LENGTH_BYTE_ARRAY`: byte arrays behind all their lengths.
 pub fn behind_lengths(bytes: &[u8], count: usize) -> Result<Texts> {
     let mut lengths = Vec::new();
     let start = deltas(bytes, count, |length| lengths.push(length))?;
@@ -55,7 +56,8 @@ pub fn behind_lengths(bytes: &[u8], count: usize) -> Result<Texts> {
     Ok(texts)
 }
 
-/// Texts that begin with so many bytes of the one before; the other bytes are behind their lengths.
+/// `DELTA_BYTE_ARRAY`: each byte array shares a prefix with the one before; the suffixes lie behind their
+/// lengths.
 pub fn behind_prefixes(bytes: &[u8], count: usize) -> Result<Texts> {
     let mut prefixes = Vec::new();
     let start = deltas(bytes, count, |length| prefixes.push(length))?;
@@ -79,7 +81,7 @@ pub fn behind_prefixes(bytes: &[u8], count: usize) -> Result<Texts> {
     Ok(texts)
 }
 
-/// The bytes of such texts, all of which have `length` bytes.
+/// The bytes of such byte arrays, all of which have `length` bytes.
 pub fn of_one_length(bytes: &[u8], count: usize, length: usize) -> Result<Vec<u8>> {
     let texts = behind_prefixes(bytes, count)?;
     if (0..count).any(|index| texts.get(index).is_none_or(|text| text.len() != length)) {
