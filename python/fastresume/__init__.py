@@ -54,4 +54,4 @@ __all__ = [
     "training",
 ]
 
-logging.getLogger("fastresume").addHandler(logging.NullHandler())  # silent, unless somebody listens
+logging.getLogger("fastresume").addHandler(logging.NullHandler())  # silent, unless the user adds a handler

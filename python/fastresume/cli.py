@@ -17,7 +17,7 @@ PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command: 0 if all is well, 1 if it is not, 2 if it can't be told."""
+    """The exit status of the command: 0 for success, 1 for a failed check, 2 if the check is impossible."""
     parser = argparse.ArgumentParser(prog="fastresume", description="Tools for fastresume.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_audit(command: argparse.ArgumentParser) -> None:
-    """Add what `fastresume audit` takes."""
+    """Add the arguments of `fastresume audit`."""
     command.add_argument("directory", metavar="DIR", type=Path, help="where the logs are")
     command.add_argument(
         "--start",
@@ -68,13 +68,13 @@ def add_audit(command: argparse.ArgumentParser) -> None:
 
 
 def add_bench(command: argparse.ArgumentParser) -> None:
-    """Add what `fastresume bench` takes."""
+    """Add the arguments of `fastresume bench`."""
     bench.add_arguments(command)
     command.set_defaults(run=bench.run)
 
 
 def run_audit(given: argparse.Namespace) -> int:
-    """The exit status: 0 if all is proven, 1 if it is not, 2 if it can't be told."""
+    """The exit status: 0 if all is proven, 1 if it is not, 2 if the logs can't be read."""
     try:
         report = audit(given.directory, [declared(text) for text in given.start])
     except (OSError, StateError) as cause:
@@ -91,7 +91,7 @@ def run_audit(given: argparse.Namespace) -> int:
 
 
 def verdict(report: Report) -> str:
-    """The last line."""
+    """The last line of the report."""
     if report.problems:
         return f"NOT PROVEN: {report.problems} problem{'s' if report.problems > 1 else ''}"
     passes = sum(report.finished)
@@ -104,7 +104,7 @@ def declared(text: str) -> Declared:
     """The state that `--start` names.
 
     Raises:
-        StateError: if it is none, or the file can't be read; says which was meant.
+        StateError: if it is no state, or the file can't be read; says which was meant.
     """
     source = "--start"
     try:
@@ -112,13 +112,13 @@ def declared(text: str) -> Declared:
             source = f"--start {text}"
             text = Path(text).read_text()
         state = json.loads(text)
-        # A state may stand under a name, as in the checkpoint that it was saved in.
+        # A state may be nested under a name, as in the checkpoint that it was saved in.
         if isinstance(state, dict) and KEY not in state and len(state) == 1:
             (state,) = state.values()
         cursor = Cursor.from_state(state)
     except UnicodeDecodeError:
         raise StateError(f"{source}: it is not text; save json.dumps(state) for the audit") from None
-    except (OSError, ValueError) as cause:  # a StateError is a ValueError, too
+    except (OSError, ValueError) as cause:  # a StateError is also a ValueError
         raise StateError(f"{source}: {cause}") from None
     return Declared(cursor.to_state()[KEY], cursor.remaining())
 

@@ -1,4 +1,4 @@
-"""The arguments of `fastresume bench`, and what follows from them."""
+"""The arguments of `fastresume bench`, and the run itself."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fastresume.bench.turns import ContenderError, Turns
 
 FINE, NOT_FINE, UNUSABLE, NOT_WRITTEN = 0, 1, 2, 3
 INTERRUPTED = 130
-"""As shells say it of what SIGINT ended: 128 and the number of the signal."""
+"""A shell's exit status after SIGINT: 128 and the number of the signal."""
 
 PLACES, QUICK_PLACES = (0, 50, 90, 99), (0, 90)
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's arguments."""
     command.add_argument("paths", metavar="PATH", nargs="+", help="files, directories or glob patterns")
     command.add_argument(
         "--columns",
@@ -57,12 +57,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """The exit status: 0 if all delivered the same rows, 1 if not, 2 if nothing can be measured.
 
-    It is 3 if a file could not be written in the end, and 130 after an interruption, whatever the rows.
+    It is 3 if an output file could not be written, and 130 after an interruption, whatever the rows.
     """
     try:
         return _run(given, Outputs(given.json, given.plot))
     except KeyboardInterrupt:
-        # Who interrupts again, while all that was measured is written, wants no more of it.
+        # A second interruption, while the measurements are written, ends that, too.
         return INTERRUPTED
 
 
@@ -88,12 +88,12 @@ def _run(given: argparse.Namespace, outputs: Outputs) -> int:
 
 
 def measure(given: argparse.Namespace) -> Report:
-    """Read the files by all contenders; an interruption leaves the rounds that are whole, if there are any.
+    """Read the files with all contenders; an interruption leaves the complete rounds, if any.
 
     Raises:
-        FastresumeError, OSError, ValueError: if that can't be.
+        FastresumeError, OSError, ValueError: if the files can't be read or measured.
         ContenderError: if even the plainest reader fails.
-        KeyboardInterrupt: if no round was whole by then.
+        KeyboardInterrupt: if no round was complete by then.
     """
     require("pyarrow", "to check what is delivered")
     names = given.contenders or [name for name, one in CONTENDERS.items() if one.is_default]
@@ -128,10 +128,10 @@ def _list(text: str) -> list[str]:
 
 
 def positive(text: str) -> int:
-    """The number that an argument names.
+    """The positive number in an argument.
 
     Raises:
-        ArgumentTypeError: if it is none.
+        ArgumentTypeError: if it is not one.
     """
     try:
         number = int(text)

@@ -1,4 +1,4 @@
-"""This project's contenders."""
+"""The contenders of this project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def dataset_of(task: Task, is_stacked: bool = False, shuffle: bool = False) -> P
     options: dict[str, Any] = {}
     stacks = task.stacks if is_stacked else {}
     place = {name: stack for stack, members in stacks.items() for name in members}
-    # A mask marks whole lists: a null in one is a zero, as all that is compared has it.
+    # A mask marks whole lists: a null inside one becomes a zero, as in everything that is compared.
     nulls: dict[str, str | int] = {
         place.get(column.name, column.name): 0 if column.has_null_elements else "mask"
         for column in task.columns

@@ -1,4 +1,4 @@
-"""The tables as a picture."""
+"""The plot of a report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OURS, THEIRS = "#1f6f8b", "#b0b7bd"
 
 
 def suffixes() -> list[str]:
-    """How names of pictures may end."""
+    """The file name endings that matplotlib can write."""
     canvas = importlib.import_module("matplotlib.backend_bases").FigureCanvasBase
     return sorted(f".{form}" for form in canvas.get_supported_filetypes())
 

@@ -118,7 +118,7 @@ class Checkpointer:
         """Saves the job at this moment; when it returns (with `wait`), it survives a power cut.
 
         A save of a step that is there, or after `restore(step=...)` of an earlier one than the latest,
-        takes the place of what was saved there and after it, which is removed once the new one is files.
+        takes the place of what was saved there and after it, which is removed once the new one is durable.
 
         What ranks have alike is saved once, what differs for each of them. To find that out, each rank hashes
         what torch does not shard.

@@ -1,7 +1,7 @@
-"""Conditions on the columns of a row: what a filter asks.
+"""The conditions of a filter: expressions over the columns of a row.
 
 Nulls are those of SQL: a comparison with a null is neither true nor false, and what depends on it may be
-neither, too; only `is_null` and `is_valid` always answer. A row is kept if the condition is true.
+neither, too. Only `is_null` and `is_valid` always answer. A row is kept if the condition is true.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Types = Mapping[str, tuple[str, str, str | None]]
 """The dtype, kind and unit of each column."""
 
 FEW = 16
-"""Text is compared with so many values one by one, with more of them row by row."""
+"""Up to this many values are compared with strings one by one; more of them are looked up row by row."""
 
 
 class Expression:
@@ -43,12 +43,12 @@ class Expression:
 
     @property
     def columns(self) -> set[str]:
-        """The names of the columns that it asks for."""
+        """The names of the columns in it."""
         raise NotImplementedError
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
-        """The columns that it compares with values, and the values that these are asked to be equal to."""
+        """The columns that it compares, and the values that they may have to equal."""
         raise NotImplementedError
 
     def check(self, types: Types) -> None:
@@ -60,11 +60,11 @@ class Expression:
         raise NotImplementedError
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         raise NotImplementedError
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true of a row."""
+        """Whether it may be true of a row, for each range of rows."""
         raise NotImplementedError
 
 
@@ -79,7 +79,7 @@ class Condition(Expression):
 
     @property
     def columns(self) -> set[str]:
-        """The columns that it asks for."""
+        """The column in it."""
         return {self.name}
 
 
@@ -93,7 +93,7 @@ class Comparison(Condition):
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
-        """Its column, and the value if it asks for that one."""
+        """Its column, with the value if this is an equality."""
         return {self.name: _sought([self.value]) if self.op in ("==", "!=") else set()}
 
     def check(self, types: Types) -> None:
@@ -101,7 +101,7 @@ class Comparison(Condition):
         _check_value(self.name, self.value, *types[self.name])
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         column = values[self.name]
         if isinstance(column.data, Text):
             found = compare_text(column.data, self.op, to_bytes(self.value))
@@ -110,7 +110,7 @@ class Comparison(Condition):
         return Truth(found & column.valid, ~found & column.valid, ~column.valid)
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true."""
+        """Whether it may be true of a row, for each range of rows."""
         op, value = self.op, to_bytes(self.value)
         of_nan = (op == "!=", op != "!=")
 
@@ -155,7 +155,7 @@ class Membership(Condition):
             _check_value(self.name, value, *types[self.name])
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         column = values[self.name]
         found = np.zeros(len(column.valid), np.bool_)
         if not isinstance(column.data, Text):
@@ -171,7 +171,7 @@ class Membership(Condition):
         return Truth(found & column.valid, ~found & column.valid, ~column.valid)
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true."""
+        """Whether it may be true of a row, for each range of rows."""
         some = _sought(self.values)
 
         def judge(low: Any, high: Any, absent: AbstractSet[Sought]) -> tuple[bool, bool]:
@@ -192,19 +192,19 @@ class IsNull(Condition):
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
-        """It compares nothing."""
+        """Nothing: it compares no values."""
         return {}
 
     def check(self, types: Types) -> None:
-        """Every column may be asked for nulls."""
+        """Accepts every column: all may have nulls."""
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         valid = values[self.name].valid
         return Truth(~valid, valid, np.zeros_like(valid))
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true."""
+        """Whether it may be true of a row, for each range of rows."""
         told = list(zip(facts[self.name].nulls, facts[self.name].rows, strict=True))
         yes = np.array([nulls != 0 for nulls, _ in told], np.bool_)
         no = np.array([nulls is None or nulls < rows for nulls, rows in told], np.bool_)
@@ -222,12 +222,12 @@ class Not(Expression):
 
     @property
     def columns(self) -> set[str]:
-        """The columns that it asks for."""
+        """The columns in it."""
         return self.inner.columns
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
-        """What its inner condition compares."""
+        """What the inner condition compares."""
         return self.inner.sought
 
     def check(self, types: Types) -> None:
@@ -235,11 +235,11 @@ class Not(Expression):
         self.inner.check(types)
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         return _negated(self.inner.of_rows(values))
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true."""
+        """Whether it may be true of a row, for each range of rows."""
         return _negated(self.inner.of_groups(facts))
 
     def __repr__(self) -> str:
@@ -256,7 +256,7 @@ class Both(Expression):
 
     @property
     def columns(self) -> set[str]:
-        """The columns that it asks for."""
+        """The columns in it."""
         return self.left.columns | self.right.columns
 
     @property
@@ -271,11 +271,11 @@ class Both(Expression):
         self.right.check(types)
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         return self._of(self.left.of_rows(values), self.right.of_rows(values))
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true."""
+        """Whether it may be true of a row, for each range of rows."""
         return self._of(self.left.of_groups(facts), self.right.of_groups(facts))
 
     def _of(self, left: Truth, right: Truth) -> Truth:
@@ -294,7 +294,7 @@ class Both(Expression):
 
 
 class Column:
-    """A column by its name, to be compared with values."""
+    """A column by its name, for comparisons with values."""
 
     __hash__ = None  # type: ignore[assignment]  # equality makes a condition
 
@@ -328,11 +328,11 @@ class Column:
         return Membership(self.name, tuple(literal(value) for value in values))
 
     def is_null(self) -> Expression:
-        """Whether there is no value."""
+        """Whether the value is null."""
         return IsNull(self.name)
 
     def is_valid(self) -> Expression:
-        """Whether there is a value."""
+        """Whether the value is not null."""
         return Not(IsNull(self.name))
 
     def __repr__(self) -> str:
@@ -340,7 +340,7 @@ class Column:
 
 
 def column(name: str) -> Column:
-    """A column for a filter: compare it with numbers, booleans, strings or bytes, and join what results.
+    """A column for a filter: compare it with numbers, booleans, strings or bytes, and combine the results.
 
     Numbers are compared exactly, whatever the column's type. Dates and times are the integers that their
     tensors hold.
@@ -353,7 +353,7 @@ def column(name: str) -> Column:
 
 
 def literal(value: object) -> Literal:
-    """The value as Python's own.
+    """The value as one of Python's own types.
 
     Raises:
         TypeError: if no column can be compared with it.
@@ -381,7 +381,7 @@ def _negated(truth: Truth) -> Truth:
 
 
 def _sought(values: Iterable[Literal]) -> set[Sought]:
-    """The values that something may be equal to."""
+    """The values that something can equal (all but NaN)."""
     return {to_bytes(value) for value in values if not is_nan(value)}
 
 

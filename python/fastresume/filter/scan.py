@@ -1,4 +1,4 @@
-"""A condition asked of rows, by reading its columns."""
+"""Evaluates a condition on rows by reading its columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AGAIN_SECONDS = 0.2
 
 
 def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Expression) -> Iterator[Intervals]:
-    """The rows that a condition keeps of the selected ones, part by part, as intervals.
+    """Those of the selected rows that a condition keeps, part by part, as intervals.
 
     Raises:
         DataError, SourceError: if a file can't be read.
@@ -71,7 +71,7 @@ def _intervals_of(numbers: npt.NDArray[np.int64]) -> Intervals:
 
 
 class Progress:
-    """How far a scan is, for people: on a terminal, and only if it takes long.
+    """Shows how far a scan is, on a terminal, and only if it takes long.
 
     Args:
         total: the rows to read.
@@ -91,6 +91,6 @@ class Progress:
             sys.stderr.write(f"\rfilter: {self._done} of {self._total} rows read ({share:.0%})")
 
     def end(self) -> None:
-        """Ends the line."""
+        """Ends the line on the terminal."""
         if self._has_spoken:
             sys.stderr.write("\n")

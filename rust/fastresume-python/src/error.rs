@@ -14,7 +14,8 @@ static SOURCE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 /// Makes the exception classes and adds them to the module.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    // Two bases each, which `create_exception!` does not offer: made as `type(name, bases, dict)` does.
+    // Each class has two bases, which `create_exception!` does not offer. So it is made as
+    // `type(name, bases, dict)` does.
     let make = |slot: &PyOnceLock<Py<PyType>>, name: &str, doc: &str, bases: Bound<'_, PyTuple>| {
         let members = PyDict::new(py);
         members.set_item("__module__", "fastresume")?;

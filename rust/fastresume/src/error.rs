@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// What went wrong, and whose fault it is.
+/// What went wrong, and whether the argument, the state, the data or the source is at fault.
 ///
 /// The message is lower case, names the file, row group and column where there is one, and the
 /// expected and the found value. Each kind is one exception class in Python.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// An argument that can't be right, whatever the data (`ValueError`).
+    /// An argument that is wrong whatever the data (`ValueError`).
     #[error("{0}")]
     Argument(String),
     /// A resume state that is damaged or belongs to something else (`StateError`).
@@ -27,7 +27,7 @@ pub enum Error {
         /// Where it is wrong.
         place: Place,
     },
-    /// Bytes that can't be had: a path, a directory, a read (`SourceError`).
+    /// Bytes that can't be read: a path, a directory, a read (`SourceError`).
     #[error("{0}")]
     Source(String),
     /// The caller asked to stop.
@@ -35,7 +35,7 @@ pub enum Error {
     Interrupted,
 }
 
-/// Where in the dataset something went wrong; what is not known is left out.
+/// Where in the dataset something went wrong; unknown parts are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     file: Option<String>,
@@ -96,7 +96,7 @@ pub fn shown(path: &Path) -> String {
 }
 
 impl Error {
-    /// A data error without a place; the callers that know the place add it.
+    /// A data error without a place; callers that know the place add it.
     pub fn data(reason: impl fmt::Display) -> Self {
         Self::Data { reason: reason.to_string(), place: Place::default() }
     }
@@ -112,7 +112,7 @@ impl Error {
         Self::Source(format!("{what} '{}': {cause}", shown(path)))
     }
 
-    /// The same error, in this file unless a file is named already.
+    /// The same error, in this file unless one is named already.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         self.at(|place| {
@@ -159,7 +159,7 @@ thread_local! {
     static IS_CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What is caught is reported as an error; only other panics are worth a message on standard error.
+/// A caught panic is reported as an error. Only other panics print a message on standard error.
 fn silence_what_is_caught() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -172,10 +172,10 @@ fn silence_what_is_caught() {
     });
 }
 
-/// Runs code of a decoder that may panic on damaged bytes, and makes of a panic a data error.
+/// Runs decoder code that may panic on damaged bytes, and turns a panic into a data error.
 ///
-/// The third-party decoders are total on valid files, but not proven so on damaged ones; a panic
-/// there must not cross into the caller.
+/// The third-party decoders are total on valid files, but not proven so on damaged ones. A panic there must
+/// not cross into the caller.
 ///
 /// # Errors
 /// What `work` returns, or `Data` with the panic's message.
@@ -194,8 +194,8 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// The lock, whatever became of the thread that had it: nothing panics while it holds one, and if
-/// something did, what it guards is still whole.
+/// Takes the lock, even if the thread that held it panicked. No code panics while it holds one, so what the
+/// lock guards is whole.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

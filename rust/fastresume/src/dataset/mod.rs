@@ -1,4 +1,4 @@
-//! Which files a dataset has, and what their footers say of them.
+//! The files of a dataset, and what their footers say of them.
 
 pub mod tables;
 pub mod listing;

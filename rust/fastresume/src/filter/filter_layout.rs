@@ -1,4 +1,4 @@
-//! What a filter reads: the values of columns, and of others whether they are there.
+//! What a filter reads: the values of some columns, and the validity of others.
 
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, shown};
@@ -11,11 +11,12 @@ use crate::projection::unify::{Request, is_optional};
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
 use crate::schema::nulls::Nulls;
 
-/// The layout of the columns of a request, with masks for their nulls, and then of each of `asked`, a column of
-/// any type or a struct, whether it is there.
+/// The layout of a request's columns, with masks for their nulls, followed by the validity of each of
+/// `asked`. Each of these is a column of any type, or a struct.
 ///
 /// # Errors
-/// As for [`Layout::resolve`]; `Data` also if one of `asked` is nowhere, or is missing in a file and not optional.
+/// As for [`Layout::resolve`]. Also `Data` if one of `asked` is in no file, or is missing in a file and not
+/// optional.
 pub fn layout(manifest: &Manifest, request: &Request, asked: &[String]) -> Result<Layout> {
     for name in request.columns.iter().flatten().chain(asked) {
         check_name(manifest, name)?;
@@ -36,13 +37,13 @@ pub fn layout(manifest: &Manifest, request: &Request, asked: &[String]) -> Resul
     Ok(Layout::new(manifest, fields, columns))
 }
 
-/// What masks and lengths are called behind the name of their column.
+/// The suffixes of the names of masks and lengths.
 const NO_COLUMNS: [(&str, &str, &str); 2] = [
     ("_valid", "mask", "is_null() asks where the column is null"),
     ("_length", "lengths", "a filter asks of what the files hold"),
 ];
 
-/// Refuses the name of a mask or of lengths, which batches have and files do not.
+/// Refuses the name of a mask or of lengths: batches have these, files do not.
 fn check_name(manifest: &Manifest, name: &str) -> Result<()> {
     let has = |name: &str| {
         manifest.schemas().any(|(columns, _)| {
@@ -58,21 +59,21 @@ fn check_name(manifest: &Manifest, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The name of the list or map of structs that a column is in, if that is in no other list: the structs around it
-/// have a column of their own.
+/// The name of the list or map of structs that a column is in, if that is in no other list. The structs
+/// around it have a column of their own.
 fn list_around<'a>(columns: &[Column], column: &'a Column) -> Option<&'a str> {
     let is_struct = |name: &str| columns.iter().any(|one| one.kind == Kind::Mask && one.name == name);
     let dots = column.name.match_indices('.').map(|(dot, _)| &column.name[..dot]);
     dots.filter(|_| column.lists > 0).find(|name| !is_struct(name))
 }
 
-/// Of each schema, the column that tells where another is there.
+/// For each schema, the column whose levels give the validity of another one.
 fn presence(manifest: &Manifest, request: &Request, name: &str) -> Result<Vec<Column>> {
     let found: Vec<_> = manifest
         .schemas()
         .map(|(columns, file)| {
             let named = || columns.iter().filter(|column| column.name == name);
-            // Lists of structs and maps are where their members' lists are.
+            // A list of structs, or a map, is valid where the lists of its fields are.
             let in_list = || columns.iter().find(|column| list_around(columns, column) == Some(name));
             (named().find(|column| column.kind != Kind::Mask).or(named().next()).or_else(in_list), file)
         })

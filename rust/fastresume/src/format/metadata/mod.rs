@@ -1,4 +1,4 @@
-//! What a Parquet file says of itself: footers, page headers, page indexes and bloom filters.
+//! The metadata of a Parquet file: footers, page headers, page indexes and bloom filters.
 
 pub mod thrift;
 pub mod thrift_types;
