@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import thrift_writer as tw
 from test_filter import MAX, MIN, NULL_COUNT, kept_rows, statistics_of
 from test_filter_pages import (
     BLOOM_FILTER_OFFSET,
@@ -21,6 +20,7 @@ from test_filter_pages import (
 )
 
 import fastresume as fr
+from support import thrift_writer as tw
 from support.jobs import parallel
 
 BLOOM_FILTER_LENGTH = 15

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import list_writer as lw
 import numpy as np
-import thrift_writer as tw
 
 import fastresume as fr
+from support import list_writer as lw
+from support import thrift_writer as tw
 from support.thrift_writer import Struct, Wire, binary, i32, i64, listing, structure
 
 LISTS = lw.FORMS["three levels"]
