@@ -221,6 +221,10 @@ impl<P: Word, V> PageValues for Numbers<P, V> {
         self.values.check_end(bytes, count)
     }
 
+    fn is_counted(&self) -> bool {
+        self.values.is_counted()
+    }
+
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         self.values.skip(bytes, count)
     }

@@ -26,7 +26,7 @@ pub struct FixedDecoder<'a> {
 }
 
 /// The values of pages.
-struct FixedValues {
+pub struct FixedValues {
     /// Bytes of a value.
     length: usize,
     /// Whether they are integers, which may be delta-encoded.
@@ -52,6 +52,11 @@ enum FixedLenForm {
 }
 
 impl FixedValues {
+    /// Values of `length` bytes (not 0), with no page open.
+    pub fn new(length: usize, is_integer: bool) -> Self {
+        Self { length, is_integer, dictionary: 0, decoded: Vec::new(), form: FixedLenForm::Plain(0) }
+    }
+
     /// The next `count` values, if the page holds them one after another.
     fn together<'p>(&mut self, page: Page<'p>, count: usize) -> Option<&'p [u8]> {
         let FixedLenForm::Plain(start) = &mut self.form else { return None };
@@ -62,7 +67,10 @@ impl FixedValues {
     }
 
     /// Calls `take` for each of the next `count` values of the page.
-    fn each(
+    ///
+    /// # Errors
+    /// `Data` if there are fewer, and what `take` gives.
+    pub fn each(
         &mut self,
         page: Page<'_>,
         count: usize,
@@ -172,6 +180,10 @@ impl PageValues for FixedValues {
         }
     }
 
+    fn is_counted(&self) -> bool {
+        matches!(self.form, FixedLenForm::Plain(_) | FixedLenForm::Split(..))
+    }
+
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         match &mut self.form {
             FixedLenForm::Plain(start) | FixedLenForm::Decoded(start) => {
@@ -192,9 +204,7 @@ impl<'a> FixedDecoder<'a> {
         converter: Converter,
         row: RowShape,
     ) -> Self {
-        let (dictionary, decoded, form) = (0, Vec::new(), FixedLenForm::Plain(0));
-        let values = FixedValues { length, is_integer, dictionary, decoded, form };
-        Self { pages, values, converter, row }
+        Self { pages, values: FixedValues::new(length, is_integer), converter, row }
     }
 }
 

@@ -158,6 +158,9 @@ impl<'a> FlatPages<'a> {
         }
         let present = self.present(0..count);
         page.open_values(values, bytes, start, present)?;
+        // A page of another count, all of whose rows have a value, would have other bytes.
+        let is_counted = self.same() == Some(true) && page.is_counted(values);
+        self.pages.note_decoded(is_counted)?;
         (self.in_page, self.at) = (count, 0);
         Ok(())
     }

@@ -41,6 +41,11 @@ pub trait PageValues {
         Ok(())
     }
 
+    /// Whether opening the page would have failed with any other number of values.
+    fn is_counted(&self) -> bool {
+        false
+    }
+
     /// Passes over `count` values.
     ///
     /// # Errors

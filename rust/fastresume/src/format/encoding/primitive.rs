@@ -255,6 +255,10 @@ impl<P: Word> PageValues for Values<P> {
         }
     }
 
+    fn is_counted(&self) -> bool {
+        matches!(self.form, PrimitiveForm::Plain(_) | PrimitiveForm::Split(..))
+    }
+
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         match &mut self.form {
             PrimitiveForm::Plain(start) => *start += count * size_of::<P>(),

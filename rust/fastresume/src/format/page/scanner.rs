@@ -38,7 +38,8 @@ pub struct PassedPage {
 /// Walks the pages of one column chunk, which need not be decompressed for that.
 ///
 /// What headers state is not covered by checksums, and some writers err. So before pages are passed over, or left for others, all
-/// headers of the chunk are looked at: their values are as many as the footer states. Rows of a flat column are its values. Those
+/// headers of the chunk are looked at: their values are as many as the footer states. This is not done as long as pages of a flat
+/// column are decoded one after the other, and the bytes of each tell how many values it has. Rows of a flat column are its values. Those
 /// of lists are what their repetition levels say, whatever a header states; where these are compressed, pages are decompressed,
 /// unless the writer of their index is known to count rows.
 pub struct PageWalk<'a> {
@@ -183,7 +184,7 @@ impl<'a> PageWalk<'a> {
 
     /// The header of the next page that holds data or a dictionary; the offset is after it.
     pub fn header(&mut self) -> Result<Option<&Header>> {
-        if self.is_part() {
+        if self.is_part() && !self.chunk.is_flat() {
             self.check_headers()?;
         }
         while self.next.is_none() && self.offset < self.chunk.end {
@@ -308,6 +309,30 @@ impl<'a> PageWalk<'a> {
         }
     }
 
+    /// Notes that the page of a flat column that was passed by last was decoded: where the next one begins, if its bytes tell how many
+    /// values it has; else that is learned from all headers.
+    ///
+    /// # Errors
+    /// `Data` if the values are not as many as the footer states, or one of the headers is damaged.
+    pub fn note_decoded(&mut self, is_counted: bool) -> Result<()> {
+        if !self.is_part() || self.is_checked {
+            return Ok(());
+        }
+        if !is_counted {
+            // The page that was decoded stays where it is.
+            let ahead = std::mem::replace(&mut self.ahead, self.offset..self.offset);
+            let held = std::mem::take(self.memory);
+            let checked = self.check_headers();
+            (*self.memory, self.ahead) = (held, ahead);
+            return checked;
+        }
+        let next = PagePlace { offset: self.offset, first_row: self.row_found, told_rows: None };
+        if self.offset < self.chunk.end {
+            self.places.note(&self.chunk, &[next]);
+        }
+        Ok(())
+    }
+
     /// Whether the values of all pages are known to be as many as the footer states.
     pub fn is_checked(&self) -> bool {
         self.is_checked
@@ -319,7 +344,9 @@ impl<'a> PageWalk<'a> {
     /// What the last of them goes on with, behind them, is passed over as well by whoever reads on. Where nothing tells rows, as
     /// headers of old lists do not, nothing is passed.
     pub fn pass_rows(&mut self, row: usize, rows: usize) -> Result<usize> {
-        self.check_headers()?;
+        if !self.chunk.is_flat() {
+            self.check_headers()?;
+        }
         self.is_skipping = true;
         let jumped = self.jump(row as u64, rows as u64)?;
         let mut passed = to_usize(jumped)?;
@@ -329,6 +356,9 @@ impl<'a> PageWalk<'a> {
         {
             let count = if header.is_dictionary() { Some(0) } else { self.rows_of(&header)? };
             let Some(count) = count.filter(|&count| count <= rows - passed) else { break };
+            if count > 0 {
+                self.check_headers()?;
+            }
             self.pass();
             if !self.chunk.is_flat() && !header.is_dictionary() {
                 self.note_rows(row + passed..row + passed + count);
