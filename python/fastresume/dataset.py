@@ -14,6 +14,7 @@ import fastresume._core as _core
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
 from fastresume.filter.resolve import select_filtered
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, names, one_of, one_path, path_list, truth
 from fastresume.options.columns import (
     Casts,
@@ -177,6 +178,7 @@ class ParquetDataset(ResumableDataset):
         torch.Size([32, 3])
     """
 
+    @bounds_messages
     def __init__(
         self,
         paths: Path | Sequence[Path],
@@ -349,7 +351,7 @@ def _open_manifest(paths: list[str], cache: Path | None, verify_checksums: bool)
     path = None if cache is None else one_path("manifest_cache", cache)
     manifest = _core.Manifest.open(paths, path, verify_checksums)
     if manifest.not_cached is not None:
-        warnings.warn(manifest.not_cached, stacklevel=3)
+        warnings.warn(manifest.not_cached, stacklevel=4)
     if manifest.second_names is not None:  # some link files in order to read them twice
         _log.warning(manifest.second_names)
     return manifest

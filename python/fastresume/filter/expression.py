@@ -16,6 +16,7 @@ import numpy as np
 
 from fastresume.filter.exact_compare import compare, compare_text, floor_of, is_nan, to_bytes
 from fastresume.filter.ternary import Facts, Sought, Text, Truth, Values, may_equal
+from fastresume.messages import bounds_messages
 
 Literal = bool | int | float | str | bytes
 
@@ -298,6 +299,7 @@ class Column:
 
     __hash__ = None  # type: ignore[assignment]  # equality makes a condition
 
+    @bounds_messages
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
             raise TypeError(f"a column is named by a string, found {name!r}")
@@ -321,6 +323,7 @@ class Column:
     def __ge__(self, value: object) -> Comparison:
         return Comparison(self.name, ">=", literal(value))
 
+    @bounds_messages
     def is_in(self, values: Iterable[object]) -> Membership:
         """Whether the value is one of these."""
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -352,6 +355,7 @@ def column(name: str) -> Column:
     return Column(name)
 
 
+@bounds_messages
 def literal(value: object) -> Literal:
     """The value as one of Python's own types.
 
@@ -370,6 +374,7 @@ def literal(value: object) -> Literal:
     return value
 
 
+@bounds_messages
 def _joined(op: str, left: Expression, right: object) -> Expression:
     if not isinstance(right, Expression):
         raise TypeError(f"{op} joins conditions, found {right!r}: comparisons need parentheses around them")

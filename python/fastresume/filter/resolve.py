@@ -201,4 +201,4 @@ def _write_cache(path: Path, key: dict[str, Any], found: _core.Manifest) -> None
     try:
         files.put(path, MAGIC + told + b"\n" + selected_rows(found).astype("<i8").tobytes())
     except OSError as cause:
-        warnings.warn(f"the filter's cache '{path}' can't be written: {cause.strerror}", stacklevel=4)
+        warnings.warn(f"the filter's cache '{path}' can't be written: {cause.strerror}", stacklevel=5)

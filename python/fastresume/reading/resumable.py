@@ -18,6 +18,7 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals
 from fastresume.distributed.same_reads import SameRanks
+from fastresume.messages import bounds_messages
 from fastresume.options.topology import World
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
@@ -157,6 +158,7 @@ class ResumableDataset(IterableDataset[Batch]):
             _log.warning("dataset.state_dict() %s", BEHIND)
         return Cursor(self.shared_cursor.cursor).to_state()
 
+    @bounds_messages
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
         """Resumes from a state at the next `iter()`, on any number of ranks and workers.
 
@@ -203,6 +205,7 @@ class ResumableDataset(IterableDataset[Batch]):
         if self.on_iter == "continue" and not self.shared_cursor.is_kept:
             check_trainer(caller)
 
+    @bounds_messages
     def map(self, function: Transform) -> Self:
         """The dataset whose batches are `function(batch)` for each batch of this one.
 
@@ -237,6 +240,7 @@ class ResumableDataset(IterableDataset[Batch]):
         mapped.spec = self.spec.mapped(function)
         return mapped
 
+    @bounds_messages
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again; the time does not depend on the step's number.
 
@@ -260,6 +264,7 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return random_access.batch_at(self.spec, self.shared_cursor.cursor, epoch, step, state)
 
+    @bounds_messages
     def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
 
@@ -278,6 +283,7 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return random_access.read_rows(self.spec, row_numbers)
 
+    @bounds_messages
     def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
         """The places of rows: a list of (path, row group, row in the row group), in the given order.
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, overload
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import integer
 
 KEY = "fastresume"
@@ -60,6 +61,7 @@ class Cursor:
         self._core = core
 
     @classmethod
+    @bounds_messages
     def from_state(cls, state: Mapping[str, Any] | Cursor) -> Cursor:
         """The cursor in a state: what `state_dict()` returned, its parsed JSON, or a `Cursor`.
 
@@ -90,6 +92,7 @@ class Cursor:
             raise _core.StateError(f"damaged state: it is not JSON: {cause}") from None
 
     @classmethod
+    @bounds_messages
     def from_offsets(cls, offsets: Mapping[str, int], dataset: Dataset) -> Cursor:
         """The cursor after the rows that `{"path:start": last}` offsets tell.
 
@@ -139,6 +142,7 @@ class Cursor:
         return cls(_core.Cursor.from_offsets(dataset.spec.manifest, epoch, slices))
 
     @classmethod
+    @bounds_messages
     def merge(cls, states_in_rank_order: Sequence[Mapping[str, Any] | Cursor]) -> Cursor:
         """The cursor after all that ranks which are out of step were given.
 

@@ -14,6 +14,7 @@ static SOURCE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 /// Makes the exception classes and adds them to the module.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    module.add_function(wrap_pyfunction!(bounded, module)?)?;
     // Each class has two bases, which `create_exception!` does not offer. So it is made as
     // `type(name, bases, dict)` does.
     let make = |slot: &PyOnceLock<Py<PyType>>, name: &str, doc: &str, bases: Bound<'_, PyTuple>| {
@@ -50,6 +51,12 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         PyTuple::new(py, [&base, &py.get_type::<PyOSError>()])?,
     )?;
     Ok(())
+}
+
+/// The message without the passwords of addresses, and without its middle if it is long.
+#[pyfunction]
+pub fn bounded(message: &str) -> String {
+    fastresume::bounded(message)
 }
 
 /// The Python exception of a core error.

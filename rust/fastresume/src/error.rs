@@ -1,5 +1,6 @@
 //! The one error type of the core.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -7,20 +8,25 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+pub use message::bounded;
+
+mod message;
+
 /// What went wrong, and whether the argument, the state, the data or the source is at fault.
 ///
 /// The message is lower case, names the file, row group and column where there is one, and the
-/// expected and the found value. Each kind is one exception class in Python.
+/// expected and the found value. It is bounded in length, and holds no password of an address. Each kind is one
+/// exception class in Python.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// An argument that is wrong whatever the data (`ValueError`).
-    #[error("{0}")]
+    #[error("{}", bounded(.0))]
     Argument(String),
     /// A resume state that is damaged or belongs to something else (`StateError`).
-    #[error("{0}")]
+    #[error("{}", bounded(.0))]
     State(String),
     /// A file whose content can't be used (`DataError`).
-    #[error("{reason}{place}")]
+    #[error("{}", bounded(&format!("{reason}{place}")))]
     Data {
         /// What is wrong, with the expected and the found value.
         reason: String,
@@ -28,7 +34,7 @@ pub enum Error {
         place: Place,
     },
     /// Bytes that can't be read: a path, a directory, a read (`SourceError`).
-    #[error("{0}")]
+    #[error("{}", bounded(.0))]
     Source(String),
     /// The caller asked to stop.
     #[error("interrupted")]
@@ -45,12 +51,17 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let column = self.column.as_ref().map(|name| format!("column '{}'", on_one_line(name)));
+        let column = self.column.as_ref().map(|name| format!("column '{}'", on_one_line(&short(name))));
         let row_group = self.row_group.map(|index| format!("row group {index}"));
         let file = self.file.as_ref().map(|path| format!("file '{}'", on_one_line(path)));
         let parts: Vec<String> = [column, row_group, file].into_iter().flatten().collect();
         if parts.is_empty() { Ok(()) } else { write!(formatter, " ({})", parts.join(", ")) }
     }
+}
+
+/// A name that leaves room for the others.
+fn short(name: &str) -> Cow<'_, str> {
+    message::shortened(name, message::MOST_OF_A_NAME)
 }
 
 /// A name on one line: characters that would break the message are escaped as in a literal.
