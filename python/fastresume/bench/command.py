@@ -1,12 +1,11 @@
-"""The arguments of `fastresume bench`, and the run itself."""
+"""The run of `fastresume bench`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from fastresume._core import FastresumeError, cores
+from fastresume._core import FastresumeError
 from fastresume.bench.contenders import CONTENDERS, missing, named, rival_of
 from fastresume.bench.outputs import Outputs, require
 from fastresume.bench.progress import Progress
@@ -20,38 +19,6 @@ INTERRUPTED = 130
 """A shell's exit status after SIGINT: 128 and the number of the signal."""
 
 PLACES, QUICK_PLACES = (0, 50, 90, 99), (0, 90)
-
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    command.add_argument("paths", metavar="PATH", nargs="+", help="files, directories or glob patterns")
-    command.add_argument(
-        "--columns",
-        metavar="NAMES",
-        type=_list,
-        help="names or patterns, with commas (default: all that can be read)",
-    )
-    command.add_argument(
-        "--batch-size", metavar="N", type=positive, default=4096, help="(default: %(default)s)"
-    )
-    command.add_argument("--rounds", metavar="N", type=positive, help="turns of each contender (default: 5)")
-    command.add_argument(
-        "--contenders",
-        metavar="NAMES",
-        type=_list,
-        help=f"with commas, of {', '.join(CONTENDERS)}, and readers of your own as MODULE:FUNCTION, which "
-        "takes a task and gives batches: tensors by name, Arrow tables or polars frames",
-    )
-    command.add_argument(
-        "--against", metavar="NAME", help="whom to compare with (default: polars, or pyarrow)"
-    )
-    command.add_argument(
-        "--threads", metavar="N", type=positive, default=cores(), help="(default: %(default)s)"
-    )
-    command.add_argument("--quick", action="store_true", help="one round, and fewer resumes")
-    command.add_argument("--no-resume", action="store_true", help="measure no resumes")
-    command.add_argument("--json", metavar="FILE", type=Path, help="write every measurement")
-    command.add_argument("--plot", metavar="FILE", type=Path, help="draw a picture, such as out.png")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -118,25 +85,3 @@ def measure(given: argparse.Namespace) -> Report:
     rival = given.against or rival_of(present)
     expected, measured, is_interrupted = taken.expected, taken.measured, taken.is_interrupted
     return Report(found, task, expected, measured, rival, rounds, places, is_interrupted)
-
-
-def _list(text: str) -> list[str]:
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    if not names:
-        raise argparse.ArgumentTypeError(f"expected names, with commas between them, found {text!r}")
-    return names
-
-
-def positive(text: str) -> int:
-    """The positive number in an argument.
-
-    Raises:
-        ArgumentTypeError: if it is not one.
-    """
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
-    return number
