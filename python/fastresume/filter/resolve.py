@@ -19,6 +19,7 @@ from fastresume.filter.expression import Expression, column
 from fastresume.filter.pruning import decide, selected_rows
 from fastresume.filter.pyarrow_filter import ask_arrow, is_of_arrow
 from fastresume.filter.scan import scan
+from fastresume.filter.temporal import in_units
 
 Terms = Sequence[tuple[str, str, Any]]
 
@@ -157,6 +158,7 @@ def _resolve(
         if unit is not None and unit.startswith("decimal"):
             # Its tensor has integers in units of its scale, and a number in a filter is not meant so.
             raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")
+    wanted = in_units(wanted, types)
     wanted.check(types)
     kept, open_ = decide(manifest, layout, wanted)
     if not len(open_):
