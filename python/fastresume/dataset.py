@@ -149,7 +149,8 @@ class ParquetDataset(ResumableDataset):
             where its writer put one. False spares that, and delivers a damaged page whose values still decode
             as it is, with wrong values that nothing tells; what can't be decoded is a DataError still. No
             state and no fingerprint knows of it: a job may resume with the other choice.
-        on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass.
+        on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
+            evaluation that breaks off and is to see the same rows each time.
         rank, world_size: which of how many ranks this is; together or not at all.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
             these, `World.detect()`.

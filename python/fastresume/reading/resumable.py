@@ -185,6 +185,9 @@ class ResumableDataset(IterableDataset[Batch]):
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank up to the end of the pass; see `on_iter` for where they begin.
 
+        After a `break` the next iterator goes on behind it. So an evaluation that breaks off sees other rows
+        each time: with `on_iter="restart"` it sees the same ones.
+
         Ranks of the default process group that do not read the same (other files, rows, order or cut) are an
         error on each of them, with its first batch: see docs/RESUME.md.
         """
