@@ -30,8 +30,8 @@ class Counts(NamedTuple):
 class Stats:
     """Statistics of a loader since it was made: a live object, always on, cheap to read.
 
-    What is counted and timed is kept over the ends of passes. `epoch`, `step`, `progress` and `eta_seconds` are of
-    the pass that the next batch belongs to: after the last batch of a pass they tell of the next one, at its start.
+    What is counted and timed is kept over the ends of passes. `epoch`, `step`, `progress` and `eta_seconds`
+    are of the pass that the next batch belongs to: after a pass they tell of the next one, at its start.
 
     Attributes:
         batches: the number of delivered batches.
