@@ -19,6 +19,7 @@ from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.dataset import ParquetDataset, dataset_behind
 from fastresume.distributed import same_state
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
 from fastresume.reading.device import Device, device_of
@@ -94,6 +95,7 @@ class Loader:
         3
     """
 
+    @bounds_messages
     def __init__(
         self,
         dataset: ParquetDataset,
@@ -239,6 +241,7 @@ class Loader:
         """The next batch, without delivering it; None if less than a batch is left of the pass."""
         return self._present().peek()
 
+    @bounds_messages
     def replay(self, steps: int) -> Iterator[Batch]:
         """The batches of the last steps again, in the order in which they were delivered, bit for bit.
 

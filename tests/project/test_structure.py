@@ -38,6 +38,7 @@ RUST_ROOMS = [
 
 PYTHON_ROOMS = [
     "_core",
+    "messages",
     "files",
     "rng",
     "buffers",

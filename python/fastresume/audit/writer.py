@@ -34,6 +34,7 @@ from fastresume.audit.log_format import (
 )
 from fastresume.batch.delivered import Delivered
 from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
+from fastresume.options.checks import is_address
 from fastresume.options.topology import World
 
 
@@ -81,6 +82,8 @@ class DeliveryLog:
             raise TypeError(f"audit must be the path of a directory, found {directory!r}")
         if not os.fspath(directory):
             raise ValueError("audit must be the path of a directory, found ''")
+        if is_address(os.fspath(directory)):
+            raise ValueError(f"audit must be a local directory, found the address {str(directory)!r}")
         self._directory = Path(directory)
         self._manifest = manifest
         self._rank, self._world_size = world.rank, world.world_size

@@ -18,6 +18,7 @@ from fastresume.batch.origin import Origin, Share, of_a_pass
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
 from fastresume.buffers import of_runs
+from fastresume.messages import bounded, bounds_messages
 from fastresume.options.checks import at_least
 from fastresume.state.cursor import Cursor
 
@@ -167,6 +168,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """
         return self._each("to", device, non_blocking=non_blocking)
 
+    @bounds_messages
     def to_arrow(self) -> Any:
         """The batch as a pyarrow RecordBatch; it shares memory where Arrow has the same layout.
 
@@ -194,6 +196,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """The batch's schema for any reader of Arrow's C data interface, through pyarrow."""
         return self.to_arrow().schema.__arrow_c_schema__()
 
+    @bounds_messages
     def to_keyed_jagged_tensor(self, names: Iterable[str]) -> Any:
         """The lists of these names as torchrec's KeyedJaggedTensor, in their order; null rows are empty.
 
@@ -274,9 +277,9 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 def _no_tensor(key: object, there: Iterable[str]) -> KeyError | TypeError:
     """The error for a key that a batch does not have."""
     if isinstance(key, str):
-        return KeyError(f"no tensor {key!r} in the batch; there are: {', '.join(there)}")
+        return KeyError(bounded(f"no tensor {key!r} in the batch; there are: {', '.join(there)}"))
     told = f"the keys of a batch are names, found {key!r}: slice its tensors, as batch['name'][:3]"
-    return TypeError(told) if isinstance(key, slice) else KeyError(told)
+    return TypeError(told) if isinstance(key, slice) else KeyError(bounded(told))
 
 
 def of_delivered(

@@ -1,4 +1,4 @@
-"""The progress of the benchmark, shown on a terminal."""
+"""The progress of the benchmark, on standard error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Progress:
-    """A bar if tqdm is installed, otherwise lines; nothing without a terminal."""
+    """A line for each turn that ends. On a terminal also a bar if tqdm is installed, otherwise the steps."""
 
     def __init__(self, steps: int) -> None:
         self._steps, self._done = steps, 0
@@ -26,6 +26,14 @@ class Progress:
         elif self._is_watched:
             sys.stderr.write(f"{self._done + 1}/{self._steps} {doing}\n")
         self._done += 1
+
+    def tell(self, line: str) -> None:
+        """Say what a contender's turn has found, at once, also where standard error is a pipe."""
+        if self._bar is not None:
+            self._bar.write(line, file=sys.stderr)
+        else:
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
     def close(self) -> None:
         """Remove the bar."""

@@ -32,6 +32,7 @@ class Report:
         rival: the contender that all are compared with.
         rounds, places: the number of rounds and the places that were asked for.
         is_interrupted: whether fewer rounds were measured.
+        not_measured: what `--quick` has left out, in words.
     """
 
     survey: Survey
@@ -42,6 +43,7 @@ class Report:
     rounds: int
     places: Sequence[int]
     is_interrupted: bool = False
+    not_measured: str = ""
 
     @property
     def faults(self) -> list[Measured]:
@@ -167,6 +169,8 @@ class Report:
         lines += [f"left out: {name}: {reason}" for name, reason in survey.left_out.items()]
         batches = f"batches of {self.task.batch_size}, up to {plural(self.task.threads, 'thread')}"
         rounds = self._whole_rounds()[0] if self.is_interrupted else self.rounds
+        if self.not_measured:
+            lines.append(f"--quick leaves out: {self.not_measured}")
         return [*lines, f"measured: {batches}; medians and ranges of {plural(rounds, 'round')}"]
 
     def _whole_rounds(self) -> tuple[int, int]:

@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fastresume.bench.checksum import difference
 from fastresume.bench.contenders import REFERENCE, missing, named
@@ -18,7 +18,16 @@ from fastresume.bench.reading import STATE, Contender
 from fastresume.bench.task import Task
 
 Answer = dict[str, Any]
-Step = Callable[[str], None]
+
+
+class Step(Protocol):
+    """Who is told of each step before it, and of what was found after it."""
+
+    def __call__(self, doing: str) -> None:
+        """A step begins."""
+
+    def tell(self, line: str) -> None:
+        """A turn has ended."""
 
 
 class ContenderError(Exception):
@@ -94,8 +103,9 @@ class Turns:
         expected = self._check(found, step)
         resuming = [one for one in found if one.contender.resumes]
         try:
-            for one in self._in_turns(found, "a pass of", step):
+            for number, one in self._in_turns(found, "a pass of", step):
                 self._attempt(one, one.passes, what="pass", seconds=self.seconds)
+                step.tell(f"round {number} of {self.rounds}: {one.contender.name}: {_told(one)}")
             if self.places:
                 self._resume(resuming, step)
         except KeyboardInterrupt:
@@ -125,9 +135,11 @@ class Turns:
                 one.checksum = in_process(one.contender, what="check", task=self.task.to_json())
             except ContenderError as cause:
                 one.problem = f"failed: {cause}"
+                step.tell(f"checked: {one.contender.name}: {one.problem}")
                 continue
             if told := difference(one.checksum, expected):
                 one.problem = f"OTHER ROWS: {told}"
+            step.tell(f"checked: {one.contender.name}: {one.problem or 'the same rows'}")
         return expected
 
     def _resume(self, found: Sequence[Measured], step: Step) -> None:
@@ -138,23 +150,39 @@ class Turns:
                     step(f"the states of {one.contender.name}")
                     path = paths[one.contender.name]
                     self._attempt(one, [], what="states", places=self.places, path=path)
-            for one in self._in_turns(found, "resumes of", step):
+            for number, one in self._in_turns(found, "resumes of", step):
                 path = paths[one.contender.name]
                 self._attempt(one, one.resumes, what="resumes", places=self.places, path=path)
+                step.tell(f"resumes {number} of {self.rounds}: {one.contender.name}: {_told_resumes(one)}")
 
-    def _in_turns(self, found: Sequence[Measured], doing: str, step: Step) -> Iterator[Measured]:
+    def _in_turns(self, found: Sequence[Measured], doing: str, step: Step) -> Iterator[tuple[int, Measured]]:
         for number in range(self.rounds):
             first = number % max(1, len(found))  # so that no contender always follows the same one
             for one in [*found[first:], *found[:first]]:
                 if one.is_fit:
                     step(f"round {number + 1} of {self.rounds}: {doing} {one.contender.name}")
-                    yield one
+                    yield number + 1, one
 
     def _attempt(self, one: Measured, answers: list[Answer], **request: object) -> None:
         try:
             answers.append(in_process(one.contender, task=self.task.to_json(), **request))
         except ContenderError as cause:
             one.problem = f"failed: {cause}"
+
+
+def _told(one: Measured) -> str:
+    """The last pass of a contender in words."""
+    if one.problem:
+        return one.problem
+    turn = one.passes[-1]
+    return f"{turn['rows'] / turn['seconds'] / 1e6:.2f} million rows/s"
+
+
+def _told_resumes(one: Measured) -> str:
+    """The last resumes of a contender in words."""
+    if one.problem:
+        return one.problem
+    return ", ".join(f"{1000 * seconds:.1f} ms at {place} %" for place, seconds in one.resumes[-1].items())
 
 
 def _keep_whole_rounds(found: Sequence[list[Any]]) -> int:

@@ -20,7 +20,8 @@ from fastresume.checkpoint.ranks import Ranks
 from fastresume.checkpoint.restore import Restored, Restoring
 from fastresume.checkpoint.save import Saved, Saving
 from fastresume.checkpoint.snapshot import Moment, Stage
-from fastresume.options.checks import at_least
+from fastresume.messages import bounds_messages
+from fastresume.options.checks import at_least, is_address
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -76,6 +77,7 @@ class Checkpointer:
         Checkpointer('...checkpoints', keep=3, best=Best(metric='eval/auc', mode='max', min_delta=0.001))
     """
 
+    @bounds_messages
     def __init__(
         self,
         directory: str | os.PathLike[str],
@@ -378,7 +380,7 @@ def _local(directory: str | os.PathLike[str]) -> Path:
     text = os.fspath(directory)
     if not text:
         raise ValueError("the directory of checkpoints is empty")
-    if "://" in text:
+    if is_address(text):
         raise ValueError(f"checkpoints are kept in local directories only, found the address {text!r}")
     return Path(text).absolute()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch.distributed
 
 import fastresume._core as _core
+from fastresume.messages import bounded
 from fastresume.options.topology import has_process_group
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ _PLAIN = (_core.FastresumeError, TypeError, ValueError)
 
 _NAMED = 4
 """The most ranks whose failures an error names."""
-
-_HEAD, _END = 3000, 1000
-"""Of each failure so many letters are told, of its beginning and of its end."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +176,7 @@ class Peers:
 
     def _failure(self, error: BaseException, of_all: bool = False) -> _Failure:
         kind = next((name for name, one in self._kinds().items() if isinstance(error, one)), "")
-        return _Failure(kind, _bounded(str(error)) if kind else described(error), of_all and kind != "")
+        return _Failure(kind, bounded(str(error)) if kind else described(error), of_all and kind != "")
 
     def _kinds(self) -> dict[str, type[Exception]]:
         """Errors that keep their type, subclasses first."""
@@ -240,9 +238,4 @@ class Peers:
 
 def described(error: BaseException) -> str:
     """The kind of an error and its text, for other ranks."""
-    return _bounded(f"{type(error).__name__}: {error}")
-
-
-def _bounded(text: str) -> str:
-    """A text of which the midst is left out if it is long."""
-    return text if len(text) <= _HEAD + _END else f"{text[:_HEAD]} ... {text[-_END:]}"
+    return bounded(f"{type(error).__name__}: {error}")

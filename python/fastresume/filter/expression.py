@@ -10,14 +10,19 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from typing import Any, NoReturn
 
 import numpy as np
 
 from fastresume.filter.exact_compare import compare, compare_text, floor_of, is_nan, to_bytes
 from fastresume.filter.ternary import Facts, Sought, Text, Truth, Values, may_equal
+from fastresume.messages import bounds_messages
 
-Literal = bool | int | float | str | bytes
+Temporal = dt.date | dt.time | dt.timedelta | np.datetime64 | np.timedelta64
+"""What a condition has until the unit of its column is known; `temporal` makes numbers of it."""
+
+Literal = bool | int | float | str | bytes | Fraction | Temporal
 
 Types = Mapping[str, tuple[str, str, str | None]]
 """The dtype, kind and unit of each column."""
@@ -34,6 +39,12 @@ class Expression:
 
     def __or__(self, other: object) -> Expression:
         return _joined("|", self, other)
+
+    def __rand__(self, other: object) -> NoReturn:
+        _refuse_operator("&")
+
+    def __ror__(self, other: object) -> NoReturn:
+        _refuse_operator("|")
 
     def __invert__(self) -> Expression:
         return Not(self)
@@ -298,6 +309,7 @@ class Column:
 
     __hash__ = None  # type: ignore[assignment]  # equality makes a condition
 
+    @bounds_messages
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
             raise TypeError(f"a column is named by a string, found {name!r}")
@@ -321,6 +333,15 @@ class Column:
     def __ge__(self, value: object) -> Comparison:
         return Comparison(self.name, ">=", literal(value))
 
+    def __and__(self, other: object) -> NoReturn:
+        _refuse_operator("&")
+
+    def __or__(self, other: object) -> NoReturn:
+        _refuse_operator("|")
+
+    __rand__, __ror__ = __and__, __or__
+
+    @bounds_messages
     def is_in(self, values: Iterable[object]) -> Membership:
         """Whether the value is one of these."""
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -342,8 +363,9 @@ class Column:
 def column(name: str) -> Column:
     """A column for a filter: compare it with numbers, booleans, strings or bytes, and combine the results.
 
-    Numbers are compared exactly, whatever the column's type. Dates and times are the integers that their
-    tensors hold.
+    Numbers are compared exactly, whatever the column's type. So are dates, times and durations of Python and
+    numpy with columns of such values; a datetime has a time zone if the column is of UTC, and none otherwise.
+    Such a column may also be compared with the integers that its tensor holds.
 
     Example:
         >>> (column("label") == 1) & ~column("c_0").is_in([3, 5]) | column("i_0").is_null()
@@ -352,6 +374,7 @@ def column(name: str) -> Column:
     return Column(name)
 
 
+@bounds_messages
 def literal(value: object) -> Literal:
     """The value as one of Python's own types.
 
@@ -359,21 +382,29 @@ def literal(value: object) -> Literal:
         TypeError: if no column can be compared with it.
     """
     if isinstance(value, (np.datetime64, np.timedelta64, dt.date, dt.time, dt.timedelta)):
-        raise TypeError(
-            f"times are compared as the integers that their tensors hold, found {value!r}: dataset.schema "
-            "has their unit; an expression of pyarrow takes times"
-        )
+        return value
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, (bool, int, float, str, bytes)):
         hint = ": ask is_null()" if value is None else ""
-        raise TypeError(f"a column is compared with a number, bool, string or bytes, found {value!r}{hint}")
+        raise TypeError(
+            f"a column is compared with a number, bool, string, bytes, date or time, found {value!r}{hint}"
+        )
     return value
 
 
+@bounds_messages
 def _joined(op: str, left: Expression, right: object) -> Expression:
     if not isinstance(right, Expression):
         raise TypeError(f"{op} joins conditions, found {right!r}: comparisons need parentheses around them")
     return Both(op, left, right)
+
+
+def _refuse_operator(op: str) -> NoReturn:
+    """Refuses a column or value that an operator met before a comparison did."""
+    raise TypeError(
+        f"{op} binds more tightly than ==: put parentheses around comparisons, as "
+        f"(column('a') == 1) {op} (column('b') == 2)"
+    )
 
 
 def _negated(truth: Truth) -> Truth:
@@ -391,7 +422,5 @@ def _check_value(name: str, value: Literal, dtype: str, kind: str, unit: str | N
         what = kind if kind != "scalar" else dtype
         hint = ""
         if kind == "scalar" and unit is not None and unit.startswith(("time", "date", "duration")):
-            hint = (
-                f": it is {unit}, compared with an integer of that unit; an expression of pyarrow takes times"
-            )
+            hint = f": it is {unit}, compared with a date or time of Python, or an integer of that unit"
         raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}{hint}")

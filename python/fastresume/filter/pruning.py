@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.filter.expression import Expression
-from fastresume.filter.ternary import Bound, Facts, Sought, Truth
+from fastresume.filter.ternary import Bound, Facts, Sought, Told, Truth
 
 GROUPS_AT_A_TIME = 256
 """The number of row groups whose page indexes and bloom filters are in memory at a time."""
@@ -150,8 +151,10 @@ def _count(selected: Intervals, rows: Intervals) -> int:
     return int((found[:, 1] - found[:, 0]).sum())
 
 
-def _as_told(value: Sought) -> Sought:
+def _as_told(value: Sought) -> Told:
     """The value in the form that the core takes; NaN, which equals nothing, if no column has such a value."""
+    if isinstance(value, Fraction):
+        return math.nan
     if not isinstance(value, int) or abs(value) < LARGEST_SOUGHT:
         return value
     try:

@@ -20,6 +20,7 @@ from fastresume.filter.expression import Expression, column
 from fastresume.filter.pruning import decide, selected_rows
 from fastresume.filter.pyarrow_filter import ask_arrow, is_of_arrow
 from fastresume.filter.scan import scan
+from fastresume.filter.temporal import in_units
 
 Terms = Sequence[tuple[str, str, Any]]
 
@@ -197,6 +198,7 @@ def _resolve(
         if unit is not None and unit.startswith("decimal"):
             # Its tensor has integers in units of its scale, and a number in a filter is not meant so.
             raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")
+    wanted = in_units(wanted, types)
     wanted.check(types)
     found = decide(manifest, layout, wanted, set(partitions))
     open_ = manifest.select(found.open_) if len(found.open_) else None
@@ -251,4 +253,4 @@ def _write_cache(path: Path, key: dict[str, Any], found: _core.Manifest) -> None
     try:
         files.put(path, MAGIC + told + b"\n" + selected_rows(found).astype("<i8").tobytes())
     except OSError as cause:
-        warnings.warn(f"the filter's cache '{path}' can't be written: {cause.strerror}", stacklevel=4)
+        warnings.warn(f"the filter's cache '{path}' can't be written: {cause.strerror}", stacklevel=5)

@@ -6,14 +6,16 @@ import itertools
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Marks = npt.NDArray[np.bool_]
-Sought = bool | int | float | bytes
-Bound = Sought | None
+Told = bool | int | float | bytes
+Bound = Told | None
+Sought = Told | Fraction
 
 COMPARED_BYTES = 1 << 22
 """The bytes of strings that are compared at a time: each takes nine more bytes of memory."""

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 
 import fastresume._core as _core
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, integer, names, number, one_of, text
 
 End = Literal["head", "tail"]
@@ -37,6 +38,7 @@ class Pad:
     value: bool | int | float = 0
     side: Literal["right", "left"] = "right"
 
+    @bounds_messages
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", at_least(1, "the size of a pad", self.size))
         object.__setattr__(self, "value", number("the value of a pad", self.value))
@@ -127,6 +129,7 @@ class Hash:
     buckets: int
     seed: int = 0
 
+    @bounds_messages
     def __post_init__(self) -> None:
         buckets, seed = integer("buckets", self.buckets), integer("seed", self.seed)
         if not 1 <= buckets <= 2**63:

@@ -18,6 +18,7 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals
 from fastresume.distributed.same_reads import SameRanks
+from fastresume.messages import bounds_messages
 from fastresume.options.topology import World
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
@@ -161,6 +162,7 @@ class ResumableDataset(IterableDataset[Batch]):
             raise _core.StateError(f"dataset.state_dict() {BEHIND}")
         return Cursor(self.shared_cursor.cursor).to_state()
 
+    @bounds_messages
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
         """Resumes from a state at the next `iter()`, on any number of ranks and workers.
 
@@ -188,6 +190,9 @@ class ResumableDataset(IterableDataset[Batch]):
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank up to the end of the pass; see `on_iter` for where they begin.
 
+        After a `break` the next iterator goes on behind it. So an evaluation that breaks off sees other rows
+        each time: with `on_iter="restart"` it sees the same ones.
+
         Ranks of the default process group that do not read the same (other files, rows, order or cut) are an
         error on each of them, with its first batch: see docs/RESUME.md.
         """
@@ -208,6 +213,7 @@ class ResumableDataset(IterableDataset[Batch]):
         if self.on_iter == "continue" and not self.shared_cursor.is_kept:
             check_trainer(caller)
 
+    @bounds_messages
     def map(self, function: Transform) -> Self:
         """The dataset whose batches are `function(batch)` for each batch of this one.
 
@@ -242,6 +248,7 @@ class ResumableDataset(IterableDataset[Batch]):
         mapped.spec = self.spec.mapped(function)
         return mapped
 
+    @bounds_messages
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again; the time does not depend on the step's number.
 
@@ -269,6 +276,7 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return random_access.batch_at(self.spec, self.shared_cursor, epoch, step, state)
 
+    @bounds_messages
     def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
 
@@ -287,6 +295,7 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return random_access.read_rows(self.spec, row_numbers)
 
+    @bounds_messages
     def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
         """The places of rows: a list of (path, row group, row in the row group), in the given order.
 

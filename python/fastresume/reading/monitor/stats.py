@@ -30,6 +30,9 @@ class Counts(NamedTuple):
 class Stats:
     """Statistics of a loader since it was made: a live object, always on, cheap to read.
 
+    What is counted and timed is kept over the ends of passes. `epoch`, `step`, `progress` and `eta_seconds`
+    are of the pass that the next batch belongs to: after a pass they tell of the next one, at its start.
+
     Attributes:
         batches: the number of delivered batches.
         rows: the rows in them.
@@ -175,6 +178,9 @@ class Stats:
             told.append(f"ready: {batches} batches of {size:,} bytes")
         if self.dropped_rows or self.padded_rows:
             told.append(f"dropped_rows={self.dropped_rows}, padded_rows={self.padded_rows}")
+        if self.batches and self.epoch and not self.step:
+            told.append(f"pass {self.epoch - 1} is done, pass {self.epoch} not begun")
+            return f"Stats({', '.join(told)})"
         told.append(f"pass {self.epoch}: {self.progress:.0%} done")
         if (eta := self.eta_seconds) is not None:
             told.append(f"{eta:.0f} s left at {self.batches_per_second:.1f} batches/s")

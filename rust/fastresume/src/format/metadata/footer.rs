@@ -9,6 +9,7 @@ use parquet::file::metadata::{
 };
 
 use crate::error::{Error, Result, caught};
+use crate::format::metadata::lookalike;
 use crate::format::metadata::thrift::Walk;
 use crate::format::metadata::thrift_types;
 use crate::source::byte_source::Source;
@@ -74,7 +75,9 @@ impl FooterBytes {
     pub fn read(source: &dyn Source) -> Result<Self> {
         let size = source.size();
         if size < (TAIL_BYTES + MAGIC.len()) as u64 {
-            return Err(Error::data(format!("not a parquet file: {size} bytes, expected at least 12")));
+            let content = source.read(0, usize_of(size))?;
+            let told = lookalike::told(&content);
+            return Err(Error::data(format!("not a parquet file: {size} bytes, expected at least 12{told}")));
         }
         let first_length = size.min(FIRST_READ_BYTES);
         let end = source.read(size - first_length, usize_of(first_length))?;
@@ -84,10 +87,12 @@ impl FooterBytes {
             return Err(Error::data("the footer is encrypted, which is not supported"));
         }
         if magic != MAGIC {
+            let start = source.read(0, usize_of(first_length.min(lookalike::LOOKED_AT_BYTES)))?;
             return Err(Error::data(format!(
-                "no parquet footer: the file ends in {}, expected {}",
+                "no parquet footer: the file ends in {}, expected {}{}",
                 magic.escape_ascii(),
-                MAGIC.escape_ascii()
+                MAGIC.escape_ascii(),
+                lookalike::told(&start)
             )));
         }
         let length = u64::from(u32::from_le_bytes([length[0], length[1], length[2], length[3]]));

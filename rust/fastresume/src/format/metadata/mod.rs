@@ -3,6 +3,7 @@
 pub mod thrift;
 pub mod thrift_types;
 pub mod writer;
+pub mod lookalike;
 pub mod footer;
 pub mod column_metadata;
 pub mod footer_cache;

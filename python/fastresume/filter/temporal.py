@@ -1,0 +1,114 @@
+"""Dates and times in conditions, as exact numbers in the unit of the column that they are compared with."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastresume.filter.expression import Both, Comparison, Expression, Membership, Not, Types
+
+TEMPORAL = (dt.date, dt.time, dt.timedelta, np.datetime64, np.timedelta64)
+
+NANOSECONDS: dict[str, int | Fraction] = {
+    "W": 604_800 * 10**9,
+    "day": 86_400 * 10**9,
+    "D": 86_400 * 10**9,
+    "h": 3600 * 10**9,
+    "m": 60 * 10**9,
+    "s": 10**9,
+    "ms": 10**6,
+    "us": 10**3,
+    "ns": 1,
+    "ps": Fraction(1, 10**3),
+    "fs": Fraction(1, 10**6),
+    "as": Fraction(1, 10**9),
+}
+"""Of a unit of ours or numpy's."""
+
+
+def in_units(condition: Expression, types: Types) -> Expression:
+    """The condition with numbers in place of dates and times.
+
+    Raises:
+        TypeError: if a column has no such values, or only one of the two has a time zone; says what to write.
+    """
+    if isinstance(condition, Not):
+        return replace(condition, inner=in_units(condition.inner, types))
+    if isinstance(condition, Both):
+        return replace(
+            condition, left=in_units(condition.left, types), right=in_units(condition.right, types)
+        )
+    if isinstance(condition, Comparison):
+        return replace(condition, value=_number(condition.name, condition.value, types))
+    if isinstance(condition, Membership):
+        values = tuple(_number(condition.name, value, types) for value in condition.values)
+        return replace(condition, values=values)
+    return condition
+
+
+def _number(name: str, value: Any, types: Types) -> Any:
+    if not isinstance(value, TEMPORAL):
+        return value
+    dtype, kind, unit = types[name]
+    form, _, rest = (unit or "").rstrip("]").partition("[")
+    step, _, zone = rest.partition(", ")
+    told = f"column '{name}' of the type {unit or (dtype if kind == 'scalar' else kind)}"
+    refusal = f"{told} can't be compared with {value!r}"
+    if value != value:
+        raise TypeError(f"{refusal}: ask is_null()")
+    if kind == "string":
+        raise TypeError(f"{refusal}: write it as the text that the column has")
+    found = None
+    if kind == "scalar" and form in ("timestamp", "date"):
+        found = _instant(value, refusal, bool(zone))
+    elif kind == "scalar" and form == "time" and isinstance(value, dt.time):
+        if value.tzinfo is not None:
+            raise TypeError(f"{refusal}: it has no time zone; write the time without tzinfo")
+        found = _of_delta(
+            dt.timedelta(
+                hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond
+            )
+        )
+    elif kind == "scalar" and form == "duration" and isinstance(value, dt.timedelta | np.timedelta64):
+        found = _of_numpy(value, refusal) if isinstance(value, np.timedelta64) else _of_delta(value)
+    if found is None:
+        raise TypeError(f"{refusal}: write a value of that type, or the integer that its tensor holds")
+    number = Fraction(found) / NANOSECONDS[step]
+    return int(number) if number.denominator == 1 else number
+
+
+def _instant(value: Any, refusal: str, has_zone: bool) -> Fraction | int | None:
+    """Nanoseconds since 1970; None for a time or a duration."""
+    offset = value.utcoffset() if isinstance(value, dt.datetime) else None
+    if isinstance(value, dt.date | np.datetime64) and has_zone != (offset is not None):
+        how = (
+            "it is of UTC; write a datetime with tzinfo=datetime.UTC"
+            if has_zone
+            else ("it has no time zone; write the datetime without tzinfo")
+        )
+        raise TypeError(f"{refusal}: {how}")
+    if isinstance(value, np.datetime64):
+        return _of_numpy(value, refusal)
+    if isinstance(value, dt.datetime):
+        local = _of_delta(value.replace(tzinfo=None) - dt.datetime(1970, 1, 1))
+        return local - (0 if offset is None else _of_delta(offset))
+    return _of_delta(value - dt.date(1970, 1, 1)) if isinstance(value, dt.date) else None
+
+
+def _of_delta(delta: dt.timedelta) -> int:
+    """Nanoseconds of a duration; pandas' have some beyond the microseconds."""
+    seconds = delta.days * 86_400 + delta.seconds
+    return (seconds * 10**6 + delta.microseconds) * 1000 + int(getattr(delta, "nanoseconds", 0))
+
+
+def _of_numpy(value: np.datetime64 | np.timedelta64, refusal: str) -> Fraction | int:
+    unit, count = np.datetime_data(value.dtype)
+    if unit in ("Y", "M") and isinstance(value, np.datetime64):
+        value, unit, count = value.astype("datetime64[D]"), "D", 1
+    if unit not in NANOSECONDS:
+        raise TypeError(f"{refusal}: months and years have no one length; write days")
+    return int(value.astype(np.int64)) * count * NANOSECONDS[unit]
