@@ -97,9 +97,9 @@ impl Filler {
         &self.layout
     }
 
-    /// Decodes a segment into the slots that `slots_of` gives per batch, or bunch, and gives the rows that each
-    /// got, and what of the segment is left, where it expands to more than is decoded at once. Where a batch
-    /// has no slots, its rows go nowhere.
+    /// Decodes a segment into the slots that `slots_of` gives per batch, or bunch. Returns the rows that each got,
+    /// and what of the segment is left, where it expands to more than is decoded at once. Where a batch has no
+    /// slots, its rows go nowhere.
     ///
     /// # Errors
     /// `Data` or `Source`, naming file, row group and column; `Interrupted` once `stop` is set.

@@ -1,14 +1,15 @@
 //! The manifest: the immutable table of the dataset's files, row groups and rows.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, atomic::AtomicBool};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::file_summary::Summary;
+use crate::dataset::found_files::{FoundFile, find_all};
 use crate::dataset::listing::{self, Listed};
 use crate::dataset::manifest_cache::{Cache, Known};
 use crate::dataset::path_bytes;
@@ -16,9 +17,7 @@ use crate::error::{Error, Result, shown};
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::footer_cache::Footers;
 use crate::format::metadata::size_estimate::Extent;
-use crate::parallel;
 use crate::schema::columns::{Column, Kind};
-use crate::source::local::Status;
 
 /// The upper limit of row counts, so that every count fits a JSON number.
 pub const MAX_ROWS: u64 = 1 << 53;
@@ -32,12 +31,6 @@ const UNKNOWN_BYTES: u64 = 16;
 
 /// The largest assumed size of a jagged row, so that sums over columns don't overflow.
 const MAX_ROW_BYTES: u64 = 1 << 40;
-
-/// At most this many threads read footers: they wait for the disk more than they compute.
-const MAX_THREADS: usize = 16;
-
-/// A thread takes this many files at a time, which lie together.
-const FILES_AT_A_TIME: usize = 16;
 
 /// One file of the dataset.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -420,42 +413,4 @@ impl Manifest {
     pub fn columns(&self, schema: usize) -> &[Column] {
         &self.schemas[schema].columns
     }
-}
-
-/// A file as the system sees it, and what its footer told, now or when it was cached.
-struct FoundFile {
-    status: Status,
-    summary: Summary,
-    was_known: bool,
-}
-
-/// The schemas found so far: each is kept once, however many files have it.
-#[derive(Default)]
-struct Schemas(Mutex<HashSet<Arc<[Column]>>>);
-
-impl Schemas {
-    fn shared(&self, columns: Arc<[Column]>) -> Arc<[Column]> {
-        let Ok(mut met) = self.0.lock() else { return columns };
-        if let Some(known) = met.get(&columns) {
-            return Arc::clone(known);
-        }
-        met.insert(Arc::clone(&columns));
-        columns
-    }
-}
-
-fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<FoundFile>> {
-    let schemas = Schemas::default();
-    known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
-    let find = |path: &Path| {
-        // Before the footer is read: a file that changes in between is not taken for the one that it became.
-        let status = Status::of(path)?;
-        if let Some(summary) = known.get(path.as_os_str().as_bytes(), &status) {
-            return Ok(FoundFile { status, summary, was_known: true });
-        }
-        let read = Summary::read(path)?;
-        let summary = Summary { columns: schemas.shared(read.columns), ..read };
-        Ok(FoundFile { status, summary, was_known: false })
-    };
-    parallel::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| find(&listed[index].path))
 }
