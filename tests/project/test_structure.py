@@ -194,7 +194,7 @@ def test_only_what_reads_many_files_starts_threads() -> None:
         and path.name != "mod.rs"
         and not path.stem.endswith("_tests")
     }
-    assert threaded == {"parallel", "dataset/manifest", "projection/dictionary_scan", "pipeline/thread_pool"}
+    assert threaded == {"parallel", "dataset/found_files", "projection/dictionary_scan", "pipeline/thread_pool"}
 
 
 def rust_imports(source: Path) -> Iterator[tuple[str, set[str]]]:

@@ -12,7 +12,8 @@ use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
 use crate::format::page::dictionary_cache::{DictionaryKey, PageDictionaries};
 use crate::format::page::locations::PagePlaces;
-use crate::format::page::scanner::{PageWalk, PassedPage, grow, other_rows, to_usize};
+use crate::format::page::scanner::{PageWalk, PassedPage, other_rows};
+use crate::format::page::sizes::{grow, to_usize};
 use crate::memory::buffer::Memory;
 use crate::source::byte_source::Source;
 

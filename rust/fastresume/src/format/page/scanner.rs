@@ -14,6 +14,7 @@ use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::{PagePlace, read_index};
 use crate::format::page::locations::PagePlaces;
+use crate::format::page::sizes::{grow, to_usize};
 use crate::source::byte_source::Source;
 
 /// A header is looked for in this many bytes first (statistics may make it longer), then in more.
@@ -425,28 +426,6 @@ fn is_same_pages(told: &[PagePlace], pages: &[PagePlace], values: u64) -> bool {
 /// What is said of a page that has other rows than were stated.
 pub fn other_rows(found: usize, stated: u64) -> Error {
     Error::data(format!("a page holds {found} rows, its header or the page index states {stated}"))
-}
-
-/// Makes room for so many bytes.
-///
-/// # Errors
-/// `Argument` if the system does not give so much memory.
-pub fn grow(buffer: &mut Vec<u8>, size: usize) -> Result<()> {
-    if buffer.len() < size {
-        let more = size - buffer.len();
-        let given = buffer.try_reserve_exact(more);
-        given.map_err(|_| Error::Argument(format!("no memory for a page of {size} bytes")))?;
-        buffer.resize(size, 0);
-    }
-    Ok(())
-}
-
-/// A count as a length.
-///
-/// # Errors
-/// `Data` if there can't be so many bytes.
-pub fn to_usize(count: u64) -> Result<usize> {
-    usize::try_from(count).map_err(|_| Error::data(format!("{count} bytes do not fit the address space")))
 }
 
 #[cfg(test)]
