@@ -18,6 +18,7 @@ from pathlib import Path
 import data
 import page
 from fastresume._core import IS_OPTIMIZED, FastresumeError, cores
+from fastresume.bench import arguments as bench_arguments
 from fastresume.bench import command, machine
 from fastresume.bench.report import Report
 from fastresume.bench.turns import ContenderError
@@ -73,7 +74,7 @@ def measure(name: str, directory: Path, options: argparse.Namespace) -> Report:
     if name != RESUMED:
         arguments += ["--no-resume"]
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    bench_arguments.add_arguments(parser)
     return command.measure(parser.parse_args(arguments))
 
 
@@ -102,8 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--rows", type=data.positive, default=data.ROWS, help="of criteo; the others keep step (%(default)s)"
     )
-    parser.add_argument("--rounds", type=command.positive, default=3, help="(%(default)s)")
-    parser.add_argument("--threads", type=command.positive, default=cores(), help="(%(default)s)")
+    parser.add_argument("--rounds", type=bench_arguments.positive, default=3, help="(%(default)s)")
+    parser.add_argument("--threads", type=bench_arguments.positive, default=cores(), help="(%(default)s)")
     parser.add_argument("--contenders", help="as `fastresume bench` takes them")
     parser.add_argument(
         "--directory", type=Path, default=HERE.parent / "target" / "bench", help="of the data"

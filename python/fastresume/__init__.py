@@ -8,23 +8,32 @@
 """
 
 import logging
+import os
+import sys
+from typing import TYPE_CHECKING
 
-from fastresume import distributed, intervals, testing, training
 from fastresume._core import DataError, FastresumeError, SourceError, StateError, __version__
-from fastresume.batch.batch import Batch
-from fastresume.batch.jagged import Jagged
-from fastresume.batch.schema import Field, Schema
-from fastresume.columns.expression import Column, col
-from fastresume.columns.stack import Stack, stack
-from fastresume.dataset import ParquetDataset
-from fastresume.filter.condition import Condition
-from fastresume.filter.resolve import FilterReport
-from fastresume.loader import Loader
-from fastresume.options.rows import Intervals, Split
-from fastresume.options.topology import World
-from fastresume.plan import Plan
-from fastresume.reading.monitor.stats import Stats
-from fastresume.state.cursor import Cursor
+
+_IS_COMMAND = os.path.basename((getattr(sys, "argv", None) or [""])[0]) == "fastresume"  # noqa: PTH119
+"""Whether this process is the command `fastresume`. Torch takes seconds to import, and `--help` needs
+none of it: there a name is imported when it is asked for. Everywhere else all are here at once."""
+
+if TYPE_CHECKING or not _IS_COMMAND:
+    from fastresume import distributed, intervals, testing, training
+    from fastresume.batch.batch import Batch
+    from fastresume.batch.jagged import Jagged
+    from fastresume.batch.schema import Field, Schema
+    from fastresume.columns.expression import Column, col
+    from fastresume.columns.stack import Stack, stack
+    from fastresume.dataset import ParquetDataset
+    from fastresume.filter.condition import Condition
+    from fastresume.filter.resolve import FilterReport
+    from fastresume.loader import Loader
+    from fastresume.options.rows import Intervals, Split
+    from fastresume.options.topology import World
+    from fastresume.plan import Plan
+    from fastresume.reading.monitor.stats import Stats
+    from fastresume.state.cursor import Cursor
 
 __all__ = [
     "Batch",
@@ -56,9 +65,46 @@ __all__ = [
     "training",
 ]
 
+_HOMES = {
+    "Batch": "batch.batch",
+    "Column": "columns.expression",
+    "Condition": "filter.condition",
+    "Cursor": "state.cursor",
+    "Field": "batch.schema",
+    "FilterReport": "filter.resolve",
+    "Intervals": "options.rows",
+    "Jagged": "batch.jagged",
+    "Loader": "loader",
+    "ParquetDataset": "dataset",
+    "Plan": "plan",
+    "Schema": "batch.schema",
+    "Split": "options.rows",
+    "Stack": "columns.stack",
+    "Stats": "reading.monitor.stats",
+    "World": "options.topology",
+    "col": "columns.expression",
+    "stack": "columns.stack",
+}
+"""Where each name comes from that the command has not imported yet."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        """The public name, imported."""
+        from importlib import import_module
+
+        if name in _HOMES:
+            found = getattr(import_module(f"fastresume.{_HOMES[name]}"), name)
+        elif name in __all__:
+            found = import_module(f"fastresume.{name}")
+        else:
+            raise AttributeError(f"module 'fastresume' has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
 
 def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-logging.getLogger("fastresume").addHandler(logging.NullHandler())  # silent, unless somebody listens
+logging.getLogger("fastresume").addHandler(logging.NullHandler())  # silent, unless the user adds a handler

@@ -31,6 +31,7 @@ __all__ = [
     "ThreadActivity",
     "Written",
     "__version__",
+    "bounded",
     "cores",
     "digest",
     "greatest",
@@ -46,6 +47,7 @@ __all__ = [
 __version__: str
 IS_OPTIMIZED: bool
 
+def bounded(message: str) -> str: ...
 def cores() -> int: ...
 def digest(content: bytes | npt.NDArray[np.uint8]) -> bytes: ...
 

@@ -1,4 +1,4 @@
-"""What the core's memory holds, as arrays of numpy: intervals, runs and words."""
+"""Numpy views of memory that the core filled: intervals, runs and words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def of_buffer(buffer: _core.Buffer) -> Intervals:
 
 
 def of_runs(runs: Intervals) -> npt.NDArray[np.int64]:
-    """The numbers that runs hold, one after another, in the runs' order."""
+    """The numbers in runs, one after another, in the runs' order."""
     if len(runs) == 1:
         return np.arange(*runs[0], dtype=np.int64)
     lengths = runs[:, 1] - runs[:, 0]
@@ -31,13 +31,13 @@ def of_runs(runs: Intervals) -> npt.NDArray[np.int64]:
 
 
 def numbers_at(runs: Intervals, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Those of the numbers that runs hold, in the runs' order, that stand at these places."""
+    """The numbers at these places among those in runs, in the runs' order."""
     numbers: npt.NDArray[np.int64] = places + runs[0, 0] if len(runs) == 1 else of_runs(runs)[places]
     return numbers
 
 
 def row_count(buffer: _core.Buffer) -> int:
-    """How many numbers the intervals hold that the core filled memory with."""
+    """The number of integers in the intervals of a buffer."""
     return int(np.diff(of_buffer(buffer)).sum())
 
 
@@ -49,15 +49,15 @@ def of_words(buffer: _core.Buffer) -> npt.NDArray[np.int64]:
 def _numbers(buffer: _core.Buffer) -> npt.NDArray[np.int64]:
     if len(buffer) == 0:
         return np.empty(0, dtype=np.int64)
-    exporter: Any = buffer  # Python's types can name what exports a buffer from 3.12 on only
+    exporter: Any = buffer  # from Python 3.12 on, a type can say that it exports a buffer
     return np.frombuffer(exporter, dtype=np.int64)
 
 
 def to_array(intervals: npt.ArrayLike) -> Intervals:
-    """The intervals as a C-contiguous int64 array `[n, 2]`, not checked but for shape and dtype."""
+    """The intervals as a C-contiguous int64 array `[n, 2]`; only shape and dtype are checked."""
     for given in intervals if isinstance(intervals, (list, tuple)) else ():
         if isinstance(given, range):
-            # The numbers of a range of two would be taken for the bounds of an interval.
+            # A range of two numbers would be mistaken for the bounds of an interval.
             raise ValueError(
                 f"intervals are pairs of bounds: write [{given.start}, {given.stop}] for {given!r}"
             )

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastresume._core import StateError, __version__
-from fastresume.audit.verify import Declared, Report, audit
-from fastresume.bench import command as bench
-from fastresume.state.cursor import KEY, Cursor
-
-PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
+from fastresume._core import __version__
+from fastresume.bench import arguments as bench
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command: 0 if all is well, 1 if it is not, 2 if it can't be told."""
+    """The exit status of the command: 0 for success, 1 for a failed check, 2 if the check is impossible."""
     parser = argparse.ArgumentParser(prog="fastresume", description="Tools for fastresume.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -38,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "datasets, torch DataLoader and torchdata: each in processes of its own, in turns. Checks that "
             "all deliver the same rows. Exit status: 0 if they do, 1 if one fails or does not, 2 if nothing "
             "can be measured; whatever the rows, 3 if a file could not be written in the end, and 130 after "
-            "Ctrl-C, which shows the rounds that were whole.",
+            "Ctrl-C or 143 after SIGTERM, which show the rounds that were whole. Each turn is told on "
+            "standard error as it ends.",
         )
     )
     given = parser.parse_args(arguments)
@@ -47,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_audit(command: argparse.ArgumentParser) -> None:
-    """Add what `fastresume audit` takes."""
+    """Add the arguments of `fastresume audit`."""
     command.add_argument("directory", metavar="DIR", type=Path, help="where the logs are")
     command.add_argument(
         "--start",
@@ -68,64 +64,23 @@ def add_audit(command: argparse.ArgumentParser) -> None:
 
 
 def add_bench(command: argparse.ArgumentParser) -> None:
-    """Add what `fastresume bench` takes."""
+    """Add the arguments of `fastresume bench`."""
     bench.add_arguments(command)
-    command.set_defaults(run=bench.run)
+    command.set_defaults(run=run_bench)
 
 
 def run_audit(given: argparse.Namespace) -> int:
-    """The exit status: 0 if all is proven, 1 if it is not, 2 if it can't be told."""
-    try:
-        report = audit(given.directory, [declared(text) for text in given.start])
-    except (OSError, StateError) as cause:
-        return _refuse(str(cause))
-    if report.logs == 0:
-        return _refuse(f"{given.directory}: there is no delivery log (rank-*.log) in this directory")
-    if min(report.finished, default=0) < given.passes:
-        found = min(report.finished, default=0)
-        report.problem(f"--passes {given.passes}: {found} finished passes are proven")
-    lines = "\n".join([*report.lines, verdict(report)]) + "\n"
-    # Names of files need be no text.
-    sys.stdout.write(lines.encode(errors="backslashreplace").decode())
-    return NOT_PROVEN if report.problems else PROVEN
+    """The exit status of `fastresume audit`. Its module is imported here: it needs numpy and torch."""
+    from fastresume.audit import command
+
+    return command.run(given)
 
 
-def verdict(report: Report) -> str:
-    """The last line."""
-    if report.problems:
-        return f"NOT PROVEN: {report.problems} problem{'s' if report.problems > 1 else ''}"
-    passes = sum(report.finished)
-    if passes == 0:
-        return "PROVEN so far: no row was delivered twice; no pass is finished yet"
-    return f"PROVEN: {passes} finished pass{'es' if passes > 1 else ''}, every row delivered exactly once"
+def run_bench(given: argparse.Namespace) -> int:
+    """The exit status of `fastresume bench`."""
+    from fastresume.bench import command
 
-
-def declared(text: str) -> Declared:
-    """The state that `--start` names.
-
-    Raises:
-        StateError: if it is none, or the file can't be read; says which was meant.
-    """
-    source = "--start"
-    try:
-        if not text.lstrip().startswith("{"):
-            source = f"--start {text}"
-            text = Path(text).read_text()
-        state = json.loads(text)
-        # A state may stand under a name, as in the checkpoint that it was saved in.
-        if isinstance(state, dict) and KEY not in state and len(state) == 1:
-            (state,) = state.values()
-        cursor = Cursor.from_state(state)
-    except UnicodeDecodeError:
-        raise StateError(f"{source}: it is not text; save json.dumps(state) for the audit") from None
-    except (OSError, ValueError) as cause:  # a StateError is a ValueError, too
-        raise StateError(f"{source}: {cause}") from None
-    return Declared(cursor.to_state()[KEY], cursor.remaining())
-
-
-def _refuse(reason: str) -> int:
-    sys.stderr.write(f"fastresume audit: {reason}\n")
-    return UNUSABLE
+    return command.run(given)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
 from fastresume.columns.request import Columns, column_request
 from fastresume.filter.resolve import FilterReport, select_filtered
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, one_of, one_path, path_list, truth
 from fastresume.options.rows import Rows, order_choice, select
 from fastresume.options.topology import World, cut_of, global_share, resolve_world
@@ -100,7 +101,8 @@ class ParquetDataset(ResumableDataset):
         max_page_bytes: a page that takes more bytes when it is decompressed is a DataError, before memory is
             taken for it: a few kB of a file may state 2 GiB. Writers end a page after a megabyte, or after a
             thousand cells: 1 GiB is enough for cells of a megabyte.
-        on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass.
+        on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
+            evaluation that breaks off and is to see the same rows each time.
         rank, world_size: which of how many ranks this is; together or not at all.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
             these, `World.detect()`.
@@ -130,6 +132,7 @@ class ParquetDataset(ResumableDataset):
         torch.Size([32, 3])
     """
 
+    @bounds_messages
     def __init__(
         self,
         paths: Path | Sequence[Path],
@@ -310,7 +313,7 @@ def _open_manifest(
     path = None if cache is None else one_path("manifest_cache", cache)
     manifest = _core.Manifest.open(paths, path, verify_checksums, max_page_bytes)
     if manifest.not_cached is not None:
-        warnings.warn(manifest.not_cached, stacklevel=3)
+        warnings.warn(manifest.not_cached, stacklevel=4)
     if manifest.second_names is not None:  # some link files in order to read them twice
         _log.warning(manifest.second_names)
     return manifest

@@ -1,4 +1,4 @@
-"""Files and directories that are there after a power cut, once a call has returned."""
+"""Durable files and directories: they survive a power cut, once a call has returned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CAN_NOT = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP
 
 
 class Digest(NamedTuple):
-    """What a file holds: its size in bytes and the SHA-256 of them, as hexadecimal digits."""
+    """The size of a file in bytes, and the SHA-256 of its bytes as hexadecimal digits."""
 
     size: int
     sha256: str
@@ -49,12 +49,12 @@ def is_there(path: Path) -> bool:
 
 
 class Draft:
-    """A new file that is being written, whose digest grows with it; durable once it is closed.
+    """A new file that is being written; durable once it is closed.
 
-    The digest is that of what was meant to be written, whatever a disk makes of it.
+    The digest is that of the bytes that were passed to it, whatever the disk wrote.
 
     Raises:
-        FileExistsError: if there is such a name, were it a link's.
+        FileExistsError: if the name exists, even as a link.
         OSError: if it can't be written or made durable.
 
     Example:
@@ -70,10 +70,10 @@ class Draft:
         self._hash = hashlib.sha256()
         self._size = 0
         self.error: OSError | None = None
-        """The first that writing it raised, with its path; a copy."""
+        """The first error while writing, with its path; a copy."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Writes all of it, and gives its length in bytes."""
+        """Writes all of it, and returns its length in bytes."""
         view = memoryview(data).cast("B")
         with self._errors_kept():
             self._file.write(view)
@@ -86,7 +86,7 @@ class Draft:
         return self._size
 
     def flush(self) -> None:
-        """Hands what is buffered to the system."""
+        """Passes the buffered bytes to the system."""
         with self._errors_kept():
             self._file.flush()
 
@@ -104,12 +104,12 @@ class Draft:
         if kind is None:
             self.close()
             return
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # the first error is the one to raise
             self._file.close()
 
     @contextlib.contextmanager
     def _errors_kept(self) -> Iterator[None]:
-        """Gives errors the path, which those of an open file lack, and keeps the first."""
+        """Adds the path to errors, which those of an open file lack, and keeps the first."""
         try:
             with naming(Path(self._file.name)):
                 yield
@@ -120,12 +120,12 @@ class Draft:
 
     @property
     def digest(self) -> Digest:
-        """Of all that was written."""
+        """The digest of everything that was written."""
         return Digest(self._size, self._hash.hexdigest())
 
 
 def write(path: Path, content: bytes) -> Digest:
-    """Writes a new file durably; its name is durable once its directory is."""
+    """Writes a new file durably; its name is durable once `settle` was called for its directory."""
     with Draft(path) as draft:
         draft.write(content)
     return draft.digest
@@ -135,7 +135,7 @@ def digest_of(path: Path) -> Digest:
     """The digest of a regular file as it is now; a link is an error.
 
     Raises:
-        OSError: if it is none or can't be read.
+        OSError: if it is not a regular file, or can't be read.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     hashed, size = hashlib.sha256(), 0
@@ -181,14 +181,14 @@ def publish(draft: Path, place: Path) -> OSError | None:
     """Moves a directory that is durable to its place in the same directory; durable, as far as `settle` can.
 
     Raises:
-        OSError: if there is something at that place, or it can't be made durable.
+        OSError: if the place is taken, or can't be made durable.
     """
     draft.rename(place)
     return settle(place.parent)
 
 
 def remove(directory: Path, first: str) -> Iterator[OSError]:
-    """Removes a directory of files, one of them first; gives the errors, after which it goes on."""
+    """Removes a directory of files, `first` first; yields errors, and continues after them."""
     names = [first, *(name for name in _names(directory) if name != first)]
     for name in names:
         try:
@@ -202,7 +202,7 @@ def remove(directory: Path, first: str) -> Iterator[OSError]:
 
 
 def link(place: Path, target: str, draft: Path) -> None:
-    """Lets a name point at another one beside it, at once; a convenience, not durable."""
+    """Makes a name point at another one beside it, atomically; a convenience, not durable."""
     draft.symlink_to(target)
     draft.replace(place)
 
@@ -225,7 +225,7 @@ def put(path: Path, content: bytes) -> None:
     """Writes a file beside its place, and moves it there.
 
     Raises:
-        OSError: if it can't be written; nothing is left of it then.
+        OSError: if it can't be written; the unfinished file is removed.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
     try:

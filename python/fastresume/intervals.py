@@ -1,6 +1,7 @@
-"""Interval algebra over row numbers, for people who bring their own reader.
+"""Interval algebra over row numbers, for users with a reader of their own.
 
-Intervals are int64 arrays of shape `[n, 2]`: each row is a half-open range `[start, end)`. What comes
+Intervals are int64 arrays of shape `[n, 2]`: each row is a half-open range `[start, end)`. Results are sorted
+and coalesced; arguments need not be. A million intervals take milliseconds.
 out is sorted and coalesced; what goes in need not be. A million intervals take milliseconds.
 """
 
@@ -14,14 +15,16 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words, to_array, to_int64
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import integer, quoted
 
 Key = TypeVar("Key")
 
 MERGED_AT_ONCE = 64
-"""So many states are merged by one call of the core."""
+"""The number of states that one call of the core merges."""
 
 
+@bounds_messages
 def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
     """The rows of `[0, total)` that are in none of the `consumed` intervals.
 
@@ -33,8 +36,8 @@ def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
         Intervals, int64 `[m, 2]`, sorted and coalesced.
 
     Raises:
-        ValueError: if an interval is negative, ends before it starts or after `total`, or the shape or
-            dtype is another one.
+        ValueError: if an interval is negative, ends before it starts or after `total`, or the shape or dtype
+            is wrong.
 
     Example:
         >>> remaining([[0, 300], [500, 800]], 1000).tolist()
@@ -43,12 +46,13 @@ def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
     return of_buffer(_core.remaining(to_array(consumed), _to_count("total", total)))
 
 
+@bounds_messages
 def slice_intervals(intervals: npt.ArrayLike, index: int, count: int, multiple_of: int = 1) -> Intervals:
     """Slice `index` of `count` contiguous slices of the rows in `intervals`.
 
-    The slices of all indices hold each row exactly once, in order. Cut points are multiples of
-    `multiple_of` rows counted along the intervals, slices differ by at most one such unit, and the last
-    slice takes the rest as well.
+    The slices of all indices hold each row exactly once, in order. Cut points are multiples of `multiple_of`
+    rows, counted along the intervals. Slices differ by at most one such unit, and the last slice takes the
+    rest as well.
 
     Args:
         intervals: int64 `[n, 2]`.
@@ -57,7 +61,7 @@ def slice_intervals(intervals: npt.ArrayLike, index: int, count: int, multiple_o
         multiple_of: rows per unit (a batch size, say), at least 1.
 
     Returns:
-        Intervals, int64 `[m, 2]`, sorted and coalesced; possibly none.
+        Intervals, int64 `[m, 2]`, sorted and coalesced; possibly empty.
 
     Raises:
         ValueError: if `index` or `multiple_of` is out of range, or an interval is malformed.
@@ -79,19 +83,20 @@ def max_merge(states: Sequence[Mapping[Key, int]]) -> dict[Key, int]: ...
 def max_merge(states: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]: ...
 
 
+@bounds_messages
 def max_merge(
     states: Sequence[Mapping[Key, int]] | Sequence[npt.NDArray[np.int64]],
 ) -> dict[Key, int] | npt.NDArray[np.int64]:
-    """The greatest value at each place (arrays) or under each key (mappings) over all states.
+    """The elementwise maximum (arrays), or the maximum under each key (mappings), over all states.
 
-    The merge commutes, associates and is idempotent. It is the right one for offsets that only one
-    reader moves, and only forward.
+    The merge is commutative, associative and idempotent. It is right for offsets that only one reader moves,
+    and only forward.
 
     Args:
         states: int64 arrays of one shape, or mappings of key to int; at least one.
 
     Returns:
-        An array of that shape, or a dict of all keys.
+        An array of that shape, or a dict with all keys.
 
     Raises:
         ValueError: if there is no state, or arrays differ in shape.
@@ -127,7 +132,7 @@ def max_merge(
         if array.shape != arrays[0].shape:
             raise ValueError(f"states must have one shape, found {arrays[0].shape} and {array.shape}")
     greatest = to_int64(arrays[0]).reshape(-1)
-    # Arrays of another dtype or layout are copied: no more than these at a time.
+    # Arrays of another dtype or layout are copied: at most this many at a time.
     for first in range(0, len(arrays), MERGED_AT_ONCE):
         some = [to_int64(array).reshape(-1) for array in arrays[first : first + MERGED_AT_ONCE]]
         greatest = of_words(_core.greatest([greatest, *some]))

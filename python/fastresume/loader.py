@@ -1,4 +1,4 @@
-"""The front door: a dataset with threads, or worker processes, that decode ahead."""
+"""The `Loader`: batches of a dataset, which threads or worker processes decode ahead."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.dataset import ParquetDataset, dataset_behind
 from fastresume.distributed import same_state
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
 from fastresume.options.unknown import OF_LOADER, refuse_unknown
@@ -39,19 +40,19 @@ PREFETCH_BYTES = 256 << 20
 
 
 class Loader:
-    """Iterates over a `ParquetDataset` with threads of this process that decode ahead, or worker processes.
+    """Iterates over a `ParquetDataset`; threads of this process or worker processes decode ahead.
 
-    What `ParquetDataset.map` was given runs ahead, too: in threads of its own, or in the workers. Threads are
-    cheaper; workers are for transforms that spend their time in Python.
+    The functions given to `ParquetDataset.map` run ahead, too: in threads of their own, or in the workers.
+    Threads are cheaper; workers are for transforms that spend their time in Python.
 
-    Shares the dataset's cursor. An iterator goes on after the last delivered batch and ends with the pass;
-    the next `iter()` begins the next pass. What was decoded ahead is not delivered and enters no state.
+    It shares the dataset's cursor. An iterator continues after the last delivered batch and ends with the
+    pass; the next `iter()` begins the next pass. What was decoded ahead is not delivered and enters no state.
 
     Args:
-        dataset: what to read.
-        device: where batches go: "cuda" (the current device when the first batch is made), "cuda:1", an index
-            or a torch.device. They are copied from page-locked memory, on a stream of the loader's, two of
-            them ahead of the one in use, and are ready for the stream that is current at `next()`. See
+        dataset: the dataset to read.
+        device: the device of the batches: "cuda" (the current device when the first batch is made), "cuda:1",
+            an index or a torch.device. They are copied from pinned memory, on a stream of the loader's, two
+            of them ahead of the one in use. They are ready for the stream that is current at `next()`. See
             docs/TORCH.md. None and "cpu" leave them where they are.
         static: on a device, whether every batch comes in the same tensors, as CUDA graphs need it: `next()`
             overwrites those of the batch before.
@@ -72,13 +73,13 @@ class Loader:
         audit: a directory for the delivery log, from which `fastresume audit` proves that every row was
             delivered exactly once; see docs/AUDIT.md.
         watchdog_seconds: when `next()` waits longer, a warning under the logger "fastresume" says what every
-            thread, worker and file is at; again after twice the time, and so on. None for no watchdog.
+            thread, worker and file is doing; again after twice the time, and so on. None for no watchdog.
 
     Raises:
         TypeError, ValueError: for an argument of another type, or a number out of range; for `static` without
-            a device, or where batches differ in their shapes.
+            a device, or if batches differ in their shapes.
         FastresumeError: if there is no such device.
-        SourceError: if the directory of the audit can't be made.
+        SourceError: if the audit directory can't be created.
 
     Threads and forks: use a loader in one thread at a time: `next()` refuses a second one. In a forked child,
     make a new iterator. Threads start with the first batch and end with the pass, with `close()`, or with the
@@ -96,6 +97,7 @@ class Loader:
         3
     """
 
+    @bounds_messages
     def __init__(
         self,
         dataset: ParquetDataset,
@@ -178,21 +180,21 @@ class Loader:
 
     @property
     def device(self) -> torch.device:
-        """Where batches go; "cuda" without an index until the first one is there."""
+        """The device of the batches; "cuda" without an index until the first batch."""
         return torch.device("cpu") if self._device is None else self._device.device
 
     @property
     def epoch(self) -> int:
-        """Passes that this job has completed."""
+        """The number of passes that this job has completed."""
         return self.dataset.epoch
 
     @property
     def batches_left(self) -> int:
-        """Batches that this rank still gets in the present pass."""
+        """The number of batches that this rank still gets in the current pass."""
         return self.dataset.batches_left
 
     def __len__(self) -> int:
-        """Batches that each rank gets in an unbroken pass."""
+        """The number of batches that each rank gets in an uninterrupted pass."""
         return len(self.dataset)
 
     def state_dict(self) -> dict[str, str]:
@@ -202,16 +204,16 @@ class Loader:
     def load_state_dict(
         self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False, check_same: bool = False
     ) -> None:
-        """Goes on from a state at the next `iter()`; see `ParquetDataset.load_state_dict`.
+        """Resumes from a state at the next `iter()`; see `ParquetDataset.load_state_dict`.
 
-        With `check_same`, all ranks of the default process group call it, and those whose state differs are
-        an error on all of them: see `fastresume.distributed.check_same`.
+        With `check_same`, all ranks of the default process group call it. If their states differ, it is an
+        error on all of them: see `fastresume.distributed.check_same`.
         """
         given = same_state.check_same(state) if check_same else state
         self.dataset.load_state_dict(given, reset_epochs=reset_epochs)
 
     def reset(self) -> None:
-        """Goes back to the start of the present pass, for the next `iter()`."""
+        """Goes back to the start of the current pass, for the next `iter()`."""
         self.dataset.reset()
 
     def __iter__(self) -> Iterator[Batch]:
@@ -241,23 +243,24 @@ class Loader:
         self._present().start()
 
     def peek(self) -> Batch | None:
-        """The next batch, which is not delivered by this; None if less than a batch is left of the pass."""
+        """The next batch, without delivering it; None if less than a batch is left of the pass."""
         return self._present().peek()
 
+    @bounds_messages
     def replay(self, steps: int) -> Iterator[Batch]:
-        """The batches of the last steps again, in the order in which they were handed over, bit for bit.
+        """The batches of the last steps again, in the order in which they were delivered, bit for bit.
 
-        They are read anew, one at a time, in this thread, and transformed anew; nothing is kept for it but
-        which steps they were. The cursor stays where it is, and so does what was decoded ahead. Steps are
-        counted back over ends of passes and over `load_state_dict` and `reset`, up to the first one that this
-        loader has handed over (of the last 64 passes).
+        They are read and transformed again, one at a time, in this thread; only the numbers of their steps
+        are kept. The cursor and what was decoded ahead stay as they are. Steps are counted back over ends of
+        passes and over `load_state_dict` and `reset`. The first one is the first that this loader has
+        delivered (of the last 64 passes).
 
         Args:
             steps: how many, at least 0.
 
         Raises:
-            IndexError: if this loader has handed over fewer: what came before a restart of the job is not
-                its; `dataset.batch_at(epoch, step, state=)` reads it.
+            IndexError: if this loader has delivered fewer. Steps before a restart of the job don't count;
+                `dataset.batch_at(epoch, step, state=)` reads them.
             DataError, SourceError: at a batch that can't be read.
 
         Example:
@@ -297,28 +300,28 @@ class Loader:
         return self._put(batch_at(self._spec, self.dataset.shared_cursor, epoch, step, state, readers))
 
     def _put(self, batch: Batch) -> Batch:
-        """The batch where this loader's are."""
+        """The batch on this loader's device."""
         return batch if self._device is None else batch.to(self._device.open().device)
 
     def stats(self) -> Stats:
-        """What was delivered since the loader was made, and how fast: a live object, cheap to read."""
+        """Statistics of what was delivered since the loader was made: a live object, cheap to read."""
         return self._stats
 
     def progress(self, bar: Any = None, **options: Any) -> Iterable[Batch]:
-        """What is left of the pass, behind a bar for the whole pass, which begins where the pass stands.
+        """The rest of the pass, with a progress bar of the whole pass that begins at the current position.
 
         Args:
-            bar: `tqdm.tqdm`, which is the default; whatever else takes an iterable, `total=` and `initial=`;
-                `rich.progress.Progress`, or one that you show already.
-            options: what else the bar is told, as in `leave=False` for tqdm; for rich, arguments of
+            bar: `tqdm.tqdm` by default; any other class that takes an iterable, `total=` and `initial=`;
+                `rich.progress.Progress`, or an instance that is shown already.
+            options: further arguments of the bar, such as `leave=False` for tqdm; for rich, arguments of
                 `add_task`.
 
         Returns:
-            What to iterate over in the loader's place, for one pass. On other ranks than 0 there is no bar.
+            An iterable to use instead of the loader, for one pass. Ranks other than 0 have no bar.
 
         Raises:
             ModuleNotFoundError: if no bar is named, and tqdm is not installed.
-            TypeError: if `bar` is no bar, or takes none of the arguments that say where it begins.
+            TypeError: if `bar` is no bar, or takes none of the arguments that set its beginning.
 
         Example:
             >>> for batch in loader.progress(disable=True):
@@ -329,7 +332,7 @@ class Loader:
         )
 
     def close(self) -> None:
-        """Ends threads and workers, closes files; the cursor stays, and a new `iter()` goes on from it.
+        """Ends threads and workers, and closes files; the cursor stays, and a new `iter()` resumes from it.
 
         A transform that is still at work has two seconds. Then its worker is killed, or its thread let be.
 
@@ -358,7 +361,7 @@ class Loader:
         self.close()
 
     def _prepare(self) -> BatchIterator:
-        """The iterator that was started or peeked at, if nothing happened since; else a new one."""
+        """The iterator that was started or peeked at, if nothing changed since; otherwise a new one."""
         if self._prepared is None or not self._prepared.is_current:
             if self._prepared is not None:
                 self._prepared.close()
@@ -377,7 +380,7 @@ class Loader:
         return self._prepared
 
     def _present(self) -> BatchIterator:
-        """The iterator that the next batch comes from."""
+        """The iterator of the next batch."""
         latest = self._latest() if self._latest is not None else None
         return latest if latest is not None and latest.is_current else self._prepare()
 

@@ -1,4 +1,4 @@
-"""What reading a pass will take, told before it runs."""
+"""The plan of a pass: steps, rows, and memory, worked out before it is read."""
 
 from __future__ import annotations
 
@@ -13,51 +13,52 @@ from fastresume.reading.spec import ReadSpec
 from fastresume.state.cursor import Cursor
 
 LARGE_WINDOW_BYTES = 1 << 30
-"""Of more than these in a window, as padding makes of short lists, advice is given."""
+"""If a window has more rows than this, as padding makes of short lists, the plan gives advice."""
 
 WARN_ABOVE = 1.5
-"""More rows decoded per row delivered than this are worth a warning."""
+"""More rows decoded per delivered row than this are worth a warning."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is left of the present pass, for all ranks unless it says 'per rank'; prints as a table.
+    """The rest of the current pass, for all ranks unless it says 'per rank'; prints as a table.
 
     Args:
         epoch: the number of the pass.
         order: the order, as the cursor records it.
-        remaining_rows: rows of the pass that were not delivered yet.
-        world_size, workers: ranks, and loader workers of each (0 without any).
+        remaining_rows: rows of the pass that are not delivered yet.
+        world_size, workers: the number of ranks, and of loader workers of each (0 without workers).
         batch_size, global_batch_size: rows per rank and step, and over all ranks.
         lanes, groups, lane_rows: the cut; `lane_rows` is what a lane gives to a batch.
-        steps: batches that every rank still gets, a last one of the tail included.
+        steps: batches that every rank still gets, with a last one of the tail.
         tail: the tail policy.
         tail_rows: rows after the last whole global batch.
-        dropped_rows: of these, how many no rank gets.
-        padded_rows: rows that repeat others to fill the last global batch.
-        blocks, windows: of the whole pass; 0 of a sequential order.
-        window_rows: rows of the largest window; 0 of a sequential order.
-        row_bytes: bytes of one row over all tensors; of lists and strings, what the footers lead to expect.
-        bytes_per_rank: what a rank holds in decoded rows, at most: one window (or one segment of a row group)
-            per lane of it, and the batch that is being made. The rows of a window lie in pieces of memory,
-            which adds an eighth. Columns that matrices are made of when a batch is ended lie in strips of a
-            segment, which adds a quarter of them at most, and the rows of a batch. Of a row group that is
-            decoded in parts, dictionaries of up to 32 MiB are kept; and of footers, what they tell of the
-            columns that are read: of 8 files, and of others up to 16 MiB. A `Loader` adds its
-            `prefetch_bytes`, and, where it copies batches to a device, three of them there and three here.
-        bytes_per_thread: what each thread that decodes adds to that (the caller's own, where there is no
-            `Loader`): one matrix that is not made last, or, of a shuffled order, one of any size or single
-            columns that are put together (128 bytes of each row at most, and their masks), or the lists and
-            strings of a segment, before they are in batches; what of these a batch takes apart; a page
-            and a dictionary, stored and decompressed, and of a large page what Brotli would have of it
-            besides (16 MiB at most); and a footer, as a file that is opened holds it.
-            Where the pages of a row group have more bytes than writers give to pages, its cells are large,
-            and any batch is taken to have all of them. What strings take that are stored once in a dictionary
-            and used many times, some writers' footers do not tell (those of polars, DuckDB and older ones of
-            pyarrow): each is taken to have as many bytes as entries of the file's first dictionary have on
-            average, and if long ones are used far more often than short ones, they take more than this.
-        rows_decoded: rows that all ranks decode together.
-        rows_decoded_per_row: the same, per row delivered: 1.0 is best.
+        dropped_rows: those of them that no rank gets.
+        padded_rows: padding rows, which repeat others to fill the last global batch.
+        blocks, windows: of the whole pass; 0 for a sequential order.
+        window_rows: rows of the largest window; 0 for a sequential order.
+        row_bytes: bytes of one row over all tensors; for lists and strings, an estimate from the footers.
+        bytes_per_rank: the most that a rank holds in decoded rows: one window (or one segment of a row group)
+            for each of its lanes, and the batch that is being made. The rows of a window lie in pieces of
+            memory, which adds an eighth. If matrices are made of columns when a batch is finished, these
+            columns lie in strips of a segment. That adds a quarter of them at most, and the rows of a batch.
+            If a row group is decoded in parts, its dictionaries are kept, up to 32 MiB. The footers' metadata
+            of the columns that are read is kept: of 8 open files, and of others up to 16 MiB. A `Loader` adds
+            its `prefetch_bytes`. If it copies batches to a device, it adds three of them there and three
+            here.
+        bytes_per_thread: what each decoding thread adds to that (the caller's own, without a `Loader`).
+            First, rows before they are in batches: one matrix that is not made last, or the lists and strings
+            of a segment. In a shuffled order, this may be a matrix of any size, or single columns that are
+            put together: 128 bytes of each row at most, and their masks. Then the part of these that a batch
+            takes apart. Then a page and a dictionary, stored and decompressed; for a large page, Brotli needs
+            a window as well (16 MiB at most). Then a footer, while a file is opened. If the pages of a row
+            group have more bytes than writers usually give to pages, its cells are large: any batch is
+            assumed to have all of them. Strings may be stored once in a dictionary and used many times. Some
+            writers' footers (polars, DuckDB, older pyarrow) do not say how many bytes these take. Each is
+            then assumed to have the mean bytes of the entries in the file's first dictionary. If long ones
+            are used far more often than short ones, they take more than this.
+        rows_decoded: the number of rows that all ranks decode together.
+        rows_decoded_per_row: the same per delivered row: 1.0 is best.
         advice: what could be better, and which setting helps.
     """
 
@@ -116,7 +117,7 @@ class Plan:
 
 
 def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
-    """The plan of what is left of the present pass under so many loader workers (0 without any)."""
+    """The plan of the rest of the current pass with this many loader workers (0 without workers)."""
     world_size, processes = spec.world.world_size, max(workers, 1)
     planned = spec.pass_from(cursor, processes)
     order = _core.Order(cursor, spec.manifest)
@@ -174,7 +175,7 @@ def _advice(
 def _remedy(
     spec: ReadSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
 ) -> str:
-    """What helps where many more rows are decoded than are delivered."""
+    """The advice where many more rows are decoded than are delivered."""
     said = f"{per_row:.1f} rows are decoded per row delivered"
     ways = spec.world.world_size * processes
     if lanes == 1 and ways > 1:

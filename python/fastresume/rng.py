@@ -1,12 +1,12 @@
-"""The global random generators of this process: their states, and calls that leave them as they were.
+"""The global random generators of this process: saving, restoring, and calls that leave them unchanged.
 
-Law 10: no call of ours moves them. What a user's function draws within a call of ours is given back here; a
-checkpoint, which its user asks to keep them, is the exception.
+Law 10: no call of ours moves them. What a user's function draws within a call of ours is undone here. A
+checkpoint, whose user asks it to save and restore them, is the exception.
 """
 
 from __future__ import annotations
 
-import random  # noqa: TID251  (given back)
+import random  # noqa: TID251  (restored)
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Generators:
-    """The states of the generators at one moment; only the present device's is among them.
+    """The states of the generators at one moment; of devices, only the current one.
 
     Example:
         >>> import torch
@@ -37,8 +37,8 @@ class Generators:
 
     @classmethod
     def now(cls, *, starts_device: bool = True) -> Self:
-        """The states of this moment; of a device that nothing was done on yet only if that may start it."""
-        numpy_state: Any = np.random.get_state(legacy=False)  # noqa: NPY002, TID251  (given back)
+        """The current states; that of an unused device only if it may be started for that."""
+        numpy_state: Any = np.random.get_state(legacy=False)  # noqa: NPY002, TID251  (restored)
         device, state = accelerator(), None
         if device is not None:
             kind, module = device
@@ -47,9 +47,9 @@ class Generators:
         return cls(random.getstate(), numpy_state, torch.default_generator.get_state(), state)
 
     def restore(self) -> None:
-        """Sets the generators; of a device only if this process has one of the same kind."""
+        """Sets the generators; a device's only if this process has a device of the same type."""
         random.setstate(self.python)
-        np.random.set_state(self.numpy)  # noqa: NPY002, TID251  (as it was)
+        np.random.set_state(self.numpy)  # noqa: NPY002, TID251  (restored)
         torch.default_generator.set_state(self.torch)
         device = accelerator()
         if self.accelerator is not None and device is not None and self.accelerator[0] == device[0]:
@@ -58,7 +58,7 @@ class Generators:
 
 @contextmanager
 def untouched() -> Iterator[None]:
-    """A context after which the generators of Python, numpy, torch and the present device are as before.
+    """A context after which the generators of Python, numpy, torch and the current device are as before.
 
     Example:
         >>> import torch
@@ -68,7 +68,7 @@ def untouched() -> Iterator[None]:
         >>> torch.equal(torch.get_rng_state(), before)
         True
     """
-    # A device that nothing was done on yet has drawn nothing, and is not started for this.
+    # A device that is not in use yet has drawn nothing, and is not started for this.
     before = Generators.now(starts_device=False)
     try:
         yield
@@ -77,6 +77,6 @@ def untouched() -> Iterator[None]:
 
 
 def accelerator() -> tuple[str, Any] | None:
-    """The kind of device that this process has, and torch's module of it; None if there is none."""
+    """The type of this process's device, and torch's module for it; None without one."""
     found = torch.accelerator.current_accelerator(check_available=True)
     return None if found is None else (found.type, torch.get_device_module(found))

@@ -1,4 +1,4 @@
-"""For tests of your own: that a job resumes exactly, on your data."""
+"""A test of exact resume for users: on their data, with their loader."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fastresume.batch.jagged import Jagged
 def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int = 1) -> int:
     """Asserts that resuming after any batch of a pass equals no interruption, bit for bit.
 
-    Runs two passes without a break; then, for each chosen batch of the first pass, makes a fresh loader,
-    loads the state of that batch, and compares what comes with what came: the rest of the pass, or, after
-    the last batch, the next pass.
+    Runs two passes without a break. Then, for each chosen batch of the first pass, it makes a fresh loader
+    and loads the state of that batch. It compares the next batches with the original ones: the rest of the
+    pass, or, after the last batch, the next pass.
 
     Args:
         make_loader: makes a fresh `Loader`, `ParquetDataset`, or torch `DataLoader` over a `ParquetDataset`,
@@ -26,7 +26,7 @@ def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int =
         every: resume after every such batch only, and after the last; at least 1.
 
     Returns:
-        How many resumes were compared.
+        The number of resumes that were compared.
 
     Raises:
         AssertionError: if a batch differs in order, tensors or state; the message names the first one.

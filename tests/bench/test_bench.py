@@ -27,7 +27,7 @@ def test_command_measures_those_that_deliver_the_same_and_lists_who_is_not_insta
 ) -> None:
     told = tmp_path / "out.json"
     names = "fastresume-shuffled,pyarrow,dataloader,their_readers:backwards,not_there:read"
-    arguments = ["bench", str(files), "--contenders", names, "--json", str(told), "--quick"]
+    arguments = ["bench", str(files), "--contenders", names, "--json", str(told), "--rounds", "1"]
     assert cli.main([*arguments, "--threads", "1", "--batch-size", "64"]) == 0
     said = capsys.readouterr().out
     assert "same rows: all 4 delivered what pyarrow reads, every value of all 1000 rows" in said
@@ -45,7 +45,7 @@ def test_command_measures_those_that_deliver_the_same_and_lists_who_is_not_insta
         assert len(one["passes"]) == (not one["is_missing"])
         # What decodes alone, or is somebody's own, makes no first batch to wait for.
         can_resume = name in ("fastresume-shuffled", "dataloader")
-        assert [list(turn) for turn in one["resumes"]] == ([["0", "90"]] if can_resume else [])
+        assert [list(turn) for turn in one["resumes"]] == ([["0", "50", "90", "99"]] if can_resume else [])
         for turn in one["passes"]:
             assert turn["rows"] == 1000 * turn["passes"]
             assert turn["peak_bytes"] > turn["peak_bytes_above_imports"] >= 0
@@ -70,12 +70,12 @@ def test_command_measures_resumes_of_those_that_can_unless_nobody_asks(
     told = tmp_path / "out.json"
     names = "fastresume,fastresume-shuffled,pyarrow,pyarrow-tensors"
     arguments = ["bench", str(files), "--columns", "id", "--contenders", names, "--json", str(told)]
-    arguments += ["--quick", "--batch-size", "64", *([] if is_asked else ["--no-resume"])]
+    arguments += ["--rounds", "1", "--batch-size", "64", *([] if is_asked else ["--no-resume"])]
     assert cli.main(arguments) == 0
     assert ("ms to the first batch after a resume" in capsys.readouterr().out) == is_asked
     contenders = json.loads(told.read_text())["contenders"]
     places = {name: [list(turn) for turn in one["resumes"]] for name, one in contenders.items()}
-    resumed = [["0", "90"]] if is_asked else []
+    resumed = [["0", "50", "90", "99"]] if is_asked else []
     assert places == {name: [] if name == "pyarrow" else resumed for name in names.split(",")}
 
 

@@ -51,7 +51,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
             return json.loads(json.dumps(child.work({"what": what, "contender": contender.name, **request})))
         sizes = {"peak_bytes": 3 << 20, "peak_bytes_above_imports": 1 << 20}
         turn = {"passes": 1, "rows": 100, "seconds": 0.5, "cpu_seconds": 0.5, **sizes}
-        return turn if what == "pass" else {"0": 0.01, "90": 0.02}
+        return turn if what == "pass" else {"0": 0.01, "50": 0.02, "90": 0.02, "99": 0.02}
 
     def interrupt(number: int) -> None:
         nonlocal interrupted
@@ -63,16 +63,76 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def bench(files: Path, *options: str | Path) -> int:
-    arguments = ["bench", str(files), "--contenders", CONTENDERS, "--quick", "--rounds", "3"]
+    arguments = ["bench", str(files), "--contenders", CONTENDERS, "--rounds", "3"]
     return cli.main([*arguments, *map(str, options)])
+
+
+def problems(said: str) -> list[str]:
+    """The lines of standard error that are no progress."""
+    return [line for line in said.splitlines() if not line.startswith(("checked: ", "round ", "resumes "))]
+
+
+def test_each_turn_is_told_as_it_ends_also_where_nobody_watches(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], quick: Callable[[int], None]
+) -> None:
+    assert bench(files) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "checked: fastresume: the same rows"
+    assert said[2] == "round 1 of 3: fastresume: 0.00 million rows/s"
+    assert (
+        "resumes 3 of 3: fastresume: 10.0 ms at 0 %, 20.0 ms at 50 %, 20.0 ms at 90 %, 20.0 ms at 99 %"
+        in said
+    )
+    assert len(said) == 2 + 3 * 3 + 3 * 2
+
+
+def test_sigterm_keeps_the_rounds_that_were_whole_as_ctrl_c_does(
+    files: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    quick: Callable[[int], None],
+) -> None:
+    answer, count = turns.in_process, 0
+
+    def end(contender: Contender, **request: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == CHECKS + 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return answer(contender, **request)
+
+    monkeypatch.setattr(turns, "in_process", end)
+    before = signal.getsignal(signal.SIGTERM)
+    assert bench(files, "--json", tmp_path / "out.json") == command.TERMINATED
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert "interrupted: of 3 rounds, 1 of passes and 0 of resumes are whole" in capsys.readouterr().out
+    assert len(json.loads((tmp_path / "out.json").read_text())["contenders"]["pyarrow"]["passes"]) == 1
+
+
+def test_a_quick_run_says_what_it_leaves_out(
+    files: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    quick: Callable[[int], None],
+) -> None:
+    (files / "1.parquet").write_bytes((files / "0.parquet").read_bytes())
+    monkeypatch.setattr(command, "QUICK_BYTES", 1)
+    assert cli.main(["bench", str(files), "--quick"]) == 0
+    said = capsys.readouterr()
+    (line,) = [line for line in said.out.splitlines() if line.startswith("--quick leaves out: ")]
+    assert "resumes; all rounds but one, so that there are no ranges; 1 of 2 files; fastresume, " in line
+    assert "data: 100 rows" in said.out
+    assert "ms to the first batch" not in said.out
+    assert said.err.count("round 1 of 1: ") == len(command.QUICK_CONTENDERS)
 
 
 def test_help_tells_every_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main(["bench", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "3 if a file could not be written in the end, and 130 after Ctrl-C" in said
-    assert (command.NOT_WRITTEN, command.INTERRUPTED) == (3, 130)
+    assert "3 if a file could not be written in the end, and 130 after Ctrl-C or 143 after SIGTERM" in said
+    assert (command.NOT_WRITTEN, command.INTERRUPTED, command.TERMINATED) == (3, 130, 143)
 
 
 # ------------------------------------------------------------------------------------------------- arguments
@@ -182,7 +242,7 @@ def test_a_file_that_can_not_be_written_in_the_end_takes_no_other_along(
         problem = f"--plot {picture}: this file could not be written: latex was not able"
     assert bench(files, "--json", told, "--plot", picture) == command.NOT_WRITTEN
     said = capsys.readouterr()
-    assert said.err == f"fastresume bench: {problem}\n"
+    assert problems(said.err) == [f"fastresume bench: {problem}"]
     assert "same rows: all 3 delivered" in said.out
     if lost == "--json":
         assert picture.read_bytes().startswith(PNG)
@@ -215,7 +275,7 @@ def test_an_interruption_leaves_the_rounds_that_were_whole(
     told = tmp_path / "out.json"
     assert bench(files, "--json", told) == command.INTERRUPTED
     said = capsys.readouterr()
-    assert said.err == ""
+    assert problems(said.err) == []
     lines = said.out.splitlines()
     assert lines[-1] == f"interrupted: of 3 rounds, {passes} of passes and {resumes} of resumes are whole"
     assert f"; medians and ranges of {passes} round" in said.out
@@ -236,7 +296,9 @@ def test_an_interruption_before_a_round_was_whole_has_nothing_to_show(
 ) -> None:
     quick(number)
     assert bench(files, "--json", tmp_path / "out.json") == command.INTERRUPTED
-    assert capsys.readouterr() == ("", "fastresume bench: interrupted before a round was whole\n")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert problems(said.err) == ["fastresume bench: interrupted before a round was whole"]
     assert not (tmp_path / "out.json").exists()
 
 
@@ -259,7 +321,7 @@ def test_an_interruption_of_what_is_written_in_the_end_is_a_quiet_end(
     monkeypatch.setattr(Report, "lines" if place == "the tables" else "to_json", interrupt)
     assert bench(files, "--json", tmp_path / "out.json") == command.INTERRUPTED
     said = capsys.readouterr()
-    assert said.err == ""
+    assert problems(said.err) == []
     assert ("million rows/s" in said.out) == (place == "the file")
 
 
@@ -281,7 +343,10 @@ STARTED.write_text("x" * (NUMBER + 1))
 
 def read(task):
     if NUMBER == 3:
-        os.killpg(0, signal.SIGINT)  # as a terminal does it
+        if "SIGTERM" in os.environ:
+            os.kill(os.getppid(), signal.SIGTERM)  # as a scheduler does it
+        else:
+            os.killpg(0, signal.SIGINT)  # as a terminal does it
         time.sleep(60)
     yield pq.read_table(task.files[0], columns=task.names)
 """
@@ -289,12 +354,14 @@ def read(task):
 
 @pytest.mark.processes
 @pytest.mark.slow
-def test_ctrl_c_ends_all_processes_and_shows_what_they_found(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_ends_all_processes_and_shows_what_they_found(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, status: int
 ) -> None:
+    monkeypatch.setenv(name, "yes")
     (tmp_path / "impatient.py").write_text(IMPATIENT)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    arguments = [str(files), "--contenders", "impatient:read", "--quick", "--rounds", "5"]
+    arguments = [str(files), "--contenders", "impatient:read", "--rounds", "5"]
     ended = subprocess.run(
         [sys.executable, "-m", "fastresume.cli", "bench", *arguments],
         capture_output=True,
@@ -304,7 +371,8 @@ def test_ctrl_c_ends_all_processes_and_shows_what_they_found(
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert (ended.returncode, ended.stderr) == (130, "")
+    assert (ended.returncode, problems(ended.stderr)) == (status, [])
+    assert ended.stderr.count("round ") == 2
     assert ended.stdout.splitlines()[-1] == "interrupted: of 5 rounds, 2 of passes and 0 of resumes are whole"
     assert "impatient:read, your own" in ended.stdout
 

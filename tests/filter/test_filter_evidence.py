@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import thrift_writer as tw
 from test_filter import MAX, MIN, NULL_COUNT, kept_rows, statistics_of
 from test_filter_pages import (
     BLOOM_FILTER_OFFSET,
@@ -21,6 +20,7 @@ from test_filter_pages import (
 )
 
 import fastresume as fr
+from support import thrift_writer as tw
 from support.jobs import parallel
 
 BLOOM_FILTER_LENGTH = 15
@@ -65,7 +65,7 @@ def test_a_bloom_filter_of_another_length_is_not_believed(
 ) -> None:
     path = tmp_path / "x.parquet"
     write_hashed(path, write_statistics=has_bounds)
-    asked = number.is_in([4, 44, 144, 45, 47])
+    asked = number.isin([4, 44, 144, 45, 47])
     assert kept_rows(path, filter=asked) == [2, 22, 72]
     shorten(path)
     if not has_length:
@@ -213,13 +213,15 @@ def test_a_report_tells_by_what_rows_were_left_out(tmp_path: Path) -> None:
     for day in (1, 2):
         (tmp_path / f"day={day}").mkdir()
         write_indexed(tmp_path / f"day={day}" / "x.parquet")
-    day = fr.column("day")
-    asked = {"filter": (day == 1) & (number >= 53), "partitions": ["day"]}
+    day = fr.col("day")
+    asked = {"filter": (day == 1) & (number >= 53), "columns": ["*", day.from_path()]}
     expected = fr.FilterReport(
         rows=200, kept=42, scanned=50, left_out_by_paths=100, left_out_by_page_indexes=50, left_out_by_scan=8
     )
     assert report(tmp_path, **asked) == expected
-    few = report(tmp_path, filter=(day == 1) & (number == 1000) | (number == 2), partitions=["day"])
+    few = report(
+        tmp_path, filter=(day == 1) & (number == 1000) | (number == 2), columns=["*", day.from_path()]
+    )
     assert (few.kept, few.left_out_by_page_indexes, few.scanned, few.left_out_by_scan) == (2, 180, 20, 18)
     none = fr.ParquetDataset(tmp_path, batch_size=1, **parallel())
     assert none.filter_report() is None
@@ -231,7 +233,7 @@ def test_a_report_tells_of_statistics_bloom_filters_and_caches(tmp_path: Path) -
     path = tmp_path / "x.parquet"
     write_hashed(path, row_group_size=50)
     cache = tmp_path / "kept.rows"
-    asked = {"filter": number.is_in([44, 151]), "filter_cache": cache}
+    asked = {"filter": number.isin([44, 151]), "filter_cache": cache}
     expected = fr.FilterReport(
         rows=100, kept=1, scanned=50, left_out_by_bloom_filters=50, left_out_by_scan=49
     )

@@ -154,7 +154,10 @@ def test_rows_per_second_are_those_of_the_dataset_whatever_the_arguments_say(job
     def work() -> None:
         for how in ({"num_train_epochs": 2}, {"max_steps": 2 * STEPS}):
             loader = fr.Loader(
-                fr.ParquetDataset("data", batch_size=BATCH, stack={"inputs": "i_*"}), threads=1
+                fr.ParquetDataset(
+                    "data", batch_size=BATCH, columns=["*", "!i_*", fr.stack("i_*", name="inputs")]
+                ),
+                threads=1,
             )
             resume = jobs.ResumeCallback(loader)
             trainer = jobs.make_trainer(resume, per_device_train_batch_size=3, **how)

@@ -53,6 +53,21 @@ def test_seconds_are_told_apart(small_dataset: Dataset, how: dict[str, Any]) -> 
         assert stats.transform_seconds >= before[1] + 0.002
 
 
+@pytest.mark.parametrize("tail", ["drop", "short"])
+def test_after_a_pass_its_figures_stay_and_no_other_pass_is_told_as_begun(
+    small_dataset: Dataset, tail: Any
+) -> None:
+    with fr.Loader(make(small_dataset, tail=tail)) as loader:
+        batches = len(list(loader))
+        stats = loader.stats()
+        assert (stats.batches, stats.epoch, stats.step) == (batches, 1, 0)
+        assert stats.rows > 0
+        assert stats.seconds > 0
+        assert repr(stats).endswith("pass 0 is done, pass 1 not begun)")
+        next(iter(loader))
+        assert ", pass 1: " in repr(stats)
+
+
 def test_without_threads_the_read_is_the_wait(small_dataset: Dataset) -> None:
     loader = fr.Loader(make(small_dataset), threads=0)
     list(loader)

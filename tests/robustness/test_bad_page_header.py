@@ -14,7 +14,7 @@ from support import oracle
 from support import thrift_writer as tw
 from support.child import MIB, Reader
 from support.refusals import assert_refused, deflated, open_dataset, refused, rows_of, write
-from support.thrift_writer import OneColumn, data_page, data_page_v2, int64s
+from support.thrift_writer import OneColumn, data_page, data_page_v2, i32, int64s
 
 pytestmark = pytest.mark.law(11)
 

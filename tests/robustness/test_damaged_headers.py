@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import thrift_writer as tw
 
 import fastresume as fr
+from support import thrift_writer as tw
 from support.jobs import parallel
 
 pytestmark = pytest.mark.law(11)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import os
 import pickle
@@ -24,6 +25,7 @@ import pytest
 
 import fastresume as fr
 from fastresume.cli import main
+from support.refusals import refused
 
 
 def write(path: Path, start: int = 0, rows: int = 10) -> Path:
@@ -308,7 +310,7 @@ def test_a_dataset_of_such_names_pickles_and_spawns(odd: Path) -> None:
 
 
 def test_a_filter_reads_files_of_such_names(odd: Path) -> None:
-    for condition in (fr.column("id") >= 15, pc.field("id") >= 15):
+    for condition in (fr.col("id") >= 15, pc.field("id") >= 15):
         dataset = fr.ParquetDataset(odd, batch_size=5, filter=condition, rank=0, world_size=1)
         assert ids(dataset) == list(range(15, 30))
 
@@ -362,3 +364,40 @@ def test_a_file_under_two_names_is_said(tmp_path: Path, caplog: pytest.LogCaptur
     caplog.clear()
     opened(tmp_path)
     assert caplog.records == []
+
+
+# ---------------------------------------------------------------------------------------- names with brackets
+
+
+@pytest.mark.parametrize("name", ["[old]", "run [1]", "a[0-9]b", "[!x]"])
+def test_a_pattern_below_a_directory_with_brackets_in_its_name_means_that_directory(
+    tmp_path: Path, name: str
+) -> None:
+    inner = tmp_path / name / "x"
+    inner.mkdir(parents=True)
+    other = tmp_path / "o" / "x"
+    other.mkdir(parents=True)
+    write(inner / "0.parquet")
+    write(other / "1.parquet")
+    for pattern in (tmp_path / name / "*" / "*.parquet", inner / "*.parquet", tmp_path / name / "**" / "0*"):
+        assert fr.ParquetDataset(pattern, batch_size=10).files == (str(inner / "0.parquet"),)
+    escaped = glob.escape(str(inner)) + "/*.parquet"
+    assert fr.ParquetDataset(escaped, batch_size=10).files == (str(inner / "0.parquet"),)
+
+
+def test_brackets_stand_for_a_character_where_nothing_has_that_very_name(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "0.parquet")
+    found = fr.ParquetDataset(tmp_path / "[ab]" / "*.parquet", batch_size=10).files
+    assert found == (str(tmp_path / "a/0.parquet"), str(tmp_path / "b/0.parquet"))
+
+
+def test_a_pattern_with_brackets_that_matches_nothing_is_told_with_what_to_write(tmp_path: Path) -> None:
+    (tmp_path / "run [1] of 3").mkdir()
+    write(tmp_path / "run [1] of 3" / "0.parquet")
+    with refused(fr.SourceError, "no file matches", "glob.escape(directory) + '/*.parquet'"):
+        fr.ParquetDataset(tmp_path / "run [1]*" / "*.parquet", batch_size=10)
+    with pytest.raises(fr.SourceError) as caught:
+        fr.ParquetDataset(tmp_path / "nothing*.parquet", batch_size=10)
+    assert "glob.escape" not in str(caught.value)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import list_writer as lw
 import numpy as np
-import thrift_writer as tw
 
 import fastresume as fr
+from support import list_writer as lw
+from support import thrift_writer as tw
 from support.thrift_writer import Struct, Wire, binary, i32, i64, listing, structure
 
 LISTS = lw.FORMS["three levels"]
@@ -201,7 +201,7 @@ def ways(path: Path, count: int) -> Iterator[tuple[str, Callable[[], list[tuple[
     yield "rank 1 of 2, lanes", lambda: read(batch_size=1, rank=1, world_size=2, lanes=2)
     yield "rows", lambda: read(rows=[[middle, middle + 2], [end, count]])
     yield "the last row", lambda: read(rows=[[count - 1, count]])
-    yield "filter", lambda: read(filter=fr.column("row") >= middle)
+    yield "filter", lambda: read(filter=fr.col("row") >= middle)
     yield (
         "shuffled",
         lambda: read(shuffle=True, block_rows=max(count // 4, 1), window_rows=max(count // 4, 1)),

@@ -1,1 +1,1 @@
-"""The log of what was delivered, and its proof."""
+"""The delivery log, and the proof that each row was delivered exactly once."""

@@ -1,8 +1,8 @@
-"""Which state follows from which, by what the ranks have logged.
+"""The graph of states and batches in the ranks' logs: which state follows from which.
 
-A state is an opaque name here. A global batch is an edge from the state before it to the state after it, and
-it is whole when every rank has logged its part. A state is proven if whole batches lead to it from the start
-of the first pass, or from a state that was declared.
+A state is an opaque name here. A global batch is an edge from the state before it to the state after it. The
+batch is whole when every rank has logged its part. A state is proven if whole batches lead to it from the
+start of the first pass, or from a declared state.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fastresume.audit.log_format import Integers, Records, Start, state_hash
 from fastresume.buffers import Intervals, of_runs
 
 Problem = Callable[[str, Iterable[str]], None]
-"""Takes what is wrong, and lines that say more."""
+"""A callback for problems: takes what is wrong, and further lines."""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A global batch: between which states, and which records it has: `kept[first : first + count]`."""
+    """A global batch: the states before and after it, and its records: `kept[first : first + count]`."""
 
     before: int
     after: int
@@ -43,10 +43,10 @@ class Lineage:
 
     Args:
         starts: of all logs.
-        members: the indices of those that belong here.
+        members: the indices of the records that belong to this dataset and order.
         records: of all logs.
         trusted: the hashes of states that need no proof.
-        problem: is told of records that contradict each other.
+        problem: called for records that contradict each other.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Lineage:
         self.starts, self.records, self._problem = starts, records, problem
         self.states = {index: state_hash(starts[index].cursor) for index in members}
         self.pass_starts: dict[int, int] = {}
-        """The epochs of the states at which nothing of a pass is delivered."""
+        """The epochs of the states at which nothing of a pass is delivered yet."""
         self.epoch_of: dict[int, int] = {}
-        """The epochs of the states that iterators started from."""
+        """The epochs of the states from which iterators started."""
         for index, state in self.states.items():
             parsed = json.loads(starts[index].cursor)
             self.epoch_of[state] = parsed["epoch"]
@@ -76,12 +76,12 @@ class Lineage:
             self.leaving[edge.before].append(number)
             self._entering[edge.after].append(number)
         self.proven: dict[int, int | None] = {}
-        """The batch by which each proven state was reached; None for those that need no proof."""
+        """The batch by which each proven state was reached; None for states that need no proof."""
         self._prove([state for state, epoch in self.pass_starts.items() if epoch == 0])
         self._prove([state for state in self.states.values() if state in set(trusted)])
 
     def _connect(self, members: Sequence[int]) -> list[Edge]:
-        """The global batches; `kept` are their records, by rank and without repetitions."""
+        """The global batches. Sets `kept` to their records, by rank and without repetitions."""
         records, starts = self.records, self.starts
         topologies: dict[tuple[object, ...], int] = {}
         topology_of, rank_of, ranks = (np.full(len(starts), -1) for _ in range(3))
@@ -124,7 +124,7 @@ class Lineage:
         self._problem(f"pass {epoch}, batch {step}: {what}", [self.place(one), self.place(other)])
 
     def _prove(self, roots: Iterable[int]) -> None:
-        """Follows whole batches from states that need no proof."""
+        """Follows whole batches from the states that need no proof."""
         found = [state for state in roots if state not in self.proven]
         self.proven.update(dict.fromkeys(found))
         while found:
@@ -135,9 +135,9 @@ class Lineage:
                     found.append(edge.after)
 
     def way_to(self, last: int) -> tuple[list[int], int]:
-        """The batches of a pass up to and with this one, and the state that they begin at.
+        """The batches of a pass up to and including this one, and the state at which they begin.
 
-        Where no whole batches lead to a state, the way goes on by those that most ranks have logged.
+        Where no whole batches lead to a state, the path continues with those that most ranks have logged.
         """
         way, state, seen = [last], self.edges[last].before, set[int]()
         while state not in self.pass_starts and state not in seen:
@@ -158,7 +158,7 @@ class Lineage:
     def cause(self, state: int) -> tuple[int | None, int]:
         """Why a state is not proven: the first batch that some rank has not logged, and the state before it.
 
-        No batch if no log leads to that state.
+        The batch is None if no log leads to that state.
         """
         seen, broken = set[int](), None
         while state not in self.proven and state not in seen:
@@ -171,7 +171,7 @@ class Lineage:
         return broken, state
 
     def unproven(self) -> Iterator[tuple[int, str]]:
-        """The states that the job went on from though they are not proven, each with a file that shows it.
+        """The states from which the job went on although they are not proven, each with a file that shows it.
 
         A rank that goes on after its own last batch does not show that the others got theirs.
         """
@@ -185,7 +185,7 @@ class Lineage:
                     yield edge.before, self.start_of(edge).file
 
     def _goes_on(self, index: int) -> bool:
-        """Whether a start is at a state that the same process, or the one it is a copy of, came through."""
+        """Whether a start is at a state that its process, or the process that it is a copy of, reached."""
         start, state = self.starts[index], self.states[index]
         files, at = [start.file], start
         while (name := at.continues) is not None and name not in files:
@@ -213,7 +213,7 @@ class Lineage:
         return of_file
 
     def start_of(self, edge: Edge) -> Start:
-        """The start that the first rank of a batch came from."""
+        """The start of the first rank of a batch."""
         return self.starts[int(self.records.start[self.kept[edge.first]])]
 
     def ranks_of(self, edge: Edge) -> list[int]:
@@ -222,7 +222,7 @@ class Lineage:
         return [self.starts[index].rank for index in self.records.start[of_edge]]
 
     def ranks_logged(self, world_size: int) -> set[int]:
-        """The ranks of which there is a log with so many ranks."""
+        """The ranks with a log of a job of `world_size` ranks."""
         starts = (self.starts[index] for index in self.states)
         return {start.rank for start in starts if start.world_size == world_size}
 
@@ -233,17 +233,17 @@ class Lineage:
         return self.kept[of_runs(spans)]
 
     def positions(self, index: Integers) -> Intervals:
-        """The positions that some records tell."""
+        """The positions in some records."""
         first = self.records.first[index]
         return self.records.ranges[of_runs(np.column_stack([first, first + self.records.count[index]]))]
 
     def dropped(self, index: int) -> Intervals:
-        """The positions that the tail policy drops where a record ends the pass."""
+        """The positions that the tail policy drops, if this record ends the pass."""
         first = self.records.first[index] + self.records.count[index]
         return self.records.ranges[first : first + self.records.count_dropped[index]]
 
     def place(self, index: int) -> str:
-        """Where a record is."""
+        """Where a record is, in words."""
         start = self.starts[self.records.start[index]]
         return f"rank {start.rank} of {start.world_size}: {start.file}, byte {self.records.offset[index]}"
 

@@ -1,8 +1,8 @@
-"""The records of delivery logs, as bytes and back.
+"""The format of delivery logs: records as bytes, written and read.
 
-A log file is `MAGIC` and records. A record is its length, a check of the length, a CRC-32 that goes on from
-the record before (so that none can be taken out, moved or copied), and a body: a start (JSON: the cursor that
-the next batches follow, and the topology) or a batch (packed numbers).
+A log file is `MAGIC`, then records. A record is its length, a check of the length, a CRC-32 and a body. The
+CRC-32 continues from the record before, so that no record can be taken out, moved or copied. A body is a
+start (JSON: the cursor before the next batches, and the topology) or a batch (packed numbers).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ HEADER = struct.Struct("<IBI")
 FIXED = struct.Struct("<BQQ")
 START, BATCH, LAST_BATCH = 1, 2, 3
 
-# What of a state is no place in the data: the count of passes may be set anew, and the checksum follows it.
+# The keys of a state that are no place in the data: the user may reset the count of passes, and the checksum
+# follows it.
 _NO_PLACE = re.compile(r'"check":"[0-9a-f]*",|"first_epoch":[0-9]+,')
 
 Integers = npt.NDArray[np.int64]
@@ -35,29 +36,29 @@ Words = npt.NDArray[np.uint64]
 
 
 def dataset_file(fingerprint: str) -> str:
-    """The name of the file that tells what a dataset consists of."""
+    """The name of the file that describes a dataset."""
     return f"dataset-{fingerprint[:16]}.json"
 
 
 def selection_file(selection: str) -> str:
-    """The name of the file that tells which rows are selected: their intervals, pairs of 8-byte integers."""
+    """The name of the file with the selected rows: their intervals, pairs of 8-byte integers."""
     return f"selection-{selection[:16]}.bin"
 
 
 def state_hash(text: str) -> int:
-    """64 bits that tell the places of states apart. `reset_epochs` does not change a place."""
+    """A 64-bit hash of a state's place in the data. `reset_epochs` does not change it."""
     return int.from_bytes(blake2b(_NO_PLACE.sub("", text).encode(), digest_size=8).digest(), "little")
 
 
 def digest(rows: npt.NDArray[np.int64]) -> int:
-    """The digest of a multiset of rows: SplitMix64's finalizer of row + 1, summed up modulo 2^64."""
+    """The digest of a multiset of rows: the sum modulo 2^64 of SplitMix64's finalizer of row + 1."""
     words = rows.astype(np.uint64)
     words += np.uint64(1)
     return int(mix(words).sum(dtype=np.uint64))
 
 
 def mix(words: Words) -> Words:
-    """SplitMix64's finalizer of each word; takes the memory of the words for it."""
+    """SplitMix64's finalizer of each word; overwrites the words."""
     shifted = words >> np.uint64(30)
     words ^= shifted
     words *= np.uint64(0xBF58476D1CE4E5B9)
@@ -68,19 +69,19 @@ def mix(words: Words) -> Words:
 
 
 def record(body: bytes, check: int) -> tuple[bytes, int]:
-    """A record after one whose CRC-32 is `check`, and the CRC-32 of this one."""
+    """A record that follows one whose CRC-32 is `check`, and the CRC-32 of this record."""
     after = zlib.crc32(body, check)
     return HEADER.pack(len(body), length_check(len(body)), after) + body, after
 
 
 def length_check(length: int) -> int:
-    """One byte that changes with each bit of a length, so that damage is not taken for a torn end."""
+    """One byte that changes with each bit of a length, so that damage is not mistaken for a torn end."""
     folded = length ^ length >> 16
     return (folded ^ folded >> 8 ^ 0xA5) & 0xFF
 
 
 def varints(numbers: Sequence[int]) -> bytes:
-    """The numbers in seven bits per byte, the lowest first; the high bit says that more follow."""
+    """The numbers as varints: seven bits per byte, the lowest first; the high bit says that more follow."""
     packed = bytearray()
     for number in numbers:
         while number >= 0x80:
@@ -110,9 +111,9 @@ class Start:
 class Records:
     """The batches of log files, in their order: one array per property.
 
-    `before` and `after` are the hashes of the states that a batch lies between, `start` is the index of the
-    `Start` that it follows, `body` tells records apart, `is_again` marks one that repeats the one before it.
-    The positions of record i are the rows `first[i]` to `first[i] + count[i]` of `ranges`; `count_dropped[i]`
+    `before` and `after` are the hashes of the states around a batch. `start` is the index of the `Start` that
+    it follows. Equal records have equal `body`. `is_again` marks a record that repeats the one before it. The
+    positions of record i are the rows `first[i]` to `first[i] + count[i]` of `ranges`; `count_dropped[i]`
     more are what the tail policy drops.
     """
 
@@ -132,18 +133,18 @@ class Records:
     ranges: Intervals
 
     def moved(self, starts: int, ranges: int) -> Self:
-        """The records after others that have so many starts and ranges."""
+        """The records, with indices shifted by the numbers of starts and ranges of files before them."""
         return replace(self, start=self.start + starts, first=self.first + ranges)
 
 
 class DamageError(Exception):
-    """What is wrong with a file; a message for people."""
+    """What is wrong with a file, as a message for people."""
 
 
 def read_log(path: Path) -> tuple[list[Start], Records, str | None]:
-    """The starts and batches of a file up to its end or first damage, and what is damaged.
+    """The starts and batches of a file up to its end or its first damage, and what is damaged.
 
-    A last record that was not written to its end is no damage: the batch was not handed over.
+    An incomplete last record is no damage: its batch was not handed over.
     """
     data = path.read_bytes()
     starts: list[Start] = []
@@ -162,7 +163,7 @@ def read_log(path: Path) -> tuple[list[Start], Records, str | None]:
     view, table = np.frombuffer(data, np.uint8), np.array(spans, np.int64).reshape(-1, 4)
     try:
         return starts, _parse_batches(view, table, starts), damage
-    except (DamageError, ValueError, IndexError):  # whole records, which were never written like this
+    except (DamageError, ValueError, IndexError):  # complete records with a body that no writer makes
         return starts, _parse_batches(view, table[:0], starts), f"{path.name}: a record is malformed"
 
 
@@ -177,7 +178,7 @@ def _bodies(data: bytes) -> Iterator[tuple[int, int]]:
     while at + HEADER.size <= len(data):
         length, folded, stored = HEADER.unpack_from(data, at)
         if folded != length_check(length) or length == 0:
-            if not any(view[at:]):  # a machine died: the file had grown, its end was not yet written
+            if not any(view[at:]):  # the machine died: the file had grown, but its end was not written yet
                 return
             raise DamageError(f"at byte {at}: the length of a record is damaged")
         body, end = at + HEADER.size, at + HEADER.size + length
@@ -205,7 +206,7 @@ def _parse_start(name: str, at: int, text: bytes) -> Start:
 
 
 def _parse_batches(data: npt.NDArray[np.uint8], spans: Integers, starts: Sequence[Start]) -> Records:
-    """The batch records whose bodies the spans tell."""
+    """The batch records whose bodies are at these spans."""
     start, at, end, body = spans.T
     fixed = np.ascontiguousarray(data[at[:, None] + np.arange(FIXED.size)])
     words = np.ascontiguousarray(fixed[:, 1:]).view("<u8").reshape(-1, 2).astype(np.uint64)
@@ -215,7 +216,8 @@ def _parse_batches(data: npt.NDArray[np.uint8], spans: Integers, starts: Sequenc
     is_first = np.diff(start, prepend=-1) != 0
     before = np.roll(after, 1)
     before[is_first] = of_start[start[is_first]]
-    # The numbers of a body: epoch, step, how many ranges, they, and for a last one the same of the dropped.
+    # The numbers of a body: epoch, step, how many ranges, the ranges, and for a last batch the same of the
+    # dropped.
     values, first, counts = _parse_varints(data, at + FIXED.size, end)
     epoch, step, count = (values[first + place] for place in range(3))
     is_range = np.ones(len(values), np.bool_)
@@ -250,7 +252,7 @@ def _parse_batches(data: npt.NDArray[np.uint8], spans: Integers, starts: Sequenc
 def _parse_varints(
     data: npt.NDArray[np.uint8], at: Integers, end: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """All numbers in the spans of bytes; the index of each span's first number, and how many it has."""
+    """All varints in the spans of bytes; the index of each span's first number, and how many it has."""
     packed = data[of_runs(np.column_stack([at, end]))]
     lengths = end - at
     is_end = packed < 0x80

@@ -1,6 +1,6 @@
-"""Which row stands at a position, and where it is: the audit's own arithmetic, slow and independent.
+"""The order of a pass for the audit: its own arithmetic, slow and independent of the core's.
 
-The core has its own. What both say is compared wherever the audit translates positions.
+The results of both are compared wherever the audit translates positions to rows.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ ROUNDS = 6
 
 @dataclass(frozen=True)
 class Dataset:
-    """The files of a dataset and the rows of their row groups, as a log's directory tells.
+    """The files of a dataset and the rows of their row groups, as described in a log's directory.
 
     Args:
-        files: their paths, as far as they differ.
+        files: their paths, without the common part.
         groups: the row groups of file i are `groups[i]` to `groups[i + 1]`.
         starts: the first row of each row group, and the number of rows.
         selected: the selected rows.
@@ -41,7 +41,7 @@ class Dataset:
 
     @classmethod
     def load(cls, directory: Path, fingerprint: str, selection: str | None, rows: int) -> Self | None:
-        """The dataset; None if a description is missing, damaged or that of another one."""
+        """The dataset; None if its description is missing, damaged, or belongs to another dataset."""
         try:
             described = json.loads((directory / dataset_file(fingerprint)).read_text())
             names = tuple(str(name) for name, _ in described["files"])
@@ -59,7 +59,7 @@ class Dataset:
         return cls(names, groups.astype(np.int64), starts.astype(np.int64), selected)
 
     def ordinals(self, rows: Integers) -> Integers:
-        """How many selected rows lie before each row."""
+        """The number of selected rows before each row."""
         before = np.cumsum([0, *(self.selected[:, 1] - self.selected[:, 0])])
         place = np.searchsorted(self.selected[:, 0], rows, "right") - 1
         inside = np.minimum(rows, self.selected[place, 1]) - self.selected[place, 0]
@@ -67,14 +67,14 @@ class Dataset:
         return ordinals
 
     def rows(self, ordinals: Integers) -> Integers:
-        """The selected rows with these numbers among the selected ones."""
+        """The selected rows with these ordinals (numbers among the selected rows)."""
         before = np.cumsum([0, *(self.selected[:, 1] - self.selected[:, 0])])
         place = np.searchsorted(before, ordinals, "right") - 1
         rows: Integers = self.selected[place, 0] + ordinals - before[place]
         return rows
 
     def name(self, rows: Integers) -> Iterator[str]:
-        """Where the rows are, sorted: "file: row group 3: rows 100-131" for those that lie together."""
+        """Where the sorted rows are: "file: row group 3: rows 100-131" for adjacent ones."""
         rows = np.sort(rows)
         group = np.searchsorted(self.starts, rows, "right") - 1
         breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(group) != 0)) + 1
@@ -87,10 +87,10 @@ class Dataset:
 
 
 def _selected(path: Path, selection: str) -> Intervals:
-    """The intervals in a file.
+    """The selected intervals in a file.
 
     Raises:
-        ValueError: if they are not those of which `selection` is the hash.
+        ValueError: if `selection` is not the hash of the file's intervals.
     """
     selected = np.frombuffer(path.read_bytes(), "<i8").astype(np.int64).reshape(-1, 2)
     halves = []
@@ -142,7 +142,7 @@ class Order:
 
 
 def _stretches(values: Integers) -> Iterator[tuple[int, int, int]]:
-    """Each value of a sorted array, and from where to where it stands."""
+    """Each value of a sorted array, and where its run begins and ends."""
     bounds = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
     for first, end in itertools.pairwise(bounds):
         if first < end:
@@ -150,7 +150,7 @@ def _stretches(values: Integers) -> Iterator[tuple[int, int, int]]:
 
 
 def _blocks(starts: Integers, block_rows: int) -> Intervals:
-    """The blocks as ranges of selected rows: large row groups divided evenly, small neighbours joined."""
+    """The blocks as ranges of selected rows: large row groups are divided evenly, small neighbours joined."""
     ends: list[int] = [0]
     joined = 0  # rows of the last block, if more may be joined to it
     for start, size in zip(starts.tolist(), np.diff(starts).tolist(), strict=False):
@@ -179,7 +179,7 @@ def _mix(word: int) -> int:
 
 
 def _permute(values: Integers, size: int, key: int) -> Integers:
-    """The permutation of `[0, size)` under a key: a Feistel network over a bit more, walked until inside."""
+    """The permutation of `[0, size)` under a key: a Feistel network, walked until it is inside."""
     a = max(16, math.isqrt(max(size, 1) - 1) + 1)
     b = max(16, -(-size // a))
     keys = [np.uint64(_mix((key + (turn + 1) * GAMMA) & MASK)) for turn in range(ROUNDS)]

@@ -1,9 +1,9 @@
 """The proof, from delivery logs alone, that every row of every finished pass was delivered exactly once.
 
 It shares no code with what plans and reads. What was delivered up to a state is what the ranks logged on the
-way to it (see `lineage`). On the way to the end of a pass, each position of `[0, N)` must lie once, and the
-digests of the rows handed over must add up to that of all rows, which proves the order a bijection without
-knowing it.
+path to it (see `batch_graph`). On the path to the end of a pass, each position of `[0, N)` must lie exactly
+once. The digests of the delivered rows must add up to that of all rows: this proves that the order is a
+bijection, without knowing it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Declared:
 
 @dataclass
 class Report:
-    """What was found: lines for people, how many of them are problems, and what was proven.
+    """The findings: lines for people, how many of them are problems, and what was proven.
 
     `finished` holds, per dataset and order, how many passes were proven to be finished.
     """
@@ -49,7 +49,7 @@ class Report:
     logs: int = 0
 
     def problem(self, what: str, details: Iterable[str] = ()) -> None:
-        """Adds what is wrong, and the details below it: as many as one wants to read."""
+        """Adds a problem, and details below it: a readable number of them."""
         self.problems += 1
         self.lines.append(f"  problem: {what}")
         lines = list(islice(details, MAX_LINES + 1))
@@ -60,7 +60,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Passage:
-    """What was delivered on a way: its records and positions, and what is taken for delivered before it."""
+    """What was delivered on a path: its records and positions, and what counts as delivered before it."""
 
     way: list[int]
     state: int
@@ -70,7 +70,7 @@ class Passage:
 
 
 def audit(directory: Path, declared: Sequence[Declared] = ()) -> Report:
-    """What the logs in a directory prove.
+    """Proves what the logs in a directory show.
 
     Raises:
         OSError: if the directory or a file in it can't be read.
@@ -100,7 +100,7 @@ def audit(directory: Path, declared: Sequence[Declared] = ()) -> Report:
 
 
 class History:
-    """What was delivered of one dataset in one order: reported pass by pass."""
+    """What was delivered from one dataset in one order; reports it pass by pass."""
 
     def __init__(
         self,
@@ -116,16 +116,16 @@ class History:
         self._num_rows: int = dataset["rows"]
         fingerprint: str = dataset["fingerprint"]
         self._dataset = Dataset.load(directory, fingerprint, self._selection, self._num_rows)
-        self._orders: dict[int, Order] = {}  # the last one that was asked for
+        self._orders: dict[int, Order] = {}  # only the latest one
         self._report = report
         self._introduce(fingerprint, len({starts[index].file for index in members}))
         self._trusted = {state_hash(item.text): item for item in declared}
         self._lineage = Lineage(starts, members, records, self._trusted, report.problem)
-        # Of each cause that something is not proven, a file that shows it.
+        # For each cause of a missing proof, a file that shows it.
         self._causes: dict[tuple[int | None, int], str] = {}
 
     def tell(self) -> None:
-        """Reports each pass, and why what is not proven is not."""
+        """Reports each pass, and why it is not proven if it is not."""
         for state, file in self._lineage.unproven():
             self._blame(state, file)
         lines = self._report.lines
@@ -135,7 +135,7 @@ class History:
         passes, lines[first:] = lines[first:], []
         for (number, state), file in self._causes.items():
             self._tell_cause(number, state, file)
-        lines += passes  # causes come before what follows from them
+        lines += passes  # causes come before their consequences
 
     def _introduce(self, fingerprint: str, logs: int) -> None:
         order = self._order
@@ -178,20 +178,20 @@ class History:
     # ---------------------------------------------------------------------------------------------- a pass
 
     def _tell_pass(self, epoch: int) -> bool:
-        """Reports a pass, and says whether it was finished and is proven."""
+        """Reports a pass; returns whether it was finished and is proven."""
         lineage = self._lineage
         ends = [n for n, edge in enumerate(lineage.edges) if edge.epoch == epoch and edge.is_last]
         whole = [number for number in ends if lineage.edges[number].is_whole]
         if whole:
             proven = [self._tell_finished(number) for number in whole]
             return all(proven)
-        for number in ends:  # a kill leaves some ranks one batch behind, but not two
+        for number in ends:  # a kill leaves some ranks one batch behind, never two
             self._blame(lineage.edges[number].before, lineage.start_of(lineage.edges[number]).file)
         self._tell_unfinished(epoch)
         return False
 
     def _tell_finished(self, last: int) -> bool:
-        """Reports a pass that ends with this batch, and says whether each row was delivered exactly once."""
+        """Reports a pass that ends with this batch; returns whether each row was delivered exactly once."""
         lineage, problems = self._lineage, self._report.problems
         end = lineage.edges[last]
         passage = self._passage(last)
@@ -255,7 +255,7 @@ class History:
             self._blame_absent(state)
 
     def _blame_absent(self, state: int) -> None:
-        """Blames a rank of which there is no log at all, if others have gone two batches on without it."""
+        """Blames a rank that has no log at all, if others have gone two batches on without it."""
         lineage = self._lineage
         for number in lineage.leaving.get(state, ()):
             edge = lineage.edges[number]
@@ -298,7 +298,7 @@ class History:
             self._report.problem(f"pass {epoch}: its batches are not numbered one after another")
 
     def _check_digest(self, passage: Passage, expected: int) -> None:
-        """Compares the rows that were handed over, by their digests, with those that should have been."""
+        """Compares the digest of the delivered rows with that of the rows that should have been delivered."""
         found = int(self._lineage.records.digest[passage.index].sum(dtype=np.uint64))
         if (found - expected) % (1 << 64):
             epoch = self._lineage.edges[passage.way[0]].epoch
@@ -312,7 +312,7 @@ class History:
         return np.array([[0, self._num_rows]]) if self._selection is None else None
 
     def _wrong_batches(self, passage: Passage, epoch: int) -> Iterator[str]:
-        """Names the batches whose rows are not those that the order has at their positions."""
+        """Names the batches whose rows are not those of the order at their positions."""
         records = self._lineage.records
         for place in passage.index if self._dataset is not None else ():
             positions = self._lineage.positions(place[None])
@@ -321,7 +321,7 @@ class History:
                 yield from (f"  should be {line}" for line in self._names(positions, epoch))
 
     def _misses(self, found: Intervals, epoch: int, and_missing: bool = True) -> Iterator[str]:
-        """Names the rows whose positions are not there exactly once."""
+        """Names the rows whose positions do not occur exactly once."""
         points, times = _coverage(found, self._num_rows)
         if points[0] < 0 or points[-1] > self._num_rows:
             yield f"positions from {points[0]} to {points[-1] - 1}, where there are {self._num_rows} rows"
@@ -348,7 +348,7 @@ class History:
         return self._orders[epoch]
 
     def _digest(self, positions: Intervals, epoch: int | None) -> int:
-        """The digest of the rows at the positions of a pass; for no pass, positions are rows."""
+        """The digest of the rows at the positions of a pass; without a pass, positions are rows."""
         order = None
         if epoch is not None and self._dataset is not None and len(positions):
             order = self._order_of(epoch, self._dataset)
@@ -357,7 +357,7 @@ class History:
 
 
 def _coverage(ranges: Intervals, total: int) -> tuple[Integers, Integers]:
-    """Points that divide `[0, total)` and all ranges, and how many ranges hold what is between them."""
+    """Points that divide `[0, total)` and all ranges, and how many ranges cover each part."""
     points, place = np.unique(np.concatenate([[0, total], ranges.reshape(-1)]), return_inverse=True)
     opened = np.bincount(place[2::2], minlength=len(points))
     closed = np.bincount(place[3::2], minlength=len(points))
@@ -365,7 +365,7 @@ def _coverage(ranges: Intervals, total: int) -> tuple[Integers, Integers]:
 
 
 def _chunks(ranges: Intervals, size: int = CHUNK) -> Iterator[Intervals]:
-    """The ranges in parts of about so many numbers."""
+    """The ranges in parts of about `size` numbers."""
     lengths = ranges[:, 1] - ranges[:, 0]
     pieces = -(-lengths // size)
     of_range = np.repeat(np.arange(len(ranges)), pieces)

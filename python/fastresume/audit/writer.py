@@ -1,6 +1,6 @@
-"""The delivery log of a rank: what it handed over, written before it was handed over.
+"""The writer of a rank's delivery log, which records each batch before it is handed over.
 
-`fastresume audit` reads the logs of all runs and ranks of a job; `fastresume.witness` is the proof.
+`fastresume audit` reads the logs of all runs and ranks of a job; `fastresume.audit.verify` is the proof.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ from fastresume.audit.log_format import (
 )
 from fastresume.batch.delivered import Delivered
 from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
+from fastresume.options.checks import is_address
 from fastresume.options.topology import World
 
 
 @dataclass
 class _File:
-    """A file of this process; closed when nobody writes to it any more."""
+    """A file of this process; it is closed when no log refers to it any more."""
 
     path: Path
     descriptor: int
@@ -65,15 +66,15 @@ class DeliveryLog:
     """The delivery log of one rank.
 
     A record reaches the operating system, in one unbuffered write, before `deliver` returns: it survives the
-    death of the process. It is not forced to the disk, so the death of the machine may take the last ones.
+    death of the process. It is not forced to the disk, so the death of the machine may take the last records.
 
     Args:
-        directory: where the files of all ranks and runs are; made if it is missing.
-        manifest: of the dataset.
-        world: which rank this is.
+        directory: where the files of all ranks and runs are; created if it is missing.
+        manifest: the dataset's.
+        world: the rank, the world size and the worker.
 
     Raises:
-        SourceError: if the directory can't be made.
+        SourceError: if the directory can't be created.
     """
 
     def __init__(self, directory: str | os.PathLike[str], manifest: _core.Manifest, world: World) -> None:
@@ -81,6 +82,8 @@ class DeliveryLog:
             raise TypeError(f"audit must be the path of a directory, found {directory!r}")
         if not os.fspath(directory):
             raise ValueError("audit must be the path of a directory, found ''")
+        if is_address(os.fspath(directory)):
+            raise ValueError(f"audit must be a local directory, found the address {str(directory)!r}")
         self._directory = Path(directory)
         self._manifest = manifest
         self._rank, self._world_size = world.rank, world.world_size
@@ -93,14 +96,14 @@ class DeliveryLog:
             raise _failure(self._directory, cause) from None
 
     def begin(self, cut: tuple[int, int, int], batch_size: int, tail: str, on_iter: str) -> None:
-        """Takes note of how the next batches are cut. Nothing is written before the first of them."""
+        """Notes how the next batches are cut. Nothing is written before the first of them."""
         self._segment = {"cut": list(cut), "batch_size": batch_size, "tail": tail, "on_iter": on_iter}
 
     def deliver(self, batch: Delivered, after: _core.Cursor, before: _core.Cursor) -> None:
-        """Writes that a batch is being handed over, and from which state to which this leads.
+        """Writes that a batch is being handed over, with the states before and after it.
 
-        A batch that is handed over again from the same state, because a signal handler's exception kept it
-        from the caller, is written once. (Should the write itself have been interrupted, twice.)
+        A signal handler's exception may keep a batch from the caller, so that it is handed over again from
+        the same state. It is still written once. (If the write itself was interrupted, it is written twice.)
 
         Raises:
             SourceError: if the file can't be written; the path is named.
@@ -112,7 +115,7 @@ class DeliveryLog:
         self._append(LAST_BATCH if batch.ends_pass else BATCH, before, after, digest(rows), numbers)
 
     def end(self, before: _core.Cursor, after: _core.Cursor) -> None:
-        """Writes that the pass ends without a batch: what is left of it is dropped.
+        """Writes that the pass ends without a batch: the rest of it is dropped.
 
         Raises:
             SourceError: if the file can't be written; the path is named.
@@ -125,7 +128,7 @@ class DeliveryLog:
         self._tip = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy opens a file of its own."""
+        """Pickles the log without its file: a copy opens a file of its own."""
         return {**self.__dict__, "_tip": None}
 
     def _append(
@@ -136,7 +139,7 @@ class DeliveryLog:
             tip = None
         if tip is not None and tip.segment is self._segment and (tip.before, tip.after) == (before, after):
             return
-        # A write that a signal handler's exception interrupts leaves a file whose end nobody knows.
+        # A write that a signal handler's exception interrupts leaves a file with an unknown end.
         self._tip = None
         if tip is None:
             tip, data = _Tip(self._create(), zlib.crc32(MAGIC)), MAGIC
@@ -156,7 +159,7 @@ class DeliveryLog:
         try:
             written = os.write(file.descriptor, data)
         except OSError as cause:
-            if is_new:  # nothing is in it
+            if is_new:  # it is empty
                 with contextlib.suppress(OSError):
                     file.path.unlink()
             raise _failure(file.path, cause) from None
@@ -167,7 +170,7 @@ class DeliveryLog:
             )
 
     def _create(self) -> _File:
-        """A new file of this process, and beside it those that describe what is read, if they are missing."""
+        """A new file of this process; also writes missing descriptions of what is read."""
         self._describe(dataset_file(self._manifest.fingerprint), self._dataset_text)
         if self._manifest.selection is not None:
             self._describe(selection_file(self._manifest.selection), self._selection_bytes)
@@ -196,7 +199,7 @@ class DeliveryLog:
 
 
 def describe(manifest: _core.Manifest) -> dict[str, Any]:
-    """The dataset as JSON: its files (by what differs of their paths) and the rows of their row groups."""
+    """The dataset as JSON: its files, without their paths' common part, and the rows of row groups."""
     starts = of_words(manifest.group_starts)
     rows = (starts[1:] - starts[:-1]).tolist()
     bounds = of_words(manifest.file_groups).tolist()

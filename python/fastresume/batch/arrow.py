@@ -1,4 +1,4 @@
-"""Tensors as Arrow arrays, over the same memory where Arrow lays values out alike."""
+"""Tensors as Arrow arrays; they share memory where Arrow has the same layout."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch import Tensor
 
 
 def package(name: str, needed_for: str) -> Any:
-    """A package that is not needed otherwise.
+    """Imports an optional package.
 
     Raises:
-        ModuleNotFoundError: if it is not installed; it is named.
+        ModuleNotFoundError: if it is not installed; names it.
     """
     try:
         return importlib.import_module(name)
@@ -30,7 +30,7 @@ def package(name: str, needed_for: str) -> Any:
 def of_tensor(tensor: Tensor, valid: Tensor | None = None) -> Any:
     """A tensor `[B, ...]` as an array of B values, or of lists of fixed size.
 
-    Numbers share the tensor's memory; bools become bits, and so does `valid`, which is of the same shape, or
+    Numbers share the tensor's memory. Bools become bits, and so does `valid`: it has the same shape, or is
     `[B]` and marks the rows of a matrix.
 
     Raises:
@@ -54,10 +54,10 @@ def of_tensor(tensor: Tensor, valid: Tensor | None = None) -> Any:
 def of_rows(values: Any, offsets: Tensor, valid: Tensor | None, kind: str) -> Any:
     """Rows of different lengths as a large_list, large_string or large_binary array, over the same memory.
 
-    The values of lists are a tensor, or rows that know themselves as an array.
+    The values are a tensor, or `Jagged` rows, which have a `to_arrow` of their own.
 
     Raises:
-        ValueError: if a string is not UTF-8 (a file may hold any bytes), or the offsets are not rising.
+        ValueError: if a string is not UTF-8 (a file may hold any bytes), or the offsets do not ascend.
     """
     arrow = package("pyarrow", "to_arrow")
     rows = len(offsets) - 1
@@ -105,7 +105,7 @@ def of_batch(values: Mapping[str, Any], masked: frozenset[str]) -> Any:
 
 
 def _is_masked(values: Mapping[str, Any], name: str) -> bool:
-    """Whether a tensor is still there with its mask, whatever a transform did to them."""
+    """Whether a tensor and its mask are both still there, whatever a transform did to them."""
     value, mask = values.get(name), values.get(f"{name}_valid")
     if not (isinstance(value, Tensor) and isinstance(mask, Tensor)):
         return False
@@ -119,7 +119,7 @@ def _of_other(value: Any) -> Any:
 
 
 def _numpy(tensor: Tensor) -> npt.NDArray[Any]:
-    """The values as a contiguous numpy array, over the same memory if they lie so on the CPU."""
+    """The values as a contiguous numpy array, over the same memory if they are contiguous on the CPU."""
     try:
         array: npt.NDArray[Any] = tensor.detach().cpu().contiguous().numpy()
     except TypeError as cause:

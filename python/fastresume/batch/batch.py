@@ -1,4 +1,4 @@
-"""One batch: tensors by name, and the cursor that rides on them."""
+"""The `Batch`: tensors by name, and the cursor after it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from fastresume.batch.origin import Origin, Share, of_a_pass
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
 from fastresume.buffers import of_runs
+from fastresume.messages import bounded, bounds_messages
 from fastresume.options.checks import at_least
 from fastresume.state.cursor import Cursor
 
@@ -25,7 +26,7 @@ from fastresume.state.cursor import Cursor
 class Batch(MutableMapping[str, Tensor | Jagged]):
     """The rows of one step on one rank: a mapping of names to tensors, with its cursor.
 
-    Tensors are `[B]`, or `[B, k]` for stacked columns, on the CPU, and own their memory; lists, strings and
+    Tensors are `[B]`, or `[B, k]` for stacked columns, on the CPU, and own their memory. Lists, strings and
     binary columns are a `Jagged` of such tensors. The cursor stays with the batch through `copy.copy`,
     pickle, `pin_memory()`, `to()` and torch's `default_convert`. A batch is a plain value: it may be used in
     any thread and after a fork.
@@ -58,17 +59,17 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     @property
     def epoch(self) -> int:
-        """The number of the pass that it belongs to, counted over all jobs."""
+        """The number of the batch's pass, counted over all jobs."""
         return of_a_pass(self._origin.epoch)
 
     @property
     def step(self) -> int:
-        """Global batches of its pass that were delivered before it, over all cuts."""
+        """The number of global batches of its pass before it, over all cuts."""
         return of_a_pass(self._origin.step)
 
     @property
     def batches_left(self) -> int:
-        """Batches that each rank gets in its pass after this one: 0 for the last one of a pass."""
+        """The number of batches that each rank gets in this pass after it: 0 for the last one."""
         return of_a_pass(self._origin.share).left(self.step)
 
     @property
@@ -76,13 +77,13 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """The cursor after this batch.
 
         Raises:
-            FastresumeError: as `state_dict`, `epoch` and `step` do, if the rows were read by their numbers.
+            FastresumeError: as from `state_dict`, `epoch` and `step`, if the rows were read by their numbers.
         """
         return Cursor(of_a_pass(self._origin.cursor))
 
     @property
     def cursor_before(self) -> Cursor:
-        """The cursor before this batch: who loads it gets this batch first.
+        """The cursor before this batch: after loading it, this batch comes first.
 
         Raises:
             FastresumeError: if the rows were read by their numbers.
@@ -91,34 +92,34 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     @property
     def valid(self) -> Tensor:
-        """Which rows are delivered for the first time: bool `[B]`, on the device of the tensors.
+        """Which rows are not padding: bool `[B]`, on the device of the tensors.
 
-        All of them but in the last batch of a pass under `tail="pad"`, where copies fill it up.
+        All of them, except in the last batch of a pass under `tail="pad"`, which is filled up with copies.
         """
         return torch.arange(self.num_rows, device=self._device()) < self._origin.valid_rows
 
     def state_dict(self) -> dict[str, str]:
-        """The state after this batch: what `load_state_dict` takes to go on with the next one.
+        """The state after this batch: `load_state_dict` takes it, and the next batch follows.
 
-        One leaf under the key "fastresume", some hundred bytes; under lockstep training the same on
-        every rank. Takes no lock, asks no worker, changes nothing.
+        It has one leaf under the key "fastresume", some hundred bytes. Under lockstep training it is the same
+        on every rank. Taking it needs no lock, asks no worker and changes nothing.
         """
         return self.cursor.to_state()
 
     def rows(self) -> npt.NDArray[np.int64]:
-        """The row numbers, int64 `[B]`: all rows of the dataset's files are counted, in their order."""
+        """The row numbers, int64 `[B]`, counted over all rows of the dataset's files, in their order."""
         return of_runs(self._origin.runs)
 
     def row_seeds(self, draw: int = 0) -> Tensor:
         """A random number for each row: int64 `[B]` of all 64 bits, on the device of the tensors.
 
-        A function of the dataset's seed, the epoch, the row's position in the order of the pass, and `draw`:
-        the same for a row on any number of ranks and workers, at any batch size and after any resume, and
-        another one in each pass. No two rows of a pass have the same. A copy that fills a batch up has that
-        of its original.
+        It is a function of the dataset's seed, the epoch, the row's position in the order of the pass, and
+        `draw`. So a row has the same number on any number of ranks and workers, at any batch size and after
+        any resume. It has another one in each pass. No two rows of a pass have the same number. A padding row
+        has that of its original.
 
         Args:
-            draw: which one of a row's numbers, at least 0; each is independent of the others.
+            draw: which of a row's numbers, at least 0; they are independent of each other.
 
         Raises:
             FastresumeError: if the rows were read by their numbers.
@@ -136,13 +137,13 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """A generator of random numbers for this batch, newly seeded by each call.
 
         Its seed is a function of the dataset's seed, the epoch, the step, the rank and `draw`, so that ranks
-        draw different numbers. They come again after a resume under the same cut (ranks, workers, lanes,
-        batch size); those of `row_seeds()` under any.
+        draw different numbers. The same numbers come after a resume under the same cut (ranks, workers,
+        lanes, batch size). Those of `row_seeds()` come again under any cut.
 
         Args:
             device: where random numbers will be drawn.
-            draw: which one of the batch's generators, at least 0: two transforms of one dataset draw
-                independently by two numbers.
+            draw: which of the batch's generators, at least 0. Two transforms of one dataset draw
+                independently with two different numbers.
 
         Raises:
             FastresumeError: if the rows were read by their numbers.
@@ -159,20 +160,22 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Self:
         """The same batch with its tensors on a device; tensors that are there already are shared.
 
-        What a transform put in beside tensors moves, too, if it has a method `to`.
+        Other values that a transform added move too, if they have a method `to`.
 
         Args:
-            device: where to.
+            device: the target device.
             non_blocking: don't wait for copies from pinned memory; see `torch.Tensor.to`.
         """
         return self._each("to", device, non_blocking=non_blocking)
 
+    @bounds_messages
     def to_arrow(self) -> Any:
-        """The batch as a pyarrow RecordBatch, over the same memory where Arrow lays values out alike.
+        """The batch as a pyarrow RecordBatch; it shares memory where Arrow has the same layout.
 
-        Matrices become lists of fixed size, a `Jagged` a large_list (of large_lists, ...), large_string or
-        large_binary; a mask (`name + "_valid"`) says which values of `name` are null, and is no column of its
-        own. Numbers are not copied; bools and masks are, to bits, and what is on another device.
+        Matrices become lists of fixed size. A `Jagged` becomes a large_list (of large_lists, ...),
+        large_string or large_binary. A mask (`name + "_valid"`) gives the nulls of `name`, and is no column
+        of its own. Numbers are not copied; bools and masks are copied to bits, and tensors of other devices
+        are copied.
 
         Raises:
             ModuleNotFoundError: if pyarrow is not installed.
@@ -186,21 +189,22 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         return arrow.of_batch(self._tensors, self._origin.masked)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:
-        """The batch for any reader of Arrow's C interface (polars, DuckDB, ...); through pyarrow."""
+        """The batch for any reader of Arrow's C data interface (polars, DuckDB, ...), through pyarrow."""
         return self.to_arrow().__arrow_c_array__(requested_schema)
 
     def __arrow_c_schema__(self) -> Any:
-        """Its schema for any reader of Arrow's C interface; through pyarrow."""
+        """The batch's schema for any reader of Arrow's C data interface, through pyarrow."""
         return self.to_arrow().schema.__arrow_c_schema__()
 
+    @bounds_messages
     def to_keyed_jagged_tensor(self, names: Iterable[str]) -> Any:
-        """Lists of these names as torchrec's KeyedJaggedTensor, in their order; null rows are empty.
+        """The lists of these names as torchrec's KeyedJaggedTensor, in their order; null rows are empty.
 
-        Of one name over the same memory; of several the values are copied, one key after the other.
+        A single name shares its memory; of several, the values are copied, one key after the other.
 
         Raises:
             ModuleNotFoundError: if torchrec is not installed.
-            TypeError: if one is no `Jagged`, or a `Jagged` of a `Jagged`.
+            TypeError: if one is not a `Jagged`, or is a `Jagged` of a `Jagged`.
             ValueError: if they differ in type.
         """
         rows: dict[str, Jagged] = {}
@@ -216,7 +220,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         return self._each("pin_memory")
 
     def _each(self, method: str, *arguments: object, **keywords: object) -> Self:
-        """The same batch with what a method of each value gives; one that has no such method stays."""
+        """The same batch with the result of a method of each value; values without that method are kept."""
         values: dict[str, Any] = self._tensors
         changed = {
             name: getattr(value, method)(*arguments, **keywords) if hasattr(value, method) else value
@@ -240,7 +244,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     def __getitem__(self, name: str) -> Tensor | Jagged:
         try:
             return self._tensors[name]
-        except (KeyError, TypeError):  # a slice has a hash in some releases of Python, and none in others
+        except (KeyError, TypeError):  # a slice is hashable in some releases of Python, and not in others
             raise _no_tensor(name, self._tensors) from None
 
     def __setitem__(self, name: str, tensor: Tensor | Jagged) -> None:
@@ -271,11 +275,11 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
 
 def _no_tensor(key: object, there: Iterable[str]) -> KeyError | TypeError:
-    """What is said of a key that a batch does not have."""
+    """The error for a key that a batch does not have."""
     if isinstance(key, str):
-        return KeyError(f"no tensor {key!r} in the batch; there are: {', '.join(there)}")
+        return KeyError(bounded(f"no tensor {key!r} in the batch; there are: {', '.join(there)}"))
     told = f"the keys of a batch are names, found {key!r}: slice its tensors, as batch['name'][:3]"
-    return TypeError(told) if isinstance(key, slice) else KeyError(told)
+    return TypeError(told) if isinstance(key, slice) else KeyError(bounded(told))
 
 
 def of_delivered(
@@ -296,10 +300,10 @@ def of_delivered(
 
 
 def refuse_to_collate(*_arguments: object, **_keywords: object) -> None:
-    """What torch collates several batches with.
+    """Torch's collate function for several batches, which refuses.
 
     Raises:
-        TypeError: that says what to write.
+        TypeError: always; it says what to write instead.
     """
     raise TypeError(
         "the dataset yields whole batches, which can't be collated into larger ones: pass batch_size=None to "

@@ -1,4 +1,4 @@
-"""A batch on its way to who asked for it: what is known of it, whoever has made it."""
+"""The protocol of a batch before its tensors are made, from the core or from a worker process."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import fastresume._core as _core
 
 
 class Delivered(Protocol):
-    """What is known of a batch beside its tensors: of one that the core made, or a worker process.
+    """The properties of a batch without its tensors, whether the core made it or a worker process.
 
-    Rows and positions are those of the valid rows: what fills a batch up was delivered elsewhere. The core
-    alone trims them.
+    Rows and positions are those of the valid rows; padding rows count where they were delivered first. Only
+    the core trims them.
     """
 
     @property
     def number(self) -> int:
-        """Its number among the batches of the cut."""
+        """The batch's number within its cut."""
 
     @property
     def epoch(self) -> int:
-        """The number of the pass."""
+        """The number of its pass."""
 
     @property
     def step(self) -> int:
-        """Batches of the pass before this one."""
+        """The number of batches of the pass before it."""
 
     @property
     def ends_pass(self) -> bool:
-        """Whether it is the last one of the pass."""
+        """Whether it is the last batch of the pass."""
 
     @property
     def cursor(self) -> _core.Cursor:
@@ -36,11 +36,11 @@ class Delivered(Protocol):
 
     @property
     def num_rows(self) -> int:
-        """Its rows, with those that only fill it up."""
+        """The number of its rows, with padding."""
 
     @property
     def valid_rows(self) -> int:
-        """Its first so many rows, which are delivered for the first time."""
+        """The number of its valid rows, which come first."""
 
     @property
     def num_bytes(self) -> int:
@@ -48,17 +48,17 @@ class Delivered(Protocol):
 
     @property
     def runs(self) -> _core.Buffer:
-        """The numbers of the valid rows, in its order, as ranges."""
+        """The row numbers of the valid rows, in the batch's order, as ranges."""
 
     @property
     def positions(self) -> _core.Buffer:
-        """The positions of the valid rows in the order of the pass, in its order, as ranges."""
+        """The positions of the valid rows, in the batch's order, as ranges."""
 
     @property
     def dropped(self) -> _core.Buffer:
-        """The positions that no rank gets, if it is the last one of the pass; else none."""
+        """The positions that no rank gets, if this is the last batch of the pass; else empty."""
 
 
 def cursor_after(delivered: Delivered, end_cursor: _core.Cursor | None) -> _core.Cursor:
-    """The cursor after a batch; `end_cursor` if a pass that starts anew ends with it."""
+    """The cursor after a batch; `end_cursor` if the batch ends a pass and the next one starts anew."""
     return end_cursor if delivered.ends_pass and end_cursor is not None else delivered.cursor

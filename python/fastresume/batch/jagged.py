@@ -1,4 +1,4 @@
-"""Rows of different lengths: what a list, string or binary column is in a batch."""
+"""`Jagged`: rows of different lengths, as list, string and binary columns have them in a batch."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from torch import Tensor
 from fastresume.batch import arrow
 
 PLACES_AT_A_TIME = 1 << 18
-"""Values are taken so many at a time: the indices of all of them would take many times their bytes."""
+"""Values are gathered this many at a time: the indices of all of them would take many times their bytes."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
 class Jagged:
     """Rows of different lengths, one after another: row i is `values[offsets[i]:offsets[i + 1]]`.
 
-    A plain value, like a tensor: it may be copied, pickled, moved, and used in any thread. `len` is the
-    number of rows, an integer index gives the values of a row and a slice gives rows, both as views.
+    It is a plain value, like a tensor: it may be copied, pickled, moved, and used in any thread. `len` is the
+    number of rows. An integer index returns the values of a row, and a slice returns rows, both as views.
 
     Args:
-        values: the values of all rows, 1-d; the bytes (uint8) of a string or binary column; of lists of
+        values: the values of all rows, 1-d. Of a string or binary column, its bytes (uint8); of lists of
             lists or strings, a `Jagged` of all inner rows.
         offsets: int64 `[B + 1]`, where each row begins and the last one ends, counted in values (or in inner
             rows); the first is 0.
-        valid: bool `[B]`, False where a row is null (it has no values then); None if nulls are not marked.
+        valid: bool `[B]`, False where a row is null (and has no values); None if nulls are not marked.
         kind: what the rows are: "list", or the bytes of "string" or "binary".
 
     Example:
@@ -59,23 +59,23 @@ class Jagged:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the values; of a `Jagged` of a `Jagged`, of the innermost ones."""
+        """The dtype of the values; for a `Jagged` of a `Jagged`, of the innermost ones."""
         found: torch.dtype = self.values.dtype
         return found
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """The device of the tensors."""
         return self.offsets.device
 
     @property
     def depth(self) -> int:
-        """How many dimensions have rows of different lengths: 1, or 2 of a `Jagged` of a `Jagged`."""
+        """The number of dimensions with rows of different lengths: 1, or 2 for a `Jagged` of a `Jagged`."""
         return 1 + (self.values.depth if isinstance(self.values, Jagged) else 0)
 
     @property
     def lengths(self) -> Tensor:
-        """How many values (or inner rows) each row has: int64 `[B]`."""
+        """The number of values (or inner rows) of each row: int64 `[B]`."""
         return self.offsets.diff()
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Jagged:
@@ -87,7 +87,7 @@ class Jagged:
         return self._map(torch.Tensor.pin_memory)
 
     def record_stream(self, stream: Any) -> None:
-        """Tells the memory of a device that a stream uses the tensors; see `torch.Tensor.record_stream`."""
+        """Tells the device's allocator that a stream uses the tensors; see `torch.Tensor.record_stream`."""
         for part in (self.values, self.offsets, self.valid):
             if part is not None:
                 part.record_stream(stream)
@@ -134,7 +134,7 @@ class Jagged:
         Gradients flow back to `values`.
 
         Raises:
-            TypeError: of a `Jagged` of a `Jagged`: torch knows one dimension of different lengths.
+            TypeError: for a `Jagged` of a `Jagged`: torch has one dimension of different lengths.
         """
         if isinstance(self.values, Jagged):
             raise TypeError(
@@ -149,14 +149,14 @@ class Jagged:
 
         Raises:
             ModuleNotFoundError: if torchrec is not installed.
-            TypeError: of a `Jagged` of a `Jagged`.
+            TypeError: for a `Jagged` of a `Jagged`.
         """
         return keyed_jagged_tensor({key: self})
 
     def to_arrow(self) -> Any:
         """The rows as a pyarrow array: large_list, large_string or large_binary, over the same memory.
 
-        Of a `Jagged` of a `Jagged`, a large_list of these.
+        A `Jagged` of a `Jagged` becomes a large_list of these.
 
         Raises:
             ModuleNotFoundError: if pyarrow is not installed.
@@ -171,11 +171,11 @@ class Jagged:
         return arrow.of_rows(self.values, self.offsets, self.valid, self.kind)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:
-        """The rows for any reader of Arrow's C interface; through pyarrow."""
+        """The rows for any reader of Arrow's C data interface, through pyarrow."""
         return self.to_arrow().__arrow_c_array__(requested_schema)
 
     def __arrow_c_schema__(self) -> Any:
-        """Their type for any reader of Arrow's C interface; through pyarrow."""
+        """The rows' type for any reader of Arrow's C data interface, through pyarrow."""
         return self.to_arrow().type.__arrow_c_schema__()
 
     def to_list(self) -> list[list[Any] | None]:
@@ -215,7 +215,7 @@ class Jagged:
         return [None if row is None else row.decode() for row in self.to_bytes()]
 
     def take(self, rows: Tensor) -> Jagged:
-        """The rows with these indices (int64 `[n]`), in this order; one may come more than once.
+        """The rows with these indices (int64 `[n]`), in this order; an index may come more than once.
 
         Example:
             >>> import torch
@@ -231,7 +231,7 @@ class Jagged:
             places = torch.cat([moves[:0], *_places(offsets, moves)])
             return Jagged(self.values.take(places), offsets, valid, self.kind)
         taken = self.values.new_empty(int(offsets[-1]))
-        # Bytes, as torch can't index every type.
+        # As bytes, because torch can't index every dtype.
         source, target = (tensor.reshape(-1, 1).view(torch.uint8) for tensor in (self.values, taken))
         filled = 0
         for places in _places(offsets, moves):
@@ -245,11 +245,11 @@ class Jagged:
         return Jagged(values, change(self.offsets), valid, self.kind)
 
     def _sliced(self, values: Any) -> list[Any]:
-        """The values of each row; None of a null row."""
+        """The values of each row; None for a null row."""
         return [None if span is None else values[span] for span in self._spans()]
 
     def _spans(self) -> Iterator[slice | None]:
-        """Where each row is in the values; None of a null row."""
+        """The slice of the values that each row is; None for a null row."""
         bounds = itertools.pairwise(self.offsets.tolist())
         marks = [True] * len(self) if self.valid is None else self.valid.tolist()
         for (begin, end), is_valid in zip(bounds, marks, strict=True):
@@ -293,8 +293,8 @@ def keyed_jagged_tensor(rows: Mapping[str, Jagged]) -> Any:
 
     Raises:
         ModuleNotFoundError: if torchrec is not installed.
-        TypeError: if one is a `Jagged` of a `Jagged`; it is named.
-        ValueError: if there is no key, or they differ in type or number of rows; both are named.
+        TypeError: if one is a `Jagged` of a `Jagged`; names it.
+        ValueError: if there is no key, or if they differ in type or number of rows; names both.
     """
     if not rows:
         raise ValueError("a KeyedJaggedTensor of no keys has no rows")
@@ -317,11 +317,13 @@ def keyed_jagged_tensor(rows: Mapping[str, Jagged]) -> Any:
 
 
 def _places(offsets: Tensor, moves: Tensor) -> Iterator[Tensor]:
-    """Where the values of rows come from, some at a time: int64 indices take eight times the bytes of a text.
+    """The source indices of rows' values, some at a time.
+
+    int64 indices take eight times the bytes of a string.
 
     Args:
-        offsets: of the rows, int64 `[n + 1]`, from 0.
-        moves: how far before its values each row's come from, int64 `[n]`.
+        offsets: the rows' offsets, int64 `[n + 1]`, from 0.
+        moves: how far before its place the values of each row lie, int64 `[n]`.
     """
     total = int(offsets[-1])
     begins = torch.arange(0, total, PLACES_AT_A_TIME, device=offsets.device)
@@ -338,5 +340,5 @@ def _places(offsets: Tensor, moves: Tensor) -> Iterator[Tensor]:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """The name of a type without its module, as numpy spells it."""
+    """The name of a dtype without its module, as numpy spells it."""
     return str(dtype).removeprefix("torch.")

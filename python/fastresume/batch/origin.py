@@ -1,4 +1,4 @@
-"""Where a batch comes from: its place in the pass, the cursor after it, its rows and their positions."""
+"""The origin of a batch: its place in the pass, the cursor after it, its rows and their positions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Share(ABC):
-    """Whose a batch is, and at which positions of the pass its rows are.
+    """The rank of a batch, and the positions of its rows in the pass.
 
     Args:
-        rank: whose batch it is.
-        seed: of all that is drawn at random for it.
+        rank: the rank that gets the batch.
+        seed: the seed of its random numbers.
     """
 
     rank: int
@@ -33,7 +33,7 @@ class Share(ABC):
 
     @abstractmethod
     def left(self, step: int) -> int:
-        """How many batches the rank gets in the pass after a step's."""
+        """The number of batches that the rank gets in the pass after a step's."""
 
     @abstractmethod
     def before(self, step: int) -> _core.Cursor:
@@ -42,10 +42,10 @@ class Share(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Planned(Share):
-    """What all batches of one rank in a pass have in common: it takes no time to hold on to.
+    """The share of all batches of one rank in a pass; it is cheap to keep.
 
     Args:
-        planned: the pass, under the cut that the batches were made by.
+        planned: the pass, under the cut of these batches.
     """
 
     planned: _core.Pass
@@ -55,7 +55,7 @@ class Planned(Share):
         return of_buffer(self.planned.positions(self.number(step), self.rank))
 
     def left(self, step: int) -> int:
-        """How many batches the rank gets in the pass after a step's."""
+        """The number of batches that the rank gets in the pass after a step's."""
         return self.planned.batches - self.number(step) - 1
 
     def before(self, step: int) -> _core.Cursor:
@@ -63,13 +63,13 @@ class Planned(Share):
         return self.planned.cursor_after(self.number(step))
 
     def number(self, step: int) -> int:
-        """The number of a step's batch among those of the cut."""
+        """The number of a step's batch within the cut."""
         return step - self.planned.step_of(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Sent(Share):
-    """The same of the one batch that went to another process, with its positions."""
+    """The share of one batch that was sent to another process, with its positions."""
 
     positions: Intervals
     batches_left: int
@@ -80,7 +80,7 @@ class Sent(Share):
         return self.positions
 
     def left(self, _step: int) -> int:
-        """How many batches the rank gets in the pass after this one."""
+        """The number of batches that the rank gets in the pass after this one."""
         return self.batches_left
 
     def before(self, _step: int) -> _core.Cursor:
@@ -89,11 +89,11 @@ class Sent(Share):
 
 
 class Origin(NamedTuple):
-    """Where a batch comes from; what stays with it when its tensors are moved, copied or transformed.
+    """The origin of a batch, which stays with it when its tensors are moved, copied or transformed.
 
-    Of rows that were read by their numbers, `cursor`, `epoch`, `step` and `share` are None. `rows` are the
-    row numbers as runs, or what tells these. `masked` names the tensors whose nulls a mask marks, the tensor
-    `name + "_valid"`.
+    For rows that were read by their numbers, `cursor`, `epoch`, `step` and `share` are None. `rows` are the
+    row numbers as runs, or an object that computes them. `masked` names the tensors whose nulls are marked by
+    the tensor `name + "_valid"`.
     """
 
     cursor: _core.Cursor | None
@@ -112,7 +112,9 @@ class Origin(NamedTuple):
         return of_buffer(rows.runs()) if isinstance(rows, _core.Written) else rows
 
     def positions(self) -> npt.NDArray[np.int64]:
-        """The positions of the rows in the order of the pass: int64 `[B]`; a copy has that of its original.
+        """The positions of the rows in the order of the pass: int64 `[B]`.
+
+        A padding row has that of its original.
 
         Raises:
             FastresumeError: if the rows were read by their numbers.
@@ -120,7 +122,7 @@ class Origin(NamedTuple):
         distinct = of_runs(of_a_pass(self.share).spans(of_a_pass(self.step)))
         if len(distinct) == self.num_rows:
             return distinct
-        # A batch that is filled up, by its rows in turn; or one of no rows at all.
+        # Padding repeats the batch's rows in turn; or the batch has no rows at all.
         return distinct[np.arange(self.num_rows) % max(len(distinct), 1)]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -133,10 +135,10 @@ class Origin(NamedTuple):
 
 
 def of_a_pass(value: Value | None) -> Value:
-    """The value, which rows that were read by their numbers have not.
+    """The value, which rows that were read by their numbers do not have.
 
     Raises:
-        FastresumeError: if there is none.
+        FastresumeError: if there is no value.
     """
     if value is None:
         raise _core.FastresumeError("these rows were read by their numbers: they are no batch of a pass")

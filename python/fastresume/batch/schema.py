@@ -1,4 +1,4 @@
-"""The keys of a batch, known before the first one: what each is, and how its tensors lie in memory."""
+"""The schema of a batch: its keys, known before the first one, with dtypes, kinds and shapes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import fastresume._core as _core
 from fastresume.batch.jagged import Jagged, dtype_name
 
 Tensors = dict[str, Tensor | Jagged]
-"""What a batch holds: tensors by name, and of lists, strings and binary columns a `Jagged`."""
+"""The values of a batch: tensors by name, and a `Jagged` for lists, strings and binary columns."""
 
 
 FieldKind = Literal[
     "scalar", "list", "string", "binary", "list<list>", "list<string>", "list<binary>", "mask", "length"
 ]
-"""What the rows of a field are."""
+"""The kind of a field's rows."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Field:
 
     Args:
         name: the key.
-        dtype: its element type; uint8 for the bytes of strings and binary columns.
-        columns: the columns of the files that it holds.
+        dtype: the dtype of its values; uint8 for the bytes of strings and binary columns.
+        columns: the columns of the files in it.
         is_stacked: whether it is a matrix `[B, k]` of k columns, rather than `[B]`.
         kind: "scalar"; "list", "string" or "binary", which are a `Jagged`; "list<list>", "list<string>" or
-            "list<binary>", which are a `Jagged` of a `Jagged`; "mask" for the tensor that says where the one
-            before it, of the same columns, is null; "length" for the one that says how many elements of a
+            "list<binary>", which are a `Jagged` of a `Jagged`; "mask" for the tensor that marks the nulls of
+            the one before it, of the same columns; "length" for the tensor that says how many elements of a
             padded row are its own.
         is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
         size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, lists that
@@ -62,7 +62,7 @@ class Field:
 
     @cached_property
     def width(self) -> int | None:
-        """Of a matrix `[B, k]`, k: its columns, or what a row of its only one has; else None."""
+        """For a matrix `[B, k]`, k: its columns, or the elements in a row of its only column; else None."""
         return len(self.columns) if self.is_stacked else self.size
 
     @property
@@ -72,14 +72,14 @@ class Field:
 
     @property
     def is_nested(self) -> bool:
-        """Whether it is a `Jagged` whose values are a `Jagged`: lists of lists, and of strings."""
+        """Whether it is a `Jagged` whose values are a `Jagged`: lists of lists, or of strings."""
         return self.kind.startswith("list<")
 
     @property
     def shape(self) -> tuple[str | int, ...]:
-        """`("B",)`, `("B", k)`, `("B", k1, k2)`, or `("B", "*")` of a `Jagged`; B is the number of rows.
+        """`("B",)`, `("B", k)`, `("B", k1, k2)`, or `("B", "*")` for a `Jagged`; B is the number of rows.
 
-        `("B", "*", "*")` of a `Jagged` of a `Jagged`.
+        `("B", "*", "*")` for a `Jagged` of a `Jagged`.
         """
         if self.is_nested:
             return ("B", "*", "*")
@@ -87,11 +87,11 @@ class Field:
 
     @property
     def _sides(self) -> tuple[int, ...]:
-        """What a row of a tensor has, side by side."""
+        """The shape of a row of a tensor."""
         return self.sizes or (() if self.width is None else (self.width,))
 
     def _types(self) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
-        """The types of the tensors that it is made of, and their sides behind the first one."""
+        """The dtypes of the tensors that it is made of, and their dimensions behind the first one."""
         types = [(self.dtype, self._sides)]
         if self.is_jagged:
             ends = [torch.int64, torch.bool] if self.is_masked else [torch.int64]
@@ -99,13 +99,13 @@ class Field:
         return [(dtype_name(dtype), dtype, sides) for dtype, sides in types]
 
     def _of_tensors(self, tensors: Iterator[Tensor]) -> Tensor | Jagged:
-        """What the next tensors are, as the core filled them."""
+        """The value that the next tensors are, as the core filled them."""
         tensor = next(tensors)
         if not self.is_jagged:
             return tensor
         kinds = self.kind.removesuffix(">").split("<")
         values: Any = tensor
-        # The innermost rows are the first ones.
+        # The innermost rows come first.
         kind: Any
         for kind in reversed(kinds):
             offsets = next(tensors)
@@ -116,12 +116,12 @@ class Field:
 
 
 def _over(buffer: _core.Buffer, dtype: torch.dtype) -> Tensor:
-    """A tensor over memory, where torch is too old to have a quicker way."""
+    """A tensor over memory, where torch is too old for a quicker way."""
     return torch.frombuffer(buffer, dtype=dtype) if len(buffer) else torch.empty(0, dtype=dtype)
 
 
 class Schema(Mapping[str, Field]):
-    """The keys of a batch in their order, and what each is; prints as a table.
+    """The keys of a batch in their order, with a `Field` for each; prints as a table.
 
     Where nulls are masked, a tensor is followed by its mask, a field of its own.
 
@@ -174,7 +174,7 @@ class Schema(Mapping[str, Field]):
     def tensors(self, memory: _core.Memory) -> Tensors:
         """The tensors of a batch over the memory that the core filled; they own it, nothing is copied."""
         made = self._maker.tensors(memory)
-        if not self._has_jagged:  # at once: a batch may have hundreds of these
+        if not self._has_jagged:  # in one call: a batch may have hundreds of these
             return dict(zip(self._fields, made, strict=True))
         tensors = iter(made)
         return {field.name: field._of_tensors(tensors) for field in self.fields}

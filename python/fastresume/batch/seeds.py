@@ -1,7 +1,7 @@
-"""Seeds of random transforms: functions of the seed, the epoch and a place in the pass, of nothing else.
+"""Seeds of random transforms: functions of the seed, the epoch and a place in the pass only.
 
-What these give is promised as the cursor's format is: a job that resumes under a later release draws the same
-numbers. Another hash would be another tag.
+The numbers are promised like the cursor's format: a job that resumes under a later release draws the same
+ones. Another hash would have another tag.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import fastresume._core as _core
 from fastresume.buffers import of_words
 
 ROWS = int.from_bytes(b"rowseed1", "big")
-"""The first word of what is hashed for a row: nothing else that is hashed begins with it."""
+"""The first word of a row's hash: no other hash begins with it."""
 
 BATCHES = int.from_bytes(b"genseed1", "big")
-"""The first word of what is hashed for a batch."""
+"""The first word of a batch's hash."""
 
 _MASK = 2**64 - 1
 
@@ -43,5 +43,5 @@ def batch_seed(seed: int, epoch: int, step: int, rank: int, draw: int = 0) -> in
 
 
 def _keys(words: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The core's hash of the words and of each number behind them; of a longer word, its lowest 64 bits."""
+    """The core's hash of the words followed by each number; of a longer word, its lowest 64 bits."""
     return of_words(_core.keys([word & _MASK for word in words], np.ascontiguousarray(numbers)))

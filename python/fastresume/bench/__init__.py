@@ -1,5 +1,6 @@
-"""`fastresume bench`: this reader beside what else is installed, on the user's own files.
+"""`fastresume bench`: compares this reader with other installed ones, on the user's own files.
 
-Every contender runs in processes of its own, in turns with the others, and is checked for having delivered
-the same rows. `command` is the way in; `task` says what is read, `contenders` by whom, `child` what one does.
+Every contender (a reader that takes part) runs in processes of its own, in turns with the others. Each is
+checked to deliver the same rows. `command` is the entry point. `task` says what is read, `contenders` lists
+the readers, and `child` is what one process does.
 """

@@ -1,4 +1,4 @@
-"""One contender's process: a request comes in as JSON, and what it asks for goes out."""
+"""The process of one contender: reads a request as JSON, and writes the answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_LINES = 3
 
 
 def in_one_line(cause: Exception) -> str:
-    """The error's type and text; of a long one, which may hold a traceback, the first and the last line."""
+    """The error's type and text; for a long one, which may hold a traceback, its first and last line."""
     told = "".join(traceback.format_exception_only(cause)).splitlines()
     lines = [line.strip() for line in told if line.strip()]
     return " ".join(lines if len(lines) <= MOST_LINES else [lines[0], "...", lines[-1]])
@@ -22,14 +22,14 @@ def in_one_line(cause: Exception) -> str:
 def main() -> None:
     """Answer one request."""
     answer = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # what libraries print is not part of the answer
     try:
         found = work(json.loads(sys.stdin.read()))
     except Exception as cause:  # noqa: BLE001  (whatever a reader raises)
         sys.exit(in_one_line(cause))
     with os.fdopen(answer, "w") as out:
         json.dump(found, out)
-    # The answer is given; threads that a library left behind may abort the process as it ends.
+    # The answer is written; threads that a library left behind may abort the process as it ends.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Columns of Arrow as arrays and tensors: what one writes around pyarrow to feed a model."""
+"""Arrow columns as arrays and tensors: what users write around pyarrow to feed a model."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Array = npt.NDArray[Any]
 class Cells(NamedTuple):
     """The values of some rows of one column.
 
-    `offsets` tells where each row's values begin, and the last one's end, if a row has any number.
-    `valid` tells nulls apart, if there are any: their values are 0, and their lists empty.
+    `offsets` says where each row's values begin, and where the last one's end, if rows differ in length.
+    `valid` marks nulls, if there are any: their values are 0, and their lists empty.
     """
 
     values: Array
@@ -27,7 +27,7 @@ class Cells(NamedTuple):
 
 
 class Ragged(NamedTuple):
-    """The same as tensors, of a column of lists or strings."""
+    """The same as tensors, for a column of lists or strings."""
 
     values: Tensor
     offsets: Tensor
@@ -35,7 +35,7 @@ class Ragged(NamedTuple):
 
 
 def cells_of(column: Any) -> Cells:
-    """The cells of an Arrow array; views of its memory, where that is possible."""
+    """The cells of an Arrow array; views of its memory where that is possible."""
     arrow, compute = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.compute")
     types = arrow.types
     if isinstance(column, arrow.ChunkedArray):
@@ -62,13 +62,13 @@ def cells_of(column: Any) -> Cells:
 
 
 def is_list(type_: Any) -> bool:
-    """Whether it is a type of lists, of one length or of any."""
+    """Whether it is a list type, of fixed size or not."""
     types = importlib.import_module("pyarrow").types
     return any(getattr(types, f"is_{kind}")(type_) for kind in ("list", "large_list", "fixed_size_list"))
 
 
 def is_text(type_: Any) -> bool:
-    """Whether it is a type of strings or of bytes."""
+    """Whether it is a string or binary type."""
     types = importlib.import_module("pyarrow").types
     kinds = (
         "string",
@@ -83,7 +83,7 @@ def is_text(type_: Any) -> bool:
 
 
 def _flat(arrow: Any, column: Any) -> Array:
-    """The values of a column of fixed width; days and times as the integers that they are stored as."""
+    """The values of a column of fixed width; dates and times as the integers that store them."""
     if arrow.types.is_temporal(column.type):
         column = column.view(arrow.int32() if column.type.bit_width == 32 else arrow.int64())
     if column.null_count:
@@ -94,7 +94,7 @@ def _flat(arrow: Any, column: Any) -> Array:
 
 
 def stacked_tensors_of(batch: Any, stacks: Mapping[str, list[str]]) -> dict[str, Tensor | Ragged]:
-    """The same with one matrix in place of the columns of each stack."""
+    """The same, with one matrix instead of the columns of each stack."""
     tensors = tensors_of(batch)
     for stack, members in stacks.items():
         columns = [tensors.pop(name) for name in members]
@@ -113,7 +113,7 @@ def _array(tensor: Tensor | Ragged) -> Array:
 
 
 def tensors_of(batch: Any) -> dict[str, Tensor | Ragged]:
-    """A tensor per column of an Arrow table or batch, over its memory; beside one with nulls, its mask."""
+    """A tensor per column of an Arrow table or batch, over its memory; nulls have a mask."""
     tensors: dict[str, Tensor | Ragged] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         values, offsets, valid = cells_of(column)

@@ -1,4 +1,4 @@
-"""A sum over all rows that depends on every value, and on nothing else: not on the order, nor on batches."""
+"""A checksum over all rows: it depends on every value, but not on the order, nor on batches."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fastresume.bench.arrow import Array, Cells
 Words = npt.NDArray[np.uint64]
 NULL = np.uint64(0x9E3779B97F4A7C15)
 MAX_VALUES = 1 << 20
-"""How many values are mixed in one go: lists are long, and each value takes eight bytes here."""
+"""The number of values that are hashed in one go: lists are long, and each value takes eight bytes here."""
 
 
 class Checksum:
-    """Counts rows and bytes, and sums up 64 bits of each cell and of each row as a whole.
+    """Counts rows and bytes, and sums up 64-bit hashes of each cell and of each row as a whole.
 
-    Equal sums of the columns say that each column has the same cells; equal sums of the rows, that the cells
-    of a row came together.
+    If the sums of the columns are equal, each column has the same cells. If the sums of the rows are equal,
+    the cells of a row came together.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -45,7 +45,7 @@ class Checksum:
         self.num_rows += num_rows
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; equal for equal rows."""
+        """The whole checksum; equal for equal rows."""
         columns = {name: f"{value:016x}" for name, value in self._sums.items()}
         return {
             "rows": self.num_rows,
@@ -56,7 +56,7 @@ class Checksum:
 
 
 def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
-    """What tells two sums apart, in words; None if nothing does."""
+    """The difference between two checksums, in words; None if there is none."""
     if found["rows"] != expected["rows"]:
         return f"it delivered {found['rows']} rows, expected {expected['rows']}"
     others = [name for name, value in expected["columns"].items() if found["columns"][name] != value]
@@ -69,7 +69,7 @@ def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str | N
 
 
 def hashes_of(cells: Cells) -> Words:
-    """Per row, 64 bits that depend on its value or on its list of values."""
+    """Per row, a 64-bit hash of its value or of its list of values."""
     values, offsets, valid = cells
     if offsets is None:
         hashes = mixed(bits_of(values))
@@ -117,5 +117,5 @@ def mixed(words: Words) -> Words:
 
 
 def key_of(name: str) -> np.uint64:
-    """What tells a column's cells in a row from another's."""
+    """A key that separates a column's cells from those of other columns in the row."""
     return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))

@@ -1,4 +1,4 @@
-"""What one process does for one contender: a check, passes, states, or resumes."""
+"""The work of one process for one contender: a check, passes, states, or resumes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from fastresume.bench.rivals import skipped
 from fastresume.bench.task import Task
 
 WARM_SECONDS = 1.0
-"""For so long a contender reads before it is measured: code is loaded, threads are made, memory is got."""
+"""The seconds that a contender reads before it is measured: code is loaded, threads start, memory is
+allocated."""
 
 
 def work(request: Mapping[str, Any]) -> object:
-    """What the request asks for, as JSON can hold it."""
-    warnings.simplefilter("ignore")  # Arrow's memory is read only, of which torch warns
+    """The answer to the request, as JSON can hold it."""
+    warnings.simplefilter("ignore")  # Arrow's memory is read-only, about which torch warns
     torch.set_num_threads(1)
     task, contender = Task.from_json(request["task"]), named(request["contender"])
     for module in (*contender.needs, *contender.imports):
@@ -47,7 +48,7 @@ def work(request: Mapping[str, Any]) -> object:
 
 
 def check(task: Task, contender: Contender) -> object:
-    """The checksum of all that is delivered."""
+    """The checksum of all delivered rows."""
     found = Checksum(task.names)
     for batch in contender.open(task, None).batches:
         found.add(num_rows(batch), cells_by_name(batch, task))
@@ -55,7 +56,7 @@ def check(task: Task, contender: Contender) -> object:
 
 
 def passes(task: Task, contender: Contender, seconds: float) -> object:
-    """Rows, wall clock and CPU of whole passes for at least so many seconds; memory over all of it."""
+    """Rows, wall clock and CPU time of complete passes for at least `seconds`, and their peak memory."""
     gc.collect()
     resident = _resident_bytes()
     _reset_peak()
@@ -79,7 +80,7 @@ def passes(task: Task, contender: Contender, seconds: float) -> object:
 
 
 def _warm_up(reading: Reading) -> int:
-    """Read for a while; return what worker processes took for themselves at most."""
+    """Read for a while; return the most memory that worker processes had for themselves."""
     most, began = 0, time.perf_counter()
     for _ in reading.batches:
         most = max(most, sum(_private_bytes(worker.pid) for worker in multiprocessing.active_children()))
@@ -89,17 +90,17 @@ def _warm_up(reading: Reading) -> int:
 
 
 def _read(reading: Reading) -> int:
-    """Read to the end; return the rows. Worker processes end with it."""
+    """Read to the end; return the number of rows. Worker processes end with it."""
     return sum(map(num_rows, reading.batches))
 
 
 def keep_states(task: Task, contender: Contender, places: list[int], path: str) -> object:
-    """Save the state at each place (percents of the rows), with the checksum of the batch that comes next.
+    """Save the state at each place (percent of the rows), with the checksum of the batch that comes next.
 
-    Return after how many rows they were taken.
+    Return the number of rows before each state.
     """
     reading = contender.open(task, None)
-    # Per place the rows before it, the state, and the checksum of the batch behind it.
+    # For each place: the rows before it, the state, and the checksum of the batch behind it.
     kept: dict[int, tuple[int, object, object]] = {}
     rows, state, due = 0, None, [place for place in places if place <= 0]
     for batch in reading.batches:
@@ -108,7 +109,7 @@ def keep_states(task: Task, contender: Contender, places: list[int], path: str) 
         rows += num_rows(batch)
         due = [place for place in places if place not in kept and place * task.num_rows <= rows * 100]
         state = reading.state() if due and reading.state is not None else None
-    # Where no batch comes after the place, the last one that was kept is the one to go on with.
+    # If no batch comes after a place, the last state that was kept is resumed from.
     if missing := [place for place in places if place not in kept]:
         latest = max(kept.values(), key=lambda one: one[0], default=(0, None, None))
         kept |= dict.fromkeys(missing, latest)
@@ -117,10 +118,10 @@ def keep_states(task: Task, contender: Contender, places: list[int], path: str) 
 
 
 def resumes(task: Task, contender: Contender, places: list[int], path: str) -> object:
-    """The seconds from nothing to the first batch at each place, after a trial that does not count.
+    """The seconds from opening the files to the first batch at each place, after a trial that does not count.
 
     Raises:
-        ValueError: if a state leads to another batch than the one that followed it.
+        ValueError: if a state does not lead to the batch that followed it.
     """
     kept = torch.load(path, weights_only=True) if contender.resumes == STATE else {}
     seconds = {}
@@ -156,7 +157,7 @@ def _end(reading: Reading) -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of all threads of this process, and of its worker processes that have ended."""
+    """CPU seconds of all threads of this process, and of its worker processes that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
@@ -174,9 +175,9 @@ def _peak_bytes() -> int:
 
 
 def _status(name: str) -> int:
-    """A size that Linux tells; elsewhere the highest resident size so far.
+    """A memory size that Linux reports; elsewhere the peak resident size so far.
 
-    What getrusage tells begins with the memory of the process that started this one.
+    getrusage's peak begins with the memory of the process that started this one.
     """
     if not _STATUS.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_BYTES
@@ -185,16 +186,16 @@ def _status(name: str) -> int:
 
 
 def _private_bytes(process: int | None) -> int:
-    """What a process shares with no other; 0 where that can't be told."""
+    """The memory that a process shares with no other; 0 where the system does not report it."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:  # it may have ended, too
+    except OSError:  # it may have ended
         return 0
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
 
 
 def _reset_peak() -> None:
-    """Let the peak begin with what is there now; imports may have needed more."""
+    """Reset the peak to the current memory; imports may have needed more."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

@@ -1,12 +1,18 @@
-"""The arguments of `fastresume bench`, and what follows from them."""
+"""The run of `fastresume bench`."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
-from pathlib import Path
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
 
-from fastresume._core import FastresumeError, cores
+from fastresume._core import FastresumeError, Manifest
 from fastresume.bench.contenders import CONTENDERS, missing, named, rival_of
 from fastresume.bench.outputs import Outputs, require
 from fastresume.bench.progress import Progress
@@ -14,56 +20,52 @@ from fastresume.bench.report import Report
 from fastresume.bench.survey import survey, warm
 from fastresume.bench.task import Task
 from fastresume.bench.turns import ContenderError, Turns
+from fastresume.options.checks import path_list
 
 FINE, NOT_FINE, UNUSABLE, NOT_WRITTEN = 0, 1, 2, 3
 INTERRUPTED = 130
-"""As shells say it of what SIGINT ended: 128 and the number of the signal."""
+TERMINATED = 143
+"""A shell's exit statuses after SIGINT and SIGTERM: 128 and the number of the signal."""
 
-PLACES, QUICK_PLACES = (0, 50, 90, 99), (0, 90)
+PLACES = (0, 50, 90, 99)
 
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
-    command.add_argument("paths", metavar="PATH", nargs="+", help="files, directories or glob patterns")
-    command.add_argument(
-        "--columns",
-        metavar="NAMES",
-        type=_list,
-        help="names or patterns, with commas (default: all that can be read)",
-    )
-    command.add_argument(
-        "--batch-size", metavar="N", type=positive, default=4096, help="(default: %(default)s)"
-    )
-    command.add_argument("--rounds", metavar="N", type=positive, help="turns of each contender (default: 5)")
-    command.add_argument(
-        "--contenders",
-        metavar="NAMES",
-        type=_list,
-        help=f"with commas, of {', '.join(CONTENDERS)}, and readers of your own as MODULE:FUNCTION, which "
-        "takes a task and gives batches: tensors by name, Arrow tables or polars frames",
-    )
-    command.add_argument(
-        "--against", metavar="NAME", help="whom to compare with (default: polars, or pyarrow)"
-    )
-    command.add_argument(
-        "--threads", metavar="N", type=positive, default=cores(), help="(default: %(default)s)"
-    )
-    command.add_argument("--quick", action="store_true", help="one round, and fewer resumes")
-    command.add_argument("--no-resume", action="store_true", help="measure no resumes")
-    command.add_argument("--json", metavar="FILE", type=Path, help="write every measurement")
-    command.add_argument("--plot", metavar="FILE", type=Path, help="draw a picture, such as out.png")
+QUICK_CONTENDERS = ("fastresume-stacked", "pyarrow", "polars")
+QUICK_BYTES = 64 << 20
+"""What `--quick` measures: so few contenders, and the first files up to so many bytes, at least one file."""
 
 
 def run(given: argparse.Namespace) -> int:
     """The exit status: 0 if all delivered the same rows, 1 if not, 2 if nothing can be measured.
 
-    It is 3 if a file could not be written in the end, and 130 after an interruption, whatever the rows.
+    It is 3 if an output file could not be written, 130 after an interruption and 143 after SIGTERM, whatever
+    the rows.
     """
+    with _terminations() as terminations:
+        try:
+            status = _run(given, Outputs(given.json, given.plot))
+        except KeyboardInterrupt:
+            # A second interruption, while the measurements are written, ends that, too.
+            status = INTERRUPTED
+    return TERMINATED if status == INTERRUPTED and terminations else status
+
+
+@contextmanager
+def _terminations() -> Iterator[list[int]]:
+    """SIGTERM, as a scheduler sends it, ends measuring as Ctrl-C does; the list is filled if it came."""
+    came: list[int] = []
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # others may set no handler
+        yield came
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        return _run(given, Outputs(given.json, given.plot))
-    except KeyboardInterrupt:
-        # Who interrupts again, while all that was measured is written, wants no more of it.
-        return INTERRUPTED
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(given: argparse.Namespace, outputs: Outputs) -> int:
@@ -88,15 +90,16 @@ def _run(given: argparse.Namespace, outputs: Outputs) -> int:
 
 
 def measure(given: argparse.Namespace) -> Report:
-    """Read the files by all contenders; an interruption leaves the rounds that are whole, if there are any.
+    """Read the files with all contenders; an interruption leaves the complete rounds, if any.
 
     Raises:
-        FastresumeError, OSError, ValueError: if that can't be.
+        FastresumeError, OSError, ValueError: if the files can't be read or measured.
         ContenderError: if even the plainest reader fails.
-        KeyboardInterrupt: if no round was whole by then.
+        KeyboardInterrupt: if no round was complete by then.
     """
     require("pyarrow", "to check what is delivered")
-    names = given.contenders or [name for name, one in CONTENDERS.items() if one.is_default]
+    usual = [name for name, one in CONTENDERS.items() if one.is_default]
+    names = given.contenders or (list(QUICK_CONTENDERS) if given.quick else usual)
     if repeated := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"the contender {min(repeated)!r} is named more than once")
     present = [name for name in names if not missing(named(name))]
@@ -104,11 +107,11 @@ def measure(given: argparse.Namespace) -> Report:
         raise ValueError(f"none of the contenders is installed: {', '.join(names)}")
     if given.against is not None and given.against not in present:
         raise ValueError(f"--against {given.against}: it takes no part; there are {', '.join(present)}")
-    found = survey(given.paths, given.columns)
+    found = survey(_quick_paths(given.paths) if given.quick else given.paths, given.columns)
     task = Task(found.files, found.columns, given.batch_size, given.threads, found.num_rows)
     warm(found.files)
     rounds = given.rounds or (1 if given.quick else 5)
-    places = () if given.no_resume else QUICK_PLACES if given.quick else PLACES
+    places = () if given.no_resume or given.quick else PLACES
     turns = Turns(task, rounds, 0.0 if given.quick else 1.0, places)
     progress = Progress(turns.count_steps(names))
     try:
@@ -117,26 +120,31 @@ def measure(given: argparse.Namespace) -> Report:
         progress.close()
     rival = given.against or rival_of(present)
     expected, measured, is_interrupted = taken.expected, taken.measured, taken.is_interrupted
-    return Report(found, task, expected, measured, rival, rounds, places, is_interrupted)
+    report = Report(found, task, expected, measured, rival, rounds, places, is_interrupted)
+    if not given.quick:
+        return report
+    absent = [name for name in usual if name not in names]
+    return replace(report, not_measured=_left_out(given, len(found.files), absent))
 
 
-def _list(text: str) -> list[str]:
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    if not names:
-        raise argparse.ArgumentTypeError(f"expected names, with commas between them, found {text!r}")
-    return names
+def _quick_paths(paths: Sequence[str]) -> list[str]:
+    """The first files, up to some bytes."""
+    chosen: list[str] = []
+    total = 0
+    for path in Manifest.open(path_list(paths)).files:
+        total += os.stat(path).st_size  # noqa: PTH116  (a name need be no text)
+        if chosen and total > QUICK_BYTES:
+            break
+        chosen.append(path)
+    return chosen
 
 
-def positive(text: str) -> int:
-    """The number that an argument names.
-
-    Raises:
-        ArgumentTypeError: if it is none.
-    """
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
-    return number
+def _left_out(given: argparse.Namespace, files: int, absent: Sequence[str]) -> str:
+    """What a quick run has not measured, in words."""
+    of = len(Manifest.open(path_list(given.paths)).files)
+    parts = ["resumes", *([] if given.rounds else ["all rounds but one, so that there are no ranges"])]
+    if files < of:
+        parts.append(f"{of - files} of {of} files")
+    if absent and not given.contenders:
+        parts.append(", ".join(absent))
+    return "; ".join(parts)

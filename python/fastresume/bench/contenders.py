@@ -1,4 +1,4 @@
-"""Who takes part."""
+"""The list of contenders: the readers that can take part."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fastresume.bench.task import Task
 
 CONTENDERS = {contender.name: contender for contender in (*OWN, *RIVALS)}
 REFERENCE = "pyarrow"
-"""The contender whose rows are taken for right."""
+"""The contender whose rows are taken as correct."""
 
 
 def named(name: str) -> Contender:
-    """The contender of this name, or a reader of the user's own: `module:function`.
+    """The contender of this name, or the user's own reader: `module:function`.
 
     Raises:
         ValueError: if there is none.
@@ -40,11 +40,11 @@ def named(name: str) -> Contender:
 
 
 def missing(contender: Contender) -> list[str]:
-    """What the contender needs and is not installed."""
+    """The packages that the contender needs and that are not installed."""
     packages = [module.partition(".")[0] for module in contender.needs]
     return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
 def rival_of(names: list[str]) -> str | None:
-    """Whom all are compared with if nobody says: the best reader that only decodes."""
+    """The contender that all are compared with by default: the best reader that only decodes."""
     return next((name for name in ("polars", REFERENCE) if name in names), None)

@@ -1,4 +1,4 @@
-"""What contenders deliver, of whatever library: how many rows, and the cells of its columns."""
+"""The batches of any library: how many rows they have, and the cells of their columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastresume.bench.task import Task
 
 
 def num_rows(batch: Any) -> int:
-    """How many rows a batch has: of tensors by name, of Arrow, or of polars.
+    """The number of rows in a batch: of tensors by name, of Arrow, or of polars.
 
     Raises:
         TypeError: if it is none of these.
@@ -36,7 +36,7 @@ def num_rows(batch: Any) -> int:
 
 
 def cells_by_name(batch: Any, task: Task) -> dict[str, Cells]:
-    """The cells of every column of the task; of one with nulls in its lists, null lists are empty ones.
+    """The cells of every column of the task; null lists count as empty if some have nulls inside.
 
     Raises:
         ValueError: if a column is missing.
@@ -53,7 +53,7 @@ def _cells_by_name(batch: Any, task: Task) -> dict[str, Cells]:
     if missing := set(task.names) - set(table.schema.names):
         raise ValueError(f"the column {min(missing)!r} was not delivered")
     types = _types(task.files[0])
-    # Some libraries deliver other types with the same values: wider offsets, other units of time.
+    # Some libraries deliver other types with the same values: wider offsets, other time units.
     columns = {name: table.column(name) for name in task.names}
     return {
         name: cells_of(column if column.type == types[name] else column.cast(types[name]))
@@ -89,7 +89,7 @@ def _of_tensors(batch: Mapping[str, Any], name: str, stacks: Mapping[str, list[s
 
 
 def _of_matrix(rows: Array, valid: Array | None) -> Cells:
-    """Lists of one length, as those of any: null ones have no values."""
+    """Lists of fixed size in the form of lists of any length: null lists have no values."""
     there = np.ones(len(rows), np.bool_) if valid is None else valid
     offsets = np.concatenate([[0], np.cumsum(there * rows.shape[1], dtype=np.int64)])
     return Cells(rows[there].reshape(-1), offsets, valid)

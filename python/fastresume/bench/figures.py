@@ -1,4 +1,4 @@
-"""Medians and ranges of what the rounds found."""
+"""Statistics of the measurements: medians and ranges over the rounds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fastresume.bench.turns import Answer, Measured
 
 @dataclass(frozen=True)
 class Figure:
-    """Measurements of one thing, one from each round."""
+    """Measurements of one quantity, one from each round."""
 
     values: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """The median."""
         return statistics.median(self.values)
 
     def over(self, other: Figure) -> Figure:
@@ -33,11 +33,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Figures:
-    """What one contender's passes come to.
+    """The figures of one contender's passes.
 
     Args:
-        measured: what the rounds found.
-        row_bytes: bytes of values in a row, on average: the same for every contender.
+        measured: the measurements of each round.
+        row_bytes: mean bytes of values in a row, the same for every contender.
     """
 
     measured: Measured
@@ -45,31 +45,31 @@ class Figures:
 
     @property
     def millions_of_rows_per_second(self) -> Figure:
-        """Of the wall clock."""
+        """Per second of wall clock."""
         return self._of(lambda turn: turn["rows"] / turn["seconds"] / 1e6)
 
     @property
     def gigabytes_per_second(self) -> Figure:
-        """Of the wall clock."""
+        """Per second of wall clock."""
         return self._of(lambda turn: turn["rows"] * self.row_bytes / turn["seconds"] / 1e9)
 
     @property
     def gigabytes_per_cpu_second(self) -> Figure:
-        """Of all threads and worker processes, user and system time."""
+        """Per second of CPU time: all threads and worker processes, user and system time."""
         return self._of(lambda turn: turn["rows"] * self.row_bytes / max(turn["cpu_seconds"], 1e-6) / 1e9)
 
     @property
     def peak_mebibytes(self) -> Figure:
-        """What the process had in memory at most."""
+        """The peak memory of the process."""
         return self._of(lambda turn: turn["peak_bytes"] / 2**20)
 
     @property
     def peak_mebibytes_above_imports(self) -> Figure:
-        """The same, without what it had when all was imported."""
+        """The same, without what it had after all imports."""
         return self._of(lambda turn: turn["peak_bytes_above_imports"] / 2**20)
 
     def to_json(self) -> dict[str, dict[str, float]]:
-        """The median and the range of each, by what it is."""
+        """The median and the range of each figure, by its name."""
         found = {
             "millions_of_rows_per_second": self.millions_of_rows_per_second,
             "gigabytes_per_second": self.gigabytes_per_second,

@@ -1,4 +1,4 @@
-"""Where and with what was measured."""
+"""The machine and the versions that were used for the measurements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def facts() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of all that takes part and is installed."""
+    """The versions of all installed packages that take part."""
     found = {"fastresume": __version__ + ("" if IS_OPTIMIZED else " (a build with checks on)")}
     for package in PACKAGES:
         try:
@@ -36,7 +36,7 @@ def versions() -> dict[str, str]:
 
 
 def _processor(told: Path = Path("/proc/cpuinfo")) -> str:
-    """Its name, and what tells its generation: a hypervisor may call all processors of one maker alike."""
+    """The processor's name and generation: hypervisors may give all processors of a maker one name."""
     first = told.read_text().partition("\n\n")[0].splitlines() if told.exists() else []
     facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first)}
     if "model name" not in facts:

@@ -1,4 +1,4 @@
-"""The files that are asked for: all measurements as JSON, and the picture."""
+"""The output files: all measurements as JSON, and the plot."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from fastresume.bench.report import Report
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where to write what was measured.
+    """Where to write the measurements.
 
     Args:
-        json: every measurement, if that is asked for.
-        plot: the picture, if that is asked for.
+        json: the file for every measurement, if the user asks for it.
+        plot: the picture, if the user asks for it.
     """
 
     json: Path | None
     plot: Path | None
 
     def check(self) -> None:
-        """See, before anything is measured, that the files can be written.
+        """Check, before anything is measured, that the files can be written.
 
         Raises:
-            ValueError: if one can't; says which option names it.
+            ValueError: if one can't be written; names its option.
         """
         if self.json is not None:
             _check_place("--json", self.json)
@@ -43,7 +43,7 @@ class Outputs:
                 )
 
     def write(self, report: Report) -> list[str]:
-        """Write all of them, each whatever becomes of the other; what went wrong, a line for each file."""
+        """Write all of them, each even if the other fails; return the errors, one line for each file."""
         problems = []
         if self.json is not None:
             problems += _attempt("--json", self.json, lambda path: _write_json(report, path))
@@ -53,7 +53,7 @@ class Outputs:
 
 
 def require(package: str, purpose: str) -> None:
-    """See that a package is installed.
+    """Check that a package is installed.
 
     Raises:
         ValueError: if it is not; says what to install.
@@ -72,10 +72,10 @@ def _check_place(option: str, path: Path) -> None:
 
 
 def _refusal(path: Path) -> str | None:
-    """Why the file can't be written, if that is so; it stays as it is.
+    """Why the file can't be written; None if it can. The file is not changed.
 
     Raises:
-        OSError: if it is not there and can't be made.
+        OSError: if it does not exist and can't be created.
     """
     if path.is_dir():
         return "expected a file, found a directory"
@@ -83,8 +83,8 @@ def _refusal(path: Path) -> str | None:
         return f"there is no directory {path.parent}"
     if path.exists():
         return None if os.access(path, os.W_OK) else "this file can't be written"
-    # Permissions alone don't tell: the file system may be read only.
-    place = path.resolve()  # a link may lead to a file that is yet to come
+    # Permissions alone don't say it: the file system may be read-only.
+    place = path.resolve()  # a link may point to a file that does not exist yet
     place.touch(exist_ok=False)
     place.unlink()
     return None
@@ -103,6 +103,6 @@ def _attempt(option: str, path: Path, write: Callable[[Path], None]) -> list[str
 
 
 def _reason(cause: Exception) -> str:
-    """One line."""
+    """The error in one line."""
     told = (cause.strerror if isinstance(cause, OSError) else None) or str(cause).strip()
     return told.partition("\n")[0] or type(cause).__name__

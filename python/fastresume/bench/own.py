@@ -1,4 +1,4 @@
-"""This project's contenders."""
+"""The contenders of this project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables as a picture."""
+"""The plot of a report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from fastresume.bench.figures import Figure, places_of
+from fastresume.bench.reading import SKIPPING
 from fastresume.bench.report import Report
 
 OURS, THEIRS = "#1f6f8b", "#b0b7bd"
 
 
 def suffixes() -> list[str]:
-    """How names of pictures may end."""
+    """The file name endings that matplotlib can write."""
     canvas = importlib.import_module("matplotlib.backend_bases").FigureCanvasBase
     return sorted(f".{form}" for form in canvas.get_supported_filetypes())
 
@@ -37,7 +38,8 @@ def draw(report: Report, path: Path) -> None:
         for one in resumed:
             middle = [place.median for place in places_of(one, report.places)]
             style = "-" if one.contender.title.startswith("fastresume") else "--"
-            axis.plot(report.places, middle, style, marker="o", label=one.contender.title)
+            how = "reads up to the place" if one.contender.resumes == SKIPPING else "goes on from its state"
+            axis.plot(report.places, middle, style, marker="o", label=f"{one.contender.title}: {how}")
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_minor_formatter("")
@@ -45,7 +47,14 @@ def draw(report: Report, path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
         axis.set_xlabel("% of the pass")
         axis.set_title("ms to the first batch after a resume", loc="left", fontsize=10)
-        axis.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+        axis.legend(
+            title="medians; solid: fastresume, dashed: others",
+            title_fontsize=7,
+            fontsize=7,
+            frameon=False,
+            loc="center left",
+            bbox_to_anchor=(1, 0.5),
+        )
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
@@ -61,5 +70,5 @@ def _bars(axis: Any, figures: dict[str, Figure]) -> None:
     colors = [OURS if title.startswith("fastresume") else THEIRS for title in titles]
     axis.barh(titles, middle, xerr=ranges, color=colors, ecolor="#555555")
     axis.invert_yaxis()
-    axis.set_title("decoded GB per CPU second", loc="left", fontsize=10)
+    axis.set_title("decoded GB per CPU second: median, and range of the rounds", loc="left", fontsize=10)
     axis.spines[["top", "right"]].set_visible(False)

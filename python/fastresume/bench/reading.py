@@ -1,4 +1,4 @@
-"""One contender at work: its batches, and where it is."""
+"""One contender at work: its batches, and its state."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Reading:
     """A pass, or the rest of one.
 
     Args:
-        batches: anything that `delivered` knows the rows of.
-        state: tells what to go on from after the last batch, if the contender can.
+        batches: any batches that the module `delivered` can read.
+        state: returns the state after the last batch, if the contender can save one.
     """
 
     batches: Iterator[object]
@@ -23,17 +23,17 @@ class Reading:
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to read.
+    """One reader that takes part.
 
     Args:
-        name: on the command line.
+        name: its name on the command line.
         title: what it does, for the table.
-        open: begins a pass, or goes on from a state.
-        needs: what must be installed, as it is imported.
-        imports: what of it, and of what else is installed, is imported before the time is taken.
-        resumes: whether it goes on from a state, reads up to the place, or is not asked to.
-        environment: variables of its process.
-        is_default: whether it runs if nobody names it.
+        open: begins a pass, or resumes from a state.
+        needs: the packages that must be installed, by import name.
+        imports: the installed modules that are imported before the time is taken.
+        resumes: whether it resumes from a state, reads up to the place, or is not asked to.
+        environment: environment variables of its process.
+        is_default: whether it runs if the user names no contenders.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What was measured, as tables that a person reads and as JSON."""
+"""The report: the measurements as tables for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from fastresume.bench.task import Task
 from fastresume.bench.turns import Answer, Measured
 
 FORMAT = 1
-"""The number of the JSON's form."""
+"""The version of the JSON's format."""
 
 OWN, LATE = "fastresume", 90
-"""Of resumes all are compared with the first of ours, as late in the pass as this, in percent."""
+"""All resumes are compared with the first of our contenders at this place, in percent of the pass."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that was found.
+    """All measurements.
 
     Args:
         survey, task: what was read.
-        expected: the checksum of the rows that are right.
-        measured: by whom.
-        rival: whom all are compared with.
-        rounds, places: how it was to be measured.
+        expected: the checksum of the correct rows.
+        measured: the measurements of each contender.
+        rival: the contender that all are compared with.
+        rounds, places: the number of rounds and the places that were asked for.
         is_interrupted: whether fewer rounds were measured.
+        not_measured: what `--quick` has left out, in words.
     """
 
     survey: Survey
@@ -42,27 +43,28 @@ class Report:
     rounds: int
     places: Sequence[int]
     is_interrupted: bool = False
+    not_measured: str = ""
 
     @property
     def faults(self) -> list[Measured]:
-        """Who failed, or delivered other rows."""
+        """The contenders that failed, or delivered other rows."""
         return [one for one in self.measured if one.problem and not one.is_missing]
 
     @property
     def decoded_bytes(self) -> int:
-        """Bytes of the values of all rows as Arrow has them, without offsets and masks."""
+        """Bytes of the values of all rows in Arrow's layout, without offsets and masks."""
         return int(self.expected["bytes"])
 
     @property
     def figures(self) -> dict[str, Figures]:
-        """By the names of those that were measured to the end."""
+        """The figures of the contenders that were measured to the end, by name."""
         row_bytes = self.decoded_bytes / self.task.num_rows
         return {
             one.contender.name: Figures(one, row_bytes) for one in self.measured if one.passes and one.is_fit
         }
 
     def lines(self) -> list[str]:
-        """All of it, for people."""
+        """The whole report, for people."""
         lines = [*self._head(), "", *self.pass_table()]
         if self.places and any(one.resumes for one in self.measured):
             lines += ["", *self.resume_table()]
@@ -96,7 +98,7 @@ class Report:
         return table([*heads, "peak MiB", "less imports"], rows)
 
     def resume_table(self) -> list[str]:
-        """A line for each contender's resumes, and one that says of whom there are none."""
+        """A line for each contender's resumes, and one that names the contenders without any."""
         resumed = [one for one in self.measured if one.resumes and one.is_fit]
         own = next((one for one in resumed if one.contender.name.startswith(OWN)), None)
         late = max((place for place in self.places if place <= LATE), default=0)
@@ -119,7 +121,7 @@ class Report:
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
+        """The whole report, for programs."""
         figures = self.figures
         contenders = {
             one.contender.name: {
@@ -167,10 +169,12 @@ class Report:
         lines += [f"left out: {name}: {reason}" for name, reason in survey.left_out.items()]
         batches = f"batches of {self.task.batch_size}, up to {plural(self.task.threads, 'thread')}"
         rounds = self._whole_rounds()[0] if self.is_interrupted else self.rounds
+        if self.not_measured:
+            lines.append(f"--quick leaves out: {self.not_measured}")
         return [*lines, f"measured: {batches}; medians and ranges of {plural(rounds, 'round')}"]
 
     def _whole_rounds(self) -> tuple[int, int]:
-        """How many there are of passes, and of resumes."""
+        """The numbers of complete rounds of passes, and of resumes."""
         fit = [one for one in self.measured if one.is_fit]
         passes, resumes = ([len(one.passes) for one in fit], [len(one.resumes) for one in fit])
         return max(passes, default=0), max(resumes, default=0)
@@ -188,7 +192,7 @@ class Report:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines that read well as they are and as Markdown."""
+    """Lines that read well as plain text and as Markdown."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     lines = [heads, ["-" * width for width in widths], *rows]
     return [
@@ -203,5 +207,5 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def plural(number: int, noun: str) -> str:
-    """The number and the noun."""
+    """The number and the noun, in the plural if needed."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""What a user would take instead, each in the way that costs it least."""
+"""The contenders that users would take instead, each used in its fastest way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastresume.bench.task import Task
 
 
 def row_groups(task: Task, _: object) -> Reading:
-    """Arrow tables of a row group each."""
+    """Arrow tables, one for each row group."""
     return Reading(_row_groups(task))
 
 
@@ -52,7 +52,7 @@ def arrow_dataset(task: Task, _: object) -> Reading:
 
 
 def polars(task: Task, _: object) -> Reading:
-    """Data frames of a file each: of polars' ways the one that costs it least on one thread."""
+    """Data frames, one for each file: of polars' ways the cheapest one on one thread."""
     scan = importlib.import_module("polars").scan_parquet
     frames = (
         scan(path, parallel="none").select(task.names).collect(engine="in-memory") for path in task.files
@@ -66,16 +66,16 @@ def duckdb(task: Task, _: object) -> Reading:
     columns = ", ".join('"' + name.replace('"', '""') + '"' for name in task.names)
     files = ", ".join("'" + path.replace("'", "''") + "'" for path in task.files)
     found = connection.sql(f"SELECT {columns} FROM read_parquet([{files}])")  # noqa: S608  (quoted above)
-    # Since version 2 by the other name.
+    # Version 2 renamed it.
     begin = getattr(found, "to_arrow_reader", None) or found.fetch_record_batch
     return Reading(begin(1 << 17))
 
 
 def hugging_face(task: Task, state: Any) -> Reading:
-    """A streaming dataset; its torch format would change types, so tensors are made of its Arrow tables."""
+    """A streaming dataset; its torch format would change types, so tensors are made from its Arrow tables."""
     module, arrow = importlib.import_module("datasets"), importlib.import_module("pyarrow")
     schema = importlib.import_module("pyarrow.parquet").read_schema(task.files[0])
-    # It would refuse files for the types of columns that nobody reads.
+    # It would refuse files because of the types of columns that are not read.
     read = arrow.schema([schema.field(name) for name in task.names], metadata=schema.metadata)
     dataset = module.load_dataset(
         "parquet",
@@ -93,9 +93,9 @@ def hugging_face(task: Task, state: Any) -> Reading:
 
 
 class RowGroups(IterableDataset[Any]):
-    """What one writes for a DataLoader: each worker reads the row groups of its turn by pyarrow.
+    """What users write for a DataLoader: each worker reads its share of the row groups with pyarrow.
 
-    One matrix per type: to send a tensor to another process costs more than to make it.
+    One matrix per type: sending a tensor to another process costs more than making it.
     """
 
     def __init__(self, task: Task) -> None:
@@ -111,12 +111,12 @@ class RowGroups(IterableDataset[Any]):
 
 
 def data_loader(task: Task, _: object) -> Reading:
-    """Workers of torch, which are processes."""
+    """The worker processes of torch's DataLoader."""
     return Reading(iter(DataLoader(RowGroups(task), batch_size=None, num_workers=task.threads)))
 
 
 def stateful_data_loader(task: Task, state: Any) -> Reading:
-    """The same with a state: the rows before it are read again, for the dataset keeps none of its own."""
+    """The same with a state: rows before it are read again, because the dataset keeps no state of its own."""
     module = importlib.import_module("torchdata.stateful_dataloader")
     loader = module.StatefulDataLoader(RowGroups(task), batch_size=None, num_workers=task.threads)
     if state is not None:
@@ -124,14 +124,14 @@ def stateful_data_loader(task: Task, state: Any) -> Reading:
     return Reading(iter(loader), loader.state_dict)
 
 
-@functools.cache  # while the process warms up, so that no pass that is measured decodes
+@functools.cache  # cached while the process warms up, so that no measured pass decodes
 def _decoded(task: Task) -> dict[str, Cells]:
     read = importlib.import_module("pyarrow.parquet").read_table
     return {name: cells_of(read(list(task.files), columns=[name]).column(0)) for name in task.names}
 
 
 def numpy_floor(task: Task, _: object) -> Reading:
-    """No decoding at all: slices of columns that are in memory, copied into new tensors."""
+    """No decoding at all: slices of columns in memory, copied into new tensors."""
     cells = _decoded(task)
 
     def batches() -> Iterator[Any]:
@@ -157,8 +157,8 @@ def numpy_floor(task: Task, _: object) -> Reading:
 ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
 ARROW = ("pyarrow",)
-# pyarrow imports pandas with the first array that it makes, and torch's workers numpy.random: what is not
-# there yet, every worker imports anew, and pandas takes a second.
+# pyarrow imports pandas with the first array that it makes, and torch's workers import numpy.random. If these
+# are not imported yet, every worker imports them anew, and pandas takes a second.
 FILES = ("pyarrow.parquet", "pyarrow.compute", "pandas", "numpy.random")
 
 RIVALS = (
@@ -218,7 +218,7 @@ RIVALS = (
 
 
 def skipped(reading: Reading, rows: int) -> Reading:
-    """The same after so many rows, which are read and thrown away."""
+    """The same after `rows` rows, which are read and discarded."""
 
     def batches() -> Iterator[object]:
         passed = 0

@@ -1,4 +1,4 @@
-"""What is in the user's files, and which columns of them all contenders can deliver."""
+"""The survey of the user's files: which columns all contenders can deliver."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fastresume.options.checks import path_list
 
 @dataclass(frozen=True)
 class Survey:
-    """The files.
+    """The files and their columns.
 
     Args:
         files: absolute paths, in the order of their rows.
-        columns: those that are read.
-        left_out: the others, and why.
-        num_rows, row_groups: of all files.
-        stored_bytes: of the columns that are read.
+        columns: the columns that are read.
+        left_out: the other columns, and why.
+        num_rows, row_groups: the totals of all files.
+        stored_bytes: the stored bytes of the columns that are read.
     """
 
     files: tuple[str, ...]
@@ -37,15 +37,15 @@ class Survey:
 
 
 def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
-    """What there is to read.
+    """Looks at the files, and chooses the columns.
 
     Args:
-        paths: as `ParquetDataset` takes them.
-        patterns: names or glob patterns of the columns; all that can be delivered if None.
+        paths: as for `ParquetDataset`.
+        patterns: names or glob patterns of columns; None for all that can be delivered.
 
     Raises:
         FastresumeError: if a file can't be read.
-        ValueError: if there are no rows, no such columns, or a file lacks one of them.
+        ValueError: if there are no rows or no such columns, or a file lacks one of them.
     """
     files = tuple(_core.Manifest.open(path_list(paths)).files)
     parquet = importlib.import_module("pyarrow.parquet")
@@ -122,7 +122,7 @@ def _matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
 
 
 def _refuse_lacking(wanted: Iterable[str], names_in: Mapping[str, Iterable[str]]) -> None:
-    """Refuse columns that are in some files alone; also a file without rows must have them."""
+    """Refuse columns that only some files have; a file without rows must have them, too."""
     sets = {path: frozenset(names) for path, names in names_in.items()}
     for name in wanted:
         if lacking := next((path for path, names in sets.items() if name not in names), None):
@@ -134,7 +134,7 @@ def _refuse_lacking(wanted: Iterable[str], names_in: Mapping[str, Iterable[str]]
 
 
 def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:
-    """Which flat columns may have nulls, and how many bytes each column takes in the files."""
+    """The flat columns that may have nulls, and the bytes of each column in the files."""
     nulls: set[str] = set()
     stored: dict[str, int] = {}
     for footer in footers:
@@ -144,7 +144,7 @@ def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:
             for number in range(footer.num_columns):
                 chunk = footer.row_group(group).column(number)
                 name, _, _ = chunk.path_in_schema.partition(".")
-                # A name may have a dot itself.
+                # A name may contain a dot itself.
                 name = chunk.path_in_schema if chunk.path_in_schema in footer.schema.names else name
                 stored[name] = stored.get(name, 0) + chunk.total_compressed_size
                 statistics = chunk.statistics
@@ -156,7 +156,7 @@ def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:
 
 
 def _has_null_elements(files: Iterable[str], name: str, type_: Any) -> bool:
-    """Whether a list that is there has a null in it, which footers don't tell from null lists."""
+    """Whether a list that is not null has a null in it, which footers don't tell apart from null lists."""
     if not is_list(type_) or not type_.value_field.nullable:
         return False
     parquet = importlib.import_module("pyarrow.parquet")
@@ -169,7 +169,7 @@ def _has_null_elements(files: Iterable[str], name: str, type_: Any) -> bool:
 
 
 def _is_comparable(type_: Any) -> bool:
-    """Whether the cells are numbers, text, or lists of numbers: what all contenders deliver alike."""
+    """Whether the cells are numbers, strings, or lists of numbers: what all contenders deliver alike."""
     types = importlib.import_module("pyarrow").types
     if types.is_dictionary(type_):
         type_ = type_.value_type

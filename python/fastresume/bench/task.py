@@ -1,4 +1,4 @@
-"""What all contenders read: the same files, columns and batch size."""
+"""The task of all contenders: the files, columns and batch size."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Column:
 
     Args:
         name: as in the files.
-        type: as Arrow spells it.
-        is_jagged: whether a row has any number of values: lists, strings, binary.
+        type: the type, as Arrow spells it.
+        is_jagged: whether rows differ in length: lists, strings, binary.
         may_be_null: whether the files have nulls in it, or don't say that they have none.
-        has_null_elements: whether a list that is there has a null in it.
+        has_null_elements: whether a list that is not null has a null in it.
     """
 
     name: str
@@ -28,14 +28,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Task:
-    """What is read and how; goes to other processes as JSON.
+    """What is read, and how; it is sent to other processes as JSON.
 
     Args:
         files: absolute paths, in the order of their rows.
-        columns: what is read of them.
-        batch_size: rows that a batch should have, where a contender lets one choose.
-        threads: of the contenders that take any number.
-        num_rows: of all files.
+        columns: the columns that are read.
+        batch_size: the rows of a batch, if the contender lets one choose.
+        threads: for the contenders that take a number of threads.
+        num_rows: the rows of all files.
     """
 
     files: tuple[str, ...]
@@ -51,7 +51,7 @@ class Task:
 
     @property
     def stacks(self) -> dict[str, list[str]]:
-        """Per matrix of the stacked contenders its columns: flat ones of one type, if there are several."""
+        """The columns of each matrix for stacking contenders: flat ones of one type, if several."""
         groups: dict[str, list[str]] = {}
         for column in self.columns:
             if not column.is_jagged:
@@ -68,12 +68,12 @@ class Task:
         return stacks
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` takes."""
+        """The JSON that `from_json` takes."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Self:
-        """The task."""
+        """The task in `to_json`'s result."""
         columns = tuple(Column(**column) for column in found["columns"])
         return cls(**{**found, "files": tuple(found["files"]), "columns": columns})
 

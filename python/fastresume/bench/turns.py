@@ -1,4 +1,4 @@
-"""Who does what when: processes, one after another, in turns."""
+"""The schedule of the benchmark: contenders run one after another, in turns, each in its own process."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fastresume.bench.checksum import difference
 from fastresume.bench.contenders import REFERENCE, missing, named
@@ -18,23 +18,32 @@ from fastresume.bench.reading import STATE, Contender
 from fastresume.bench.task import Task
 
 Answer = dict[str, Any]
-Step = Callable[[str], None]
+
+
+class Step(Protocol):
+    """Who is told of each step before it, and of what was found after it."""
+
+    def __call__(self, doing: str) -> None:
+        """A step begins."""
+
+    def tell(self, line: str) -> None:
+        """A turn has ended."""
 
 
 class ContenderError(Exception):
-    """A contender's process ended with an error, which is the text, or without an answer."""
+    """A contender's process ended without an answer, or with an error, which is the text."""
 
 
 @dataclass
 class Measured:
-    """All that was found about one contender.
+    """All measurements of one contender.
 
     Args:
-        contender: who.
+        contender: the contender.
         problem: why it has no figures, or why they don't count.
-        is_missing: whether it is not installed, which is no fault.
-        checksum: of the rows that it delivered.
-        passes, resumes: what each round found.
+        is_missing: whether it is not installed, which is no failure.
+        checksum: the checksum of its rows.
+        passes, resumes: the measurements of each round.
     """
 
     contender: Contender
@@ -52,12 +61,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Taken:
-    """What came of the turns.
+    """The result of all turns.
 
     Args:
-        expected: the checksum of the rows that are right.
-        measured: what was found about each contender.
-        is_interrupted: whether rounds are missing; those that are there are whole.
+        expected: the checksum of the correct rows.
+        measured: the measurements of each contender.
+        is_interrupted: whether rounds are missing; the others are complete.
     """
 
     expected: Answer
@@ -70,10 +79,10 @@ class Turns:
     """What is measured, and how often.
 
     Args:
-        task: what all read.
+        task: what all contenders read.
         rounds: how often each contender has its turn.
-        seconds: passes follow each other for so long in one turn, at least.
-        places: percents of the pass after which to resume.
+        seconds: how long passes are repeated in one turn, at least.
+        places: the places after which to resume, in percent of the pass.
     """
 
     task: Task
@@ -82,10 +91,10 @@ class Turns:
     places: Sequence[int]
 
     def take(self, names: Sequence[str], step: Step) -> Taken:
-        """Check and measure all of them, after the rows that are right; `step` is told of each step first.
+        """Check and measure all contenders, after the correct rows are known; calls `step` before each step.
 
         Raises:
-            KeyboardInterrupt: if no round was whole by then.
+            KeyboardInterrupt: if no round was complete by then.
         """
         found = [Measured(named(name)) for name in names]
         for one in found:
@@ -94,8 +103,9 @@ class Turns:
         expected = self._check(found, step)
         resuming = [one for one in found if one.contender.resumes]
         try:
-            for one in self._in_turns(found, "a pass of", step):
+            for number, one in self._in_turns(found, "a pass of", step):
                 self._attempt(one, one.passes, what="pass", seconds=self.seconds)
+                step.tell(f"round {number} of {self.rounds}: {one.contender.name}: {_told(one)}")
             if self.places:
                 self._resume(resuming, step)
         except KeyboardInterrupt:
@@ -106,7 +116,7 @@ class Turns:
         return Taken(expected, found, is_interrupted=False)
 
     def count_steps(self, names: Sequence[str]) -> int:
-        """About how many steps all of it takes, for a progress bar."""
+        """The approximate number of steps, for a progress bar."""
         present = [one for one in map(named, names) if not missing(one)]
         resuming = sum(bool(one.resumes) for one in present) if self.places else 0
         return 1 + len(present) * (1 + self.rounds) + resuming * (1 + self.rounds)
@@ -125,9 +135,11 @@ class Turns:
                 one.checksum = in_process(one.contender, what="check", task=self.task.to_json())
             except ContenderError as cause:
                 one.problem = f"failed: {cause}"
+                step.tell(f"checked: {one.contender.name}: {one.problem}")
                 continue
             if told := difference(one.checksum, expected):
                 one.problem = f"OTHER ROWS: {told}"
+            step.tell(f"checked: {one.contender.name}: {one.problem or 'the same rows'}")
         return expected
 
     def _resume(self, found: Sequence[Measured], step: Step) -> None:
@@ -138,17 +150,18 @@ class Turns:
                     step(f"the states of {one.contender.name}")
                     path = paths[one.contender.name]
                     self._attempt(one, [], what="states", places=self.places, path=path)
-            for one in self._in_turns(found, "resumes of", step):
+            for number, one in self._in_turns(found, "resumes of", step):
                 path = paths[one.contender.name]
                 self._attempt(one, one.resumes, what="resumes", places=self.places, path=path)
+                step.tell(f"resumes {number} of {self.rounds}: {one.contender.name}: {_told_resumes(one)}")
 
-    def _in_turns(self, found: Sequence[Measured], doing: str, step: Step) -> Iterator[Measured]:
+    def _in_turns(self, found: Sequence[Measured], doing: str, step: Step) -> Iterator[tuple[int, Measured]]:
         for number in range(self.rounds):
-            first = number % max(1, len(found))  # nobody always follows the same one
+            first = number % max(1, len(found))  # so that no contender always follows the same one
             for one in [*found[first:], *found[:first]]:
                 if one.is_fit:
                     step(f"round {number + 1} of {self.rounds}: {doing} {one.contender.name}")
-                    yield one
+                    yield number + 1, one
 
     def _attempt(self, one: Measured, answers: list[Answer], **request: object) -> None:
         try:
@@ -157,8 +170,23 @@ class Turns:
             one.problem = f"failed: {cause}"
 
 
+def _told(one: Measured) -> str:
+    """The last pass of a contender in words."""
+    if one.problem:
+        return one.problem
+    turn = one.passes[-1]
+    return f"{turn['rows'] / turn['seconds'] / 1e6:.2f} million rows/s"
+
+
+def _told_resumes(one: Measured) -> str:
+    """The last resumes of a contender in words."""
+    if one.problem:
+        return one.problem
+    return ", ".join(f"{1000 * seconds:.1f} ms at {place} %" for place, seconds in one.resumes[-1].items())
+
+
 def _keep_whole_rounds(found: Sequence[list[Any]]) -> int:
-    """Drop what was found in a round in which not all had their turn; how many rounds are left."""
+    """Drop the measurements of an incomplete round; return the number of complete rounds."""
     whole = min(map(len, found), default=0)
     for answers in found:
         del answers[whole:]
@@ -166,7 +194,7 @@ def _keep_whole_rounds(found: Sequence[list[Any]]) -> int:
 
 
 def in_process(contender: Contender, **request: object) -> Answer:
-    """The answer of a process of its own.
+    """The answer of a separate process.
 
     Raises:
         ContenderError: if there is none.

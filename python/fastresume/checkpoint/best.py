@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastresume.checkpoint.manifest import Record
+from fastresume.messages import bounds_messages
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Best:
     mode: str
     min_delta: float = 0.0
 
+    @bounds_messages
     def __post_init__(self) -> None:
         if not isinstance(self.metric, str):
             raise TypeError(f"the metric of best must be a name, found {self.metric!r}")

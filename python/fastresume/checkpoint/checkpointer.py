@@ -20,7 +20,8 @@ from fastresume.checkpoint.ranks import Ranks
 from fastresume.checkpoint.restore import Restored, Restoring
 from fastresume.checkpoint.save import Saved, Saving
 from fastresume.checkpoint.snapshot import Moment, Stage
-from fastresume.options.checks import at_least
+from fastresume.messages import bounds_messages
+from fastresume.options.checks import at_least, is_address
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -76,6 +77,7 @@ class Checkpointer:
         Checkpointer('...checkpoints', keep=3, best=Best(metric='eval/auc', mode='max', min_delta=0.001))
     """
 
+    @bounds_messages
     def __init__(
         self,
         directory: str | os.PathLike[str],
@@ -118,7 +120,7 @@ class Checkpointer:
         """Saves the job at this moment; when it returns (with `wait`), it survives a power cut.
 
         A save of a step that is there, or after `restore(step=...)` of an earlier one than the latest,
-        takes the place of what was saved there and after it, which is removed once the new one is files.
+        takes the place of what was saved there and after it, which is removed once the new one is durable.
 
         What ranks have alike is saved once, what differs for each of them. To find that out, each rank hashes
         what torch does not shard.
@@ -378,7 +380,7 @@ def _local(directory: str | os.PathLike[str]) -> Path:
     text = os.fspath(directory)
     if not text:
         raise ValueError("the directory of checkpoints is empty")
-    if "://" in text:
+    if is_address(text):
         raise ValueError(f"checkpoints are kept in local directories only, found the address {text!r}")
     return Path(text).absolute()
 

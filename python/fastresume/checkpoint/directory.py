@@ -139,7 +139,7 @@ class History:
 
     Every save has a name of its own, with a serial number one above all others. So the commit is one rename,
     the latest is the one with the highest serial (also after a job went back to an earlier step), and nothing
-    need be removed before something new is files.
+    need be removed before something new is durable.
 
     Example:
         >>> History(Path.cwd()).scan()
@@ -236,7 +236,7 @@ class History:
         """Makes a checkpoint of a draft whose files are all durable: the manifest last, then the rename.
 
         Raises:
-            OSError: if it can't be made files.
+            OSError: if it can't be made durable.
         """
         for name, digest in content.files.items():
             size = (draft / name).stat().st_size
@@ -299,7 +299,7 @@ class History:
 
 
 def superfluous(entries: list[Entry], newest: Entry, keep: int | None, since: int | None) -> list[Entry]:
-    """The checkpoints that may go once `newest` is files.
+    """The checkpoints that may go once `newest` is durable.
 
     Those of another timeline: of the same step or later ones, and those saved after the one that this job
     went on from. And all but the `keep` latest of the rest. Never the newest itself, a pinned one, or the

@@ -1,4 +1,4 @@
-"""Ranks that must agree."""
+"""The ranks of a job, which must agree on what they do."""
 
 from fastresume.distributed.same_state import check_same
 

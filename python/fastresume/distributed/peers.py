@@ -1,7 +1,7 @@
-"""The ranks of a job, in a gloo group of their own: no collective of the training meets theirs.
+"""The ranks of a job, in a gloo group of their own, apart from the collectives of the training.
 
-What they do together fails on all of them, and is told in the same words everywhere. Where an error arose, it
-is shown once, under the traceback of where that was; what nobody had foreseen is the cause of what is raised.
+A step that the ranks take together fails on all of them, with the same message. Where an error arose, it is
+shown once, with its traceback. An unexpected error is the cause of what is raised.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch.distributed
 
 import fastresume._core as _core
+from fastresume.messages import bounded
 from fastresume.options.topology import has_process_group
 
 if TYPE_CHECKING:
@@ -25,18 +26,15 @@ R = TypeVar("R")
 
 _OURS = (_core.StateError, _core.DataError, _core.SourceError)
 _PLAIN = (_core.FastresumeError, TypeError, ValueError)
-"""Errors that say by themselves what is wrong: they stay what they are on every rank."""
+"""Errors that explain themselves: they keep their type on every rank."""
 
 _NAMED = 4
-"""An error tells no more ranks' failures than these."""
-
-_HEAD, _END = 3000, 1000
-"""Of each failure so many letters are told, of its beginning and of its end."""
+"""The most ranks whose failures an error names."""
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """What a rank tells the others of an error."""
+    """What a rank tells the others about an error."""
 
     kind: str
     text: str
@@ -44,11 +42,11 @@ class _Failure:
 
 
 class Peers:
-    """This rank, and what the ranks say to each other and do together.
+    """This rank, what the ranks tell each other, and what they do together.
 
-    All ranks make it together, and call its methods in the same order. Alone, without a process group, the
-    same is said without talking; but what was made before the process group of several ranks is of no use
-    after it. The lead is rank 0.
+    All ranks make it together, and call its methods in the same order. Without a process group it does the
+    same alone. An object that was made before the process group of several ranks can't be used after it. The
+    lead is rank 0.
 
     Args:
         group: the ranks; None for the default group.
@@ -62,7 +60,7 @@ class Peers:
     """
 
     failed: ClassVar[type[_core.FastresumeError]] = _core.FastresumeError
-    """What is raised on all ranks for an error that does not stay what it is."""
+    """The exception that is raised on all ranks for an error that does not keep its type."""
 
     def __init__(self, group: ProcessGroup | None = None, timeout_seconds: float | None = None) -> None:
         distributed = torch.distributed
@@ -93,10 +91,11 @@ class Peers:
         """Refuses to act alone in a job of several ranks, or with ranks that don't answer.
 
         Args:
-            step: what is being done, for the error.
+            step: the step, for the error.
 
         Raises:
-            FastresumeError: if it was made before the process group; `failed`, if an earlier call broke off.
+            FastresumeError: if it was made before the process group; `failed`, if an earlier call was
+                interrupted.
         """
         if self._is_before_group and has_process_group() and torch.distributed.get_world_size() > 1:
             raise _core.FastresumeError(
@@ -108,18 +107,18 @@ class Peers:
             raise self.failed(f"{told}ranks don't answer since an earlier call: {self._lost}")
 
     def each(self, step: str, work: Callable[[], T], join: Callable[[list[T]], list[R]]) -> R:
-        """Does work on every rank, joins all results on rank 0, and gives every rank its own of the joined.
+        """Does work on every rank, joins the results on rank 0, and returns to each rank its joined result.
 
         Args:
-            step: what is being done, for the error.
-            work: on every rank; its result goes to rank 0.
-            join: on rank 0, of all results in the order of ranks; one result for each rank.
+            step: the step, for the error.
+            work: called on every rank; its result goes to rank 0.
+            join: called on rank 0 with all results in the order of ranks; returns one result for each rank.
 
         Raises:
             FastresumeError: if it was made before the process group.
-            Exception: `failed` on all ranks, if work or join raised anywhere, or a rank is lost or late; a
-                TypeError, ValueError or error of ours stays one. What is no `Exception`, as a Ctrl-C, is
-                raised as it is where it came from.
+            Exception: `failed` on all ranks, if work or join raised anywhere, or a rank is lost or late. A
+                TypeError, ValueError or error of ours keeps its type. What is no `Exception`, such as a
+                Ctrl-C, is raised unchanged where it came from.
         """
         self.check(step)
         done: T | _Failure
@@ -154,15 +153,15 @@ class Peers:
         return result
 
     def together(self, step: str, work: Callable[[], T], join: Callable[[list[T]], R]) -> R:
-        """Does work on every rank, and gives all of them what rank 0 makes of the results; see `each`."""
+        """Does work on every rank; all of them get what rank 0 makes of the results; see `each`."""
         return self.each(step, work, lambda results: [join(results)] * self.world_size)
 
     def lead(self, step: str, work: Callable[[], R]) -> R:
-        """Does work on rank 0 alone, and gives its result to all ranks; see `each`."""
+        """Does work on rank 0 alone, and returns its result to all ranks; see `each`."""
         return self.together(step, lambda: None, lambda _: work())
 
     def all(self, step: str, work: Callable[[], T]) -> T:
-        """Does work on every rank, and gives each its own result, once all have done theirs; see `each`."""
+        """Does work on every rank, and returns to each its own result, once all have finished; see `each`."""
         found: list[T] = []
         self.together(step, lambda: found.append(work()), lambda _: None)
         return found[0]
@@ -177,14 +176,14 @@ class Peers:
 
     def _failure(self, error: BaseException, of_all: bool = False) -> _Failure:
         kind = next((name for name, one in self._kinds().items() if isinstance(error, one)), "")
-        return _Failure(kind, _bounded(str(error)) if kind else described(error), of_all and kind != "")
+        return _Failure(kind, bounded(str(error)) if kind else described(error), of_all and kind != "")
 
     def _kinds(self) -> dict[str, type[Exception]]:
-        """Errors that stay what they are, the narrower ones first."""
+        """Errors that keep their type, subclasses first."""
         return {one.__name__: one for one in (*_OURS, self.failed, *_PLAIN)}
 
     def _raise(self, step: str, failures: dict[int, _Failure], raised: list[BaseException]) -> None:
-        """Raises what failed; on the rank where it did, with its traceback."""
+        """Raises the failure; on the rank where it arose, with its traceback."""
         own = raised.pop() if raised else None
         told = "; ".join(
             one.text if self.world_size == 1 or one.is_of_all else f"rank {rank}: {one.text}"
@@ -206,7 +205,7 @@ class Peers:
             del own, error  # else this frame, which is in their tracebacks, would hold on to them
 
     def gathered(self, one: Any) -> list[Any] | None:
-        """On the lead, what each rank says, in the order of ranks; None on the others."""
+        """What each rank passes, in the order of ranks, on the lead; None on the others."""
         self.check()
         if self._group is None:
             return [one]
@@ -215,7 +214,7 @@ class Peers:
         return found
 
     def share_of(self, shares: list[Any] | None) -> Any:
-        """What the lead says to this rank: it has one thing to say for each rank, the others have None."""
+        """This rank's share: the lead passes one for each rank, the others pass None."""
         self.check()
         if self._group is None:
             return shares[0] if shares is not None else None
@@ -225,11 +224,11 @@ class Peers:
         return share[0]
 
     def _talk(self, say: Callable[[], object]) -> None:
-        """A collective; when it breaks off, `_lost` tells why."""
+        """Runs a collective; if it is interrupted, `_lost` says why."""
         try:
             say()
         except BaseException as error:
-            # Whoever did not get this far is now one message behind: nothing more can be said in this group.
+            # A rank that did not get this far is now one message behind: this group can't be used any more.
             self._lost = described(error)
             raise
 
@@ -239,9 +238,4 @@ class Peers:
 
 def described(error: BaseException) -> str:
     """The kind of an error and its text, for other ranks."""
-    return _bounded(f"{type(error).__name__}: {error}")
-
-
-def _bounded(text: str) -> str:
-    """A text of which the midst is left out if it is long."""
-    return text if len(text) <= _HEAD + _END else f"{text[:_HEAD]} ... {text[-_END:]}"
+    return bounded(f"{type(error).__name__}: {error}")

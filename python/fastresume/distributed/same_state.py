@@ -1,4 +1,4 @@
-"""What ranks have to agree on."""
+"""A check that all ranks load the same state."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MOST_NAMED = 8
 def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = None) -> Cursor:
     """The cursor in a state, if all ranks of a process group have the same one: one small collective.
 
-    All ranks call it, before they load: a stale file on one of them would let that one deliver rows twice.
-    What is wrong on one is an error on all. Alone, without a process group, it only reads the state.
+    All ranks call it before they load: with a stale file, one rank would deliver rows twice. A fault on one
+    rank is an error on all. Without a process group, it only reads the state.
 
     Args:
         state: what `load_state_dict` takes; its text may differ in spaces and keys' order.
@@ -46,7 +46,7 @@ def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = N
 
 
 def _read(state: Mapping[str, Any] | Cursor) -> tuple[Cursor | None, str]:
-    """The cursor and its text, or none and what is wrong with it: the other ranks wait for this one."""
+    """The cursor and its text, or None and the error: the other ranks wait for this one."""
     try:
         cursor = Cursor.from_state(state)
     except _core.StateError as error:

@@ -1,1 +1,1 @@
-"""From conditions on columns to selections of rows."""
+"""Filters: from conditions on columns to selections of rows."""

@@ -1,7 +1,7 @@
-"""Conditions on the columns of a row: what a filter asks.
+"""The conditions of a filter: expressions over the columns of a row.
 
 Nulls are those of SQL: a comparison with a null is neither true nor false, and what depends on it may be
-neither, too; only `is_null` and `is_valid` always answer. A row is kept if the condition is true.
+neither, too. Only `is_null` and `is_valid` always answer. A row is kept if the condition is true.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -26,7 +26,7 @@ Types = Mapping[str, tuple[str, str, str | None]]
 TIMES = (np.datetime64, np.timedelta64, dt.date, dt.time, dt.timedelta)
 
 FEW = 16
-"""Text is compared with so many values one by one, with more of them row by row."""
+"""Up to this many values are compared with strings one by one; more of them are looked up row by row."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Condition:
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
-        """The columns that it compares with values, and the values that these are asked to be equal to."""
+        """The columns that it compares, and the values that they may have to equal."""
         raise NotImplementedError
 
     def in_units(self, types: Types) -> Condition:
@@ -98,11 +98,11 @@ class Condition:
         raise NotImplementedError
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         raise NotImplementedError
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true of a row."""
+        """Whether it may be true of a row, for each range of rows."""
         raise NotImplementedError
 
 
@@ -136,7 +136,7 @@ class Comparison(ColumnCondition):
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
-        """Its column, and the value if it asks for that one."""
+        """Its column, with the value if this is an equality."""
         return {self.name: _sought([self.value]) if self.op in ("==", "!=") else set()}
 
     def in_units(self, types: Types) -> Condition:
@@ -148,7 +148,7 @@ class Comparison(ColumnCondition):
         _check_value(self.name, self.value, *types[self.name])
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         column = values[self.name]
         if isinstance(column.data, Text):
             found = compare_text(column.data, self.op, to_bytes(self.value))
@@ -157,7 +157,7 @@ class Comparison(ColumnCondition):
         return Truth(found & column.valid, ~found & column.valid, ~column.valid)
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true."""
+        """Whether it may be true of a row, for each range of rows."""
         op, value = self.op, to_bytes(self.value)
         of_nan = (op == "!=", op != "!=")
 
@@ -206,7 +206,7 @@ class Membership(ColumnCondition):
             _check_value(self.name, value, *types[self.name])
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         column = values[self.name]
         found = np.zeros(len(column.valid), np.bool_)
         if not isinstance(column.data, Text):
@@ -222,7 +222,7 @@ class Membership(ColumnCondition):
         return Truth(found & column.valid, ~found & column.valid, ~column.valid)
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true."""
+        """Whether it may be true of a row, for each range of rows."""
         some = _sought(self.values)
 
         def judge(low: Any, high: Any, absent: AbstractSet[Sought]) -> tuple[bool, bool]:
@@ -243,7 +243,7 @@ class IsNull(ColumnCondition):
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
-        """It compares nothing."""
+        """Nothing: it compares no values."""
         return {}
 
     def in_units(self, types: Types) -> Condition:
@@ -252,15 +252,15 @@ class IsNull(ColumnCondition):
         return self
 
     def check(self, types: Types) -> None:
-        """Every column may be asked for nulls."""
+        """Accepts every column: all may have nulls."""
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         valid = values[self.name].valid
         return Truth(~valid, valid, np.zeros_like(valid))
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true."""
+        """Whether it may be true of a row, for each range of rows."""
         told = list(zip(facts[self.name].nulls, facts[self.name].rows, strict=True))
         yes = np.array([nulls != 0 for nulls, _ in told], np.bool_)
         no = np.array([nulls is None or nulls < rows for nulls, rows in told], np.bool_)
@@ -283,7 +283,7 @@ class Not(Condition):
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
-        """What its inner condition compares."""
+        """What the inner condition compares."""
         return self.inner.sought
 
     def in_units(self, types: Types) -> Condition:
@@ -295,11 +295,11 @@ class Not(Condition):
         self.inner.check(types)
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         return _negated(self.inner.of_rows(values))
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true."""
+        """Whether it may be true of a row, for each range of rows."""
         return _negated(self.inner.of_groups(facts))
 
     def __repr__(self) -> str:
@@ -335,11 +335,11 @@ class Both(Condition):
         self.right.check(types)
 
     def of_rows(self, values: Mapping[str, Values]) -> Truth:
-        """Of each row, whether it is true."""
+        """Whether it is true, for each row."""
         return self._of(self.left.of_rows(values), self.right.of_rows(values))
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
-        """Of each stretch of rows, whether it may be true."""
+        """Whether it may be true of a row, for each range of rows."""
         return self._of(self.left.of_groups(facts), self.right.of_groups(facts))
 
     def _of(self, left: Truth, right: Truth) -> Truth:
@@ -358,7 +358,7 @@ class Both(Condition):
 
 
 def literal(value: object) -> Literal:
-    """The value as Python's own.
+    """The value as one of Python's own types.
 
     Raises:
         TypeError: if no column can be compared with it.
@@ -380,12 +380,20 @@ def _joined(op: str, left: Condition, right: object) -> Condition:
     return Both(op, left, right)
 
 
+def _refuse_operator(op: str) -> NoReturn:
+    """Refuses a column or value that an operator met before a comparison did."""
+    raise TypeError(
+        f"{op} binds more tightly than ==: put parentheses around comparisons, as "
+        f"(fr.col('a') == 1) {op} (fr.col('b') == 2)"
+    )
+
+
 def _negated(truth: Truth) -> Truth:
     return Truth(truth.no, truth.yes, truth.null)
 
 
 def _sought(values: Iterable[Literal]) -> set[Sought]:
-    """The values that something may be equal to."""
+    """The values that something can equal (all but NaN)."""
     return {to_bytes(value) for value in values if not is_nan(value)}
 
 

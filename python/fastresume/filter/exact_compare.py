@@ -1,4 +1,4 @@
-"""Values of a column compared with one value, exactly, whatever the types."""
+"""Exact comparisons of a column's values with one value, whatever the types."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fastresume.filter.ternary import Marks, Text
 
 
 def to_bytes(value: Any) -> Any:
-    """Text as its bytes; other values as they are."""
+    """A string as UTF-8 bytes; other values unchanged."""
     return value.encode() if isinstance(value, str) else value
 
 
 def is_nan(value: object) -> bool:
-    """Whether it is the float that nothing is equal to."""
+    """Whether it is a NaN, which equals nothing."""
     return isinstance(value, float) and math.isnan(value)
 
 
 def floor_of(value: Any, dtype: np.dtype[Any]) -> tuple[Any, bool]:
-    """The greatest number of the dtype that is not above the value, or None; and whether it is the value."""
+    """The greatest number of the dtype up to the value, or None; and whether it equals the value."""
     if dtype.kind == "f":
         if isinstance(value, float) and math.isinf(value):
             return dtype.type(value), True
@@ -68,6 +68,6 @@ def compare_text(text: Text, op: str, value: bytes) -> Marks:
     if op in ("==", "!="):
         found = text.equal(value)
         return found if op == "==" else ~found
-    # Byte by byte, unsigned, as Python compares bytes; numpy would drop zeros at the end of the value.
+    # Byte by byte, unsigned, as Python compares bytes; numpy would drop zero bytes at the end of the value.
     compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[op]
     return np.array([compare(row, value) for row in text.each()], np.bool_)

@@ -1,4 +1,4 @@
-"""What files tell about a condition without their data: by paths, footers, bloom filters and page indexes."""
+"""Pruning: what paths, footers, bloom filters and page indexes say about a condition, without the data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +14,13 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.filter.condition import Condition
-from fastresume.filter.ternary import Bound, Facts, Sought, Truth
+from fastresume.filter.ternary import Bound, Facts, Sought, Told, Truth
 
 GROUPS_AT_A_TIME = 256
-"""Details of so many row groups are in memory at a time."""
+"""The number of row groups whose page indexes and bloom filters are in memory at a time."""
 
 LARGEST_SOUGHT = 2**64
-"""Larger integers are no values of a column but as floats."""
+"""Integers above this are in columns of floats only."""
 
 
 def selected_rows(manifest: _core.Manifest) -> Intervals:
@@ -85,7 +86,7 @@ def decide(
 
 @dataclass(frozen=True)
 class Asked:
-    """A column that a condition asks for, and whether its values are floats."""
+    """A column of a condition, and whether its values are floats."""
 
     name: str
     is_float: bool
@@ -109,7 +110,7 @@ def _details(
     for group, columns in zip(groups.tolist(), told, strict=True):
         first, count = int(starts[group]), int(starts[group + 1] - starts[group])
         firsts = [np.array(column.first_rows, np.int64) for column in columns]
-        # Stretches of rows in which no column goes on to another page.
+        # Ranges of rows in which no column begins a new page.
         cuts = np.unique(np.concatenate([[0], *firsts]))
         spans.append(np.column_stack([cuts, np.append(cuts[1:], count)]) + first)
         for field, column, of_column, its_firsts in zip(fields, columns, values, firsts, strict=True):
@@ -150,8 +151,10 @@ def _count(selected: Intervals, rows: Intervals) -> int:
     return int((found[:, 1] - found[:, 0]).sum())
 
 
-def _as_told(value: Sought) -> Sought:
-    """The value as the core takes it; NaN, which nothing is equal to, if no column has such a value."""
+def _as_told(value: Sought) -> Told:
+    """The value in the form that the core takes; NaN, which equals nothing, if no column has such a value."""
+    if isinstance(value, Fraction):
+        return math.nan
     if not isinstance(value, int) or abs(value) < LARGEST_SOUGHT:
         return value
     try:
@@ -161,7 +164,7 @@ def _as_told(value: Sought) -> Sought:
 
 
 def _parted(spans: Intervals, truth: Truth) -> tuple[Intervals, Intervals]:
-    """The stretches of which all rows are kept, and those that may have some to keep."""
+    """The ranges whose rows are all kept, and those that may have some to keep."""
     is_kept = truth.yes & ~truth.no & ~truth.null
     return np.ascontiguousarray(spans[is_kept]), np.ascontiguousarray(spans[truth.yes & ~is_kept])
 

@@ -1,4 +1,4 @@
-"""Expressions of pyarrow, which only pyarrow can evaluate: over the same files, row group by row group."""
+"""Filters that are pyarrow expressions: pyarrow evaluates them, row group by row group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastresume.filter.scan import Progress
 
 
 def is_of_arrow(given: object) -> bool:
-    """Whether it is an expression of pyarrow."""
+    """Whether it is a pyarrow expression."""
     kind = type(given)
     return kind.__module__.split(".")[0] == "pyarrow" and kind.__name__ == "Expression"
 
@@ -26,13 +26,13 @@ def is_of_arrow(given: object) -> bool:
 def ask_arrow(
     manifest: _core.Manifest, wanted: Any, optional: Sequence[str], partitions: Sequence[str]
 ) -> Intervals:
-    """The selected rows that an expression of pyarrow keeps, as intervals.
+    """The selected rows that a pyarrow expression keeps, as intervals.
 
-    Columns in the files' paths are int64 or strings, as they are delivered, and null where a file lacks an
-    optional one.
+    Columns in the files' paths are int64 or strings, as they are delivered. Optional columns are null where a
+    file lacks them.
 
     Raises:
-        DataError: if a file can't be read, or the expression asks for what it has not.
+        DataError: if a file can't be read, or the expression needs a column that it lacks.
     """
     selected, starts = selected_rows(manifest), of_words(manifest.group_starts)
     file_groups = of_words(manifest.file_groups)
@@ -55,7 +55,7 @@ def ask_arrow(
 
 
 class Added:
-    """The columns that files have not themselves: those in their paths, and optional ones that they lack."""
+    """The columns that files do not hold: those in their paths, and optional ones that they lack."""
 
     def __init__(self, manifest: _core.Manifest, optional: Sequence[str], partitions: Sequence[str]) -> None:
         arrow, pc = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.compute")
@@ -70,7 +70,7 @@ class Added:
         self._lacked = [_field_of(path, name) for name, path in manifest.lacked_columns(list(optional))]
 
     def schema_of(self, schema: Any) -> Any:
-        """The schema of a file with what it has not."""
+        """The schema of a file, with the columns that it lacks."""
         for field in self._lacked:
             if field is not None and field.name not in schema.names:
                 schema = schema.append(field)
@@ -79,7 +79,7 @@ class Added:
         return schema
 
     def of_path(self, number: int) -> Any:
-        """What the path of a file says, as an expression; None if nothing is asked of it."""
+        """The values in the path of a file, as an expression; None if no such column is used."""
         whole = None
         for field, scalars in self._parts:
             name, value = self._field(field.name), scalars[number]
@@ -96,7 +96,7 @@ def _field_of(path: str, name: str) -> Any:
 
 
 def _format(verifies_checksums: bool) -> Any:
-    """How pyarrow reads files: it does not compare checksums by itself."""
+    """The options with which pyarrow reads files: by default it does not verify checksums."""
     arrow = importlib.import_module("pyarrow.dataset")
     options = arrow.ParquetFragmentScanOptions(page_checksum_verification=verifies_checksums)
     return arrow.ParquetFileFormat(default_fragment_scan_options=options)

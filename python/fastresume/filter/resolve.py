@@ -1,4 +1,4 @@
-"""A filter resolved into the rows that it keeps: by what footers tell, and by reading its columns."""
+"""Resolves a filter into the rows that it keeps, by footers and by reading its columns."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def select_filtered(
 ) -> tuple[_core.Manifest, FilterReport]:
     """The manifest whose selection is, of the rows selected in it, those that a filter keeps; and a report.
 
-    Columns that files may lack are null where they do, and those in the files' paths are columns like others.
+    Columns that a file may lack are null where it does. Hive partition columns are columns like others.
 
     Raises:
-        TypeError, ValueError: if it is no filter, a column can't be compared with its value, or the cache's
+        TypeError, ValueError: if it is no filter, a column can't be compared with its value, or the cache
             file is something else.
         DataError, SourceError: if a file can't be read.
 
@@ -88,7 +88,7 @@ def select_filtered(
         partitions = sorted({*partitions, *(column.name for column in wanted.named if column.from_path)})
     name = _name(wanted) + (repr((optional, partitions)).encode() if optional or partitions else b"")
     if not manifest.verifies_checksums:
-        # What damaged pages made it keep is nothing for those who would have been told of the damage.
+        # A selection found without verified checksums must not be used by those who want them verified.
         name += b" of pages as they are"
     key = {
         "fingerprint": manifest.fingerprint,
@@ -171,7 +171,8 @@ def _resolve(
 ) -> tuple[Intervals, FilterReport]:
     """The rows that a condition keeps, of those selected; and what left out others, but for reading them."""
     compared = sorted(wanted.sought)
-    # Of columns that are asked for nulls alone no value is read; what paths say are values.
+    # Columns that are only asked for nulls are not decoded. Hive partition columns count as compared: their
+    # values are in the paths.
     asked = sorted(wanted.columns - {*compared, *partitions})
     compared = sorted({*compared, *(wanted.columns & set(partitions))})
     layout = _core.Layout.of_filter(manifest, compared, asked, optional, partitions)
@@ -191,7 +192,7 @@ def _resolve(
         raise ValueError(f"no column '{name}': a filter names columns, and takes no patterns")
     for name, (_, _, unit) in types.items():
         if unit is not None and unit.startswith("decimal"):
-            # Its tensor has units of its scale, which nobody means who writes a number.
+            # Its tensor has integers in units of its scale, and a number in a filter is not meant so.
             raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")
     wanted = wanted.in_units(types)
     wanted.check(types)
@@ -215,10 +216,10 @@ def _resolve(
 
 
 def _check_cache(path: Path) -> None:
-    """Refuses a file that is something else: it would be replaced.
+    """Refuses a file that is something else, because it would be replaced.
 
     Raises:
-        ValueError: naming it.
+        ValueError: names the file.
     """
     try:
         with path.open("rb") as file:
@@ -230,7 +231,7 @@ def _check_cache(path: Path) -> None:
 
 
 def _read_cache(path: Path, key: dict[str, Any], manifest: _core.Manifest) -> _core.Manifest | None:
-    """The manifest with the selection kept under this key; None if there is none, or it is damaged."""
+    """The manifest with the cached selection of this key; None if there is none, or it is damaged."""
     try:
         magic, line, rest = path.read_bytes().split(b"\n", 2)
         told = json.loads(line)
@@ -243,9 +244,9 @@ def _read_cache(path: Path, key: dict[str, Any], manifest: _core.Manifest) -> _c
 
 
 def _write_cache(path: Path, key: dict[str, Any], found: _core.Manifest) -> None:
-    """Keeps a selection."""
+    """Caches a selection."""
     told = json.dumps({**key, "kept": found.selection}).encode()
     try:
         files.put(path, MAGIC + told + b"\n" + selected_rows(found).astype("<i8").tobytes())
     except OSError as cause:
-        warnings.warn(f"the filter's cache '{path}' can't be written: {cause.strerror}", stacklevel=4)
+        warnings.warn(f"the filter's cache '{path}' can't be written: {cause.strerror}", stacklevel=5)

@@ -1,4 +1,4 @@
-"""A condition asked of rows, by reading its columns."""
+"""Evaluates a condition on rows by reading its columns."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _intervals_of(numbers: npt.NDArray[np.int64]) -> Intervals:
 
 
 class Progress:
-    """How far a scan is, for people: on a terminal, and only if it takes long.
+    """Shows how far a scan is, on a terminal, and only if it takes long.
 
     Args:
         total: the rows to read.
@@ -91,6 +91,6 @@ class Progress:
             sys.stderr.write(f"\rfilter: {self._done} of {self._total} rows read ({share:.0%})")
 
     def end(self) -> None:
-        """Ends the line."""
+        """Ends the line on the terminal."""
         if self._has_spoken:
             sys.stderr.write("\n")

@@ -1,4 +1,4 @@
-"""What conditions are asked of, columns of rows and what files tell of stretches of them; the answers."""
+"""Three-valued logic of filters: columns of rows, statistics of ranges of rows, and the answers."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import itertools
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Marks = npt.NDArray[np.bool_]
-Sought = bool | int | float | bytes
-Bound = Sought | None
+Told = bool | int | float | bytes
+Bound = Told | None
+Sought = Told | Fraction
 
 COMPARED_BYTES = 1 << 22
-"""So many bytes of text are compared at a time: each takes nine of memory more."""
+"""The bytes of strings that are compared at a time: each takes nine more bytes of memory."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Of each row, whether a condition is true, and whether it is false; neither where a null decides it.
+    """For each row, whether a condition is true, and whether it is false; neither, where a null decides it.
 
-    Of each stretch of rows, whether it may be true of a row, and false, and neither.
+    For each range of rows, whether it may be true of a row, may be false, and may be neither.
     """
 
     yes: Marks
@@ -39,7 +41,7 @@ class Text:
     offsets: npt.NDArray[np.int64]
 
     def equal(self, value: bytes) -> Marks:
-        """Which rows are this one."""
+        """Which rows equal this value."""
         found: Marks = np.diff(self.offsets) == len(value)
         if value:
             some = max(COMPARED_BYTES // len(value), 1)
@@ -57,7 +59,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Values:
-    """A column of some rows, and which of them are not null."""
+    """A column of some rows, and which rows are not null."""
 
     data: npt.NDArray[Any] | Text
     valid: Marks
@@ -65,13 +67,13 @@ class Values:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is told of a column, of each of some stretches of rows.
+    """The statistics of a column for some ranges of rows.
 
     Args:
-        bounds: no value is below the first, none above the second; None if that is not known.
+        bounds: no value is below the first, none above the second; None if they are not known.
         nulls: how many of `rows` are null; None if that is not known.
-        rows: of so many rows; these are more than the stretch has where it is part of a page.
-        absent: values that surely are not there.
+        rows: the number of rows that the statistics cover: more than the range has if it is part of a page.
+        absent: values that are surely not there.
         is_float: whether there may be NaN, of which bounds say nothing.
     """
 
@@ -93,9 +95,9 @@ class Facts:
     def truth(
         self, judge: Callable[[Any, Any, AbstractSet[Sought]], tuple[bool, bool]], of_nan: tuple[bool, bool]
     ) -> Truth:
-        """What a judge says of each stretch: whether some value may pass, and some may not.
+        """The answer for each range: whether some value may pass a condition, and whether some may not.
 
-        It is given both bounds, or None and None, and the absent values. `of_nan` is the same of a NaN.
+        `judge` gets both bounds, or None and None, and the absent values. `of_nan` is its answer for a NaN.
         """
         found = []
         for (low, high), nulls, rows, absent in zip(
@@ -112,5 +114,5 @@ class Facts:
 
 
 def may_equal(value: Any, low: Any, high: Any, absent: AbstractSet[Sought]) -> bool:
-    """Whether a value may be there: within the bounds, if there are such, and not known to be absent."""
+    """Whether a value may be there: within the bounds, if they are known, and not known to be absent."""
     return value not in absent and (low is None or low <= value <= high)

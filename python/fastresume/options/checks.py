@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import pathlib
+import re
 import reprlib
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
@@ -164,7 +165,15 @@ def one_path(name: str, value: object) -> str:
         raise TypeError(f"{name} must be a path, found {quoted(value)}")
     if not path:
         raise ValueError(f"{name} is an empty path")
+    if is_address(path):
+        raise ValueError(f"{name} must be a local path, found the address {path!r}")
     return path
+
+
+def is_address(path: str) -> bool:
+    """Whether it is an address, also as `pathlib` writes it: `s3:/bucket`, with one slash."""
+    found = re.match(r"[A-Za-z][\w+.-]*:(?=/)", path)
+    return found is not None and not os.path.lexists(found[0])
 
 
 def names(argument: str, given: str | Sequence[str] | None) -> list[str] | None:

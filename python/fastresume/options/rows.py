@@ -13,6 +13,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.buffers import Intervals as RowArray
 from fastresume.buffers import of_buffer, to_array
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, truth
 
 PARTS = 2**53
@@ -138,6 +139,7 @@ class Split(RowSet):
     stop: float
     seed: int = 0
 
+    @bounds_messages
     def __post_init__(self) -> None:
         for name in ("start", "stop"):
             value = getattr(self, name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch.distributed
 
 import fastresume._core as _core
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, integer, nearest
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class World:
     rank: int
     world_size: int
 
+    @bounds_messages
     def __post_init__(self) -> None:
         # As plain integers, whatever kind was passed: they go into file names and JSON.
         object.__setattr__(self, "world_size", at_least(1, "world_size", self.world_size))
@@ -62,6 +64,7 @@ class World:
             )
 
     @classmethod
+    @bounds_messages
     def detect(cls) -> World:
         """The rank and world size of `torch.distributed`, else of the environment, else 0 of 1.
 
@@ -100,6 +103,7 @@ class World:
         return None
 
     @classmethod
+    @bounds_messages
     def of(cls, group: World | ProcessGroup | DeviceMesh) -> World:
         """The rank and size of a process group or of a one-dimensional device mesh.
 

@@ -1,1 +1,1 @@
-"""From a `ReadSpec` to batches."""
+"""Reading: from a `ReadSpec` to batches."""

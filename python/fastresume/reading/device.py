@@ -1,9 +1,9 @@
-"""A device that batches are copied to, ahead of the loop, on a stream of its own.
+"""Copies batches to a device ahead of the loop, on a stream of its own.
 
-Three things must not be confused: when a copy is begun, when it is done, and when who uses it is done. Host
-memory is held until the copy's event is done, and only then goes back to whoever fills it again: a ring. What
-the consumer does comes after that event, by order of streams, and nobody waits. Memory of the device is used
-again after what the consumer's stream had to do when the batch was let go of (`record_stream`).
+Three moments must not be confused: when a copy begins, when it is done, and when the consumer is done. Host
+memory is held until the copy's event is done; only then it is free to be filled again, as in a ring. The
+consumer's work comes after that event, by the order of streams, and no thread waits. Device memory is reused
+after the work that the consumer's stream had when the batch was released (`record_stream`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fastresume.batch.schema import Tensors
 from fastresume.reading.pinned import page_lock, tell_failure
 
 AHEAD = 2
-"""So many batches are on the device, or on their way, beside the one that was handed over."""
+"""The number of batches on the device, or on their way, beside the one in use."""
 
 
 class Mark(Protocol):
-    """A point of a stream: what was begun before it is done, or not."""
+    """A point of a stream, like a CUDA event: done when everything before it is done."""
 
     def query(self) -> bool:
         """Whether it is done."""
@@ -37,7 +37,7 @@ class Mark(Protocol):
 
 
 class CopyStream(Protocol):
-    """What is asked of a device: `CudaStream`, or what stands for one.
+    """The operations of a device: `CudaStream`, or a stand-in in tests.
 
     `page_lock` locks the pages that copies read, or is None.
     """
@@ -46,26 +46,26 @@ class CopyStream(Protocol):
     page_lock: _core.PageLock | None
 
     def copying(self) -> AbstractContextManager[object]:
-        """In which copies are begun; in no thread that a signal handler may interrupt."""
+        """The context in which copies are begun; not in a thread that a signal handler may interrupt."""
 
     def copy(self, value: Any) -> Any:
-        """The value on the device, as soon as the copy is done."""
+        """The value on the device, valid as soon as the copy is done."""
 
     def mark(self) -> Mark:
-        """The point behind all copies that were begun."""
+        """A mark behind all copies that were begun."""
 
     def wait(self, mark: Mark) -> None:
-        """Lets what the caller's current stream is given from now on come after a mark."""
+        """Makes later work of the caller's current stream wait for a mark."""
 
     def use(self, value: Any) -> None:
-        """Keeps the value's memory from other use until the caller's current stream is done with it."""
+        """Keeps the value's memory from reuse until the caller's current stream is done with it."""
 
 
 class CudaStream:
     """A stream of a CUDA device for copies.
 
     Args:
-        device: "cuda", for the current device of the caller's thread, or one by its index.
+        device: "cuda" for the current device of the caller's thread, or one by its index.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -76,13 +76,13 @@ class CudaStream:
         self.page_lock = page_lock(self.device)
 
     def copying(self) -> AbstractContextManager[object]:
-        """In which copies are begun: the stream is the current one of this thread, which is the loader's."""
-        # For good: to go back to a device that this process does not use would start that one, too.
+        """The context for beginning copies: the stream is current in this thread, the loader's."""
+        # Never undone: going back to a device that this process does not use would start that one, too.
         torch.cuda.set_device(self.device)
         return torch.cuda.stream(self._stream)
 
     def copy(self, value: Any) -> Any:
-        """The value on the device, as soon as the copy is done."""
+        """The value on the device, valid as soon as the copy is done."""
         return value.to(self.device, non_blocking=True)
 
     def mark(self) -> Mark:
@@ -91,11 +91,11 @@ class CudaStream:
         return event
 
     def wait(self, mark: Any) -> None:
-        """Lets what the caller's current stream is given from now on come after an event."""
+        """Makes later work of the caller's current stream wait for an event."""
         torch.cuda.current_stream(self.device).wait_event(mark)
 
     def use(self, value: Any) -> None:
-        """Keeps the value's memory from other use until the caller's current stream is done with it."""
+        """Keeps the value's memory from reuse until the caller's current stream is done with it."""
         value.record_stream(torch.cuda.current_stream(self.device))
 
 
@@ -103,9 +103,9 @@ class Placed:
     """A batch on a device, or on its way there.
 
     Args:
-        device: what copies it.
+        device: the device's copy stream.
         batch: its values; those in `ahead` are on the device.
-        mark: when they are there.
+        mark: done when they are there.
         ahead: their names.
     """
 
@@ -119,12 +119,12 @@ class Placed:
         self._process = os.getpid()
 
     def __del__(self) -> None:
-        if self._process != os.getpid():  # to let go of memory of a device is a call, which a fork can't make
+        if self._process != os.getpid():  # freeing device memory calls CUDA, which a forked child can't
             _kept.append((self.batch, self.mark))
 
 
 class _Held:
-    """Memory of the host that is read until a mark is done; it is let go of with this, and not before."""
+    """Host memory that is read until a mark is done; it is released with this object, not before."""
 
     __slots__ = ("_process", "_values", "mark")
 
@@ -144,10 +144,10 @@ _kept: list[object] = []
 
 
 class Device:
-    """Where the batches of one loader go.
+    """The device of one loader's batches.
 
     Args:
-        device: of the type "cuda".
+        device: a device of the type "cuda".
         is_static: whether every batch comes in the same tensors.
     """
 
@@ -160,10 +160,10 @@ class Device:
         self._static: dict[str, Tensor] = {}
 
     def open(self) -> CopyStream:
-        """The stream of copies; the first call makes it, on the current device where none was named.
+        """The copy stream; the first call makes it, on the current device unless an index was given.
 
         Raises:
-            FastresumeError: in a child that was forked when CUDA had started, where it can't be used.
+            FastresumeError: in a child that was forked after CUDA had started, where it can't be used.
         """
         is_forked = self._stream is not None and self._process != os.getpid()
         if is_forked or torch.cuda._is_in_bad_fork():
@@ -179,13 +179,13 @@ class Device:
         return self._stream
 
     def page_lock(self) -> _core.PageLock | None:
-        """What locks the pages of memory that is copied from; raises as `open` does."""
+        """The lock for the pages that are copied from; raises as `open` does."""
         return self.open().page_lock
 
     def put(self, batch: Batch) -> Placed:
-        """Begins to copy a batch; its memory is held until that is done.
+        """Begins to copy a batch; its memory is held until the copy is done.
 
-        Not in a thread in which signal handlers may raise: they could leave another stream behind.
+        Don't call it in a thread in which signal handlers may raise: they could leave another stream current.
         """
         stream = self.open()
         while self._held and self._held[0].mark.query():
@@ -203,7 +203,7 @@ class Device:
         return Placed(self, batch._like(values), mark, ahead)
 
     def hand_over(self, placed: Placed) -> Batch:
-        """The batch, for what the caller's current stream is given from now on; may be called again."""
+        """The batch, for later work of the caller's current stream; may be called again."""
         stream = self.open()
         tell_failure(stream.page_lock, stacklevel=4)
         stream.wait(placed.mark)
@@ -216,13 +216,14 @@ class Device:
         return placed.batch
 
     def in_place(self, batch: Batch) -> Batch:
-        """The batch in the tensors that all have, if they are static; the one before is overwritten.
+        """The batch in the tensors of all batches, if they are static; overwrites the batch before.
 
-        The copies are the caller's current stream's, so they come after what it did with the batch before.
+        The caller's current stream makes these copies, so they come after its work on the batch before.
 
         Raises:
-            ValueError: if there are other tensors than in the first batch, or one has another type or shape.
-            TypeError: if a value is no tensor of one shape.
+            ValueError: if the tensors' names differ from the first batch's, or one has another dtype or
+                shape.
+            TypeError: if a value is not a tensor of one shape.
         """
         if not self.is_static:
             return batch
@@ -239,7 +240,7 @@ class Device:
         return batch._like(kept)
 
     def close(self) -> None:
-        """Lets go of the host's memory, when its copies are done."""
+        """Releases the host memory when its copies are done."""
         self._held.clear()
 
     def _check_same(self, batch: Batch, values: dict[str, Any]) -> None:
@@ -263,12 +264,12 @@ class Device:
 
 
 def device_of(given: torch.device | str | int | None) -> torch.device | None:
-    """The device that a loader's batches go to, as torch understands what was given; None for the CPU.
+    """The device of a loader's batches, as torch understands the argument; None for the CPU.
 
-    Starts no CUDA.
+    Does not start CUDA.
 
     Raises:
-        TypeError, ValueError: for what is no device, or one of another kind.
+        TypeError, ValueError: if it is no device, or of another type than CPU and CUDA.
         FastresumeError: if there is no such CUDA device.
     """
     if given is None:
@@ -287,7 +288,7 @@ def device_of(given: torch.device | str | int | None) -> torch.device | None:
             "batch.to(device)"
         )
     if torch.cuda._is_in_bad_fork():
-        return device  # its use is the error, which says what to do
+        return device  # using it is the error, which says what to do
     count = torch.cuda.device_count()
     if count == 0:
         why = "this torch was built without CUDA" if torch.version.cuda is None else "there is no CUDA device"

@@ -1,4 +1,4 @@
-"""The batches of one rank, handed over one by one in this process."""
+"""The iterator over the batches of one rank in this process."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _log = logging.getLogger("fastresume")
 
 
 class BatchIterator(Iterator[Batch]):
-    """The batches of one rank from where the dataset's cursor is to the end of the pass.
+    """The batches of one rank from the dataset's cursor to the end of the pass.
 
-    Each batch moves the dataset's cursor when it is handed over, not before. Nothing is opened or started
-    until the first batch is asked for.
+    A batch moves the dataset's cursor when it is delivered, not before. Nothing is opened or started until
+    the first batch is asked for.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class BatchIterator(Iterator[Batch]):
         self._watchdog = watchdog
         self._workers = 1 if crew is None else crew.workers
         self._reader: _core.Reader | Ahead | Beside | Run | None = None
-        self._share: Planned  # from when the reader is opened on
+        self._share: Planned  # set when the reader is opened
         self._make_here: Callable[[_core.Delivered], Batch]  # as well
-        self._handed: int | None = None  # the number of the batch that was handed over last
+        self._handed: int | None = None  # the number of the last delivered batch
         self._made: tuple[Delivered, Batch | Placed] | None = None
         self._trail = [Trail()] if trail is None else trail
         self._is_spoiled = False
@@ -216,7 +216,7 @@ class BatchIterator(Iterator[Batch]):
         return self._reader
 
     def _ahead(self, reader: _core.Reader, making: Making) -> _core.Reader | Ahead | Beside:
-        """The reader, with threads that run the transforms, and put batches onto a device, if there are."""
+        """The reader; behind threads that run transforms and copy batches to a device, if there are any."""
         spec, device, make = self._spec, self._device, self._make_here
         if not self._threads:
             return reader if device is None else Beside(reader, make, device.put)
@@ -237,7 +237,7 @@ class BatchIterator(Iterator[Batch]):
         return ahead
 
     def _go_back(self, cursor: _core.Cursor) -> None:
-        """Lets a new reader go on where the last batch that was handed over ended; `cursor` is its cursor."""
+        """Makes a new reader continue after the last delivered batch; `cursor` is that batch's cursor."""
         if self._handed is not None:
             self._cursor = cursor
         reader, self._reader, self._is_spoiled = self._reader, None, False
@@ -247,10 +247,10 @@ class BatchIterator(Iterator[Batch]):
             reader.close()
 
     def _front(self) -> Delivered | None:
-        """The first batch that the cursor does not know of.
+        """The first batch behind the cursor.
 
-        The reader lets go of a batch only when the cursor has moved past it, so that an exception raised by a
-        signal handler, at whatever moment, can't bring the two apart.
+        The reader releases a batch only when the cursor has moved past it. So an exception raised by a signal
+        handler, at any moment, can't separate the two.
         """
         if self._is_spoiled:
             self._go_back(self._shared.cursor)
@@ -264,10 +264,10 @@ class BatchIterator(Iterator[Batch]):
                 and self._shared._cursor == cursor_after(front, self._end_cursor)
             ):
                 reader.advance()
-                del front  # where the caller has let go of the batch as well, the next one takes its memory
+                del front  # if the caller has released the batch as well, the next one takes its memory
                 front = reader.front()
         except _core.SourceError:
-            self._is_spoiled = True  # readers remember it, but the file may come back
+            self._is_spoiled = True  # readers remember the error, but the file may come back
             raise
         return front
 
@@ -278,7 +278,7 @@ class BatchIterator(Iterator[Batch]):
             if self._device is None and not self._spec.transforms:
                 self._made = front, self._make(front)
             else:
-                # A transform that fails may have written to the tensors before: they must be read again.
+                # A failed transform may have written to the tensors: they must be read again.
                 self._is_spoiled = True
                 try:
                     self._made = front, self._make(front)
@@ -334,7 +334,7 @@ class BatchIterator(Iterator[Batch]):
         raise _core.FastresumeError("a newer iterator of this dataset goes on: an older one can't")
 
     def _end(self) -> None:
-        """Ends the pass here if no batch was left of it; else its last batch did."""
+        """Ends the pass here if no batch was left of it; otherwise its last batch ended it."""
         planned = self._spec.pass_from(self._cursor, self._workers)
         self.close()
         if planned.batches_left == 0:
@@ -347,7 +347,7 @@ class BatchIterator(Iterator[Batch]):
 
 
 def _arrived(device: Device, arrival: Arrival) -> Batch:
-    device.open()  # here, since it may be this thread's current device that is meant
+    device.open()  # here, because this thread's current device may be meant
     return arrival.batch
 
 

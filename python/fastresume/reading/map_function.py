@@ -1,4 +1,4 @@
-"""The functions that `map` is given: what they take and give, their names, and how they reach a worker."""
+"""The functions given to `map`: their type, their names, and whether they can be pickled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from fastresume.batch.batch import Batch
 
 Transform = Callable[[Batch], Mapping[str, Any]]
-"""A function of a batch that gives a batch, or a mapping of names to values."""
+"""A function of a batch that returns a batch, or a mapping of names to values."""
 
 
 def name_of(transform: Transform) -> str:
@@ -20,13 +20,13 @@ def name_of(transform: Transform) -> str:
 
 
 def check_picklable(transforms: tuple[Transform, ...]) -> None:
-    """Says what to write where a worker process that starts anew can't be given a transform.
+    """Refuses transforms that can't be pickled for a newly started worker process.
 
     Raises:
-        PicklingError: if one is a lambda, or a function made within another one.
+        PicklingError: if one is a lambda, or a function defined within another one; it says what to write.
     """
     if multiprocessing.context.get_spawning_popen() is None:
-        return  # a pickle of another kind, which may take anything
+        return  # another use of pickle, with other rules
     for transform in transforms:
         name = name_of(transform)
         if "<lambda>" in name or "<locals>" in name:

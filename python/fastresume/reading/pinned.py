@@ -1,4 +1,4 @@
-"""Page-locked memory: what a CUDA device reads by itself, while the processor does something else."""
+"""Pinned (page-locked) memory, which a CUDA device copies by itself."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _told: list[_core.PageLock] = []
 
 
 def page_lock(device: torch.device) -> _core.PageLock | None:
-    """What locks pages, for all devices of the process; None where there is no driver to ask.
+    """The lock for pages, for all devices of the process; None without a driver.
 
-    The driver is asked, and not the runtime, because threads that decode have no current device: the runtime
-    would start one for them.
+    It uses CUDA's driver, not the runtime: decoding threads have no current device, and the runtime would
+    start one for them.
 
     Args:
-        device: a CUDA device with an index, which has been started.
+        device: a CUDA device with an index, already started.
     """
     if not _locks and (made := _of_driver(device.index)) is not None:
         _locks.append(made)
@@ -40,7 +40,7 @@ def _of_driver(index: int) -> _core.PageLock | None:
     device, context = ctypes.c_int(), ctypes.c_void_p()
     if driver.cuDeviceGet(ctypes.byref(device), index) != 0:
         return None
-    # Of the runtime's own context one more share is taken, and never given back.
+    # This takes one more reference to the runtime's own context, and never returns it.
     if driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) != 0:
         return None
     addresses = (_address(push), _address(pop), _address(register), _address(unregister))
@@ -52,7 +52,7 @@ def _address(function: object) -> int:
 
 
 def tell_failure(lock: _core.PageLock | None, stacklevel: int) -> None:
-    """Warns, once for each, of one that could not lock."""
+    """Warns, once for each lock, if it could not lock pages."""
     if lock is None or lock.failure == 0 or lock in _told:
         return
     _told.append(lock)

@@ -1,8 +1,8 @@
-"""Threads that make batches ahead of the training loop: they run transforms, and put batches onto a device.
+"""Threads that make batches ahead of the training loop: they run transforms, and copy batches to a device.
 
 A signal handler (Ctrl-C) may raise in the main thread between any two steps of Python code, also within the
-standard library's: a thread that was half started, or a lock that nobody let go of, would stay behind. So
-what the main thread does here is made of single calls, in an order in which any of them may be the last.
+standard library's. A thread that was half started, or a lock that nobody released, would stay behind. So the
+main thread's work here is made of single calls, in an order in which any of them may be the last.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _log = logging.getLogger("fastresume")
 _END_SECONDS = 2.0
 
 MAX_THREADS = 4
-"""More threads wait for each other: Python code runs in one at a time."""
+"""More threads would wait for each other: Python code runs in one at a time."""
 
 
 class Reader(Protocol):
-    """Gives what batches are made of, in order: the core's reader, or workers', or one of those below."""
+    """A source of what batches are made of, in order: a reader, or one of the classes below."""
 
     def start(self) -> None:
         """Begins to read."""
@@ -40,7 +40,7 @@ class Reader(Protocol):
         """What the front batch is made of: the same until `advance` is called; None at the end."""
 
     def advance(self) -> None:
-        """Lets go of the front batch."""
+        """Releases the front batch."""
 
     def close(self) -> None:
         """Ends the threads, and closes the files."""
@@ -59,17 +59,17 @@ class Slot:
         self.is_done.acquire()
 
     def make(self, make: Callable[[], Any]) -> None:
-        """Keeps what a function gives, or raises, for whoever waits."""
+        """Keeps what a function returns or raises, for the thread that waits."""
         try:
             self.batch = make()
-        except BaseException as error:  # noqa: BLE001  (whoever asks for the batch gets it)
+        except BaseException as error:  # noqa: BLE001  (raised where the batch is asked for)
             self.error = error
         is_done = self.is_done
-        del self, make  # else the error's traceback holds on to the error
+        del self, make  # else the error's traceback would keep the error alive
         is_done.release()
 
     def wait(self) -> Any:
-        """The batch, or raises what making it raised."""
+        """Returns the batch, or raises what making it raised."""
         while self.batch is None and self.error is None:
             self.is_done.acquire()
         if self.batch is not None:
@@ -77,17 +77,17 @@ class Slot:
         try:
             raise self.error or _core.FastresumeError("no batch was made")
         finally:
-            del self  # else the error's traceback holds on to the error
+            del self  # else the error's traceback would keep the error alive
 
 
 class Ahead:
-    """A reader's batches, made in threads ahead of who asks for them, in the reader's order.
+    """A reader's batches, made in threads ahead of the consumer, in the reader's order.
 
-    Has the methods of a reader: a batch stays in front until `advance` is called.
+    It has the methods of a reader: a batch stays in front until `advance` is called.
 
     Args:
-        reader: where they come from; another one of these, whose batches are made into others.
-        make: makes a batch of what the reader delivers, or has made; is called in several threads at once.
+        reader: the source; it may be another `Ahead`, whose batches are made into others.
+        make: makes a batch of what the reader delivers; called in several threads at once.
         threads: how many threads make batches.
         depth: how many batches are made ahead of the one in front, at least 1.
     """
@@ -99,9 +99,9 @@ class Ahead:
         self._depth = depth
         self._process = os.getpid()
         self._slots: deque[Slot] = deque()
-        self._changed = allocate_lock()  # let go of when a slot is added, or there will be none
+        self._changed = allocate_lock()  # released when a slot is added, or when there will be none
         self._changed.acquire()
-        self._drawing = threading.Lock()  # taken by the threads alone
+        self._drawing = threading.Lock()  # taken by the threads only
         self._orders: SimpleQueue[Ahead | Beside | None] = SimpleQueue()
         self._running: dict[int, threading.Lock] = {}
         self._started = self._ordered = self._drawn = 0
@@ -115,7 +115,7 @@ class Ahead:
                 f"this iterator was made in process {self._process}, before it forked: make a new one in "
                 f"process {os.getpid()}"
             )
-        # What is counted after it is done may happen once more than is known, and never once less.
+        # A count is raised after the fact: so at worst something is done once too often, never too seldom.
         while len(self._slots) + self._ordered - self._drawn <= self._depth:
             if self._started < self._threads:
                 start_new_thread(_work, (self._orders, self._running))
@@ -131,7 +131,7 @@ class Ahead:
         if self._is_closed:
             raise _core.FastresumeError("the reader is closed")
         if self._slots[0].delivered is None and self._slots[0].error is not None:
-            self._slots.popleft().wait()  # raises it; the reader may get over it
+            self._slots.popleft().wait()  # raises it; the reader may recover
         return self._slots[0].delivered
 
     def batch(self) -> Any:
@@ -143,17 +143,17 @@ class Ahead:
         return self._slots[0]
 
     def queued(self) -> tuple[int, int]:
-        """How many batches are made or being made, and their bytes as they were read. For any thread."""
+        """How many batches are made or being made, and their bytes as read. For any thread."""
         delivered = [slot.delivered for slot in self._slots.copy()]
         sizes = [each.num_bytes for each in delivered if each is not None]
         return len(sizes), sum(sizes)
 
     def advance(self) -> None:
-        """Lets go of the front batch."""
+        """Releases the front batch."""
         self._slots.popleft()
 
     def close(self, wait: bool = True) -> None:
-        """Ends the threads, and closes the files. May be called by a garbage collection, in any thread.
+        """Ends the threads, and closes the files. A garbage collection may call it, in any thread.
 
         Args:
             wait: for what the threads are at, for some seconds.
@@ -167,7 +167,7 @@ class Ahead:
             _wait_for(self._running, self._process)
 
     def draw(self) -> None:
-        """Takes the reader's next batch, and makes what comes of it: in a thread of this object."""
+        """Takes the reader's next batch, and makes a batch of it: in a thread of this object."""
         sources: list[Callable[[], Any]] = []
         with self._drawing:
             slot = self._next_slot()
@@ -181,30 +181,30 @@ class Ahead:
         self._wake()
         if sources:
             slot.make(partial(_made_of, self._make, sources))
-        del slot  # else an error in it would hold on to itself, and to what it was raised over
+        del slot  # else an error in it would keep itself alive, and the error that it followed
 
     def _next_slot(self) -> Slot:
         try:
             return Slot(self._reader.front())
-        except BaseException as error:  # noqa: BLE001  (whoever asks for the batch gets it)
-            return Slot(None, error.with_traceback(None))  # whose frames would hold on to the error
+        except BaseException as error:  # noqa: BLE001  (raised where the batch is asked for)
+            return Slot(None, error.with_traceback(None))  # the traceback's frames would keep the error alive
 
     def _wake(self) -> None:
         try:
             self._changed.release()
-        except RuntimeError:  # nobody took notice of the last change yet
+        except RuntimeError:  # no thread has seen the last change yet
             return
 
 
 class Beside:
-    """A reader's batches, made in a thread of this object while who asks for them waits.
+    """A reader's batches, made in a thread of this object while the consumer waits.
 
-    For what must not run where a signal handler may raise. Has the methods of a reader.
+    It is for work that must not run where a signal handler may raise. It has the methods of a reader.
 
     Args:
-        reader: where they come from.
-        prepare: what is done first, in the thread of who asks, with what the reader delivers.
-        make: makes the batch of what that gives.
+        reader: the source.
+        prepare: called first, in the consumer's thread, with what the reader delivers.
+        make: makes the batch of the result.
     """
 
     def __init__(self, reader: Reader, prepare: Callable[[Any], Any], make: Callable[[Any], Any]) -> None:
@@ -238,7 +238,7 @@ class Beside:
             self._slot = slot
             self._due.put((slot, prepared))
             self._orders.put(self)
-            del slot, prepared  # else an error in it would hold on to itself
+            del slot, prepared  # else an error in it would keep itself alive
         return self._slot.wait()
 
     def draw(self) -> None:
@@ -248,7 +248,7 @@ class Beside:
         del slot, prepared
 
     def advance(self) -> None:
-        """Lets go of the front batch."""
+        """Releases the front batch."""
         self._reader.advance()
         self._slot = None
 
@@ -270,7 +270,7 @@ def _itself(slot: Slot) -> Any:
 
 
 def _made_of(make: Callable[[Any], Any], sources: list[Callable[[], Any]]) -> Any:
-    """What is made of what the only source gives; no frame holds on to it."""
+    """What is made of the result of the only source; no frame keeps it alive."""
     return make(sources.pop()())
 
 
@@ -291,7 +291,7 @@ def _wait_for(running: dict[int, threading.Lock], process: int) -> None:
 
 
 def _work(orders: SimpleQueue[Ahead | Beside | None], running: dict[int, threading.Lock]) -> None:
-    """The life of a thread: it holds on to nothing while it waits."""
+    """The loop of a thread: it keeps nothing alive while it waits."""
     thread, is_running = get_ident(), allocate_lock()
     is_running.acquire()
     running[thread] = is_running
@@ -310,6 +310,6 @@ _alive: weakref.WeakSet[Ahead | Beside] = weakref.WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    """Waits for the threads before the interpreter is taken down under them."""
+    """Waits for the threads before the interpreter exits."""
     for ahead in list(_alive):
         ahead.close()

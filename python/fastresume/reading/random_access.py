@@ -1,4 +1,4 @@
-"""Any batch or row of a dataset again: which rows made it, and where they are."""
+"""Random access: any batch of a pass, or any rows, read again."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def read_rows(spec: ReadSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:
 
 
 def remaining_rows(spec: ReadSpec, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
-    """The rows of the present pass that were not delivered, by file and row group; see `Cursor.remaining`."""
+    """The rows of the current pass that are not delivered, by file and row group; see `Cursor.remaining`."""
     spec.check(cursor)
     order = _core.Order(cursor, spec.manifest)
     rows = of_buffer(order.row_set(of_buffer(cursor.remaining())))
     starts = of_words(spec.manifest.group_starts)
-    # Every range is cut at the row groups' bounds, so that each piece lies in one.
+    # Every range is cut at the bounds of row groups, so that each piece lies in one.
     bounds = np.unique(np.concatenate([rows.ravel(), starts]))
     pieces = np.stack([bounds[:-1], bounds[1:]], axis=1)
     held = np.searchsorted(rows[:, 0], pieces[:, 0], side="right") - 1
@@ -129,6 +129,6 @@ def remaining_rows(spec: ReadSpec, cursor: _core.Cursor) -> list[tuple[str, int,
 
 
 def _read(spec: ReadSpec, runs: Intervals, count: int) -> tuple[Tensors, _core.Written]:
-    """The tensors of the rows of these runs, over and over up to `count` rows, and what tells these."""
+    """The tensors of the rows in these runs, repeated up to `count` rows, and their row numbers."""
     memory, written = spec.layout.read_rows(spec.manifest, runs, count)
     return spec.schema.tensors(memory), written

@@ -1,4 +1,4 @@
-"""Which steps a loader has handed over last: what can be read again, and not the batches themselves."""
+"""The steps that a loader has delivered last, so that they can be read again: numbers, not batches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 import fastresume._core as _core
 
 MAX_STRETCHES = 64
-"""So many stretches are kept: a pass is one, and so is what comes after a state was loaded."""
+"""The most ranges that are kept: a pass is one, and so are the batches after a state was loaded."""
 
 
 class Stretch(NamedTuple):
-    """Batches of one pass that were handed over one after another: the numbers [start, end) of a cut."""
+    """Batches of one pass that were delivered one after another: the numbers [start, end) of a cut."""
 
     planned: _core.Pass
     start: int
@@ -28,7 +28,7 @@ class Stretch(NamedTuple):
 
 
 class Trail(tuple[Stretch, ...]):
-    """The stretches that a loader has handed over, the latest last: a value.
+    """The ranges of batches that a loader has delivered, the latest last: a value.
 
     Example:
         >>> Trail().num_steps
@@ -39,21 +39,21 @@ class Trail(tuple[Stretch, ...]):
 
     @property
     def num_steps(self) -> int:
-        """How many of the last steps it leads back to."""
+        """The number of last steps that it covers."""
         return sum(stretch.end - stretch.start for stretch in self)
 
     def after(self, planned: _core.Pass, number: int) -> Trail:
-        """The trail after the hand-over of the number-th batch of a pass's cut."""
+        """The trail after the delivery of batch `number` of a pass's cut."""
         if self and self[-1].goes_on_with(planned, number):
             last = self[-1]
             return Trail((*self[:-1], Stretch(last.planned, last.start, number + 1)))
         return Trail((*self, Stretch(planned, number, number + 1))[-MAX_STRETCHES:])
 
     def last(self, steps: int) -> list[tuple[_core.Pass, int]]:
-        """The last steps in the order in which they were handed over: a pass, and the number of a batch.
+        """The last steps in the order of their delivery: for each a pass, and the number of a batch.
 
         Raises:
-            IndexError: if it does not lead back so far; how far it does is said.
+            IndexError: if it does not cover that many; says how many it covers.
         """
         if steps > self.num_steps:
             raise IndexError(

@@ -1,4 +1,4 @@
-"""The batches of a spec as an iterable dataset of torch's that stands at a cursor."""
+"""The base class of `ParquetDataset`: batches of a spec as a torch IterableDataset with a cursor."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals
 from fastresume.distributed.same_reads import SameRanks
+from fastresume.messages import bounds_messages
 from fastresume.options.topology import World
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
@@ -37,7 +38,7 @@ BEHIND = (
     "loaded or pass ended: save batch.state_dict() of the last batch, or call "
     "dataset.load_state_dict(batch.state_dict()) before, or use fastresume.Loader(dataset, num_workers=...)"
 )
-"""What is said of a dataset's state that is not that of the last batch, after whose state it is."""
+"""The warning that a dataset's state is not that of the last batch; it names the batch's state."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +53,18 @@ class _ComparedRanks:
 
 
 class ResumableDataset(IterableDataset[Batch]):
-    """The batches of a spec from where a cursor is: what a dataset is, wherever its rows come from.
+    """The batches of a spec from a cursor on: a dataset, wherever its rows come from.
 
     Args:
         spec: what it reads.
 
     Attributes:
         spec: what it reads, a frozen `ReadSpec`.
-        shared_cursor: where it stands, which its torch DataLoader workers and what `map` makes of it share.
+        shared_cursor: its cursor, shared with its torch DataLoader workers and with the datasets that `map`
+            makes.
 
     Raises:
-        ValueError: if no batch would come from it.
+        ValueError: if it would deliver no batch.
 
     Threads and forks: see `ParquetDataset`.
     """
@@ -82,47 +84,47 @@ class ResumableDataset(IterableDataset[Batch]):
 
     @property
     def paths(self) -> list[str]:
-        """What `paths` named, as strings."""
+        """The given `paths`, as strings."""
         return list(self.spec.paths)
 
     @property
     def world(self) -> World:
-        """Which of how many ranks this is."""
+        """The rank, and the number of ranks."""
         return self.spec.world
 
     @property
     def batch_size(self) -> int:
-        """Rows per rank and step."""
+        """The number of rows per rank and step."""
         return self.spec.batch_size
 
     @property
     def tail(self) -> Literal["drop", "short", "pad"]:
-        """What becomes of the rows after the last whole global batch."""
+        """How the rows after the last whole global batch are handled."""
         return self.spec.tail
 
     @property
     def on_iter(self) -> Literal["continue", "restart"]:
-        """What `iter()` means."""
+        """Whether `iter()` continues or restarts."""
         return self.spec.on_iter
 
     @property
     def schema(self) -> Schema:
-        """The keys of a batch, and what each is."""
+        """The keys of a batch, with a `Field` for each."""
         return self.spec.schema
 
     @property
     def num_rows(self) -> int:
-        """Rows that a pass has: those of all files, or those that `rows` and `skip` select."""
+        """The number of rows of a pass: all rows, or those that `rows`, `skip` and `filter` select."""
         return self.spec.num_rows
 
     @property
     def num_file_rows(self) -> int:
-        """Rows of all files: row numbers go from 0 to below it, whichever rows are selected."""
+        """The number of rows of all files: row numbers are below it, whichever rows are selected."""
         return self.spec.num_file_rows
 
     @property
     def global_batch_size(self) -> int:
-        """Rows per step over all ranks."""
+        """The number of rows per step over all ranks."""
         return self.spec.global_batch_size
 
     def __len__(self) -> int:
@@ -134,13 +136,13 @@ class ResumableDataset(IterableDataset[Batch]):
 
     @property
     def epoch(self) -> int:
-        """Passes that this job has completed."""
+        """The number of passes that this job has completed."""
         cursor = self.shared_cursor.cursor
         return cursor.epoch - cursor.first_epoch
 
     @property
     def batches_left(self) -> int:
-        """Batches that this rank still gets in the present pass."""
+        """The number of batches that this rank still gets in the current pass."""
         return self.spec.pass_from(self.shared_cursor.cursor, 1).batches_left
 
     def state_dict(self) -> dict[str, str]:
@@ -160,10 +162,11 @@ class ResumableDataset(IterableDataset[Batch]):
             raise _core.StateError(f"dataset.state_dict() {BEHIND}")
         return Cursor(self.shared_cursor.cursor).to_state()
 
+    @bounds_messages
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
-        """Goes on from a state at the next `iter()`, on any number of ranks and workers.
+        """Resumes from a state at the next `iter()`, on any number of ranks and workers.
 
-        Reaches DataLoader workers that run already. An iterator made before raises at its next `next()`.
+        It reaches DataLoader workers that run already. An iterator made before raises at its next `next()`.
 
         Args:
             state: from `state_dict()` of a batch, dataset or `Loader`; its parsed JSON; or a `Cursor`.
@@ -181,11 +184,14 @@ class ResumableDataset(IterableDataset[Batch]):
         _log.info("goes on from a loaded state: %r", Cursor(self.shared_cursor.cursor))
 
     def reset(self) -> None:
-        """Goes back to the start of the present pass, for the next `iter()`."""
+        """Goes back to the start of the current pass, for the next `iter()`."""
         self.shared_cursor.load(self.shared_cursor.cursor.restarted())
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank up to the end of the pass; see `on_iter` for where they begin.
+
+        After a `break` the next iterator goes on behind it. So an evaluation that breaks off sees other rows
+        each time: with `on_iter="restart"` it sees the same ones.
 
         Ranks of the default process group that do not read the same (other files, rows, order or cut) are an
         error on each of them, with its first batch: see docs/RESUME.md.
@@ -207,25 +213,26 @@ class ResumableDataset(IterableDataset[Batch]):
         if self.on_iter == "continue" and not self.shared_cursor.is_kept:
             check_trainer(caller)
 
+    @bounds_messages
     def map(self, function: Transform) -> Self:
-        """The dataset whose batches are what a function makes of this one's: `function(batch)`.
+        """The dataset whose batches are `function(batch)` for each batch of this one.
 
-        It shares the cursor with this one, and may be mapped again. The function is called in the caller's
-        thread by `iter()`; by a `Loader` in a few threads ahead of the loop, for several batches at once; and
-        by a torch DataLoader in its workers. So what it returns should depend on its batch alone; draw random
-        numbers from `batch.row_seeds()` and `batch.generator()`. See docs/TRANSFORMS.md.
+        It shares the cursor with this one, and may be mapped again. `iter()` calls the function in the
+        caller's thread. A `Loader` calls it in a few threads ahead of the loop, for several batches at once.
+        A torch DataLoader calls it in its workers. So its result should depend on its batch alone; draw
+        random numbers from `batch.row_seeds()` and `batch.generator()`. See docs/TRANSFORMS.md.
 
         Args:
-            function: is given a `Batch`, which it may change, and returns it or another one, or a mapping of
-                names to values: tensors of any shape, `Jagged`, or anything else. Whatever it returns has the
-                cursor and the row numbers of the batch that it was made of.
+            function: it gets a `Batch`, which it may change, and returns it, another one, or a mapping of
+                names to values: tensors of any shape, `Jagged`, or anything else. The result has the cursor
+                and the row numbers of the batch that it was made from.
 
         Raises:
             TypeError: if it can't be called.
 
         `next()` raises what the function raises, with a note that names the batch. The cursor stays before
-        that batch, and the next `next()` reads it again. `schema` is that of what the first function is
-        given; `read_rows()` calls none.
+        that batch, and the next `next()` reads it again. `schema` describes the first function's argument;
+        `read_rows()` calls no function.
 
         Example:
             >>> def double(batch):
@@ -241,8 +248,9 @@ class ResumableDataset(IterableDataset[Batch]):
         mapped.spec = self.spec.mapped(function)
         return mapped
 
+    @bounds_messages
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
-        """The batch of this rank at a step of a pass again, in a time that does not depend on its number.
+        """The batch of this rank at a step of a pass again; the time does not depend on the step's number.
 
         Without a state, of a pass as it is read in this process: of the last 64 that were begun here, by a
         `Loader` or DataLoader with workers, too, it is known how; any other is taken to be read from its
@@ -260,7 +268,7 @@ class ResumableDataset(IterableDataset[Batch]):
         Raises:
             IndexError: if the pass has no such step.
             StateError: if the state is of another dataset, order or epoch.
-            ValueError: if the step was made under a cut that so many ranks can't share.
+            ValueError: if the step was made under a cut that this number of ranks can't share.
 
         Example:
             >>> dataset.batch_at(epoch=0, step=2).rows()[:2]
@@ -268,16 +276,17 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return random_access.batch_at(self.spec, self.shared_cursor, epoch, step, state)
 
+    @bounds_messages
     def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
 
         The batch belongs to no pass: its `cursor`, `state_dict()`, `epoch` and `step` raise.
 
         Args:
-            row_numbers: as `batch.rows()` gives them, in `[0, num_file_rows)`, selected or not.
+            row_numbers: row numbers as `batch.rows()` has them, in `[0, num_file_rows)`, selected or not.
 
         Raises:
-            IndexError: if a row is not of the files.
+            IndexError: if a row number is not in the files.
             DataError, SourceError: if a file can't be read, or is damaged.
 
         Example:
@@ -286,11 +295,12 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return random_access.read_rows(self.spec, row_numbers)
 
+    @bounds_messages
     def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
-        """Where rows are: a list of (path, row group, row in the row group), in the given order.
+        """The places of rows: a list of (path, row group, row in the row group), in the given order.
 
         Raises:
-            IndexError: if a row is not of the files.
+            IndexError: if a row number is not in the files.
 
         Example:
             >>> path, row_group, row = dataset.locate([53])[0]
@@ -300,7 +310,7 @@ class ResumableDataset(IterableDataset[Batch]):
         return locate(self.spec.manifest, row_numbers)
 
     def remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
-        """What is left of a cursor's pass, by file and row group: see `Cursor.remaining`.
+        """The rest of a cursor's pass, by file and row group: see `Cursor.remaining`.
 
         Raises:
             StateError: if the cursor is of another dataset, selection or order.
@@ -308,7 +318,7 @@ class ResumableDataset(IterableDataset[Batch]):
         return random_access.remaining_rows(self.spec, cursor._core)
 
     def __getitem__(self, index: object) -> Batch:
-        """Rows and batches have no places in a stream: what would ask for one is told what to write.
+        """Refuses an index: a stream has no places. The error says what to write.
 
         Raises:
             TypeError: always.

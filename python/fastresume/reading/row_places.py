@@ -1,4 +1,4 @@
-"""Where rows are: in which file, which row group of it, and where in that."""
+"""The places of rows: file, row group, and row in the row group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RowNumbers = npt.NDArray[np.int64]
 
 
 def locate(manifest: _core.Manifest, row_numbers: Sequence[int] | RowNumbers) -> list[tuple[str, int, int]]:
-    """Where rows are; see `ParquetDataset.locate`."""
+    """The place of each row; see `ParquetDataset.locate`."""
     numbers = checked_numbers(manifest, row_numbers)
     paths, groups, first_rows = groups_of(manifest, numbers)
     return [
@@ -27,8 +27,8 @@ def checked_numbers(manifest: _core.Manifest, given: Sequence[int] | RowNumbers)
     """The row numbers as int64 `[n]`.
 
     Raises:
-        TypeError: if they are no integers.
-        IndexError: if one is not of the files.
+        TypeError: if they are not integers.
+        IndexError: if a row number is not in the files.
     """
     numbers = np.asarray(given)
     if numbers.size == 0 and numbers.ndim == 1:
@@ -43,7 +43,7 @@ def checked_numbers(manifest: _core.Manifest, given: Sequence[int] | RowNumbers)
 
 
 def groups_of(manifest: _core.Manifest, rows: RowNumbers) -> tuple[list[str], RowNumbers, RowNumbers]:
-    """Of each row the file, the row group within it, and the group's first row."""
+    """For each row: its file, its row group within that, and the group's first row."""
     starts, file_groups = of_words(manifest.group_starts), of_words(manifest.file_groups)
     groups = np.searchsorted(starts, rows, side="right") - 1
     files = np.searchsorted(file_groups, groups, side="right") - 1

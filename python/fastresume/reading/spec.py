@@ -1,4 +1,4 @@
-"""What a dataset reads and how it is cut into batches: one frozen value, which worker processes get, too."""
+"""The `ReadSpec`: what a dataset reads, and how it is cut into batches, as one frozen value."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from fastresume.state.cursor import Cursor
 
 @dataclass(frozen=True, kw_only=True)
 class ReadSpec:
-    """All that decides which batches a rank gets after a cursor; the cursor itself is state, and not here.
+    """Everything that decides which batches a rank gets after a cursor.
 
-    A plain value: it may be used in any thread and after a fork. Pickling takes the manifest and the
-    dictionaries along, so that no file is read again; the layout is made anew.
+    The cursor itself is state, and not part of it.
+
+    It is a plain value: it may be used in any thread and after a fork, and worker processes get it. A pickle
+    holds the manifest and the dictionaries, so that no file is read again; the layout is made anew.
 
     Args:
-        paths: what the user named, as strings.
+        paths: the paths that the user named, as strings.
         manifest: the files, and which of their rows are selected.
         columns: how columns become tensors.
         layout, schema: what `columns` make of the files.
-        order_choice: what was named of the shuffled order (seed, block rows, window rows); None of a
+        order_choice: the named parameters of the shuffled order (seed, block rows, window rows); None for a
             sequential one.
-        seed: what transforms draw from where the order is sequential.
-        world: which of how many ranks this is.
-        world_was_detected: whether nobody named it.
+        seed: the seed of transforms, if the order is sequential.
+        world: the rank, and the number of ranks.
+        world_was_detected: whether the user did not name it.
         batch_size: rows per rank and step.
         tail: what becomes of the rows after the last whole global batch.
         lanes, groups: what was named of the cut; None for the default.
@@ -67,30 +69,30 @@ class ReadSpec:
 
     @property
     def num_rows(self) -> int:
-        """Rows of a pass."""
+        """The number of rows of a pass."""
         return self.manifest.num_selected
 
     @property
     def num_file_rows(self) -> int:
-        """Rows of all files."""
+        """The number of rows of all files."""
         return self.manifest.num_rows
 
     @property
     def global_batch_size(self) -> int:
-        """Rows per step over all ranks."""
+        """The number of rows per step over all ranks."""
         return self.batch_size * self.world.world_size
 
     @property
     def batch_bytes(self) -> int:
-        """Bytes of a batch of this rank, as the footers lead to expect; at least 1."""
+        """Estimated bytes of a batch of this rank, from the footers; at least 1."""
         return max(self.batch_size * self.layout.row_bytes, 1)
 
     def mapped(self, function: Transform) -> ReadSpec:
-        """The same with one more transform, over the same layout."""
+        """The same spec with one more transform, over the same layout."""
         return dataclasses.replace(self, transforms=(*self.transforms, function))
 
     def start(self) -> _core.Cursor:
-        """The cursor of a job that begins."""
+        """The cursor of a new job."""
         return _core.Cursor.start(self.manifest, self.order_choice)
 
     def check(self, cursor: _core.Cursor) -> None:
@@ -102,19 +104,19 @@ class ReadSpec:
         cursor.check_dataset(self.manifest, self.order_choice)
 
     def cut(self, workers: int) -> Cut:
-        """The cut for so many workers of each rank; 1 without any.
+        """The cut for this many workers of each rank; 1 without workers.
 
         Raises:
-            ValueError: if so many can't share the lanes.
+            ValueError: if they can't share the lanes.
         """
         return cut_of(self.batch_size, self.world.world_size, workers, self.lanes, self.groups)
 
     def pass_from(self, cursor: _core.Cursor, workers: int) -> _core.Pass:
-        """What is left of the pass that a cursor is in."""
+        """The rest of the pass that a cursor is in."""
         return _core.Pass(cursor, self.cut(workers), self.tail, self.world.world_size)
 
     def share(self, planned: _core.Pass, cursor: _core.Cursor) -> Planned:
-        """What the batches of this rank have in common in the pass that a cursor is in."""
+        """The share of this rank's batches in the pass that a cursor is in."""
         seed: int = self.seed if self.order_choice is None else Cursor(cursor).order["seed"]
         return Planned(self.world.rank, seed, planned)
 
@@ -139,7 +141,7 @@ class ReadSpec:
         }
 
     def check_world(self) -> None:
-        """Compares the world, if it was detected, with the default process group of the moment.
+        """Compares a detected world with the current default process group.
 
         Raises:
             FastresumeError: if they differ.
@@ -153,19 +155,19 @@ class ReadSpec:
             )
 
     def dropped_text(self, planned: _core.Pass) -> str:
-        """What is said when a pass ends with rows that make no batch."""
+        """The message when a pass ends with rows that make no batch."""
         rest = f"the pass ends here: the {planned.rest} rows that were left of it"
         if self.tail == "short":
             return f"{rest} are fewer than the {self.world.world_size} ranks, and are dropped"
         return f"{rest} do not make a global batch of {self.global_batch_size}, and are dropped"
 
     def row_text(self) -> str:
-        """How many rows there are, in words."""
+        """The number of rows, in words."""
         of_files = "" if self.manifest.selection is None else f" of {self.num_file_rows}"
         return f"{self.num_rows}{of_files} rows"
 
     def text(self, cursor: _core.Cursor) -> str:
-        """The `repr` of a dataset that stands at a cursor."""
+        """The `repr` of a dataset at a cursor."""
         return (
             f"ParquetDataset({len(self.manifest.files)} files, {self.row_text()}, "
             f"{len(self.schema)} tensors, {Cursor(cursor).order_text}, batch_size={self.batch_size}, "

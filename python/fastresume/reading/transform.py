@@ -1,4 +1,4 @@
-"""Transforms: functions of the user's that make another batch of each batch, under the same cursor."""
+"""Transforms: the user's functions that make another batch of each batch, with the same cursor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec
 
 _NAMED_FILES = 3
-"""What is said of a batch names no more files than these."""
+"""The most files that a note about a batch names."""
 
 
 def make_batch(
@@ -39,7 +39,7 @@ def transformed(batch: Batch, spec: ReadSpec, draws: Draws | None = None) -> Bat
         TypeError: if one returns neither a `Batch` nor a mapping of names to values.
         FastresumeError: if one raises StopIteration, which would end the pass without a word.
 
-    Whatever else one raises is raised as it is. All of these have a note that names transform and batch.
+    Other exceptions are raised unchanged. All of them have a note that names transform and batch.
     """
     for number, transform in enumerate(spec.transforms):
         try:
@@ -58,7 +58,7 @@ def transformed(batch: Batch, spec: ReadSpec, draws: Draws | None = None) -> Bat
 
 
 def _batch_of(made: object, batch: Batch, transform: Transform) -> Batch:
-    """What a transform returned, with the cursor and the place of the batch that it was given."""
+    """A transform's result, with the cursor and the origin of the batch that it was given."""
     if isinstance(made, Batch):
         return made if made._origin is batch._origin else Batch(made._tensors, batch._origin)
     if not isinstance(made, Mapping):
@@ -93,12 +93,12 @@ def _note(number: int, batch: Batch, spec: ReadSpec) -> str:
 
 
 def some_of(files: list[str]) -> str:
-    """The first files, and how many more there are."""
+    """The first few files, and the number of the others."""
     more = len(files) - _NAMED_FILES
     return ", ".join(files[:_NAMED_FILES]) + (f" and {more} more files" if more > 0 else "")
 
 
 def _add_note(error: BaseException, note: str) -> None:
-    """Adds a note, but for one that is there: the same exception may be raised again."""
+    """Adds a note unless it is there already: the same exception may be raised again."""
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)

@@ -11,6 +11,7 @@ import numpy as np
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, quoted
 from fastresume.state.offsets import Listing, consumed
 
@@ -62,6 +63,7 @@ class Cursor:
         self._core = core
 
     @classmethod
+    @bounds_messages
     def from_state(cls, state: Mapping[str, Any] | Cursor) -> Cursor:
         """The cursor in a state: what `state_dict()` returned, its parsed JSON, or a `Cursor`.
 
@@ -92,6 +94,7 @@ class Cursor:
             raise _core.StateError(f"damaged state: it is not JSON: {quoted(str(cause))}") from None
 
     @classmethod
+    @bounds_messages
     def from_offsets(
         cls,
         offsets: Mapping[str, int],
@@ -169,6 +172,7 @@ class Cursor:
         return of_buffer(_core.remaining(np.ascontiguousarray(rows), manifest.num_rows))
 
     @classmethod
+    @bounds_messages
     def merge(
         cls,
         states_in_rank_order: Mapping[int, Mapping[str, Any] | Cursor] | Sequence[Mapping[str, Any] | Cursor],

@@ -1,4 +1,4 @@
-"""Parts of a training loop that have to know where the data stands: accumulation, evaluation, preemption.
+"""Parts of a training loop that must know the position in the data: accumulation, evaluation, preemption.
 
 See docs/TRAINING.md, and examples/train.py for all of them in one loop.
 """

@@ -1,4 +1,4 @@
-"""Gradients of several batches in one optimizer step, reduced over the ranks once."""
+"""Gradient accumulation: several batches in one optimizer step, reduced over the ranks once."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fastresume.state.cursor import Cursor
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A micro-batch among those whose gradients make one optimizer step.
+    """The place of a micro-batch among those whose gradients make one optimizer step.
 
     Args:
-        size: micro-batches of the window: `steps`, or fewer in the last window of a pass.
-        index: which one of them this is, from 0.
+        size: the number of micro-batches in the window: `steps`, or fewer in the last window of a pass.
+        index: the index of this micro-batch in the window, from 0.
     """
 
     size: int
@@ -36,8 +36,8 @@ class Window:
 class Accumulation:
     """Windows of micro-batches: all but the last of each run backward without a reduction over the ranks.
 
-    Made by `accumulate`. Its state is that of the last optimizer step: what a checkpoint within a window has
-    to hold, since the gradients of the window are in no checkpoint.
+    Made by `accumulate`. Its state is that of the last optimizer step. A checkpoint within a window must hold
+    that one, because no checkpoint has the gradients of an unfinished window.
     """
 
     def __init__(self, model: nn.Module, steps: int) -> None:
@@ -47,25 +47,25 @@ class Accumulation:
         self._model = model
         self._size = 0
         self._done = 0
-        self._last: tuple[int, int] | None = None  # (epoch, step): the batch itself is let go of
+        self._last: tuple[int, int] | None = None  # (epoch, step): the batch itself is not kept
         self._reducing: list[Any] = []
         self._cursor: Cursor | None = None
 
     @contextmanager
     def __call__(self, batch: Batch) -> Iterator[Window]:
-        """The context in which a micro-batch goes forward and backward; it counts when the block ends well.
+        """The context of a micro-batch's forward and backward; it counts if the block ends without an error.
 
-        The gradients are reduced over the ranks in the backward of the last micro-batch of a window alone.
-        A window ends with the pass, which each batch knows beforehand: so `window.size` is right from the
-        first micro-batch on, for a smaller window, too.
+        The gradients are reduced over the ranks only in the backward of a window's last micro-batch. A window
+        ends with the pass, which each batch knows beforehand. So `window.size` is right from the first
+        micro-batch on, also for a smaller window.
 
         Args:
-            batch: the micro-batch; each one is the next after the one before.
+            batch: the micro-batch; each one must follow the one before.
 
         Raises:
-            TypeError: if it is no `Batch`.
+            TypeError: if it is not a `Batch`.
             FastresumeError: if it does not follow the one before it in the window: a state was loaded, or a
-                micro-batch failed, and its gradients are not those of a window. Call `reset()`.
+                micro-batch failed, and the gradients are not those of a window. Call `reset()`.
         """
         if not isinstance(batch, Batch):
             raise TypeError(
@@ -90,12 +90,12 @@ class Accumulation:
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor of the last optimizer step: that after the last batch of the last whole window.
+        """The cursor of the last optimizer step: that after the last batch of the last complete window.
 
-        Within a window, the one before its first micro-batch.
+        Within a window, it is the cursor before the window's first micro-batch.
 
         Raises:
-            FastresumeError: before the first micro-batch: the cursor is the loader's.
+            FastresumeError: before the first micro-batch: use the loader's cursor.
         """
         if self._cursor is None:
             raise _core.FastresumeError(
@@ -104,13 +104,13 @@ class Accumulation:
         return self._cursor
 
     def state_dict(self) -> dict[str, str]:
-        """The state of the data to save, at any moment: that after the last optimizer step; see `cursor`."""
+        """The state of the data to save at any moment: that after the last optimizer step; see `cursor`."""
         return self.cursor.to_state()
 
     def reset(self) -> None:
-        """Forgets the micro-batches of a window that was broken off: the next one begins a window.
+        """Forgets the micro-batches of an unfinished window: the next one begins a window.
 
-        For after `load_state_dict` or an exception; set the gradients to zero with it.
+        Use it after `load_state_dict` or an exception, and set the gradients to zero as well.
         """
         self._size = self._done = 0
         self._last = None
@@ -131,18 +131,18 @@ class Accumulation:
 def accumulate(model: nn.Module, steps: int) -> Accumulation:
     """Windows of `steps` micro-batches, whose gradients are reduced over the ranks once, at their ends.
 
-    The sum of the gradients is what a reduction after each micro-batch would give, but for rounding: the
-    mean over ranks of sums is the sum of means. Works with DistributedDataParallel and FSDP (`no_sync`),
-    FSDP2 (`set_requires_gradient_sync`), modules that hold such, and plain ones. Under FSDP the gradients of
-    a window are kept whole on each rank until its end.
+    The sum of the gradients is what a reduction after each micro-batch would give, apart from rounding: the
+    mean over ranks of sums is the sum of means. It works with DistributedDataParallel and FSDP (`no_sync`),
+    FSDP2 (`set_requires_gradient_sync`), modules that contain such, and plain ones. Under FSDP each rank
+    keeps the whole gradients of a window until its end.
 
     Args:
-        model: the module whose backward reduces, wherever in it that is done.
-        steps: micro-batches per optimizer step, at least 1. The last window of a pass has those that are
-            left of the pass: a window never spans two passes.
+        model: the module whose backward reduces gradients, itself or in submodules.
+        steps: micro-batches per optimizer step, at least 1. The last window of a pass has what is left of the
+            pass: a window never spans two passes.
 
     Raises:
-        TypeError, ValueError: if `model` is no module, or `steps` not an integer of at least 1.
+        TypeError, ValueError: if `model` is not a module, or `steps` not an integer of at least 1.
 
     Example:
         >>> import torch
@@ -163,7 +163,7 @@ def accumulate(model: nn.Module, steps: int) -> Accumulation:
 
 
 def _reducing(model: nn.Module) -> list[Any]:
-    """The modules that reduce gradients, of which none is inside another."""
+    """The modules that reduce gradients, none of them inside another."""
     found: list[Any] = []
     held: set[int] = set()
     for module in model.modules():  # from the outermost inwards

@@ -1,4 +1,4 @@
-"""Evaluation in the midst of training: each row once over all ranks, and one verdict for all of them."""
+"""Evaluation during training: each row once over all ranks, and the same result on all of them."""
 
 from __future__ import annotations
 
@@ -23,41 +23,40 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 Score = Callable[[Any, Batch], Mapping[str, Any]]
-"""A function of a model and a batch that gives values by name, one for each row of the batch."""
+"""A function of a model and a batch that returns values by name, one for each row of the batch."""
 
 _Sums = dict[str, tuple[Tally, Tally]]
 _Metrics = dict[str, dict[str, Any]]
-"""By the name in a score, the metrics by their names in the results: of a collection, `name/key`."""
+"""For each name in a score, the metrics by their names in the results: `name/key` for a collection."""
 
 
 class Evaluator:
     """Evaluates a model over a dataset, each row once over all ranks, whatever their number.
 
-    Every rank runs the model on the same number of batches, so that collectives inside it meet, also where a
-    rank has no rows of its own (`tail="pad"` fills its batches up; copies are left out of every result).
-    What is summed is summed without rounding, over all ranks before anything is divided: a mean does not
-    depend on the batch size, the number of ranks or the order of the rows, as far as the model's outputs for
-    a row do not.
+    Every rank runs the model on the same number of batches, so that collectives inside it match. A rank
+    without rows of its own does so, too: `tail="pad"` fills its batches up, and padding is left out of every
+    result. Sums are exact, over all ranks, before anything is divided. So a mean does not depend on batch
+    size, number of ranks or order of rows, unless the model's outputs for a row do.
 
-    Training does not notice: the dataset is another one, the modes of the model's modules and the random
-    generators are as before in the end.
+    Training is not affected: the dataset is another one, and afterwards the modes of the model's modules and
+    the random generators are as before.
 
     Args:
         loader: a `Loader`, a torch DataLoader or a `ParquetDataset`, with `on_iter="restart"` and
             `tail="pad"`; None if there are no rows to evaluate on.
-        score: a function of the model and a batch. It gives by name a tensor `[B]` of one value for each row,
-            of which the result is the mean; a pair of values and weights, of which it is the weighted mean;
-            or, for a name of `metrics`, the arguments of its `update`.
-        metrics: by name, what `torchmetrics` calls a Metric or a MetricCollection. They work in float64, on
-            rows that are no copies; states of all ranks come together on rank 0.
-        every: an evaluation is due every so many steps.
-        seconds: or so many seconds after the last one, by rank 0's clock.
-        group: the ranks; None for the default group. All of them make it together.
-            After `init_process_group`, where there is one.
+        score: a function of the model and a batch, which returns a mapping by name. A tensor `[B]` of one
+            value for each row gives their mean. A pair of values and weights gives their weighted mean. Under
+            a name of `metrics`, the value is the arguments of its `update`.
+        metrics: `torchmetrics` Metrics or MetricCollections, by name. They work in float64, on rows that are
+            not padding; the states of all ranks come together on rank 0.
+        every: an evaluation is due after every so many steps.
+        seconds: an evaluation is due this many seconds after the last one, by rank 0's clock.
+        group: the ranks; None for the default group. All of them make it together, after `init_process_group`
+            if the job calls it.
 
     Raises:
-        TypeError, ValueError: for an argument of another type, a number out of range, or a dataset that
-            goes on (`on_iter="continue"`) or does not deliver all rows (`tail="drop"`, "short").
+        TypeError, ValueError: for an argument of another type, or a number out of range. Also for a dataset
+            that continues (`on_iter="continue"`) or does not deliver all rows (`tail="drop"`, "short").
 
     Example:
         >>> import fastresume as fr
@@ -98,15 +97,15 @@ class Evaluator:
         self._last = time.monotonic()
 
     def is_due(self, step: int) -> bool:
-        """Whether to evaluate now: rank 0's verdict, in one collective of one number, given to all ranks.
+        """Whether to evaluate now: rank 0 decides, and one collective of one number tells all ranks.
 
-        To be called on all ranks alike, after a step.
+        Call it on all ranks alike, after a step.
 
         Args:
-            step: the optimizer's steps until now.
+            step: the number of optimizer steps so far.
 
         Raises:
-            ValueError: if neither `every` nor `seconds` says when.
+            ValueError: if neither `every` nor `seconds` is set.
             TypeError: if `step` is not an integer.
             FastresumeError: if it was made before the process group; see `Agreement`.
         """
@@ -121,15 +120,15 @@ class Evaluator:
     def run(self, model: Any) -> dict[str, Any]:
         """The results by name, the same on every rank; {} if there are no rows.
 
-        Means are floats. What a metric gives as one number is a float, other tensors are on the CPU; of a
-        MetricCollection, or a metric that gives a mapping, the names are `name/key`. A name of which no row
-        told anything (all weights are 0, say) is left out.
+        Means are floats. A metric's single number is a float, other tensors are on the CPU. For a
+        MetricCollection, or a metric that returns a mapping, the names are `name/key`. A name without any
+        counted row (if all weights are 0, say) is left out.
 
         Raises:
-            TypeError, ValueError: on all ranks, if one was raised on one of them, which is named: for what
-                `score` must not give, say.
+            TypeError, ValueError: on all ranks, if one was raised on one of them, which is named: for a wrong
+                result of `score`, say.
             FastresumeError: on all ranks, if anything else failed on one; there it has the cause. Ranks that
-                wait in a collective of the model hear of it when that one ends.
+                wait in a collective of the model get it when that collective ends.
         """
         metrics = {name: _fresh(name, metric) for name, metric in self._metrics.items()}
         with _as_it_was(model), untouched(), torch.no_grad():
@@ -206,12 +205,12 @@ def _weighed(name: str, values: Tensor, weights: Tensor | None = None) -> tuple[
     shares = weights.double()
     if not bool((shares.isfinite() & (shares >= 0)).all()):
         raise ValueError(f"weights of {name!r} must be finite and at least 0")
-    # A value that does not count may be anything.
+    # A value with weight 0 may be anything.
     return Tally.of(torch.where(shares == 0, 0.0, numbers * shares)), Tally.of(shares)
 
 
 def _checked(metrics: Any) -> dict[str, Any]:
-    """Metrics by name, each of which is one, or a collection of such."""
+    """The metrics by name, each a Metric or a MetricCollection."""
     if metrics is not None and not hasattr(metrics, "items"):
         raise TypeError(f"metrics must be a mapping of names to metrics, found {type(metrics).__name__}")
     found = dict((metrics or {}).items())
@@ -231,7 +230,7 @@ def _singles(name: str, metric: Any) -> dict[str, Any]:
 
 
 def _fresh(name: str, metric: Any) -> dict[str, Any]:
-    """Copies that know of no rows, talk to nobody, and work in float64."""
+    """Copies that have seen no rows, communicate with no rank, and work in float64."""
     made = {key: copy.deepcopy(one) for key, one in _singles(name, metric).items()}
     for one in made.values():
         one.reset()
@@ -241,7 +240,7 @@ def _fresh(name: str, metric: Any) -> dict[str, Any]:
 
 
 def _alone() -> bool:
-    """What a metric asks before it talks to other ranks."""
+    """The answer to a metric that asks whether to communicate with other ranks: no."""
     return False
 
 
@@ -251,14 +250,14 @@ def _by_key(metrics: _Metrics) -> dict[str, Any]:
 
 def _update(metrics: dict[str, Any], own: list[Tensor]) -> None:
     if not len(own[0]):
-        return  # a rank without rows of its own: most metrics refuse them
+        return  # a rank without rows of its own: most metrics refuse empty batches
     wide = [each.double() if each.is_floating_point() else each for each in own]
     for metric in metrics.values():
         metric.to(wide[0].device).update(*wide)
 
 
 def _state_of(metric: Any) -> dict[str, Any] | None:
-    """The state of a metric on the CPU; None if it knows of no rows."""
+    """The state of a metric on the CPU; None if it has seen no rows."""
     if not metric.update_called:
         return None
     found = {name: getattr(metric, name) for name in metric._reductions}
@@ -269,7 +268,7 @@ def _state_of(metric: Any) -> dict[str, Any] | None:
 
 
 def _joined(own: list[tuple[_Sums, dict[str, Any]]]) -> tuple[_Sums, dict[str, list[Any]]]:
-    """The sums over all ranks, and the states of each metric of those ranks that had rows."""
+    """The sums over all ranks, and the states of each metric from ranks that had rows."""
     sums: _Sums = {}
     for rank, (of_rank, _) in enumerate(own):
         if list(of_rank) != list(own[0][0]):
@@ -293,7 +292,7 @@ def _results(sums: _Sums, metrics: dict[str, Any], states: dict[str, list[Any]])
 
 
 def _computed(metric: Any, states: list[dict[str, Any]]) -> Any:
-    """What a metric makes of the states of several ranks."""
+    """What a metric computes from the states of several ranks."""
     metric.to("cpu")
     for name, reduce in metric._reductions.items():
         of_ranks = [state[name] for state in states]
@@ -321,7 +320,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def _as_it_was(model: Any) -> Iterator[None]:
-    """A context in which modules evaluate, and after which each is in the mode that it was in."""
+    """A context in which modules are in eval mode; afterwards each is in its former mode."""
     modes = {module: module.training for module in model.modules()} if isinstance(model, nn.Module) else {}
     try:
         for module in modes:

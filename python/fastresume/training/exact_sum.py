@@ -1,4 +1,4 @@
-"""Sums without rounding: the same in whatever order and in whatever parts the numbers come."""
+"""Exact sums of floats: independent of the order and the grouping of the numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 _LEAST = 1126
-"""Every float64 is a whole multiple of 2^-1126, when its 53 bits are taken as a whole number."""
+"""Every float64 is an integer multiple of 2^-1126, if its 53 bits are read as an integer."""
 
 _CHUNK = 1 << 24
 _LOW = 26
@@ -19,11 +19,11 @@ _LOW = 26
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The exact sum of float64 numbers: a value, of some hundred bytes.
+    """The exact sum of float64 numbers: a value of some hundred bytes.
 
     Args:
-        units: the sum of the finite ones, in units of 2^-1126.
-        rest: that of the others: 0, infinite, or NaN.
+        units: the sum of the finite numbers, in units of 2^-1126.
+        rest: the sum of the others: 0, infinite, or NaN.
 
     Example:
         >>> whole = Tally.of(torch.tensor([1e300, 1.0, -1e300], dtype=torch.float64))
@@ -40,7 +40,7 @@ class Tally:
         """The sum of the values of a tensor of real numbers, each as a float64."""
         numbers: npt.NDArray[np.float64] = values.detach().reshape(-1).to("cpu", torch.float64).numpy()
         finite = np.isfinite(numbers)
-        with np.errstate(invalid="ignore"):  # infinities of both signs: NaN, as it should be
+        with np.errstate(invalid="ignore"):  # infinities of both signs give NaN, as they should
             rest = 0.0 if finite.all() else float(numbers[~finite].sum())
         numbers = numbers[finite]
         units = sum(_units(numbers[begin : begin + _CHUNK]) for begin in range(0, len(numbers), _CHUNK))
@@ -67,7 +67,7 @@ def _units(numbers: npt.NDArray[np.float64]) -> int:
     fractions, exponents = np.frexp(numbers)
     wholes = np.ldexp(fractions, 53).astype(np.int64)
     places, which = np.unique(exponents, return_inverse=True)
-    # In halves, of which a chunk of 2^24 makes whole numbers that a float64 holds exactly.
+    # In halves: a chunk of 2^24 of them sums up to an integer that a float64 holds exactly.
     high = np.bincount(which, wholes >> _LOW, len(places))
     low = np.bincount(which, wholes & ((1 << _LOW) - 1), len(places))
     return sum(

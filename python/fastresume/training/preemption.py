@@ -1,4 +1,4 @@
-"""A job that is told to end: it finishes its step, on all ranks the same one, and says that it can go on."""
+"""Preemption: a job that is told to end finishes its step, the same one on all ranks, and can be resumed."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 RESUMABLE = 75
-"""The exit code of a job that ended early, saved what it did, and goes on when it is started again:
+"""The exit code of a job that ended early, saved its state, and continues when it is started again:
 EX_TEMPFAIL of sysexits.h, "try again later"."""
 
 INTERRUPTED = 130
-"""The exit code after a second Ctrl-C, as a shell gives it: 128 and the number of SIGINT."""
+"""The exit code after a second Ctrl-C, as a shell has it: 128 and the number of SIGINT."""
 
 
 class Preemption:
-    """A context in which SIGTERM and Ctrl-C end the job after the present step, on every rank the same one.
+    """A context in which SIGTERM and Ctrl-C end the job after the current step, the same one on every rank.
 
-    Signals come to ranks at different moments, or to one of them alone. So every rank asks `is_due()` after
-    each step, and gets the same answer. A second Ctrl-C ends the process at once, whatever it waits for.
+    Signals reach ranks at different moments, or only one of them. So every rank asks `is_due()` after each
+    step, and gets the same answer. A second Ctrl-C ends the process at once, whatever it waits for.
 
     Args:
-        every: ranks talk at every such call of `is_due` only; the calls between answer no.
-        signals: which signals ask the job to end.
-        group: the ranks; None for the default group. All of them make it together.
-            After `init_process_group`, where there is one.
+        every: ranks communicate at every so many calls of `is_due` only; the calls between return False.
+        signals: the signals that ask the job to end.
+        group: the ranks; None for the default group. All of them make it together, after `init_process_group`
+            if the job calls it.
 
     Raises:
         TypeError, ValueError: for an argument of another type, a number out of range, or a signal that no
             process can handle (SIGKILL, SIGSTOP).
-        RuntimeError: on entry, outside of the main thread, where Python handles signals, or if it was
+        RuntimeError: on entry, outside of the main thread (where Python handles signals), or if it was
             entered already.
 
-    Threads and forks: a thread listens for signals, since the main thread can't while it waits in a
+    Threads and forks: a thread listens for signals, because the main thread can't while it waits in a
     collective. A forked child has the handlers from before. Workers of a `Loader` leave SIGTERM to the main
-    process, so that a signal to the whole process group lets the step come to its end.
+    process, so that a signal to the whole process group lets the step end.
 
     Example:
         >>> with Preemption() as preemption:
@@ -83,10 +83,11 @@ class Preemption:
     def is_due(self) -> bool:
         """Whether the job ends here: the same on every rank. Ask once after each step, on all of them.
 
-        One collective of one number, over gloo, at every `every`-th call; from the first yes on, none.
+        Every `every`-th call is one collective of one number, over gloo; after the first True, none is
+        needed.
 
         Raises:
-            RuntimeError: outside of the `with` block, where nothing hears of signals.
+            RuntimeError: outside of the `with` block, where no signal is noticed.
             FastresumeError: if it was made before the process group; see `Agreement`.
         """
         if self not in _active:
@@ -99,7 +100,7 @@ class Preemption:
         return self._is_due
 
     def exit(self) -> NoReturn:
-        """Ends the process with an exit code that says that it can go on, by `SystemExit`: 75."""
+        """Ends the process by `SystemExit` with the exit code 75, which says that the job can be resumed."""
         raise SystemExit(RESUMABLE)
 
     def __enter__(self) -> Self:
@@ -143,15 +144,15 @@ class Preemption:
             self._sockets = None
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        """What Python runs in the main thread, when it comes to it."""
-        if self._process != os.getpid():  # of a child that was forked just now: it is its own
+        """The handler that Python runs in the main thread, when that thread runs Python code."""
+        if self._process != os.getpid():  # of a child that was forked just now: the signal is its own
             self._leave()
             os.kill(os.getpid(), number)
             return
         self._told = self._told or signal.Signals(number)
 
     def _listen(self, heard: socket.socket) -> None:
-        """Hears of signals as they come, even while the main thread is in a collective."""
+        """Receives signals as they come, even while the main thread is in a collective."""
         with heard:
             while numbers := heard.recv(64):
                 for number in numbers:
@@ -173,7 +174,7 @@ class Preemption:
 
 
 def _handled(given: Any) -> tuple[signal.Signals, ...]:
-    """Signals that handlers can be made for."""
+    """The signals, if handlers can be set for them."""
     if not isinstance(given, Iterable) or isinstance(given, str):
         raise TypeError(f"signals must be a tuple of signals, as (signal.SIGTERM,), found {given!r}")
     signals = tuple(signal.Signals(each) for each in given)

@@ -1,4 +1,4 @@
-"""What all ranks of a job have to say and do alike, whoever of them it comes from."""
+"""Agreement among all ranks of a job: questions with the same answer on every rank."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fastresume.distributed.peers import Peers
 
 
 class Agreement(Peers):
-    """What the ranks of a job agree on; see `Peers`.
+    """Questions that the ranks of a job answer together; see `Peers`.
 
     Args:
         group: the ranks; None for the default group.
 
     Raises:
         FastresumeError: at each question, if it was made before the process group, so that this rank would
-            answer for itself alone, or ranks don't answer since an earlier question broke off.
+            answer alone. Also if ranks don't answer since an earlier question was interrupted.
 
     Example:
         >>> Agreement().any(True), Agreement().of_lead(3)
@@ -28,11 +28,11 @@ class Agreement(Peers):
     """
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says yes: one collective of one number."""
+        """Whether any rank passes True: one collective of one number."""
         return bool(self._number(int(flag), torch.distributed.all_reduce, op=torch.distributed.ReduceOp.MAX))
 
     def of_lead(self, number: int) -> int:
-        """What rank 0 says: one collective of one number."""
+        """The number that rank 0 passes: one collective of one number."""
         return self._number(number, torch.distributed.broadcast, src=self._lead)
 
     def _number(self, number: int, collective: Callable[..., object], **how: Any) -> int:

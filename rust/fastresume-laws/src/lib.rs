@@ -1,2 +1,2 @@
-//! The laws of `docs/DESIGN.md`, section 3, as properties over the core: see `tests/`.
+//! Property tests over the core for the laws of `docs/DESIGN.md`, section 3: see `tests/`.
 #![forbid(unsafe_code)]

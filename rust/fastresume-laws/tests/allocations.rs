@@ -1,4 +1,5 @@
-//! No codec asks for memory page by page: a pass over many pages asks as often as one over few, of the same rows.
+//! Codecs reuse their memory: a pass over many pages allocates as often as one over few pages of the same
+//! rows.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::alloc::{GlobalAlloc, Layout as Piece, System};
@@ -19,7 +20,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-/// Counts how often memory was asked for.
+/// Counts allocations.
 struct Counting;
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -58,7 +59,7 @@ static COUNTING: Counting = Counting;
 const ROWS: i64 = 60_000;
 const COLUMNS: i64 = 3;
 
-/// Writes numbers of all kinds in pages of so many rows.
+/// Writes numbers of all types, `page_rows` rows to a page.
 fn write(path: &Path, compression: Compression, page_rows: usize) {
     let columns: Vec<String> = (0..COLUMNS).map(|number| format!("required int64 c{number};")).collect();
     let schema = Arc::new(parse_message_type(&format!("message m {{ {} }}", columns.join(" "))).unwrap());
@@ -78,7 +79,7 @@ fn write(path: &Path, compression: Compression, page_rows: usize) {
     writer.close().unwrap();
 }
 
-/// How often a pass asks for memory.
+/// The number of allocations in one pass.
 fn asked(path: &Path) -> usize {
     let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
     let layout = Layout::resolve(&manifest, &Request::default()).unwrap();
@@ -104,7 +105,7 @@ fn asked(path: &Path) -> usize {
     ASKED.load(Ordering::Relaxed) - before
 }
 
-// One test alone: the count is of the whole process.
+// The only test of this file: the count is of the whole process.
 #[test]
 fn no_codec_asks_for_memory_page_by_page() {
     let (few, many) = (6000, 600);
@@ -122,7 +123,7 @@ fn no_codec_asks_for_memory_page_by_page() {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let [few, many] = [few, many].map(|page_rows| {
             write(&path, compression, page_rows);
-            // What is there once for the process is there after the first pass.
+            // What is allocated once per process exists after the first pass.
             asked(&path);
             asked(&path)
         });

@@ -1,4 +1,5 @@
-//! What is told beside the data, in files of the `parquet` crate: bounds are bounds, and what is absent is nowhere.
+//! Statistics, page indexes and bloom filters in files that the `parquet` crate wrote. Bounds hold for every
+//! row, and a value reported absent is in no row.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
@@ -13,10 +14,10 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 
-/// A row of a number, a float and a text, each of which may be null.
+/// A row with a number, a float and a string, each of which may be null.
 type Row = (Option<u8>, Option<i8>, Option<String>);
 
-/// Rows, how many of them are in a page, and the writer's choices.
+/// Rows, the number of rows in a page, and the writer's choices.
 #[derive(Debug, Clone)]
 struct Case {
     rows: Vec<Row>,
@@ -78,7 +79,7 @@ fn write(case: &Case, path: &PathBuf) {
     writer.close().unwrap();
 }
 
-/// The values of each column, as bounds are told.
+/// The values of each column, in the form that bounds have.
 fn columns(rows: &[Row]) -> [Vec<Option<Bound>>; 3] {
     [
         rows.iter().map(|(n, _, _)| n.map(|n| Bound::Integer(n.into()))).collect(),
@@ -87,7 +88,7 @@ fn columns(rows: &[Row]) -> [Vec<Option<Bound>>; 3] {
     ]
 }
 
-/// Values that may be there, and some that never are.
+/// Values that may be in the rows, and some that never are.
 fn sought() -> Vec<Vec<Bound>> {
     let texts = ["", "a", "b", "abc", "d", "é", "ccé"];
     vec![
@@ -140,7 +141,8 @@ proptest! {
                 prop_assert!(!is_there(&sought[number]), "{:?} is there", sought[number]);
             }
             let gone = (0..sought.len()).filter(|&number| !is_there(&sought[number])).count();
-            // A filter is wrong about few values; without one only what has no form is told.
+            // A bloom filter is wrong about few values. Without one, only values that the type can't hold are
+            // reported absent.
             let is_plausible =
                 if case.has_filters { absent.len() * 10 + 30 >= gone * 8 } else { absent.len() < 10 };
             prop_assert!(is_plausible, "{} of {} absent values are told", absent.len(), gone);

@@ -1,4 +1,4 @@
-//! Our decoders and those of the `parquet` crate give the same rows.
+//! Our decoders and those of the `parquet` crate return the same rows.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
@@ -20,10 +20,10 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 
-/// What stands for an element that is null.
+/// The value that a null element becomes.
 const FILL: u64 = 77;
 
-/// Whether each row has one value, and which may be null.
+/// Whether each row has one value or a list, and what may be null.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Shape {
     Required,
@@ -41,7 +41,7 @@ struct Case {
     is_v2: bool,
     compression: Compression,
     page_rows: usize,
-    /// Values are taken from so many different ones.
+    /// The number of different values to choose from.
     variety: u64,
     seed: u64,
     read: Range<usize>,
@@ -67,7 +67,7 @@ fn cases() -> impl Strategy<Value = Case> {
     (physical, shape, 0..6_usize, any::<bool>(), compression, sizes, any::<u64>(), any::<(u16, u16)>())
         .prop_map(
             |(physical, shape, encoding, is_v2, compression, (rows, page_rows, variety), seed, read)| {
-                // Lists of text are not delivered.
+                // Lists of strings are not delivered.
                 let shape = if physical == Physical::BYTE_ARRAY && shape == Shape::List {
                     Shape::Optional
                 } else {
@@ -102,7 +102,7 @@ fn cases() -> impl Strategy<Value = Case> {
         )
 }
 
-/// A row as text: a null is a dot, as is an element that is null.
+/// A row as text: a dot for a null row, and for a null element.
 type Row = String;
 
 fn next(state: &mut u64) -> u64 {
@@ -180,7 +180,7 @@ fn write<T: DataType>(case: &Case, path: &Path, value: impl Fn(u64) -> T::T) {
     writer.close().unwrap();
 }
 
-/// The rows as the crate reads them.
+/// The rows as the `parquet` crate reads them.
 fn by_crate<T: DataType>(case: &Case, path: &Path, show: &impl Fn(&T::T) -> String) -> Vec<Row> {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let column = reader.get_row_group(0).unwrap().get_column_reader(0).unwrap();

@@ -1,5 +1,5 @@
-//! The laws of `docs/DESIGN.md` section 3, over random histories of jobs that are killed and resumed on
-//! other topologies. What is read is positions, so that no data is needed.
+//! The laws of `docs/DESIGN.md`, section 3, over random histories: jobs are killed and resumed on other
+//! topologies. Only positions are read, so no data is needed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::ops::Range;
@@ -9,13 +9,13 @@ use fastresume::{
 };
 use proptest::prelude::*;
 
-/// How many histories each law is tried on: more with `FASTRESUME_CASES=100000`.
+/// The number of histories for each law: more with `FASTRESUME_CASES=100000`.
 fn config() -> ProptestConfig {
     let cases = std::env::var("FASTRESUME_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig { max_global_rejects: u32::MAX, ..ProptestConfig::with_cases(cases.unwrap_or(2000)) }
 }
 
-/// A topology: `lanes_each` lanes per rank and group, or one lane in all: time order.
+/// A topology: `lanes_each` lanes per rank and group, or one lane in all (then batches follow the order).
 #[derive(Debug, Clone, Copy)]
 struct Topology {
     world_size: u64,
@@ -70,9 +70,10 @@ fn start(num_rows: u64) -> Cursor {
     Cursor::start(Identity { fingerprint, num_rows, selection: None, order: OrderKind::Sequential })
 }
 
-/// The positions of every batch that one reader delivers, with the batch's number; only the valid rows.
+/// The positions of every batch that one reader delivers, with the batch's number; valid rows only.
 ///
-/// Slot by slot, so that a stream that writes where another one does, or leaves a hole, is seen.
+/// Rows are placed slot by slot. So the test sees a stream that overwrites another one's rows, or leaves a
+/// hole.
 fn batches_of(pass: &Pass, reader: WorkerId) -> Vec<(u64, Vec<u64>)> {
     let mine =
         (pass.done() + reader.worker..pass.batches()).step_by(usize::try_from(reader.workers).unwrap());
@@ -105,7 +106,7 @@ fn batches_of(pass: &Pass, reader: WorkerId) -> Vec<(u64, Vec<u64>)> {
     batches.into_iter().map(|(batch, slots)| (batch, whole(batch, slots))).collect()
 }
 
-/// The batches of one rank in the order of their numbers, whichever worker delivers them.
+/// The batches of one rank, ordered by their numbers, whichever worker delivers them.
 fn batches_of_rank(pass: &Pass, topology: Topology, rank: u64) -> Vec<Vec<u64>> {
     let mut batches: Vec<_> = topology.readers(rank).flat_map(|reader| batches_of(pass, reader)).collect();
     batches.sort_unstable();
@@ -114,7 +115,7 @@ fn batches_of_rank(pass: &Pass, topology: Topology, rank: u64) -> Vec<Vec<u64>> 
     batches.into_iter().map(|(_, positions)| positions).collect()
 }
 
-/// Per step, the valid positions of all ranks, rank after rank.
+/// For each step, the valid positions of all ranks, rank after rank.
 fn global_batches(pass: &Pass, topology: Topology) -> Vec<Vec<u64>> {
     let ranks: Vec<Vec<Vec<u64>>> =
         (0..topology.world_size).map(|rank| batches_of_rank(pass, topology, rank)).collect();
@@ -133,8 +134,8 @@ fn sorted(mut numbers: Vec<u64>) -> Vec<u64> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Laws 1 and 8: each position once over all ranks and workers, but for what the tail policy drops; as
-    /// many batches on every rank; padding only where it is counted.
+    /// Laws 1 and 8. Each position comes once over all ranks and workers, except those that the tail policy
+    /// drops. Every rank has as many batches, and there is padding only where it is counted.
     #[test]
     fn a_pass_delivers_each_row_once_but_for_the_rest(num_rows in 0..400_u64, topology in topologies()) {
         let pass = topology.pass(&start(num_rows));
@@ -144,7 +145,7 @@ proptest! {
         let limit = if topology.tail == Tail::Short { topology.world_size } else { size };
         prop_assert!(dropped < limit);
         prop_assert!(topology.tail != Tail::Pad || dropped == 0);
-        // What is dropped is the end of what remained.
+        // The dropped rows are the end of what remained.
         prop_assert_eq!(sorted(batches.concat()), (0..num_rows - dropped).collect::<Vec<_>>());
         for (step, batch) in (0..).zip(&batches) {
             let shapes = (0..topology.world_size).map(|rank| pass.shape(step, rank));
@@ -156,7 +157,7 @@ proptest! {
         }
     }
 
-    /// Law 2: with the same cut, what comes after the cursor of batch k is what came after batch k.
+    /// Law 2: with the same cut, the batches after the cursor of batch k are those that came after batch k.
     #[test]
     fn resume_with_the_same_cut_goes_on(num_rows in 1..300_u64, topology in topologies(), k in any::<prop::sample::Index>()) {
         let pass = topology.pass(&start(num_rows));
@@ -172,8 +173,8 @@ proptest! {
         }
     }
 
-    /// Laws 3, 5 and 7: any chain of topologies with a kill between any two of them delivers each position
-    /// once (as a multiset), through the JSON text; what is delivered after the cursor is rolled back.
+    /// Laws 3, 5 and 7. A chain of topologies with a kill between any two of them delivers each position once
+    /// (as a multiset). States go through JSON text, and what is delivered after a cursor is rolled back.
     #[test]
     fn a_chain_of_topologies_delivers_each_row_once(
         num_rows in 1..500_u64,
@@ -198,7 +199,7 @@ proptest! {
             let left = positions(&cursor.remaining().unwrap());
             prop_assert_eq!(sorted([delivered.clone(), left].concat()), (0..num_rows).collect::<Vec<_>>());
         }
-        // Time travel: the last state tells every batch before it again.
+        // The last state can replay every batch before it.
         for (step, (of, batch)) in (0..).zip(&steps) {
             let (pass, number) = Pass::at_step(&cursor, step, of.cut(), of.tail, of.world_size).unwrap();
             let ranks = (0..of.world_size).map(|rank| pass.positions(number, rank).unwrap());
@@ -215,9 +216,9 @@ proptest! {
         prop_assert_eq!(end, start(num_rows).next_pass());
     }
 
-    /// Law 4: with the same lanes, groups and rows, the global batches are the same for every world size
-    /// that divides lanes / groups and every number of workers that divides groups, as sequences of
-    /// positions per step, and the cursors are equal; a last short batch excepted.
+    /// Law 4. Lanes, groups and rows stay the same. Then every world size that divides lanes / groups, and
+    /// every number of workers that divides groups, gives the same global batches. They are equal as
+    /// sequences of positions per step, and the cursors are equal. A short last batch is excepted.
     #[test]
     fn one_cut_is_one_sequence_of_global_batches(
         num_rows in 1..400_u64, lanes_per_group in prop::sample::select(vec![1, 2, 4, 6, 12_u64]),
@@ -238,7 +239,7 @@ proptest! {
                 };
                 prop_assert_eq!(topology.cut(), cut);
                 if sequences.is_empty() {
-                    // In mid pass, at the same place for all.
+                    // In mid pass, at the same step for all.
                     let whole = topology.pass(&cursor);
                     cursor = whole.cursor_after(done.index(usize::try_from(whole.division().batches()).unwrap().max(1)) as u64);
                 }
@@ -253,7 +254,7 @@ proptest! {
         prop_assert!(sequences.windows(2).all(|pair| pair[0] == pair[1]));
     }
 
-    /// Law 5: keys and kinds of the text never change; its size does not grow with steps.
+    /// Law 5: keys and types of the text never change; its size does not grow with steps.
     #[test]
     fn the_text_keeps_its_keys_and_its_size(num_rows in 1..2_u64 << 40, topology in topologies(), done in any::<u64>()) {
         let pass = topology.pass(&start(num_rows));
@@ -265,7 +266,7 @@ proptest! {
         prop_assert!(text.len() < 400);
     }
 
-    /// Law 9: no change of a single byte of a state goes unnoticed.
+    /// Law 9: a change of any single byte of a state is noticed.
     #[test]
     fn a_damaged_state_is_refused(
         num_rows in 50..1000_u64, topology in topologies(), at in any::<prop::sample::Index>(), byte in 0x20..0x7f_u8,
@@ -279,8 +280,8 @@ proptest! {
         prop_assert!(Cursor::parse(std::str::from_utf8(&bytes).unwrap()).is_err());
     }
 
-    /// Ranks out of step: the merged cursor holds what every rank was given, and nothing else; it does not
-    /// matter how a rank's state repeats; equal states give that state.
+    /// Ranks out of step: the merged cursor holds exactly what every rank was given. Repeating a rank's state
+    /// changes nothing, and equal states merge to that state.
     #[test]
     fn a_merge_holds_what_each_rank_was_given(
         num_rows in 1..400_u64, topology in topologies(), earlier in topologies(),
@@ -290,7 +291,7 @@ proptest! {
         let cursor = before.cursor_after(kept.index(usize::try_from(before.batches()).unwrap().max(1)) as u64);
         let pass = topology.pass(&cursor);
         prop_assume!(cursor.epoch() == 0 && pass.batches_left() > 0);
-        // The last batch of a pass makes a state of the next one, which is no state of this pass.
+        // The last batch of a pass gives a state of the next pass, which is no state of this one.
         let left = usize::try_from(pass.batches_left()).unwrap().max(1);
         let mut given = positions(&cursor.remaining().unwrap().complement(num_rows));
         let mut states = Vec::new();
@@ -315,8 +316,8 @@ proptest! {
         prop_assert_eq!(Cursor::parse(&merged.to_json()).unwrap(), merged);
     }
 
-    /// Law 1 of the order: every selected row at one position, in windows that keep their bounds; the inverse
-    /// holds.
+    /// Law 1 of the order: every selected row stands at one position, inside its window. The inverse gives
+    /// the position back.
     #[test]
     fn a_shuffled_order_is_a_bijection(
         groups in prop::collection::vec(prop_oneof![Just(0), Just(1), 0..90_u64], 0..40), seed in any::<u64>(),

@@ -1,5 +1,5 @@
-//! A pass takes no more memory than is stated before it runs, counted at the allocator, and where the core asks the
-//! system for pages.
+//! A pass takes no more memory than the bound stated before it runs. Memory is counted in the allocator, and
+//! where the core maps pages from the system.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::alloc::{GlobalAlloc, Layout as Piece, System};
@@ -21,7 +21,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-/// Counts the bytes that are in use, and the most that ever were.
+/// Counts the bytes in use, and their peak.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, address: *mut u8, piece: Piece, size: usize) -> *mut u8 {
-        // What is large is moved by its pages: old and new never are there at once.
+        // The system moves large blocks by their pages: old and new never exist at once.
         count(size.saturating_sub(piece.size()), piece.size().saturating_sub(size));
         // SAFETY: as above.
         unsafe { System.realloc(address, piece, size) }
@@ -65,7 +65,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The counts are of the whole process: one at a time.
+/// The counts are of the whole process, so that tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -73,7 +73,7 @@ static GO: AtomicBool = AtomicBool::new(false);
 #[derive(Debug, Clone, Copy)]
 struct Way {
     is_stacked: bool,
-    /// Rows of a window; none in the order of the file.
+    /// Rows of a window; `None` reads in the order of the files.
     window_rows: Option<u64>,
     threads: usize,
     prefetch_bytes: u64,
@@ -84,7 +84,7 @@ struct Way {
 const SEQUENTIAL: Way =
     Way { is_stacked: false, window_rows: None, threads: 0, prefetch_bytes: 0, batch_rows: 1024, lanes: 1 };
 
-/// The bytes that a pass took at most, and those that were stated.
+/// The peak of bytes in a pass, and the stated bound.
 fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
     let plain = Layout::resolve(&manifest, &Request::default()).unwrap();
@@ -110,14 +110,14 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let order = Order::new(&kind, 0, selection).unwrap();
     let cut = Cut::new(way.lanes, 1, way.batch_rows / way.lanes).unwrap();
     let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
-    // As `dataset.plan()` says: what is decoded ahead is the `Loader`'s to add.
+    // As `dataset.plan()` states it: the `Loader` adds what is decoded ahead.
     let bound = MemoryBound::new(&manifest, &layout, &order, &pass, 1);
     let threads = way.threads.max(1) as u64;
     let stated = bound.rank_bytes + way.prefetch_bytes + threads * bound.thread_bytes;
     let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let rows = manifest.num_rows();
     release();
-    // The second call tells what is there now.
+    // The second call sees what exists now.
     most_paged();
     let paged_before = most_paged();
     let before = LIVE.load(Ordering::Relaxed);
@@ -125,7 +125,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let mut pipeline =
         Pipeline::new(manifest, layout, order, pass, place, way.threads, way.prefetch_bytes).unwrap();
     if way.threads > 0 {
-        // Nobody wants a batch until the threads have done all that they may.
+        // The test takes no batch until the threads have done all that they may.
         pipeline.start().unwrap();
         let mut held = 0;
         while held != LIVE.load(Ordering::Relaxed) {
@@ -142,7 +142,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
         }
     }
     assert_eq!(delivered, rows);
-    // Pages of their own are no allocator's.
+    // Mapped pages are in no allocator's count.
     let paged = most_paged() - paged_before;
     ((PEAK.load(Ordering::Relaxed) - before + paged) as u64, stated)
 }
@@ -152,7 +152,7 @@ fn path(name: &str) -> PathBuf {
     directory.join(format!("memory-{name}-{}.parquet", std::process::id()))
 }
 
-/// Writes a file of row groups, each of which `write` gives its columns.
+/// Writes a file of row groups; `write` writes the columns of each.
 fn write_groups(
     path: &Path,
     schema: &str,
@@ -294,7 +294,7 @@ fn wide_text_from_small_dictionaries_takes_what_is_stated() {
     });
 }
 
-/// Rows of which a few take as much as is decoded ahead.
+/// Files in which a few rows take as many bytes as are decoded ahead.
 fn of_large_rows() -> [Way; 4] {
     let small = Way { batch_rows: 2, ..SEQUENTIAL };
     [
@@ -321,7 +321,7 @@ fn lists_of_a_million_numbers_take_what_is_stated() {
 #[test]
 fn large_cells_among_empty_ones_go_with_their_batches() {
     let rows = 500;
-    // A batch takes from both windows.
+    // One batch takes rows from both windows.
     let small = Way { batch_rows: 96, ..SEQUENTIAL };
     let ways = [small, Way { window_rows: Some(40 * rows), ..small }];
     check("sparse", &ways, |path| {

@@ -1,4 +1,4 @@
-//! What the threads of a reader are at, for whoever watches.
+//! What the threads of a reader are doing: for monitoring.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 
 use crate::values::ThreadActivity;
 
-/// What a reader's threads are at, while it is there and afterwards. Does not keep the reader alive.
+/// What a reader's threads are doing, while the reader exists and afterwards. It does not keep the reader
+/// alive.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Activity {
     view: View,
@@ -24,19 +25,19 @@ impl Activity {
 
 #[pymethods]
 impl Activity {
-    /// How long the threads have read and decoded, all together.
+    /// The time that the threads have spent reading and decoding, summed over all of them.
     #[getter]
     fn seconds(&self) -> f64 {
         self.view.activity.worked().as_secs_f64()
     }
 
-    /// How many batches are ready, and their bytes.
+    /// The number of batches that are ready, and their bytes.
     fn queued(&self, py: Python<'_>) -> (u64, u64) {
-        // In a forked child nobody would ever let go of a lock.
+        // In a forked child the holder of a lock is gone, and would never release it.
         if self.process == std::process::id() { py.detach(|| self.view.queued()) } else { (0, 0) }
     }
 
-    /// What each thread is at, the one that calls `front` last.
+    /// What each thread is doing; the thread that calls `front` comes last.
     fn threads(&self) -> Vec<ThreadActivity> {
         let found = self.view.activity.doings().into_iter().map(|(doing, since)| {
             let (doing, file, number) = match doing {

@@ -1,4 +1,4 @@
-//! Memory that the core filled, handed to torch and numpy without a copy.
+//! Memory that the core filled, exported to torch and numpy without a copy.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -13,14 +13,14 @@ use pyo3::types::PyBytes;
 
 use crate::gate;
 
-/// Memory that several may refer to, with its address.
+/// Memory with several owners, and its address.
 pub struct Shared {
     memory: UnsafeCell<Memory>,
     length: usize,
 }
 
-// SAFETY: after construction no Rust code reads or writes the memory; only the address is handed out, through the
-// protocols of buffers and of tensors, whose consumers order their accesses as for any memory of Python's.
+// SAFETY: after construction no Rust code reads or writes the memory. Only its address is given out, through
+// the buffer protocol and DLPack, whose consumers order their accesses as for any memory of Python's.
 #[allow(unsafe_code, reason = "protocols hand out an address")]
 unsafe impl Sync for Shared {}
 
@@ -36,16 +36,16 @@ impl Shared {
         self.length
     }
 
-    /// Where they begin; they are never moved.
+    /// Where the bytes begin; they never move.
     #[allow(unsafe_code, reason = "protocols hand out an address")]
     pub fn address(&self) -> *mut u8 {
-        // SAFETY: no reference to the memory exists (see above), so that a mutable one is unique while the address is
-        // taken.
+        // SAFETY: no reference to the memory exists (see above), so a mutable one is unique while the address
+        // is taken.
         unsafe { (*self.memory.get()).bytes_mut().as_mut_ptr() }
     }
 }
 
-/// Writable bytes, aligned to 8, that live as long as something refers to them.
+/// Writable bytes, aligned to 8, that live as long as an object refers to them.
 ///
 /// `torch.frombuffer` and `numpy.frombuffer` take it.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -66,7 +66,7 @@ impl From<Arc<Shared>> for Buffer {
 }
 
 impl Buffer {
-    /// The pairs as consecutive 64-bit integers.
+    /// The `[start, end)` pairs as consecutive 64-bit integers.
     pub fn of_ranges(ranges: impl Iterator<Item = std::ops::Range<u64>>) -> Self {
         Self::of_words(ranges.flat_map(|range| [range.start, range.end]).collect())
     }
@@ -92,14 +92,14 @@ impl Buffer {
         let memory = &slf.get().memory;
         let length = isize::try_from(memory.length()).map_err(|_| PyBufferError::new_err("too large"))?;
         let address = memory.address().cast();
-        // SAFETY: `view` is the caller's, as the protocol demands; address and length are the memory's, which is never
-        // resized, and the view holds a reference to `slf`.
+        // SAFETY: `view` is the caller's, as the protocol demands. Address and length are those of the
+        // memory, which is never resized, and the view holds a reference to `slf`.
         let code = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address, length, 0, flags) };
         if code == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }
 
-/// Gives the memory of batches that nobody has any more back to the system.
+/// Returns the unused memory of released batches to the system.
 #[pyfunction]
 fn release_memory(py: Python<'_>) -> PyResult<()> {
     gate::run(py, || {

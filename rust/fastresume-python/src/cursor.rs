@@ -1,4 +1,4 @@
-//! The cursor as a frozen value.
+//! The cursor as a frozen Python value.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,8 @@ use crate::buffer::Buffer;
 use crate::gate;
 use crate::manifest::Manifest;
 
-/// Seed, rows of a block and rows of a window, as far as they are named; none of a sequential order.
+/// Seed, rows of a block and rows of a window, each `None` unless the user named it; `None` for a sequential
+/// order.
 type ChoiceNumbers = Option<(Option<u64>, Option<u64>, Option<u64>)>;
 
 fn to_choice(numbers: ChoiceNumbers) -> OrderChoice {
@@ -21,7 +22,7 @@ fn to_choice(numbers: ChoiceNumbers) -> OrderChoice {
     })
 }
 
-/// How far a job has come.
+/// The resume state: which rows of the pass were delivered, and under which cuts.
 #[pyclass(frozen, eq, module = "fastresume._core")]
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cursor {
@@ -40,7 +41,7 @@ impl From<CoreCursor> for Cursor {
 
 #[pymethods]
 impl Cursor {
-    /// The first cursor of a job that chose this order.
+    /// The first cursor of a job with this choice of order.
     #[staticmethod]
     #[pyo3(signature = (manifest, choice))]
     fn start(py: Python<'_>, manifest: &Manifest, choice: ChoiceNumbers) -> PyResult<Self> {
@@ -57,7 +58,8 @@ impl Cursor {
         gate::run(py, || CoreCursor::parse(text).map(Self::from))
     }
 
-    /// From `(start, last)` offsets per slice, counted over all rows of the files, after `epoch` whole passes.
+    /// A cursor from `(start, last)` row numbers per slice, counted over all rows of the files, after `epoch`
+    /// complete passes.
     #[staticmethod]
     fn from_offsets(
         py: Python<'_>,
@@ -142,7 +144,7 @@ impl Cursor {
         gate::run(py, || fastresume::merge::merge(&states, world_size).map(Self::from))
     }
 
-    /// Refuses a cursor of another dataset or selection, or of an order that contradicts the choice.
+    /// Refuses a cursor of another dataset or selection, and one whose order contradicts the choice.
     #[pyo3(signature = (manifest, choice))]
     fn check_dataset(&self, py: Python<'_>, manifest: &Manifest, choice: ChoiceNumbers) -> PyResult<()> {
         let own = identity(manifest, OrderKind::Sequential);

@@ -14,7 +14,9 @@ static SOURCE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 /// Makes the exception classes and adds them to the module.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    // Two bases each, which `create_exception!` does not offer: made as `type(name, bases, dict)` does.
+    module.add_function(wrap_pyfunction!(bounded, module)?)?;
+    // Each class has two bases, which `create_exception!` does not offer. So it is made as
+    // `type(name, bases, dict)` does.
     let make = |slot: &PyOnceLock<Py<PyType>>, name: &str, doc: &str, bases: Bound<'_, PyTuple>| {
         let members = PyDict::new(py);
         members.set_item("__module__", "fastresume")?;
@@ -51,17 +53,23 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
+/// The message without the passwords of addresses, and without its middle if it is long.
+#[pyfunction]
+pub fn bounded(message: &str) -> String {
+    fastresume::bounded(message)
+}
+
 /// The Python exception of a core error.
 pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     let slot = match error {
-        Error::Argument(_) => return PyValueError::new_err(error.message()),
+        Error::Argument(_) => return PyValueError::new_err(error.to_string()),
         Error::State(_) => &STATE,
         Error::Data { .. } => &DATA,
         Error::Source(_) => &SOURCE,
         Error::Interrupted => &BASE,
     };
     match slot.get(py) {
-        Some(class) => PyErr::from_type(class.bind(py).clone(), (error.message(),)),
-        None => PyRuntimeError::new_err(error.message()),
+        Some(class) => PyErr::from_type(class.bind(py).clone(), (error.to_string(),)),
+        None => PyRuntimeError::new_err(error.to_string()),
     }
 }

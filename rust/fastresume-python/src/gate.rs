@@ -1,4 +1,4 @@
-//! The one gate through which everything releases the GIL, polls signals and maps errors.
+//! Every call that releases the GIL goes through this file: it polls signals and maps errors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 
 use crate::error::to_python;
 
-/// How long a signal (Ctrl-C, say) may wait to be noticed.
+/// How long a signal (such as Ctrl-C) may wait until it is handled.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Calls `step` without the GIL until it gives a value; signals are handled in between.
+/// Calls `step` without the GIL until it returns a value; signals are handled between calls.
 pub fn poll<T: Send>(py: Python<'_>, mut step: impl FnMut() -> Result<Option<T>> + Send) -> PyResult<T> {
     loop {
         if let Some(value) = py.detach(&mut step).map_err(|error| to_python(py, &error))? {
@@ -37,7 +37,7 @@ pub fn run_stoppable<T: Send>(
     std::thread::scope(|scope| {
         let stop = &stop;
         let worker = std::thread::Builder::new().spawn_scoped(scope, move || {
-            // Nobody listens if a signal was handled in the meantime.
+            // The receiver is gone if a signal was handled in the meantime.
             drop(sender.send(caught(|| work(stop))));
         });
         worker.map_err(|cause| to_python(py, &Error::Source(format!("can't start a thread: {cause}"))))?;

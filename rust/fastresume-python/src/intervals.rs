@@ -1,4 +1,4 @@
-//! The interval algebra over arrays.
+//! The interval algebra over int64 arrays, as Python calls it.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -29,14 +29,14 @@ pub fn read(py: Python<'_>, array: &PyBuffer<i64>) -> PyResult<Vec<Range<i64>>> 
     Ok(numbers.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect())
 }
 
-/// The numbers of a C-contiguous int64 array, where they lie.
+/// The numbers of a C-contiguous int64 array, without a copy.
 #[allow(unsafe_code, reason = "a copy of a million intervals takes as long as all the rest")]
 fn numbers<'py>(_: Python<'py>, array: &'py PyBuffer<i64>) -> PyResult<&'py [Cell<i64>]> {
     let address =
         array.as_slice_ptr().ok_or_else(|| PyBufferError::new_err("the array is not C-contiguous"))?;
-    // SAFETY: the buffer keeps the memory there, and has checked that it is aligned. Nobody has a unique
-    // reference to it; Python code that writes it waits for the GIL, which is held as long as the slice is
-    // (so says its lifetime); and a cell's number may change under its reader.
+    // SAFETY: the buffer keeps the memory alive, and has checked its alignment. Nobody has a unique reference
+    // to it. Python code that writes it waits for the GIL, which is held for the slice's lifetime. A cell's
+    // number may change under its reader.
     Ok(unsafe { &*(address.as_ptr() as *const [Cell<i64>]) })
 }
 
@@ -60,14 +60,14 @@ fn slice_intervals(
     to_buffer(py, arrays::share(numbers(py, &intervals)?.as_chunks().0, index, count, multiple_of))
 }
 
-/// The greatest number at each place of C-contiguous int64 arrays of as many numbers.
+/// The elementwise maximum of C-contiguous int64 arrays of equal length.
 #[pyfunction]
 fn greatest(py: Python<'_>, states: Vec<PyBuffer<i64>>) -> PyResult<Buffer> {
     let states: Vec<_> = states.iter().map(|state| numbers(py, state)).collect::<PyResult<_>>()?;
     to_buffer(py, arrays::greatest(&states))
 }
 
-/// The numbers that both arrays hold.
+/// The numbers that are in both arrays.
 #[pyfunction]
 fn intersection(py: Python<'_>, left: PyBuffer<i64>, right: PyBuffer<i64>) -> PyResult<Buffer> {
     let (left, right) = (read(py, &left)?, read(py, &right)?);
@@ -77,14 +77,14 @@ fn intersection(py: Python<'_>, left: PyBuffer<i64>, right: PyBuffer<i64>) -> Py
     })
 }
 
-/// The places where a C-contiguous uint8 array is not 0.
+/// The indices at which a C-contiguous uint8 array is not 0.
 #[pyfunction]
 fn marked(py: Python<'_>, marks: PyBuffer<u8>) -> PyResult<Buffer> {
     let marks = marks.to_vec(py)?;
     gate::run(py, || Ok(Buffer::of_ranges(Intervals::marked(&marks).ranges().iter().cloned())))
 }
 
-/// The rows of `[0, num_rows)` whose hash, counted in parts of 2^53, lies in `[start, stop)`.
+/// The rows of `[0, num_rows)` whose hash, in units of 2^-53, lies in `[start, stop)`.
 #[pyfunction]
 fn split_rows(py: Python<'_>, num_rows: u64, start: u64, stop: u64, seed: u64) -> PyResult<Buffer> {
     gate::run_stoppable(py, |asked| {
@@ -93,7 +93,7 @@ fn split_rows(py: Python<'_>, num_rows: u64, start: u64, stop: u64, seed: u64) -
     })
 }
 
-/// The hash of words and of each number behind them, as signed numbers of 64 bits.
+/// The hash of `words` followed by each number, as int64.
 #[pyfunction]
 fn keys(py: Python<'_>, words: Vec<u64>, numbers: PyBuffer<i64>) -> PyResult<Buffer> {
     let numbers = self::numbers(py, &numbers)?.iter().map(|number| number.get().cast_unsigned());

@@ -1,5 +1,5 @@
-//! `fastresume._core`: the core as Python sees it. Extracts arguments, releases the GIL through one
-//! gate, maps errors, wraps results; nothing is decided here.
+//! `fastresume._core`: the core as Python sees it. It takes arguments, releases the GIL through one gate,
+//! maps errors and wraps results. It decides nothing.
 #![allow(clippy::needless_pass_by_value, reason = "arguments from Python are extracted into values")]
 
 use fastresume::parallel;
@@ -21,7 +21,7 @@ mod reader;
 mod tensor;
 mod values;
 
-/// How many threads this process can run at once, by its affinity and its control groups.
+/// How many threads this process can run at once, by its CPU affinity and its control groups.
 #[pyfunction]
 fn cores() -> usize {
     parallel::cores()

@@ -1,4 +1,4 @@
-//! The manifest, and which of its rows are selected.
+//! The manifest with the selected rows, as a Python class.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::gate;
 use crate::intervals;
 use crate::values::Value;
 
-/// The immutable table of a dataset's files, and which of their rows the dataset consists of.
+/// The immutable table of a dataset's files, and the selection of their rows.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Manifest {
     pub inner: Arc<CoreManifest>,
@@ -69,7 +69,7 @@ impl Manifest {
         })
     }
 
-    /// Whether the checksums of pages that have one are compared.
+    /// Whether page checksums (CRC) are verified where pages have one.
     #[getter]
     fn verifies_checksums(&self) -> bool {
         self.inner.verifies_checksums()
@@ -106,7 +106,7 @@ impl Manifest {
         })
     }
 
-    /// The same files, of which these rows alone are selected.
+    /// The same files with only these rows selected.
     fn select(&self, py: Python<'_>, rows: PyBuffer<i64>) -> PyResult<Self> {
         let rows = intervals::read(py, &rows)?;
         gate::run(py, || self.selecting(arrays::to_set(&rows)?))
@@ -118,13 +118,13 @@ impl Manifest {
         self.selection.count()
     }
 
-    /// The hash of the selection; none if all rows are selected.
+    /// The hash of the selection; `None` if all rows are selected.
     #[getter]
     fn selection(&self) -> Option<&str> {
         self.selection.hash()
     }
 
-    /// The selected rows; none if all are.
+    /// The selected rows; `None` if all are.
     #[getter]
     fn selected(&self) -> Option<Buffer> {
         Some(Buffer::of_ranges(self.selection.intervals()?.ranges().iter().cloned()))
@@ -145,19 +145,19 @@ impl Manifest {
         self.inner.num_groups()
     }
 
-    /// The first row of every row group, and the number of rows.
+    /// The first row of every row group, then the number of rows.
     #[getter]
     fn group_starts(&self) -> Buffer {
         Buffer::of_words(self.inner.group_starts().to_vec())
     }
 
-    /// The first row group of every file, and the number of row groups.
+    /// The first row group of every file, then the number of row groups.
     #[getter]
     fn file_groups(&self) -> Buffer {
         Buffer::of_words(self.inner.file_groups().map(|group| group as u64).collect())
     }
 
-    /// Whether a column in the files' paths is text, and its value of each file.
+    /// The values of a hive partition column: whether they are strings, and the value of each file.
     fn path_values(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! The order of one pass.
+//! The order of one pass, as a Python class.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::gate;
 use crate::intervals;
 use crate::manifest::Manifest;
 
-/// Which row stands at which position of the pass that a cursor is in.
+/// The row at each position of the pass that a cursor is in.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Order {
     pub inner: CoreOrder,
@@ -30,7 +30,7 @@ impl Order {
         gate::run(py, || Ok(Self { inner: of_cursor(cursor, manifest)? }))
     }
 
-    /// The rows at positions, in their order, as runs.
+    /// The row numbers at these positions, in their order, as `[start, end)` runs.
     fn rows(&self, py: Python<'_>, positions: PyBuffer<i64>) -> PyResult<Buffer> {
         let positions = intervals::read(py, &positions)?;
         gate::run(py, || {
@@ -40,7 +40,7 @@ impl Order {
         })
     }
 
-    /// The rows at a set of positions, as a set.
+    /// The row numbers at a set of positions, as a set.
     fn row_set(&self, py: Python<'_>, positions: PyBuffer<i64>) -> PyResult<Buffer> {
         let positions = intervals::read(py, &positions)?;
         gate::run(py, || {
@@ -49,7 +49,7 @@ impl Order {
         })
     }
 
-    /// Blocks, windows, and rows of the largest window; none of a sequential order.
+    /// The numbers of blocks and windows, and the rows of the largest window; `None` for a sequential order.
     #[getter]
     fn sizes(&self) -> Option<(usize, usize, u64)> {
         let (blocks, windows) = self.inner.sizes()?;

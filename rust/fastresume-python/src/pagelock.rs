@@ -1,4 +1,4 @@
-//! Pages locked by CUDA's driver, so that a device reads them without the processor.
+//! Pages locked (pinned) by CUDA's driver, so that a device copies them by itself.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::fmt;
@@ -17,17 +17,17 @@ type Pop = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
 type Register = unsafe extern "C" fn(*mut c_void, usize, c_uint) -> c_int;
 type Unregister = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// What locks pages: four functions of the driver, and the context of a device.
+/// The driver's functions for locking pages: four functions, and the context of a device.
 struct Driver {
     context: usize,
     push: Push,
     pop: Pop,
     register: Register,
     unregister: Unregister,
-    /// In a forked child nothing of CUDA may be called.
+    /// The process that made this: a forked child must not call CUDA.
     process: u32,
     locked_bytes: AtomicUsize,
-    /// What the driver said when it did not lock, and then was not asked again.
+    /// The driver's status when it refused to lock. After that it is not asked again.
     failure: AtomicI32,
 }
 
@@ -38,17 +38,19 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// Calls a function in the context, whichever the thread has; the status is the driver's.
+    /// Calls a function in the device's context, whatever context the thread has; returns the driver's
+    /// status.
     #[allow(unsafe_code, reason = "functions of the driver, whose addresses the caller vouched for")]
     fn within(&self, call: impl FnOnce() -> c_int) -> c_int {
-        // SAFETY: see `PageLock::new`; the context is one of the driver's, or what its stand-in makes of it.
+        // SAFETY: see `PageLock::new`. The context is one of the driver's, or one that its stand-in in tests
+        // made.
         let pushed = unsafe { (self.push)(ptr::with_exposed_provenance_mut(self.context)) };
         if pushed != 0 {
             return pushed;
         }
         let status = call();
         let mut popped = ptr::null_mut();
-        // SAFETY: as above; the place for the context is there as long as the call lasts.
+        // SAFETY: as above; the place for the context exists for the whole call.
         let _ = unsafe { (self.pop)(&raw mut popped) };
         status
     }
@@ -61,7 +63,7 @@ impl CorePageLock for Driver {
             return false;
         }
         let at = ptr::with_exposed_provenance_mut(address);
-        // SAFETY: see `PageLock::new`; the core owns these bytes, and unlocks them before they go.
+        // SAFETY: see `PageLock::new`. The core owns these bytes, and unlocks them before it frees them.
         let status = self.within(|| unsafe { (self.register)(at, bytes, PORTABLE) });
         if status == 0 {
             self.locked_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -77,24 +79,25 @@ impl CorePageLock for Driver {
             return;
         }
         let at = ptr::with_exposed_provenance_mut(address);
-        // SAFETY: as in `lock`; the bytes are still there. When the process ends, the driver may be gone: it says so.
+        // SAFETY: as in `lock`; the bytes still exist. When the process ends, the driver may be gone, and
+        // returns a status.
         if self.within(|| unsafe { (self.unregister)(at) }) == 0 {
             self.locked_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 }
 
-/// Locks pages for devices. It lives as long as the process, as pages may that it has locked.
+/// Locks pages for devices. It lives as long as the process, because the pages that it locked may.
 ///
-/// Addresses are those of `cuCtxPushCurrent`, `cuCtxPopCurrent`, `cuMemHostRegister` and `cuMemHostUnregister`,
-/// which must stay what they are.
+/// It takes the addresses of `cuCtxPushCurrent`, `cuCtxPopCurrent`, `cuMemHostRegister` and
+/// `cuMemHostUnregister`, which must stay valid.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct PageLock {
     driver: &'static Driver,
 }
 
 impl PageLock {
-    /// What the core is given.
+    /// The object that the core calls.
     pub fn of_core(&self) -> &'static dyn CorePageLock {
         self.driver
     }
@@ -109,7 +112,7 @@ impl PageLock {
         if [push, pop, register, unregister].contains(&0) {
             return Err(PyValueError::new_err("a function has the address 0"));
         }
-        // SAFETY: the only caller takes the addresses from the driver's library, which is never unloaded, and the
+        // SAFETY: the only caller takes the addresses from the driver's library, which is never unloaded. The
         // signatures are those of its header.
         let (push, pop, register, unregister) = unsafe {
             (
@@ -132,7 +135,7 @@ impl PageLock {
         Ok(Self { driver: Box::leak(Box::new(driver)) })
     }
 
-    /// Whether the pages of these bytes are locked now.
+    /// Locks the pages of these bytes; returns whether they are locked.
     fn lock(&self, py: Python<'_>, address: usize, num_bytes: usize) -> bool {
         py.detach(|| self.driver.lock(address, num_bytes))
     }
@@ -142,13 +145,14 @@ impl PageLock {
         py.detach(|| self.driver.unlock(address, num_bytes));
     }
 
-    /// Bytes that are locked.
+    /// The number of locked bytes.
     #[getter]
     fn locked_bytes(&self) -> usize {
         self.driver.locked_bytes.load(Ordering::Relaxed)
     }
 
-    /// The driver's status when it did not lock, after which nothing more is locked; 0 if it always did.
+    /// The driver's status when it refused to lock, after which nothing more is locked; 0 if it never
+    /// refused.
     #[getter]
     fn failure(&self) -> i32 {
         self.driver.failure.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! What is left of a pass under one cut.
+//! The rest of a pass under one cut, as a Python class.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn to_tail(name: &str) -> Result<Tail> {
     }
 }
 
-/// What is left of the pass that a cursor is in, under one cut.
+/// The rest of the pass that a cursor is in, under one cut.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Pass {
     pub inner: Arc<CorePass>,
@@ -44,7 +44,8 @@ impl Pass {
         })
     }
 
-    /// The pass that a cursor's cuts tell, at the cut that held batch `step`, and the batch's number there.
+    /// The pass at the cut, among a cursor's cuts, that held batch `step`; and the batch's number in that
+    /// cut.
     #[staticmethod]
     fn at_step(
         py: Python<'_>,
@@ -73,7 +74,7 @@ impl Pass {
         self.inner.epoch()
     }
 
-    /// Batches of the cut, those done included.
+    /// The number of batches of the cut, delivered ones included.
     #[getter]
     fn batches(&self) -> u64 {
         self.inner.batches()
@@ -84,13 +85,13 @@ impl Pass {
         self.inner.batches_left()
     }
 
-    /// Rows after the last whole global batch.
+    /// The number of rows after the last whole global batch.
     #[getter]
     fn rest(&self) -> u64 {
         self.inner.division().rest()
     }
 
-    /// Rows over all ranks that only fill the last global batch up.
+    /// The number of padding rows, over all ranks, in the last global batch.
     #[getter]
     fn padded_rows(&self) -> u64 {
         self.inner.padded_rows()
@@ -104,23 +105,23 @@ impl Pass {
         self.inner.cursor_after(done).into()
     }
 
-    /// Rows of a rank's batch: all, those valid, and those read; each range begins at 0.
+    /// The numbers of rows of a rank's batch: all, valid, and read. Each range begins at 0.
     fn shape(&self, batch: u64, rank: u64) -> (u64, u64, u64) {
         let shape = self.inner.shape(batch, rank);
         (shape.rows, shape.valid, shape.distinct)
     }
 
-    /// The positions of the rows that are read for a rank's batch, in its order.
+    /// The positions of the rows that are read for a rank's batch, in the batch's order.
     fn positions(&self, py: Python<'_>, batch: u64, rank: u64) -> PyResult<Buffer> {
         gate::run(py, || Ok(Buffer::of_ranges(self.inner.positions(batch, rank)?.into_iter())))
     }
 
-    /// The positions of the valid rows of a rank's batch, in its order.
+    /// The positions of the valid rows of a rank's batch, in the batch's order.
     fn valid_positions(&self, py: Python<'_>, batch: u64, rank: u64) -> PyResult<Buffer> {
         gate::run(py, || Ok(Buffer::of_ranges(self.inner.valid_positions(batch, rank)?.into_iter())))
     }
 
-    /// Of all rows of a rank's batch, as `[start, end)` pairs in its order, the valid ones.
+    /// The valid ones among all rows of a rank's batch, as `[start, end)` pairs in the batch's order.
     fn valid_runs(&self, py: Python<'_>, batch: u64, rank: u64, runs: PyBuffer<i64>) -> PyResult<Buffer> {
         let runs = intervals::read(py, &runs)?;
         gate::run(py, || {
@@ -129,17 +130,17 @@ impl Pass {
         })
     }
 
-    /// The positions that no rank gets.
+    /// The positions that no rank gets (the tail that is dropped).
     fn dropped(&self, py: Python<'_>) -> PyResult<Buffer> {
         gate::run(py, || Ok(Buffer::of_ranges(self.inner.dropped().ranges().iter().cloned())))
     }
 
-    /// The same, told with the last batch of the pass; none with another one.
+    /// The same if this is the last batch of the pass; empty for another one.
     fn dropped_with(&self, py: Python<'_>, batch: u64) -> PyResult<Buffer> {
         gate::run(py, || Ok(Buffer::of_ranges(self.inner.dropped_with(batch).ranges().iter().cloned())))
     }
 
-    /// How many rows all readers of all ranks decode.
+    /// The number of rows that all readers of all ranks decode.
     fn rows_decoded(&self, py: Python<'_>, order: &Order, world_size: u64, workers: u64) -> PyResult<u64> {
         gate::run_stoppable(py, |stop| {
             decode_cost::rows_decoded(&self.inner, &order.inner, world_size, workers, stop)

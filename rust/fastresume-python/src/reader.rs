@@ -1,4 +1,4 @@
-//! The reader of one rank's (or worker's) share of a pass.
+//! The reader of one rank's (or worker's) share of a pass, as a Python class.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -19,7 +19,7 @@ use crate::pass::Pass;
 use crate::tensor::Memory;
 use crate::values::Written;
 
-/// One batch, taken apart.
+/// One batch, in its parts.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Delivered {
     /// The memory of each field of the layout.
@@ -27,13 +27,13 @@ pub struct Delivered {
     memory: Py<Memory>,
     #[pyo3(get)]
     num_rows: usize,
-    /// The bytes of all fields.
+    /// The bytes of all fields together.
     #[pyo3(get)]
     num_bytes: usize,
-    /// The first so many rows are delivered for the first time; the others fill the batch up.
+    /// The number of valid rows. They come first; the rows after them are padding.
     #[pyo3(get)]
     valid_rows: usize,
-    /// Which rows it has.
+    /// The rows that the batch holds.
     #[pyo3(get)]
     written: Py<Written>,
     /// The cursor after the batch.
@@ -41,7 +41,7 @@ pub struct Delivered {
     cursor: Py<Cursor>,
     #[pyo3(get)]
     ends_pass: bool,
-    /// Its number among the batches of the cut.
+    /// The batch's number within its cut.
     #[pyo3(get)]
     number: u64,
     pass: Arc<CorePass>,
@@ -60,7 +60,7 @@ impl Delivered {
         self.pass.step_of(self.number)
     }
 
-    /// The numbers of the valid rows, in the batch's order, as `[start, end)` pairs.
+    /// The row numbers of the valid rows, in the batch's order, as `[start, end)` pairs.
     #[getter]
     fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
         gate::run(py, || {
@@ -77,14 +77,14 @@ impl Delivered {
         })
     }
 
-    /// The positions that no rank gets, if this is the last batch of the pass.
+    /// The dropped positions, if this is the last batch of the pass.
     #[getter]
     fn dropped(&self) -> Buffer {
         Buffer::of_ranges(self.pass.dropped_with(self.number).ranges().iter().cloned())
     }
 }
 
-/// Gives the batches of what is left of a pass, in order.
+/// Returns the batches of what is left of a pass, in order.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Reader {
     pipeline: Mutex<Option<Pipeline>>,
@@ -134,7 +134,7 @@ impl Reader {
         })
     }
 
-    /// What its threads are at.
+    /// What the reader's threads are doing.
     #[getter]
     fn activity(&self, py: Python<'_>) -> Py<Activity> {
         self.activity.clone_ref(py)
@@ -145,10 +145,10 @@ impl Reader {
         gate::run(py, || self.with(Pipeline::start))
     }
 
-    /// The front batch, or none at the end: the same one until `advance` is called.
+    /// The front batch, or `None` at the end: the same one until `advance` is called.
     ///
-    /// A signal handler may raise between any two steps of Python code, so that taking a batch must not be
-    /// what moves the reader.
+    /// A signal handler may raise between any two steps of Python code. So taking a batch must not move the
+    /// reader.
     fn front(&self, py: Python<'_>) -> PyResult<Option<Py<Delivered>>> {
         if let Some(front) = locked(&self.front).as_ref() {
             return Ok(Some(front.clone_ref(py)));
@@ -173,13 +173,13 @@ impl Reader {
         Ok(Some(front))
     }
 
-    /// Lets go of the front batch.
+    /// Releases the front batch.
     fn advance(&self) {
         let front = locked(&self.front).take();
         drop(front);
     }
 
-    /// Ends the threads and closes the files.
+    /// Stops the threads and closes the files.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
             if let Ok(mut pipeline) = self.pipeline() {
@@ -194,7 +194,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Reader {
-    /// The lock; in a forked child nobody would ever let go of it who holds it.
+    /// Takes the lock. It fails in a forked child, where the holder of the lock is gone.
     fn pipeline(&self) -> Result<MutexGuard<'_, Option<Pipeline>>, Error> {
         match self.pipeline.try_lock() {
             Ok(pipeline) => Ok(pipeline),
@@ -208,7 +208,7 @@ impl Reader {
         }
     }
 
-    /// Without the GIL only: another thread may hold the lock and want the GIL.
+    /// Call this only without the GIL: another thread may hold the lock and want the GIL.
     fn with<T>(&self, work: impl FnOnce(&mut Pipeline) -> Result<T, Error>) -> Result<T, Error> {
         match self.pipeline()?.as_mut() {
             Some(pipeline) => work(pipeline),

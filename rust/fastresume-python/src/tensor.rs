@@ -1,7 +1,8 @@
-//! Tensors over memory that the core filled: no byte is copied, and no object of Python stands between them.
+//! Tensors over memory that the core filled, made through `DLPack`: no byte is copied, and no Python object
+//! stands between them.
 //!
-//! Source: the C interface of `DLPack`, version 1, <https://dmlc.github.io/dlpack/latest/c_api.html>, which newer
-//! releases of torch offer: <https://github.com/pytorch/pytorch/pull/169724>.
+//! Source: the C interface of `DLPack`, version 1, <https://dmlc.github.io/dlpack/latest/c_api.html>, which
+//! newer releases of torch offer: <https://github.com/pytorch/pytorch/pull/169724>.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -14,11 +15,11 @@ use pyo3::types::{PyCapsule, PyList, PyTuple};
 
 use crate::buffer::{Buffer, Shared};
 
-/// The version whose structures these are; others of the same first number differ in what they have beyond them.
+/// The version of these structures. Other versions with the same major number add fields behind these.
 const VERSION: Version = Version { major: 1, minor: 0 };
 const PROCESSOR: Device = Device { kind: 1, number: 0 };
 
-/// Tensors of up to so many dimensions are made as they are; those of more are viewed so.
+/// The most dimensions of a tensor that is made directly; one with more is made flat, and viewed with its shape.
 const DIMENSIONS: usize = 3;
 
 #[repr(C)]
@@ -68,7 +69,7 @@ struct View {
     byte_offset: u64,
 }
 
-/// A tensor, and who is told that it is no longer needed.
+/// A tensor, and the function that releases it.
 #[repr(C)]
 struct Managed {
     version: Version,
@@ -78,7 +79,7 @@ struct Managed {
     view: View,
 }
 
-/// What torch offers: what lies before the function that is called, and this.
+/// The part of torch's table of functions up to the one that is called.
 #[repr(C)]
 struct Exchange {
     version: Version,
@@ -90,7 +91,7 @@ struct Exchange {
 
 type ToObject = unsafe extern "C" fn(*mut Managed, *mut *mut c_void) -> c_int;
 
-/// A tensor with the memory that it is over.
+/// A tensor and the memory that it owns.
 #[repr(C)]
 struct Held {
     managed: Managed,
@@ -99,33 +100,33 @@ struct Held {
     memory: Arc<Shared>,
 }
 
-/// Lets go of the memory, in whichever thread a tensor is destroyed, with the GIL or without.
+/// Releases the memory, in whichever thread a tensor is destroyed, with the GIL or without.
 #[allow(unsafe_code, reason = "torch hands back what it was given")]
 unsafe extern "C" fn delete(managed: *mut Managed) {
-    // SAFETY: it is the first part of a `Held` that was made by `Box`, and torch gives it back once.
+    // SAFETY: this is the first field of a `Held` made by `Box`, and torch passes it back once.
     drop(unsafe { Box::from_raw(managed.cast::<Held>()) });
 }
 
-/// The type of a tensor.
+/// The dtype and the shape of a row of a tensor.
 struct Type {
     element: Element,
     dtype: Py<PyAny>,
-    /// All sides but the first one.
+    /// All dimensions but the first one.
     sizes: Vec<i64>,
 }
 
-/// Makes tensors of the memory of batches, whose fields' types are known.
+/// Makes tensors of the memory of batches. The types of the fields are known beforehand.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct TensorMaker {
     types: Vec<Type>,
-    /// Makes a tensor over a `Buffer`, where torch offers nothing quicker.
+    /// Makes a tensor over a `Buffer`: the slower way, where torch lacks the interface.
     over: Py<PyAny>,
     to_object: Option<ToObject>,
 }
 
 #[pymethods]
 impl TensorMaker {
-    /// For memory of types, by their names and as torch has them, and of so many elements in a row, in turn.
+    /// For fields of these types (by name, and as torch's dtypes) and shapes of a row, field after field.
     #[new]
     #[pyo3(signature = (types, over, exchange=None))]
     fn new(
@@ -141,7 +142,7 @@ impl TensorMaker {
         Ok(Self { types: types.collect::<PyResult<_>>()?, over, to_object })
     }
 
-    /// A tensor over each memory, of as many rows as it has; they keep it.
+    /// A tensor over each field's memory, with as many rows as it has. The tensors keep the memory alive.
     fn tensors<'py>(&self, py: Python<'py>, memory: &Memory) -> PyResult<Bound<'py, PyList>> {
         if memory.fields.len() != self.types.len() {
             let (found, expected) = (memory.fields.len(), self.types.len());
@@ -167,18 +168,18 @@ impl TensorMaker {
     }
 }
 
-/// The function that makes an object of a tensor, if it is of this version.
+/// Torch's function that makes a Python object of a tensor, if its version is this one.
 #[allow(unsafe_code, reason = "a capsule holds a pointer")]
 fn to_object(capsule: &Bound<'_, PyCapsule>) -> Option<ToObject> {
     let exchange: NonNull<c_void> = capsule.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
-    // SAFETY: a capsule of this name has a pointer to such a structure, which lives as long as the process; of every
-    // version, it begins with the version.
+    // SAFETY: a capsule of this name has a pointer to such a structure, which lives as long as the process.
+    // In every version it begins with the version.
     let version = unsafe { exchange.cast::<Version>().read() };
-    // SAFETY: as above; those of one version have the same functions at the same places.
+    // SAFETY: as above; all versions with one major number have these functions at the same places.
     (version.major == VERSION.major).then(|| unsafe { exchange.cast::<Exchange>().as_ref() }.to_object)?
 }
 
-/// A tensor that torch may take over, with these sides behind its first one.
+/// A tensor for torch to own, with these dimensions behind its first one.
 fn held(memory: Arc<Shared>, element: Element, sizes: &[i64]) -> PyResult<Box<Held>> {
     let too_large = || PyValueError::new_err("too large");
     let bytes = memory.length();
@@ -208,13 +209,14 @@ fn held(memory: Arc<Shared>, element: Element, sizes: &[i64]) -> PyResult<Box<He
     Ok(Box::new(Held { managed, shape, strides, memory }))
 }
 
-/// The tensor as an object of Python.
+/// The tensor as a Python object.
 #[allow(unsafe_code, reason = "torch is called through its C interface")]
 fn wrapped(py: Python<'_>, held: Box<Held>, to_object: ToObject) -> PyResult<Bound<'_, PyAny>> {
     let held = Box::into_raw(held);
     let mut object = ptr::null_mut();
-    // SAFETY: the pointers are those of fields of `held`, which torch has from now on, until it calls `delete`; the GIL
-    // is held, and the function gives an object that is the caller's, or sets an exception.
+    // SAFETY: the pointers are those of fields of `held`, which torch owns from now on, until it calls
+    // `delete`. The GIL is held, and the function returns an object that the caller owns, or sets an
+    // exception.
     unsafe {
         (*held).managed.view.shape = (&raw mut (*held).shape).cast();
         (*held).managed.view.strides = (&raw mut (*held).strides).cast();
@@ -223,7 +225,7 @@ fn wrapped(py: Python<'_>, held: Box<Held>, to_object: ToObject) -> PyResult<Bou
     }
 }
 
-/// The memory of the fields of a batch, which tensors are made of.
+/// The memory of a batch's fields, of which tensors are made.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Memory {
     fields: Vec<Arc<Shared>>,

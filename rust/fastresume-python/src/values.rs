@@ -1,4 +1,4 @@
-//! Plain values that the core gives to Python: frozen, and with a name for each part.
+//! Plain values that the core returns to Python: frozen classes with named attributes.
 
 use std::ops::Range;
 
@@ -16,19 +16,20 @@ use crate::gate;
 pub struct Field {
     /// The key of the tensor.
     name: String,
-    /// The type of its numbers, as torch and numpy spell it.
+    /// The dtype, as torch and numpy spell it.
     dtype: &'static str,
-    /// The columns of the files that it holds.
+    /// The columns of the files that the tensor holds.
     columns: Vec<String>,
-    /// Whether several columns, or one that was named so, are the columns of a matrix.
+    /// Whether the tensor is a matrix of stacked columns (one column is enough, if it is named so).
     is_stacked: bool,
-    /// What its rows are: "scalar", "list", "string", "binary", "mask", "length", or a list of one of these.
+    /// The kind of its rows: "scalar", "list", "string", "binary", "mask", "length", or a list of one of
+    /// these.
     kind: &'static str,
     /// Whether a mask marks its nulls.
     is_masked: bool,
-    /// The shape of a row of its one column; empty where a row is a number, or of any length.
+    /// The shape of a row of a single column; empty where a row is one number, or of any length.
     shape: Vec<usize>,
-    /// What its numbers count, where their type alone does not say it.
+    /// The unit of its numbers, where the type alone does not give it.
     unit: Option<String>,
     /// What the user wrote of it, if anything.
     expression: Option<String>,
@@ -78,14 +79,14 @@ impl From<Value> for CoreBound {
     }
 }
 
-/// What is told of the values of a column in some rows.
+/// Statistics of a column in some rows.
 #[pyclass(frozen, get_all, module = "fastresume._core")]
 pub struct Statistics {
-    /// No value is less; None if that is not known.
+    /// A lower bound of the values; None if it is not known.
     min: Option<Value>,
-    /// No value is greater; None if that is not known.
+    /// An upper bound of the values; None if it is not known.
     max: Option<Value>,
-    /// How many are null; None if that is not known.
+    /// The number of nulls; None if it is not known.
     null_count: Option<u64>,
 }
 
@@ -96,14 +97,14 @@ impl From<Facts> for Statistics {
     }
 }
 
-/// What is told of a column chunk beyond its statistics.
+/// What page indexes and bloom filters say of a column chunk.
 #[pyclass(frozen, get_all, module = "fastresume._core")]
 pub struct ChunkDetails {
-    /// The first row of each page, counted within the row group; nothing if no index tells of pages.
+    /// The first row of each page, counted within the row group; empty without a page index.
     first_rows: Vec<u64>,
     /// The statistics of each page.
     pages: Vec<Py<Statistics>>,
-    /// Which of the values that were asked for are surely not there, by their numbers.
+    /// The indices of those sought values that are surely not in the chunk.
     absent: Vec<usize>,
 }
 
@@ -115,30 +116,31 @@ impl ChunkDetails {
     }
 }
 
-/// What a thread is at.
+/// What a thread is doing.
 #[pyclass(frozen, get_all, module = "fastresume._core")]
 pub struct ThreadActivity {
-    /// "waiting", "decoding" a row group of a file, or "ending" a batch.
+    /// "waiting", "decoding" a row group of a file, or "ending" (finishing) a batch.
     pub doing: &'static str,
     /// The file whose row group is decoded, else None.
     pub file: Option<String>,
-    /// The number of the row group in its file, or of the batch in its cut; 0 of a thread that waits.
+    /// The index of the row group in its file, or the number of the batch in its cut; 0 for a thread that
+    /// waits.
     pub number: u64,
-    /// For how many seconds.
+    /// For how many seconds it has been doing that.
     pub seconds: f64,
 }
 
-/// The most that reading what is left of a pass takes, in bytes, as near as footers tell.
+/// Upper bounds, in bytes, of the memory that reading the rest of a pass takes, as near as footers tell.
 #[pyclass(frozen, get_all, module = "fastresume._core")]
 #[allow(clippy::struct_field_names, reason = "names say their units")]
 pub struct MemoryBound {
     /// What a rank holds in decoded rows, dictionaries and footers, over all its readers.
     rank_bytes: u64,
-    /// What each thread that decodes adds to that.
+    /// What each decoding thread adds to that.
     thread_bytes: u64,
-    /// What one reader keeps of footers, which is in `rank_bytes`.
+    /// What one reader keeps of footers (part of `rank_bytes`).
     footer_bytes: u64,
-    /// What a thread has while it opens a file, which is in `thread_bytes`.
+    /// What a thread holds while it opens a file (part of `thread_bytes`).
     opening_bytes: u64,
 }
 
@@ -149,7 +151,7 @@ impl From<CoreMemoryBound> for MemoryBound {
     }
 }
 
-/// Which rows a batch has: told when somebody asks.
+/// The rows of a batch, worked out on request.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Written {
     inner: CoreWritten,
@@ -161,7 +163,7 @@ impl Written {
         Self { inner, num_rows }
     }
 
-    /// The row numbers, valid or not.
+    /// The row numbers of all rows, valid or not.
     pub fn rows(&self) -> Vec<Range<u64>> {
         self.inner.runs(self.num_rows)
     }

@@ -1,5 +1,6 @@
 //! The one error type of the core.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -7,35 +8,40 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// What went wrong, and whose fault it is.
+pub use message::bounded;
+
+mod message;
+
+/// What went wrong, and whether the argument, the state, the data or the source is at fault.
 ///
 /// The message is lower case, names the file, row group and column where there is one, and the
-/// expected and the found value. Each kind is one exception class in Python.
+/// expected and the found value. It is bounded in length, and holds no password of an address. Each kind is one
+/// exception class in Python.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// An argument that can't be right, whatever the data (`ValueError`).
-    #[error("{0}")]
+    /// An argument that is wrong whatever the data (`ValueError`).
+    #[error("{}", bounded(.0))]
     Argument(String),
     /// A resume state that is damaged or belongs to something else (`StateError`).
-    #[error("{0}")]
+    #[error("{}", bounded(.0))]
     State(String),
     /// A file whose content can't be used (`DataError`).
-    #[error("{reason}{place}")]
+    #[error("{}", bounded(&format!("{reason}{place}")))]
     Data {
         /// What is wrong, with the expected and the found value.
         reason: String,
         /// Where it is wrong.
         place: Place,
     },
-    /// Bytes that can't be had: a path, a directory, a read (`SourceError`).
-    #[error("{0}")]
+    /// Bytes that can't be read: a path, a directory, a read (`SourceError`).
+    #[error("{}", bounded(.0))]
     Source(String),
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Where in the dataset something went wrong; what is not known is left out.
+/// Where in the dataset something went wrong; unknown parts are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     file: Option<String>,
@@ -45,7 +51,7 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let column = self.column.as_ref().map(|name| format!("column '{}'", on_one_line(name)));
+        let column = self.column.as_ref().map(|name| format!("column '{}'", on_one_line(&short(name))));
         let row_group = self.row_group.map(|index| format!("row group {index}"));
         let file = self.file.as_ref().map(|path| format!("file '{}'", on_one_line(path)));
         let parts: Vec<String> = [column, row_group, file].into_iter().flatten().collect();
@@ -53,30 +59,20 @@ impl fmt::Display for Place {
     }
 }
 
-/// Messages have at most so many characters, whatever files and states say of themselves.
-const MESSAGE_CHARACTERS: usize = 6000;
-
 /// What a state says of itself is quoted by at most so many characters.
 const QUOTED_CHARACTERS: usize = 200;
 
-/// The text, or its beginning and end if it has more than `most` characters.
-fn shortened(text: String, most: usize) -> String {
-    let count = if text.len() <= most { 0 } else { text.chars().count() };
-    if count <= most {
-        return text;
-    }
-    let (start, end) = (most * 2 / 3, most / 3);
-    let head: String = text.chars().take(start).collect();
-    let tail: String = text.chars().skip(count - end).collect();
-    format!("{head} [... {} characters ...] {tail}", count - start - end)
-}
-
 /// What somebody else wrote, as an error quotes it: its beginning and end where it is long.
 pub fn quoted(text: impl fmt::Display) -> String {
-    shortened(text.to_string(), QUOTED_CHARACTERS)
+    message::shortened(&text.to_string(), QUOTED_CHARACTERS).into_owned()
 }
 
-/// A name with what would break a message into lines written as in a literal.
+/// A name that leaves room for the others.
+fn short(name: &str) -> Cow<'_, str> {
+    message::shortened(name, message::MOST_OF_A_NAME)
+}
+
+/// A name on one line: characters that would break the message are escaped as in a literal.
 fn on_one_line(name: &str) -> String {
     let each = name
         .chars()
@@ -96,15 +92,9 @@ pub fn shown(path: &Path) -> String {
 }
 
 impl Error {
-    /// A data error without a place; the callers that know the place add it.
+    /// A data error without a place; callers that know the place add it.
     pub fn data(reason: impl fmt::Display) -> Self {
         Self::Data { reason: reason.to_string(), place: Place::default() }
-    }
-
-    /// What is said of it, of bounded length.
-    #[must_use]
-    pub fn message(&self) -> String {
-        shortened(self.to_string(), MESSAGE_CHARACTERS)
     }
 
     /// A failed operation on a path.
@@ -112,7 +102,7 @@ impl Error {
         Self::Source(format!("{what} '{}': {cause}", shown(path)))
     }
 
-    /// The same error, in this file unless a file is named already.
+    /// The same error, in this file unless one is named already.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         self.at(|place| {
@@ -159,7 +149,7 @@ thread_local! {
     static IS_CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What is caught is reported as an error; only other panics are worth a message on standard error.
+/// A caught panic is reported as an error. Only other panics print a message on standard error.
 fn silence_what_is_caught() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -172,10 +162,10 @@ fn silence_what_is_caught() {
     });
 }
 
-/// Runs code of a decoder that may panic on damaged bytes, and makes of a panic a data error.
+/// Runs decoder code that may panic on damaged bytes, and turns a panic into a data error.
 ///
-/// The third-party decoders are total on valid files, but not proven so on damaged ones; a panic
-/// there must not cross into the caller.
+/// The third-party decoders are total on valid files, but not proven so on damaged ones. A panic there must
+/// not cross into the caller.
 ///
 /// # Errors
 /// What `work` returns, or `Data` with the panic's message.
@@ -194,8 +184,8 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// The lock, whatever became of the thread that had it: nothing panics while it holds one, and if
-/// something did, what it guards is still whole.
+/// Takes the lock, even if the thread that held it panicked. No code panics while it holds one, so what the
+/// lock guards is whole.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -222,16 +212,6 @@ mod tests {
         assert_eq!(error.to_string(), "null (column 'a\\n\\u{1}é'', file '/b\\r.parquet')");
         let error = Error::source("can't open", Path::new(OsStr::from_bytes(b"/\xff\n\xc3\xa9")), "gone");
         assert_eq!(error.to_string(), "can't open '/\\xff\\né': gone");
-    }
-
-    #[test]
-    fn a_message_is_of_bounded_length_and_keeps_its_ends() {
-        let short = Error::State("é".repeat(6000));
-        assert_eq!(short.message(), short.to_string());
-        let message = Error::data("x".repeat(1 << 20)).in_file(Path::new("/a")).message();
-        assert!(message.len() < 6100 && message.starts_with("xxx") && message.ends_with("x (file '/a')"));
-        assert!(message.contains("x [... 1042589 characters ...] x"), "{message}");
-        assert_eq!(quoted("ä".repeat(300)).chars().filter(|&char| char == 'ä').count(), 199);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! fastresume: Parquet straight into training batches, with exact and elastic resume.
 //!
-//! This crate is the pure core: no Python, no global random state, no hash order, and no clock but for those who
-//! watch (`pipeline/activity.rs`). Each room uses only those before it, in the order of the `mod` lines below; the
-//! first line of its `mod.rs` says what it is for. Data flows through them so:
+//! This crate is the pure core. It has no Python, no global random state, no hash order, and no clock except
+//! for monitoring (`pipeline/activity.rs`). Each room uses only those before it, in the order of the `mod`
+//! lines below. The first line of a room's `mod.rs` says what it is for. Data flows through them like this:
 //!
 //! ```text
 //! source -> format -> dataset -> order -> resume -> decode -> batch -> pipeline      cursor <- delivered batch
@@ -38,7 +38,7 @@ pub use self::batch::slots::row_ids::Written;
 pub use self::dataset::hive_partition;
 pub use self::dataset::manifest::Manifest;
 pub use self::dataset::manifest_cache::Cache;
-pub use self::error::{Error, Result};
+pub use self::error::{Error, Result, bounded};
 pub use self::filter::filter_layout;
 pub use self::filter::page_stats::{self, Details};
 pub use self::filter::row_group_stats::{self, Bound, Facts};

@@ -1,4 +1,4 @@
-//! Work on many things at once, which is over before it returns.
+//! Parallel work on many items, which is finished when the call returns.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,19 +6,19 @@ use std::thread::available_parallelism;
 
 use crate::error::{Result, check, locked};
 
-/// How many threads this process can run at once: by its affinity, and by the quotas of the control groups that it is in,
-/// rounded down, at least 1. Both may change while it runs.
+/// How many threads this process can run at once, at least 1: by its CPU affinity, and by the quotas of its
+/// control groups, rounded down. Both may change while it runs.
 #[must_use]
 pub fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// What `work` gives for each number below `count`, in their order; at most so many threads, the caller's among them,
-/// take so many numbers at a time.
+/// The results of `work` for each number below `count`, in order. At most `threads` threads, the caller's
+/// among them, take a few numbers at a time.
 ///
 /// # Errors
-/// That of the first number, in their order, for which `work` fails, whichever thread was faster; `Interrupted` once
-/// `stop` is set.
+/// The error of the first number, in order, for which `work` fails, whichever thread was faster.
+/// `Interrupted` once `stop` is set.
 pub fn each<T: Send>(
     count: usize,
     at_a_time: usize,
@@ -51,7 +51,7 @@ pub fn each<T: Send>(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(count) {
-            // Without a thread more, those there are do all.
+            // If no more threads can be started, those there are do all the work.
             drop(std::thread::Builder::new().spawn_scoped(scope, share));
         }
         share();

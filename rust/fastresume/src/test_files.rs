@@ -1,4 +1,4 @@
-//! Small datasets, for tests of what needs files.
+//! Small datasets for tests that need files.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use crate::resume::lanes::{Cut, WorkerId};
 use crate::resume::pass::Pass;
 use crate::resume::tail::Tail;
 
-/// One reader reads all.
+/// The only reader: it reads everything.
 pub const ALONE: WorkerId = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
 
-/// A file of one column, int64: the number of each row. It goes with this value.
+/// A file of one int64 column with the number of each row. It is removed with this value.
 pub struct Made {
     pub path: PathBuf,
     pub manifest: Arc<Manifest>,
@@ -31,7 +31,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// A file of row groups with so many rows each.
+    /// A file of row groups with these numbers of rows.
     pub fn new(groups: &[usize]) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Made {
         Self { path, manifest, layout }
     }
 
-    /// The order of all rows, in windows of so many if they are shuffled, and the pass over them.
+    /// The order of all rows, in windows of `window_rows` rows if it is shuffled, and the pass over them.
     pub fn pass(&self, cut: Cut, window_rows: Option<u64>) -> (Order, Arc<Pass>) {
         let choice = window_rows.map_or(OrderChoice::Sequential, |rows| OrderChoice::Shuffled {
             seed: None,

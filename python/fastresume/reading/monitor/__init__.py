@@ -1,1 +1,1 @@
-"""What a reader tells those who watch: statistics, progress, a watchdog."""
+"""Monitoring of a reader: statistics, progress, a watchdog."""

@@ -1,4 +1,4 @@
-"""What those who make batches are at: told to statistics and to the watchdog, and used for nothing else."""
+"""What the threads and workers that make batches are doing: for statistics and the watchdog only."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ import fastresume._core as _core
 
 
 class Activity(Protocol):
-    """What a source of batches is at. Answers at any time and in any thread, when the source is gone, too."""
+    """What a source of batches is doing.
+
+    It answers at any time and in any thread, and when the source is gone, too.
+    """
 
     @property
     def seconds(self) -> float:
-        """How long files were read and decoded, over all threads or workers."""
+        """The time spent reading and decoding files, summed over all threads or workers."""
 
     @property
     def transform_seconds(self) -> float:
-        """How long transforms ran ahead, over all threads or workers."""
+        """The time that transforms ran ahead, summed over all threads or workers."""
 
     def queued(self) -> tuple[int, int]:
-        """How many batches are ready, and their bytes."""
+        """The number of batches that are ready, and their bytes."""
 
     def lines(self) -> list[str]:
-        """What each thread or worker is at, in words."""
+        """What each thread or worker is doing, in words."""
 
 
 class ReaderActivity:
-    """The threads of a reader; the one that calls `next()` as well, where it reads by itself."""
+    """The threads of a reader, and the one that calls `next()`, if that reads by itself."""
 
     transform_seconds = 0.0
 
@@ -40,15 +43,15 @@ class ReaderActivity:
 
     @property
     def seconds(self) -> float:
-        """How long files were read and decoded, over all threads."""
+        """The time spent reading and decoding files, summed over all threads."""
         return self._core.seconds
 
     def queued(self) -> tuple[int, int]:
-        """How many batches are ready, and their bytes."""
+        """The number of batches that are ready, and their bytes."""
         return self._core.queued()
 
     def lines(self) -> list[str]:
-        """What each thread is at, in words."""
+        """What each thread is doing, in words."""
         found = []
         *threads, caller = self._core.threads()
         named = [(f"thread {number}", told) for number, told in enumerate(threads)]
@@ -66,31 +69,33 @@ class ReaderActivity:
 
 
 class Stage(Protocol):
-    """Where batches wait on their way."""
+    """A place where batches wait on their way."""
 
     def queued(self) -> tuple[int, int]:
-        """How many there are, and their bytes."""
+        """The number of waiting batches, and their bytes."""
 
 
 class Making:
-    """Makes batches of what a source delivers, and tells who is at which; called in several threads at once.
+    """Makes batches of what a source delivers, and records which thread makes which.
+
+    It is called in several threads at once.
 
     Args:
-        source: what those are at whom the batches come from.
-        make: makes a batch, by transforms, whose time is counted.
+        source: the activity of what the batches come from.
+        make: makes a batch by transforms; its time is counted.
     """
 
     def __init__(self, source: Activity, make: Callable[[Any], Any]) -> None:
         self._source = source
         self._make = make
         self._at: dict[int, tuple[int, float]] = {}
-        """By thread: the step whose batch it makes, and since when."""
+        """For each thread: the step whose batch it makes, and since when."""
         self._spent: dict[int, float] = {}
-        """By thread: how many seconds it has spent so."""
+        """For each thread: the seconds that it has spent so."""
         self._stages: list[weakref.ref[Stage]] = []
 
     def __call__(self, delivered: Any) -> Any:
-        """The batch."""
+        """The batch made of what was delivered."""
         thread, began = get_ident(), time.perf_counter()
         self._at[thread] = delivered.step, began
         try:
@@ -100,21 +105,21 @@ class Making:
             self._at.pop(thread, None)
 
     def passes(self, stage: Stage) -> None:
-        """Counts what waits there as ready, too; does not keep it."""
+        """Counts what waits in a stage as ready, too; does not keep the stage alive."""
         self._stages.append(weakref.ref(stage))
 
     @property
     def seconds(self) -> float:
-        """How long files were read and decoded, over all threads."""
+        """The time spent reading and decoding files, summed over all threads."""
         return self._source.seconds
 
     @property
     def transform_seconds(self) -> float:
-        """How long transforms ran, over all threads."""
+        """The time that transforms ran, summed over all threads."""
         return self._source.transform_seconds + sum(self._spent.copy().values())
 
     def queued(self) -> tuple[int, int]:
-        """How many batches are ready, transformed or not, and their bytes as they were read."""
+        """The number of batches that are ready, transformed or not, and their bytes as they were read."""
         batches, size = self._source.queued()
         for stage in [found() for found in self._stages]:
             if stage is not None:
@@ -123,7 +128,7 @@ class Making:
         return batches, size
 
     def lines(self) -> list[str]:
-        """What each thread is at, in words; transforms with the line of the file that they are at."""
+        """What each thread is doing, in words; for a transform, with the line of its file that it is at."""
         found, now, frames = self._source.lines(), time.perf_counter(), sys._current_frames()
         for thread, (step, began) in self._at.copy().items():
             frame = frames.get(thread)

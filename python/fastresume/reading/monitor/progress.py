@@ -1,4 +1,4 @@
-"""A pass behind a progress bar that resumes where the pass does: what tqdm, rich and their like are told."""
+"""Progress bars (tqdm, rich and others) over a pass, which begin where the pass resumes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def behind_a_bar(
     bar: Any,
     options: dict[str, Any],
 ) -> Iterable[Batch]:
-    """What is left of the pass, behind a bar of the whole pass; see `Loader.progress`.
+    """The rest of the pass, with a bar of the whole pass; see `Loader.progress`.
 
     Args:
-        batches: what is left of it.
+        batches: the rest of the pass.
         spec: what is read.
-        cursor: where it stands.
-        workers: how many read it.
-        bar: what shows it; None for tqdm's.
-        options: what else the bar is told.
+        cursor: where the pass stands.
+        workers: how many workers read it.
+        bar: the class or object that shows it; None for tqdm.
+        options: further arguments of the bar.
     """
     if spec.world.rank != 0:
         return batches
@@ -41,7 +41,7 @@ def behind_a_bar(
         return _behind_rich(batches, bar, told, options)
     try:
         parameters = inspect.signature(bar).parameters
-    except (TypeError, ValueError):  # what can't be called, or is built in
+    except (TypeError, ValueError):  # not callable, or built in
         raise TypeError(
             "bar must be tqdm.tqdm, rich.progress.Progress, or what takes an iterable as tqdm does, "
             f"found {bar!r}"
@@ -62,7 +62,7 @@ def behind_a_bar(
 def _behind_rich(
     batches: Iterable[Batch], bar: Any, told: dict[str, Any], options: dict[str, Any]
 ) -> Iterator[Batch]:
-    """The same with a `rich.progress.Progress`, the user's or one of that class, which is shown meanwhile."""
+    """The same with a `rich.progress.Progress`: the user's, or a new one that is shown meanwhile."""
     is_ours = isinstance(bar, type)
     progress = bar() if is_ours else bar
     with progress if is_ours else contextlib.nullcontext():

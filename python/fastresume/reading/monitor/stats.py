@@ -1,4 +1,4 @@
-"""What a loader has delivered, how long that took, and what is ready: for whoever looks on from outside."""
+"""Statistics of a loader: what it has delivered, how long that took, and what is ready."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fastresume.reading.spec import ReadSpec
 from fastresume.state.shared_cursor import SharedCursor
 
 PACE_SECONDS = 30.0
-"""What is left is foretold from the pace of the last one to two times as many seconds."""
+"""The remaining time is estimated from the pace of the last one to two times this many seconds."""
 
 
 class Counts(NamedTuple):
-    """What `Stats` counts: taken as one value, so that a signal handler never sees half of it."""
+    """The counters of `Stats`, replaced as one value, so that a signal handler never sees half an update."""
 
     batches: int = 0
     rows: int = 0
@@ -28,17 +28,19 @@ class Counts(NamedTuple):
 
 
 class Stats:
-    """What a loader has delivered since it was made: a live object, always on, cheap to read.
+    """Statistics of a loader since it was made: a live object, always on, cheap to read.
+
+    What is counted and timed is kept over the ends of passes. `epoch`, `step`, `progress` and `eta_seconds`
+    are of the pass that the next batch belongs to: after a pass they tell of the next one, at its start.
 
     Attributes:
-        batches: batches delivered.
-        rows: rows in them.
-        bytes: bytes of their tensors.
-        next_seconds: how long `next()` took, all batches together.
-        wait_seconds: how much of that was spent waiting for a batch (for reading it, where there are no
-            threads).
+        batches: the number of delivered batches.
+        rows: the rows in them.
+        bytes: the bytes of their tensors.
+        next_seconds: the time spent in `next()`, all batches together.
+        wait_seconds: the part of that spent waiting for a batch (reading it, if there are no threads).
         dropped_rows: rows that no rank got of the passes that ended here, by the tail policy.
-        padded_rows: rows of this rank's batches that only fill them up.
+        padded_rows: padding rows in this rank's batches.
 
     Example:
         >>> loader.stats()
@@ -57,27 +59,27 @@ class Stats:
 
     @property
     def batches(self) -> int:
-        """Batches delivered."""
+        """The number of delivered batches."""
         return self._counts.batches
 
     @property
     def rows(self) -> int:
-        """Rows in them."""
+        """The rows in them."""
         return self._counts.rows
 
     @property
     def bytes(self) -> int:
-        """Bytes of their tensors."""
+        """The bytes of their tensors."""
         return self._counts.bytes
 
     @property
     def next_seconds(self) -> float:
-        """How long `next()` took, all batches together."""
+        """The time spent in `next()`, all batches together."""
         return self._counts.next_seconds
 
     @property
     def wait_seconds(self) -> float:
-        """How long `next()` waited for a batch, all batches together."""
+        """The time that `next()` waited for a batch, all batches together."""
         return self._counts.wait_seconds
 
     @property
@@ -87,12 +89,12 @@ class Stats:
 
     @property
     def padded_rows(self) -> int:
-        """Rows of this rank's batches that only fill them up."""
+        """Padding rows in this rank's batches."""
         return self._counts.padded_rows
 
     @property
     def seconds(self) -> float:
-        """From the first `next()` to the last batch that it returned."""
+        """The time from the first `next()` to the last batch that it returned."""
         return 0.0 if self._began is None else self._last - self._began
 
     @property
@@ -107,44 +109,44 @@ class Stats:
 
     @property
     def decode_seconds(self) -> float:
-        """How long files were read and decoded, over all threads or workers together."""
+        """The time spent reading and decoding files, summed over all threads or workers."""
         return self._read_before + (self._activity.seconds if self._activity is not None else 0.0)
 
     @property
     def transform_seconds(self) -> float:
-        """How long the functions given to `map` ran, over all threads or workers together."""
+        """The time that the functions given to `map` ran, summed over all threads or workers."""
         ahead = self._activity.transform_seconds if self._activity is not None else 0.0
         return self._transformed_before + ahead
 
     @property
     def queued_batches(self) -> int:
-        """Batches that are ready for `next()`."""
+        """The number of batches that are ready for `next()`."""
         return self._queued()[0]
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the batches that are ready."""
+        """The bytes of the batches that are ready."""
         return self._queued()[1]
 
     @property
     def epoch(self) -> int:
-        """The present pass; `batch.epoch` of its batches."""
+        """The number of the current pass: `batch.epoch` of its batches."""
         return self._shared.cursor.epoch
 
     @property
     def step(self) -> int:
-        """Batches delivered of the present pass, over all runs of the job: `batch.step` of the next one."""
+        """The delivered batches of the current pass, over all runs of the job: the next `batch.step`."""
         return self._shared.cursor.steps
 
     @property
     def progress(self) -> float:
-        """How much of the present pass was delivered, over all ranks: from 0.0 to below 1.0."""
+        """The delivered share of the current pass, over all ranks: from 0.0 to below 1.0."""
         cursor = self._shared.cursor
         return cursor.consumed_rows() / max(cursor.num_rows, 1)
 
     @property
     def batches_per_second(self) -> float | None:
-        """The pace of the last minute or so, the loop's own work included; None before the second batch."""
+        """The pace of about the last minute, the loop's own work included; None before the second batch."""
         if self._pace is None:
             return None
         (began, first), _ = self._pace
@@ -152,12 +154,12 @@ class Stats:
 
     @property
     def eta_seconds(self) -> float | None:
-        """How long the rest of the pass will take at the present pace; None before the second batch."""
+        """The time that the rest of the pass will take at the current pace; None before the second batch."""
         pace = self.batches_per_second
         return self._spec.pass_from(self._shared.cursor, 1).batches_left / pace if pace else None
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """All of it at this moment, by name: for a log or a dashboard.
+        """All of it at this moment, by name, for a log or a dashboard.
 
         Example:
             >>> loader.stats().as_dict()["rows"]
@@ -176,6 +178,9 @@ class Stats:
             told.append(f"ready: {batches} batches of {size:,} bytes")
         if self.dropped_rows or self.padded_rows:
             told.append(f"dropped_rows={self.dropped_rows}, padded_rows={self.padded_rows}")
+        if self.batches and self.epoch and not self.step:
+            told.append(f"pass {self.epoch - 1} is done, pass {self.epoch} not begun")
+            return f"Stats({', '.join(told)})"
         told.append(f"pass {self.epoch}: {self.progress:.0%} done")
         if (eta := self.eta_seconds) is not None:
             told.append(f"{eta:.0f} s left at {self.batches_per_second:.1f} batches/s")
@@ -185,13 +190,13 @@ class Stats:
         return (0, 0) if self._activity is None else self._activity.queued()
 
     def _watch(self, activity: Activity) -> None:
-        """Counts what a source does from now on, on top of those before it."""
+        """Counts what a source does from now on, on top of earlier sources."""
         if activity is not self._activity:
             self._read_before, self._transformed_before = self.decode_seconds, self.transform_seconds
             self._activity = activity
 
     def _count(self, delivered: Delivered, began: float, waited: float) -> None:
-        """Counts a batch that is handed over now; `waited` is when it was there."""
+        """Counts a batch that is delivered now; `waited` is when it was ready."""
         now = time.perf_counter()
         batches, rows, size, next_seconds, wait_seconds, dropped, padded = self._counts
         if delivered.ends_pass:
@@ -214,7 +219,7 @@ class Stats:
             self._pace = (self._pace[1], (now, batches + 1))
 
     def _drop(self, rows: int) -> None:
-        """Counts rows that no rank got of a pass that ended without a batch."""
+        """Counts the dropped rows of a pass that ended without a batch."""
         self._counts = self._counts._replace(dropped_rows=self.dropped_rows + rows)
 
 

@@ -1,4 +1,4 @@
-"""A thread that says, when `next()` waits for long, what all those are at who make batches."""
+"""The watchdog: a thread that logs what all threads and workers are doing when `next()` waits for long."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from collections.abc import Callable
 _log = logging.getLogger("fastresume")
 
 _LOOKS = 8
-"""The thread looks so many times within the time after which it speaks: it is that much late at most."""
+"""The thread looks this many times within the time limit: it is at most that fraction late."""
 
 _MAX_PAUSE_SECONDS = 5.0
 
 Report = Callable[[float], str]
-"""What is said of a wait of so many seconds."""
+"""A function that returns the text about a wait of some seconds."""
 
 
 class Watchdog:
-    """Logs a warning under "fastresume" when a wait takes so long; again after twice the time, and so on.
+    """Logs a warning under "fastresume" when a wait takes this long; again after twice the time, and so on.
 
-    Its thread starts with the first wait, and ends with `close()`, or with this object. In a forked child,
-    which has no such thread, the next wait starts another one.
+    Its thread starts with the first wait, and ends with `close()`, or with this object. A forked child has no
+    such thread: there, the next wait starts another one.
 
     Args:
         seconds: how long a wait may take.
@@ -36,7 +36,7 @@ class Watchdog:
         self._watch = _Watch(seconds)
 
     def begin(self, report: Report) -> None:
-        """A wait begins; of it `report` tells, in the thread."""
+        """A wait begins; the thread calls `report` for the warning."""
         if self._process != os.getpid():
             self._process, self._watch = os.getpid(), _Watch(self.seconds)
             weakref.finalize(self, self._watch.end).atexit = False
@@ -54,7 +54,7 @@ class Watchdog:
 
 
 class _Watch:
-    """What the thread knows: it keeps nothing alive but the report of a wait, for as long as that takes."""
+    """The state of the thread: it keeps nothing alive but the report of a wait, while that lasts."""
 
     def __init__(self, seconds: float) -> None:
         self.wait: tuple[float, Report] | None = None
@@ -81,6 +81,6 @@ class _Watch:
                 due *= 2
                 try:
                     _log.warning("%s", report(waited))
-                except Exception:  # noqa: BLE001  (what is reported of changes meanwhile)
+                except Exception:  # noqa: BLE001  (what it reports on changes meanwhile)
                     _log.exception("next() has waited %.1f s; what for can't be told", waited)
             del wait, report

@@ -1,1 +1,1 @@
-"""What happens under torch's `DataLoader`: its workers, and who may iterate."""
+"""Datasets under torch's `DataLoader`: its workers, and the checks of who iterates."""

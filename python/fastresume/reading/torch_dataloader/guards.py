@@ -1,4 +1,4 @@
-"""Who iterates over a dataset, or counts it: what would join its batches, or deal them out, is refused."""
+"""Checks of who iterates over a dataset, or takes its length: collating or resharding callers are refused."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fastresume.batch.batch import refuse_to_collate
 
 
 def check_caller(caller: FrameType) -> None:
-    """Refuses to be iterated over by what would spoil the batches, before any is drawn.
+    """Refuses to be iterated over by code that would spoil the batches, before any is drawn.
 
     Raises:
         TypeError: for a DataLoader that would collate whole batches; it says what to write.
-        FastresumeError: for a wrapper that deals out among ranks what each of them reads for itself.
+        FastresumeError: for a wrapper that deals batches out among ranks, while each rank reads its own.
     """
     module, owner = caller.f_globals.get("__name__"), caller.f_locals.get("self")
     if module == "torch.utils.data._utils.fetch" and getattr(owner, "auto_collation", False):
@@ -31,10 +31,12 @@ def check_caller(caller: FrameType) -> None:
 
 
 def check_counter(caller: FrameType) -> None:
-    """Refuses to be counted by a sampler, which would have no effect, or torch refuse it without advice.
+    """Refuses to give its length to a sampler, which would have no effect.
+
+    Torch would refuse some of them itself, but without advice.
 
     Raises:
-        TypeError: it says what to write.
+        TypeError: always for a sampler; it says what to write.
     """
     if caller.f_globals.get("__name__") in ("torch.utils.data.distributed", "torch.utils.data.sampler"):
         raise TypeError(
@@ -48,9 +50,9 @@ def check_counter(caller: FrameType) -> None:
 def check_trainer(caller: FrameType) -> None:
     """Refuses to be drawn from, or counted, by Lightning's training where nobody keeps the place.
 
-    Lightning asks a loader for its state by itself, but not always gives it back (not after
-    `estimated_stepping_batches`, nor from a checkpoint at the end of an epoch), and knows no batch that was
-    drawn to try something (`lr_find`).
+    Lightning asks a loader for its state by itself, but does not always give it back: not after
+    `estimated_stepping_batches`, nor from a checkpoint at the end of an epoch. It also knows no batch that
+    was drawn to try something (`lr_find`).
 
     Raises:
         FastresumeError: it says what to write.
@@ -101,7 +103,7 @@ def _is_of_training(caller: FrameType) -> bool:
 
 
 def _stacks(collate: object) -> bool:
-    """Whether a collate function makes one batch of several, value by value; others may know better."""
+    """Whether a collate function makes one batch of several, value by value; custom ones may do better."""
     if collate is default_collate:
         return True
     module: str = getattr(collate, "__module__", None) or ""

@@ -1,4 +1,4 @@
-"""The batches that a worker of torch's DataLoader makes."""
+"""The iterator in a worker of torch's DataLoader."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fastresume.state.shared_cursor import SharedCursor, new_iteration, new_tick
 
 
 class WorkerIterator(Iterator[Batch]):
-    """The batches that a worker of torch's DataLoader makes: every K-th one of the rank's, of K workers.
+    """The batches of one worker of torch's DataLoader: of K workers, each makes every K-th batch of the rank.
 
-    It begins where the shared cursor is when the first one is asked for. After an error it raises for ever:
-    to end would look as if the pass had ended, and the rest would be missing without a word.
+    It begins at the shared cursor when the first one is asked for. After an error it raises for ever: if it
+    ended, the pass would seem to have ended, and the rest would be missing without a word.
     """
 
     def __init__(self, spec: ReadSpec, shared: SharedCursor, worker: int, workers: int) -> None:
@@ -70,7 +70,7 @@ class WorkerIterator(Iterator[Batch]):
         cursor, self._end_cursor = spec.bounds(reading.cursor)
         planned = spec.pass_from(cursor, workers)
         if planned.batches_left == 0:
-            # The main process can't see an iterator that gives nothing, so the next pass follows at once.
+            # The main process can't see an iterator that yields nothing, so the next pass follows at once.
             self._warning = spec.dropped_text(planned) if worker == 0 else None
             cursor = cursor.next_pass()
             planned = spec.pass_from(cursor, workers)

@@ -1,6 +1,6 @@
-"""How batches come from the workers of torch's DataLoader to the main process, which then moves the cursor.
+"""Sends batches from the workers of torch's DataLoader to the main process, which then moves the cursor.
 
-A batch carries a ticket, by which the main process knows what it is when it comes out of the DataLoader.
+A batch carries a ticket, by which the main process identifies it when it comes out of the DataLoader.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _sender: shared_memory.Sender | None = None
 
 
 def _depart(batch: Departing) -> tuple[Any, ...]:
-    """How torch's queue sends the batch, from a thread of the worker's."""
+    """Sends the batch through torch's queue, from a thread of the worker's."""
     global _sender  # noqa: PLW0603  (of this process: a forked one has blocks of its own)
     if _sender is None or _sender.process != os.getpid():
         _sender = shared_memory.Sender()
     try:
         return _arrive, (_sender.pack((batch._tensors, batch._origin)), batch._ticket)
-    except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and the main process wait)
+    except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and the main process would wait)
         return _Lost, (f"can't be sent by worker {batch._ticket.worker}: {type(error).__name__}: {error}",)
 
 
@@ -50,10 +50,10 @@ ForkingPickler.register(Departing, _depart)
 
 
 def _arrive(sent: shared_memory.Parcel, ticket: Ticket) -> Batch:
-    """The batch in the main process."""
+    """Receives the batch in the main process."""
     try:
         tensors, origin = shared_memory.unpack(sent)
-    except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and this process wait)
+    except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and this process would wait)
         return _Lost(f"of worker {ticket.worker} can't be received: {type(error).__name__}: {error}")
     if (sender := shared_memory.sender_of(sent)) is not None and ticket.iteration[0] not in _senders:
         _forget([process for process in _senders if not _is_alive(process)])
@@ -66,21 +66,21 @@ def _arrive(sent: shared_memory.Parcel, ticket: Ticket) -> Batch:
 
 
 _senders: dict[int, str] = {}
-"""The names under which worker processes send."""
+"""The names of the senders of worker processes."""
 
 _iterators: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Those of DataLoaders that have handed out a batch."""
+"""The iterators of DataLoaders that have returned a batch."""
 
 
 def _forget(processes: list[int]) -> None:
-    """Lets go of the blocks of workers that have ended; what batches hold of them stays."""
+    """Releases the shared memory of workers that have ended; memory that batches hold stays."""
     for process in processes:
         if (sender := _senders.pop(process, None)) is not None:
             shared_memory.forget(sender)
 
 
 def _processes_of(iterator: object) -> list[int]:
-    """The workers of a DataLoader iterator, in their order."""
+    """The worker processes of a DataLoader iterator, in their order."""
     return [worker.pid for worker in getattr(iterator, "_workers", ())]
 
 
@@ -93,11 +93,11 @@ def _is_alive(process: int) -> bool:
 
 
 class _Arrived(Departing):
-    """A batch that waits to come out of the DataLoader, at which moment it must be noticed.
+    """A batch that waits to come out of the DataLoader, and must notice that moment.
 
-    A batch is unpickled when it arrives, which may be long before it comes out: another worker's may be due
-    first, or a pinning thread may fetch ahead. The one thing that the DataLoader does with it when it hands
-    it over is `isinstance(data, ExceptionWrapper)` in `_process_data`, which looks at `__class__`.
+    A batch is unpickled when it arrives, which may be long before it comes out. Another worker's batch may be
+    due first, or a pinning thread may fetch ahead. The one thing that the DataLoader does with it on the way
+    out is `isinstance(data, ExceptionWrapper)` in `_process_data`, which looks at `__class__`.
     """
 
     __slots__ = ()
@@ -118,7 +118,7 @@ class _Arrived(Departing):
 
 
 class _Lost(Batch):
-    """What comes in the place of a batch that could not be sent: an error when it comes out."""
+    """A stand-in for a batch that could not be sent: it raises an error when it comes out."""
 
     __slots__ = ("_reason",)
 
@@ -137,10 +137,10 @@ class _Lost(Batch):
 
 
 def _check_iterator(iterator: object, ticket: Ticket) -> None:
-    """Refuses a DataLoader that hands out batches in another order than the workers' turns.
+    """Refuses a DataLoader that returns batches in another order than the workers' turns.
 
     Raises:
-        FastresumeError: if it does so by intent, or because the error of a worker was caught.
+        FastresumeError: if it does so on purpose, or because a worker's error was caught.
     """
     if iterator is None or not type(iterator).__module__.startswith("torch.utils.data"):
         return

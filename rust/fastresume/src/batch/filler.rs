@@ -1,4 +1,4 @@
-//! A segment's rows into the slots of their batches.
+//! Decodes a segment's rows into the slots of their batches.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -25,8 +25,8 @@ use crate::projection::layout::Layout;
 use crate::projection::padding::Padding;
 use crate::source::local::{CHANGED, Status};
 
-/// Jagged rows of a segment are decoded until they have so many bytes: dictionaries let few bytes in a file
-/// state many.
+/// The limit of jagged rows, in bytes, that are decoded of a segment in one go. With dictionaries, a few
+/// bytes of a file can expand to many.
 pub const DIVIDED_BYTES: usize = 64 << 20;
 
 /// Decodes segments of one dataset into batches of one layout.
@@ -41,27 +41,27 @@ pub struct Filler {
     scatters: Mutex<Vec<Scatter>>,
 }
 
-/// What became of a segment.
+/// What was decoded of a segment.
 pub struct Filled {
     /// The rows that each batch, or bunch, got.
     pub rows: Vec<(u64, u64)>,
-    /// What of it is left.
+    /// The rest of the segment, if it was not decoded as a whole.
     pub left: Option<Segment>,
 }
 
-/// What one thread reuses from segment to segment.
+/// Memory that one thread reuses from segment to segment.
 struct Scratch {
     buffers: Buffers,
-    /// Columns, or padded rows, as decoded, and their masks.
+    /// Columns or padded rows, as decoded, and their masks.
     columns: [Memory; 2],
     /// Lengths of padded rows.
     lengths: Memory,
-    /// Of each bundle, what sorts its rows.
+    /// For each bundle of fields, what sorts its rows.
     sorters: Vec<Sorter>,
     step: StepRows,
-    /// Rows of a jagged field as decoded.
+    /// Rows of a jagged field, as decoded.
     jagged: JaggedRows,
-    /// Of each jagged field the bytes and rows that were decoded.
+    /// For each jagged field, the bytes and rows that were decoded.
     decoded: Vec<(usize, usize)>,
 }
 
@@ -97,9 +97,9 @@ impl Filler {
         &self.layout
     }
 
-    /// Decodes a segment into the slots that `slots_of` gives per batch, or bunch, and gives the rows that each
-    /// got, and what of the segment is left, where it expands to more than is decoded at once. Where a batch
-    /// has no slots, its rows go nowhere.
+    /// Decodes a segment into the slots that `slots_of` gives per batch, or bunch. Returns the rows that each got,
+    /// and what of the segment is left, where it expands to more than is decoded at once. Where a batch has no
+    /// slots, its rows go nowhere.
     ///
     /// # Errors
     /// `Data` or `Source`, naming file, row group and column; `Interrupted` once `stop` is set.
@@ -274,7 +274,7 @@ impl Filler {
 }
 
 impl StripSource<'_> {
-    /// Decodes the only column straight into the slots.
+    /// Decodes a field's only column straight into the slots.
     fn fill_runs(&self, parts: &RouteParts<'_>, scratch: &mut Scratch) -> Result<()> {
         let (column, nulls) = (self.columns[0], self.field.nulls[0]);
         let sieve = &parts.sieve;
@@ -295,8 +295,8 @@ impl StripSource<'_> {
         decode().map_err(|error: Error| error.in_column(&column.name))
     }
 
-    /// Decodes runs of rows of the only column, each behind the rows that its batch has, until so much is decoded
-    /// that the other runs are left out.
+    /// Decodes runs of rows of a field's only column, each behind the rows that its batch has. Once the
+    /// decoded bytes reach the limit, the other runs are left out.
     fn read_jagged_runs<'a>(
         &self,
         shares: &mut Routes<'a>,
@@ -304,7 +304,7 @@ impl StripSource<'_> {
         number: usize,
     ) -> Result<Vec<JaggedRun<'a>>> {
         let column = self.columns[0];
-        // The first fields leave room for the others.
+        // The first fields leave some of the limit to the others.
         let most = DIVIDED_BYTES / scratch.decoded.len().max(1);
         let so_far = &mut scratch.decoded[number];
         let mut decode = || {
@@ -341,7 +341,7 @@ impl StripSource<'_> {
         Ok(parts)
     }
 
-    /// Decodes the spans of the only column, and copies each row to its batch.
+    /// Decodes the spans of a field's only column, and copies each row to its batch.
     fn scatter_jagged(&self, shares: &Routes<'_>, scratch: &mut Scratch) -> Result<()> {
         let column = self.columns[0];
         let Scratch { buffers, jagged, .. } = scratch;
@@ -360,7 +360,7 @@ impl StripSource<'_> {
         hand_out_jagged(&shares.each, self.index, self.field.kind.is_nested(), jagged)
     }
 
-    /// Decodes the only column to rows of one length, and their lengths to the field behind this one.
+    /// Decodes a field's only column to padded rows, and their lengths to the field behind this one.
     fn fill_padded(&self, padding: Padding, shares: &Routes<'_>, scratch: &mut Scratch) -> Result<()> {
         let (column, width) = (self.columns[0], self.field.dtype.width());
         let Scratch { buffers, jagged, columns: [values, valid], lengths, .. } = scratch;
@@ -389,8 +389,8 @@ fn fill_matrix(
     Ok(())
 }
 
-/// Decodes the columns of a bundle, or of a matrix, side by side, where rows go here and there, and hands these out: one
-/// random access for all columns.
+/// Decodes the columns of a bundle, or of a matrix, side by side where rows are scattered, and hands them
+/// out. This takes one random access for all columns.
 fn fill_bundle(
     sources: &[&StripSource<'_>],
     parts: &RouteParts<'_>,
@@ -412,7 +412,7 @@ fn fill_bundle(
     Ok(())
 }
 
-/// Memory of no bytes for values, and for masks.
+/// Empty memory for values, and for masks.
 fn lent() -> [Memory; 2] {
     [Memory::lent(), Memory::lent()]
 }

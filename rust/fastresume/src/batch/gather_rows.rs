@@ -1,4 +1,4 @@
-//! Rows of a batch that is made, in another order.
+//! Copies rows of a finished batch into another order.
 
 use std::borrow::Borrow;
 use std::ops::Range;
@@ -55,7 +55,8 @@ pub fn gather<M: Borrow<Memory>>(
     Ok(found)
 }
 
-/// What rows have between offsets: of each range of rows, from where the first begins to where the last ends.
+/// The ranges between offsets: for each range of rows, from where its first row begins to where its last one
+/// ends.
 fn spans(
     offsets: &Memory,
     rows: impl Iterator<Item = Range<usize>>,
@@ -66,7 +67,7 @@ fn spans(
     Ok(rows.map(move |rows| span(rows).ok_or_else(|| Error::data("a row is beyond the offsets"))))
 }
 
-/// The offsets of rows that have these lengths, one behind another.
+/// The offsets of rows with these lengths, one behind another.
 fn offsets_of(spans: impl Iterator<Item = Result<Range<usize>>>) -> Result<Memory> {
     let mut end = 0;
     let ends = spans.map(|span| {
@@ -82,7 +83,7 @@ fn offsets_of(spans: impl Iterator<Item = Result<Range<usize>>>) -> Result<Memor
     Ok(Memory::from(found))
 }
 
-/// Elements of so many bytes at ranges, one behind another.
+/// The elements at these ranges, one range behind another; an element has `width` bytes.
 fn taken(
     memory: &Memory,
     ranges: impl Iterator<Item = Range<usize>> + Clone,

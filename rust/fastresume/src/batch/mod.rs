@@ -1,4 +1,4 @@
-//! Rows of row groups, decoded into the memory of their batches.
+//! Decodes rows of row groups into the memory of their batches.
 
 pub mod slots;
 pub mod bunch;

@@ -1,4 +1,4 @@
-//! Jagged rows, decoded to rows of one length.
+//! Decodes jagged rows, and pads them to one length.
 
 use std::ops::Range;
 
@@ -13,16 +13,16 @@ use crate::error::{Error, Result, locked};
 use crate::memory::buffer::Memory;
 use crate::projection::padding::{End, Padding};
 
-/// Rows are decoded until they are expected to have so many bytes: what is copied to its place is still at hand.
+/// Rows are decoded in steps of about this many bytes, so that they are in the cache when they are copied.
 const STEP_BYTES: usize = 1 << 16;
 
-/// And at most so many.
+/// The most rows of one step.
 const STEP_ROWS: usize = 4096;
 
-/// Lengths are integers of 64 bits.
+/// Lengths are 64-bit integers.
 const LENGTH_BYTES: usize = size_of::<u64>();
 
-/// A jagged column, some rows of it at a time.
+/// Decodes a jagged column, some rows at a time.
 pub struct PadDecoder<'a, 'm> {
     decoder: Box<dyn JaggedDecoder + 'a>,
     padding: Padding,
@@ -32,14 +32,14 @@ pub struct PadDecoder<'a, 'm> {
     rows: &'m mut JaggedRows,
     /// The first of them, counted within the row group.
     first: usize,
-    /// Rows that were passed.
+    /// The number of rows that were passed.
     row: usize,
-    /// What a row takes, as near as is known: bytes and rows.
+    /// What a row is expected to take: the bytes and rows that were decoded so far.
     expected: (usize, usize),
 }
 
 impl<'a, 'm> PadDecoder<'a, 'm> {
-    /// A decoder of elements of `width` bytes, whose rows take `row_bytes` on the average, as the footer says.
+    /// A decoder of elements of `width` bytes. Rows have `row_bytes` on average, as the footer says.
     pub fn new(
         decoder: Box<dyn JaggedDecoder + 'a>,
         padding: Padding,
@@ -51,8 +51,8 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         Self { decoder, padding, width, rows, first: 0, row: 0, expected: (row_bytes, 1) }
     }
 
-    /// Decodes rows to a field of their batches, with its mask if it has one, and their lengths to the field behind
-    /// it. In the memory are values, lengths and marks of rows that go anywhere.
+    /// Decodes rows to a field of their batches, with its mask if it has one, and their lengths to the field
+    /// behind it. `memory` is for the values, lengths and masks of scattered rows.
     ///
     /// # Errors
     /// Those of the decoder; `Data` for a row that is too long; `Argument` if there is not so much memory.
@@ -107,7 +107,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         Ok(())
     }
 
-    /// Decodes rows, some at a time, and has each some taken: with how many there were before, and their number.
+    /// Decodes rows in steps. Calls `take` for each step with the number of rows before it, and its own.
     fn each(
         &mut self,
         rows: Range<usize>,
@@ -123,7 +123,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         Ok(())
     }
 
-    /// Decodes some of the next `rows` rows (not 0); gives how many: at least one.
+    /// Decodes some of the next `rows` rows (not 0). Returns how many: at least one.
     fn decode(&mut self, rows: usize) -> Result<usize> {
         let (bytes, of) = self.expected;
         let mean = bytes.div_ceil(of).max(1);
@@ -136,7 +136,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         Ok(some)
     }
 
-    /// Writes the rows that were decoded last, each filled up.
+    /// Writes the rows that were decoded last, each padded.
     fn place(&self, values: &mut [u8]) -> Result<()> {
         match self.width {
             1 => self.place_numbers::<u8>(values),
@@ -176,7 +176,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         Ok(())
     }
 
-    /// Writes how many elements of each of these rows have a place.
+    /// Writes the length of each of these rows: at most that of a padded row.
     fn place_lengths(&self, lengths: &mut [u8]) -> Result<()> {
         let lengths: &mut [u64] = as_numbers(lengths)?;
         let mut start = 0;
@@ -187,7 +187,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         Ok(())
     }
 
-    /// What is said of the first row that is too long.
+    /// The error for the first row that is too long.
     fn too_long(&self) -> Error {
         let length = |row: usize| self.rows.bytes_of(row).len() / self.width;
         let size = self.padding.size;

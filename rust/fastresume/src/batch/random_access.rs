@@ -1,4 +1,4 @@
-//! Any rows of the dataset, by their numbers.
+//! Reads any rows of the dataset by their numbers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,12 +22,12 @@ use crate::projection::layout::Layout;
 pub struct ReadRows {
     /// The memory of each field of the layout; see [`Slots::into_parts`].
     pub fields: Vec<Memory>,
-    /// Which rows these are.
+    /// The numbers of the rows.
     pub written: Written,
 }
 
-/// The rows that `runs` name, in their order, which may be any, over and over until there are `count` rows. Each is decoded
-/// once, however often it is named.
+/// The rows that `runs` name, in their order, repeated until there are `count` rows. `runs` may come in any
+/// order. Each row is decoded once, however often it is named.
 ///
 /// # Errors
 /// `Argument` for a row beyond the dataset, or too many for memory; `Data` or `Source` if they can't be read;
@@ -63,7 +63,7 @@ pub fn read(
     Ok(ReadRows { fields, written })
 }
 
-/// The places, over and over until there are so many.
+/// The places, repeated until there are `count`.
 fn filled_up(mut places: Vec<usize>, count: usize) -> Result<Vec<usize>> {
     let distinct = places.len();
     let missing = if distinct == 0 { 0 } else { count.saturating_sub(distinct) };
@@ -74,7 +74,8 @@ fn filled_up(mut places: Vec<usize>, count: usize) -> Result<Vec<usize>> {
     Ok(places)
 }
 
-/// The memory of each field, filled with rows in their order in the files, and then with these again up to `count` rows.
+/// The memory of each field, filled with rows in their order in the files, then with the same rows again up
+/// to `count`.
 fn decoded(
     manifest: Arc<Manifest>,
     layout: Layout,

@@ -1,4 +1,4 @@
-//! Rows of one row group, shared out among batches.
+//! Routes the decoded rows of one row group to their batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,41 +14,41 @@ use crate::decode::row_picker::Sieve;
 use crate::error::{Result, locked};
 use crate::memory::vectors::with_room;
 
-/// What of a row group goes where: the same for all fields.
+/// Which rows of a row group go to which batch: the same for all fields.
 pub struct Routes<'a> {
     /// Rows to decode, counted within the row group, ascending.
     pub spans: Vec<Range<usize>>,
-    /// Of these, counted on, what goes to which batch.
+    /// Which of these rows go to which batch, counted over all decoded rows.
     pub each: Vec<Route<'a>>,
-    /// Where rows go here and there: of each row, its number among those of all shares, these in their order; `u32::MAX`
-    /// where it goes nowhere.
+    /// Where rows are scattered: the number of each row among the rows of all batches, batch after batch. It
+    /// is `u32::MAX` for a row that is discarded.
     pub numbers: &'a [u32],
 }
 
-/// What of the rows of a row group goes to one batch. Where a batch has no slots, its rows go nowhere.
+/// The rows of a row group that go to one batch. Rows of a batch without slots are discarded.
 #[derive(Clone, Copy)]
 pub struct Route<'a> {
     pub slots: Option<&'a SharedSlots>,
-    /// Counted over all rows that are decoded.
+    /// The rows, counted over all rows that are decoded.
     pub rows: Rows<'a>,
 }
 
 /// How scalar fields are decoded, and where their rows go.
 pub struct RouteParts<'a> {
     pub shares: Vec<Route<'a>>,
-    /// The steps in which the rows of each share are decoded; none where they come scattered.
+    /// The steps in which the rows of each batch are decoded; empty where rows are scattered.
     pub steps: Vec<Range<usize>>,
     pub sieve: Sieve,
-    /// Rows that are kept.
+    /// The number of rows that are kept.
     pub rows: usize,
-    /// How many of them lie in one strip.
+    /// The number of rows in one strip.
     strip_rows: usize,
     /// As in `Routes`.
     pub numbers: &'a [u32],
 }
 
 impl<'a> Routes<'a> {
-    /// Pieces as runs of what is decoded.
+    /// The routes of pieces, which are runs of decoded rows.
     ///
     /// # Errors
     /// `Data` if their numbers do not fit this machine.
@@ -67,8 +67,8 @@ impl<'a> Routes<'a> {
         Ok(shares)
     }
 
-    /// The same for scalar fields: consecutive rows of a batch are decoded together, up to the end of their strip. A row has
-    /// so many bytes.
+    /// The same for scalar fields with rows of `row_bytes`. Consecutive rows of a batch are decoded together,
+    /// up to the end of their strip.
     pub fn parts(&self, row_bytes: usize) -> RouteParts<'a> {
         let mut sieve = Sieve::default();
         let rows: usize = self.spans.iter().map(ExactSizeIterator::len).sum();
@@ -94,7 +94,7 @@ impl<'a> Routes<'a> {
         RouteParts { shares, steps, sieve, rows, strip_rows, numbers: self.numbers }
     }
 
-    /// Runs, and the rows of each, cut where strips of so many rows end.
+    /// The runs, and the rows of each, cut where strips of `strip_rows` rows end.
     fn cut(&self, strip_rows: usize) -> (Vec<Route<'a>>, Vec<Range<usize>>) {
         let room = self.each.len() + STRIPS;
         let (mut shares, mut spans) = (Vec::with_capacity(room), Vec::with_capacity(room));
@@ -111,14 +111,14 @@ impl<'a> Routes<'a> {
         (shares, spans)
     }
 
-    /// Whether all rows of a batch come as runs.
+    /// Whether the rows of all batches come as runs.
     pub fn are_runs(&self) -> bool {
         are_runs(&self.each)
     }
 }
 
 impl Route<'_> {
-    /// Whether its first row is the first of a strip of so many.
+    /// Whether its first row is the first of a strip of `strip_rows`.
     fn begins_strip(&self, strip_rows: usize) -> bool {
         matches!(self.rows, Rows::Run { from, .. } if from % strip_rows == 0)
     }
@@ -130,11 +130,11 @@ fn are_runs(shares: &[Route<'_>]) -> bool {
 
 /// Rows that are decoded to one strip of memory.
 pub struct StripSplit {
-    /// Whose they are.
+    /// Which routes they belong to.
     shares: Range<usize>,
     /// The steps in which they are decoded.
     pub steps: Range<usize>,
-    /// Counted over all rows that are decoded.
+    /// The rows, counted over all rows that are decoded.
     pub rows: Range<usize>,
 }
 
@@ -144,7 +144,7 @@ impl RouteParts<'_> {
         StripSplit { shares: 0..self.shares.len(), steps: self.sieve.steps(), rows: 0..self.rows }
     }
 
-    /// All rows, which come as runs, as they are cut into strips.
+    /// All rows, which come as runs, divided into strips.
     pub fn cuts(&self) -> Vec<StripSplit> {
         let mut cuts: Vec<StripSplit> = Vec::new();
         for (number, (share, steps)) in self.shares.iter().zip(&self.steps).enumerate() {
@@ -164,7 +164,8 @@ impl RouteParts<'_> {
         cuts
     }
 
-    /// Gives rows of columns, which were decoded to a strip, to a field of their batches, and to its mask if it has one.
+    /// Gives the rows of columns that were decoded to a strip to a field of their batches, and to its mask if
+    /// it has one.
     pub fn hand_out_runs(&self, cut: &StripSplit, strip: &Arc<Strip>, (index, is_masked): (usize, bool)) {
         for share in &self.shares[cut.shares.clone()] {
             let Route { slots: Some(slots), rows: Rows::Run { from, to, count } } = *share else { continue };
@@ -179,7 +180,7 @@ impl RouteParts<'_> {
     }
 }
 
-/// Whether rows of a batch go on behind others.
+/// Whether the rows of a batch continue those of a route before.
 fn is_followed(share: &Route<'_>, next: &Route<'_>) -> bool {
     let is_same = match (share.slots, next.slots) {
         (Some(slots), Some(next)) => Arc::ptr_eq(slots, next),
@@ -222,7 +223,7 @@ pub fn hand_out(
     Ok(())
 }
 
-/// Hands scattered rows of the source to a jagged field of their batches.
+/// Hands scattered rows to a jagged field of their batches.
 ///
 /// # Errors
 /// As for `hand_out`.
@@ -252,7 +253,7 @@ pub fn hand_out_jagged(
 mod tests {
     use super::*;
 
-    /// Rows of a row group from `first` on, in runs of these lengths, of which batches take one each.
+    /// The routes of a row group's rows from `first` on: runs of these lengths, one for each batch.
     fn shares(first: usize, runs: &[usize]) -> Routes<'static> {
         let (mut spans, mut each, mut from) = (Vec::new(), Vec::new(), 0);
         for &count in runs {

@@ -1,4 +1,4 @@
-//! What is decoded in one go, and where its rows go.
+//! A segment: rows of one row group that are decoded in one go, and where they go.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use crate::batch::window::{Stretch, WindowPart};
 use crate::error::{Error, Result};
 
-/// A row group that decodes to more than this is decoded in even parts of at most so many bytes.
+/// A row group that decodes to more than this is decoded in equal parts of at most this many bytes.
 pub const SEGMENT_BYTES: u64 = 32 << 20;
 
 /// Rows of one row group that go to one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The batch, counted within the present cut.
+    /// The number of the batch within the current cut.
     pub batch: u64,
     /// The rows, counted within the row group.
     pub rows: Range<u64>,
-    /// The row of the batch where they go.
+    /// The row of the batch where the first of them goes.
     pub slot_row: u64,
 }
 
@@ -25,26 +25,26 @@ pub struct Piece {
 pub struct Segment {
     /// The row group.
     pub group: usize,
-    /// What of it goes where.
+    /// Which of its rows go where.
     pub places: Places,
 }
 
 /// Where the rows of a segment go.
 #[derive(Debug, Clone)]
 pub enum Places {
-    /// Ascending stretches of rows. Never empty.
+    /// Ascending ranges of rows. Never empty.
     Pieces(Vec<Piece>),
-    /// Rows that their window scatters over its batches.
+    /// Rows that a shuffled window scatters over its batches.
     Scattered {
         /// The window, and the streams that take from it.
         part: Arc<WindowPart>,
-        /// The rows of the dataset to decode, ascending, and which of the window's blocks they are of.
+        /// The rows of the dataset to decode, ascending, with their blocks in the window.
         stretches: Vec<Stretch>,
     },
 }
 
 impl Segment {
-    /// How many rows are scattered; none if they are not.
+    /// The number of scattered rows; `None` if the rows are not scattered.
     pub fn scattered_rows(&self) -> u64 {
         match &self.places {
             Places::Pieces(_) => 0,
@@ -60,7 +60,7 @@ impl Segment {
         }
     }
 
-    /// The first batch that does need it. Where rows go here and there, this looks at each of them.
+    /// The first batch that does need it. Where rows are scattered, this looks at each of them.
     pub fn first_needing_batch(&self) -> u64 {
         match &self.places {
             Places::Scattered { part, stretches } => part.first_batch_of(stretches).ok().flatten(),
@@ -70,7 +70,7 @@ impl Segment {
     }
 }
 
-/// The part of a row group (by row numbers) that holds `row` and is decoded in one go.
+/// The part of a row group (as row numbers) that holds `row` and is decoded in one go.
 pub fn part_of(group: &Range<u64>, row: u64, row_bytes: u64) -> Range<u64> {
     let rows = group.end - group.start;
     let parts = u128::from(rows) * u128::from(row_bytes) / u128::from(SEGMENT_BYTES) + 1;
@@ -79,7 +79,7 @@ pub fn part_of(group: &Range<u64>, row: u64, row_bytes: u64) -> Range<u64> {
     start..(start + part_rows).min(group.end)
 }
 
-/// The number as an index of this machine.
+/// The number as a `usize`.
 ///
 /// # Errors
 /// `Data` if it does not fit.

@@ -1,4 +1,4 @@
-//! Columns of one width, decoded side by side.
+//! Decodes columns of one width side by side, in strips of rows.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,7 +27,7 @@ pub struct StripSource<'a> {
     pub row_bytes: usize,
 }
 
-/// Of fields of one width, the bytes of a number, how many columns they have, and how many masks.
+/// The bytes of a number, and the numbers of columns and of masks, of fields of one width.
 fn shape(sources: &[&StripSource<'_>]) -> (usize, usize, usize) {
     let width = sources.first().map_or(0, |first| first.field.element_bytes());
     let counts = sources.iter().map(|source| (source.columns.len(), source.field.mask_bytes()));
@@ -36,8 +36,9 @@ fn shape(sources: &[&StripSource<'_>]) -> (usize, usize, usize) {
     })
 }
 
-/// Decodes the columns of fields, one after another, to strips of rows in memory that is asked for: integers of 8 bytes that lie
-/// near each other in all columns, as footers tell, as what they are above floors. They are half as much to write and to read.
+/// Decodes the columns of fields, one after another, to strips of rows in memory from the pool. 8-byte
+/// integers that lie near each other in all columns, by the footers' bounds, are decoded to 4-byte
+/// differences. These are half as much to write and to read.
 pub fn decode_together(
     sources: &[&StripSource<'_>],
     parts: &RouteParts<'_>,
@@ -55,13 +56,13 @@ pub fn decode_together(
     let floors = floors(sources, parts);
     let is_lowered = floors.is_some();
     match decoded(floors) {
-        // Footers may err.
+        // Footers may be wrong.
         Err(Error::Data { .. }) if is_lowered => decoded(None),
         strips => strips,
     }
 }
 
-/// Of each column of fields, what its numbers are above, if these can be lowered.
+/// A floor for each column of fields, if all their numbers fit 4-byte differences.
 fn floors(sources: &[&StripSource<'_>], parts: &RouteParts<'_>) -> Option<Arc<[u64]>> {
     let (width, count, _) = shape(sources);
     if width != 2 * LOWERED_BYTES || count < LEAST_LOWERED {
@@ -72,7 +73,7 @@ fn floors(sources: &[&StripSource<'_>], parts: &RouteParts<'_>) -> Option<Arc<[u
         .collect()
 }
 
-/// The columns of fields, and what becomes of their nulls.
+/// The columns of fields, and how nulls are handled.
 fn columns<'a>(
     sources: &'a [&StripSource<'a>],
 ) -> impl Iterator<Item = (&'a StripSource<'a>, &'a Column, Nulls)> {

@@ -1,4 +1,4 @@
-//! A window of a shuffled order, as one reader takes from it.
+//! A window of a shuffled order: which of its rows one reader takes, and where they go.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -17,24 +17,24 @@ use crate::resume::lanes::Stream;
 pub struct Stretch {
     /// The number of the block in its window.
     pub block: usize,
-    /// Row numbers, all of them selected.
+    /// The row numbers, all of them selected.
     pub rows: Range<u64>,
     /// The ordinal of the first row.
     pub ordinal: u64,
 }
 
 impl Stretch {
-    /// How many rows it has.
+    /// The number of its rows.
     pub fn count(&self) -> u64 {
         self.rows.end - self.rows.start
     }
 }
 
-/// A window of a shuffled order, and what the streams of one reader take from it.
+/// A window of a shuffled order, and the places that the streams of one reader take from it.
 #[derive(Debug)]
 pub struct WindowPart {
     window: Window,
-    /// Made when the first row is decoded.
+    /// The inverse permutation, made when the first row is decoded.
     inverse: OnceLock<Inverse>,
     bunches: Bunches,
     /// The first batch that gets a row.
@@ -71,14 +71,14 @@ type BunchRow = (u32, u32);
 /// In place of the bunch, or the number, of a row that goes nowhere.
 const NOWHERE: u32 = u32::MAX;
 
-/// Where the rows of a segment go, counted over its stretches. Its memory is used again from segment to segment.
+/// Where the rows of a segment go, counted over its stretches. Its memory is reused from segment to segment.
 #[derive(Debug, Default)]
 pub struct Scatter {
     /// Each bunch that gets a row, and which of `moves` are its own.
     bunches: Vec<(u64, Range<usize>)>,
     /// Rows of the segment, ascending within each bunch.
     moves: Vec<Move>,
-    /// Of each row of the segment, its number among these, or `u32::MAX` if it goes nowhere.
+    /// The number of each row of the segment among `moves`, or `u32::MAX` if it is discarded.
     numbers: Vec<u32>,
     /// Where each row of the segment goes, in its order.
     slots: Vec<BunchRow>,
@@ -319,7 +319,8 @@ mod tests {
             .into_iter()
             .map(|(block, rows)| Stretch { block, ordinal: rows.start, rows })
             .collect();
-        // Where each row goes: counted along what remains, the first 12 to one stream, the next 9 to the other.
+        // Where each row goes, counted along what remains: the first 12 to one stream, the next 9 to the
+        // other.
         let positions = (0..5).chain(7..30);
         let rows_at = positions.map(|position| order.rows(position..position + 1).next().unwrap().start);
         let expected = |counted: u64| match counted {

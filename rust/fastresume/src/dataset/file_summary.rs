@@ -25,11 +25,11 @@ pub struct Summary {
     pub columns: Arc<[Column]>,
     /// The rows of each row group.
     pub group_rows: Vec<u64>,
-    /// What the row groups decompress to, as the footer says.
+    /// The uncompressed bytes of all row groups, as the footer says.
     pub data_bytes: u64,
-    /// Of each jagged column its number, and how much its rows take.
+    /// The number of each jagged column, and the size of its rows.
     pub extents: Vec<(usize, Extent)>,
-    /// Of each column that has large pages its number, and what they have beyond those that writers make.
+    /// The number of each column with large pages, and their bytes beyond what writers usually make.
     pub large_pages: Vec<(usize, u64)>,
 }
 
@@ -51,7 +51,7 @@ impl Summary {
         let numbered = columns.iter().enumerate();
         let jagged = numbered.filter(|(_, column)| column.dtype.is_some() && column.kind.is_jagged());
         let mut extents: Vec<_> = jagged.map(|(number, _)| (number, Extent::default())).collect();
-        // As the first dictionary of each column tells: one read, whatever the row groups.
+        // As the first dictionary of each column tells: one read, however many row groups there are.
         let mut entry_bytes = vec![None; extents.len()];
         let mut large_pages = vec![0; columns.len()];
         let mut data_bytes = 0_u64;
@@ -86,7 +86,7 @@ impl Summary {
     }
 }
 
-/// What a file's Arrow schema says, if it has one.
+/// The fields of a file's Arrow schema, if it has one.
 fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
     let pairs = file.key_value_metadata().map_or(&[][..], Vec::as_slice);
     let text = pairs.iter().find(|pair| pair.key == arrow_schema::KEY).and_then(|pair| pair.value.as_deref());

@@ -1,4 +1,4 @@
-//! Values that stand in the paths of files: `region=eu/day=3/part-0.parquet`.
+//! Hive partition columns: values in the paths of files, as in `region=eu/day=3/part-0.parquet`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -8,22 +8,22 @@ use crate::error::{Error, Result};
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
 use crate::schema::shaping::Shaping;
 
-/// What writers put in the place of a null.
+/// The directory name that writers use for a null.
 const NULL: &[u8] = b"__HIVE_DEFAULT_PARTITION__";
 
-/// What the path of a file says of a column.
+/// The value of a column in the path of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing.
+    /// The path has no such column.
     Missing,
-    /// That it is null.
+    /// The value is null.
     Null,
-    /// This text.
+    /// The value, as text.
     Text(Vec<u8>),
 }
 
 impl Value {
-    /// What the innermost directory `name=...` of a path says.
+    /// The value of the innermost directory `name=...` of a path.
     #[must_use]
     pub fn of(path: &Path, name: &str) -> Self {
         let directories = path.parent().into_iter().flat_map(Path::components);
@@ -42,13 +42,13 @@ impl Value {
         }
     }
 
-    /// The integer that a text is.
+    /// The integer that the text spells.
     fn integer(&self) -> Option<i64> {
         let Self::Text(text) = self else { return None };
         std::str::from_utf8(text).ok().filter(|text| !text.starts_with('+'))?.parse().ok()
     }
 
-    /// The bytes of a row of a column: none of one that is null.
+    /// The bytes of a row of a column; `None` for a null.
     #[must_use]
     pub fn into_row(self, column: &Column) -> Option<Vec<u8>> {
         if column.unshaped() == Some(Dtype::Int64) {
@@ -61,7 +61,7 @@ impl Value {
     }
 }
 
-/// The bytes of a part of a path; `%2F` stands for one that can't be there.
+/// The unescaped bytes of a part of a path: `%2F`, for example, stands for a slash.
 fn unescaped(part: &[u8]) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut bytes = Vec::with_capacity(part.len());
@@ -77,10 +77,12 @@ fn unescaped(part: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The column of the values that the paths hold under a name: integers, if all are such; else text.
+/// The column of the values that the paths hold under a name. It has integers if all values are integers,
+/// else text.
 ///
 /// # Errors
-/// `Data` if a path holds none and that is not allowed, or one is no text; `Argument` if none holds any.
+/// `Data` if a path has no such value and that is not allowed, or one is not text; `Argument` if no path has
+/// one.
 pub fn column(manifest: &Manifest, name: &str, may_miss: bool) -> Result<Column> {
     let mut are_integers = true;
     let mut is_there = false;

@@ -27,7 +27,8 @@ pub struct Listed {
 /// A file means itself, whatever its name. A directory means all files below it that end in
 /// `.parquet`, names that begin with `_` or `.` left out. Anything else is a glob pattern: `*`, `?`,
 /// `[...]`, and `**` for any number of directories (links to directories not followed); names that begin
-/// with `_` or `.`, and checksum files (`.crc`), do not match a wildcard.
+/// with `_` or `.`, and checksum files (`.crc`), do not match a wildcard. A part in brackets means itself where
+/// a directory has that very name.
 ///
 /// What a wildcard meets and can't be asked what it is, a link that leads nowhere too, is an error: files may lie
 /// below it. Silence is for what is not there alone.
@@ -45,9 +46,11 @@ pub fn list(named: &[PathBuf], stop: &AtomicBool) -> Result<Vec<Listed>> {
     for entry in named {
         let found = expand(entry, &mut tables, stop)?;
         if found.is_empty() {
-            let what =
-                if entry.is_dir() { "no file that ends in .parquet lies below" } else { "no file matches" };
-            return Err(Error::Source(format!("{what} '{}'", shown(entry))));
+            return Err(Error::Source(if entry.is_dir() {
+                format!("no file that ends in .parquet lies below '{}'", shown(entry))
+            } else {
+                format!("no file matches '{}'{}", shown(entry), about_brackets(entry))
+            }));
         }
         paths.extend(found);
     }
@@ -111,7 +114,7 @@ pub fn check_distinct<'a>(
 }
 
 fn expand(entry: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
-    if entry.as_os_str().as_bytes().windows(3).any(|bytes| bytes == b"://") {
+    if is_address(entry)? {
         return Err(Error::Argument(format!(
             "only local files can be read, found the address '{}'",
             shown(entry)
@@ -126,9 +129,7 @@ fn expand(entry: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<Pa
         Ok(_) => entry.clone(),
         // A link that leads nowhere is there, and says so when it is opened.
         Err(_) if is_there(&entry)? => return Ok(vec![entry]),
-        Err(_) if is_pattern(&entry) => {
-            entry.iter().take_while(|part| !is_pattern(Path::new(part))).collect()
-        }
+        Err(_) if is_pattern(&entry) => base_of(&entry)?,
         Err(cause) => return Err(Error::source("no such file:", &entry, cause)),
     };
     let found = if base == entry { below(&entry, tables, stop)? } else { matches(&entry, tables, stop)? };
@@ -140,6 +141,48 @@ fn expand(entry: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<Pa
         }
     }
     Ok(found)
+}
+
+/// Whether it is an address, also as `pathlib` writes it: `s3:/bucket`, with one slash.
+fn is_address(entry: &Path) -> Result<bool> {
+    if entry.as_os_str().as_bytes().windows(3).any(|bytes| bytes == b"://") {
+        return Ok(true);
+    }
+    match entry.iter().next() {
+        Some(first) if first.as_bytes().ends_with(b":") => Ok(!is_there(Path::new(first))?),
+        _ => Ok(false),
+    }
+}
+
+/// The directory above the first part that is a pattern.
+fn base_of(entry: &Path) -> Result<PathBuf> {
+    let mut base = PathBuf::new();
+    for part in entry {
+        if !means_itself(&base, part)? {
+            break;
+        }
+        base.push(part);
+    }
+    Ok(base)
+}
+
+/// Whether a part of a path is a name, not a pattern: `[old]` is a name where something is called so.
+fn means_itself(base: &Path, part: &OsStr) -> Result<bool> {
+    if !is_pattern(Path::new(part)) {
+        return Ok(true);
+    }
+    let has_wildcards = part.as_bytes().iter().any(|byte| b"*?".contains(byte));
+    if has_wildcards { Ok(false) } else { is_there(&base.join(part)) }
+}
+
+/// What to write for a name with brackets that a pattern does not match.
+fn about_brackets(entry: &Path) -> String {
+    if !entry.as_os_str().as_bytes().contains(&b'[') {
+        return String::new();
+    }
+    "; [...] in it stands for one character: where brackets belong to a name, write \
+     glob.escape(directory) + '/*.parquet'"
+        .into()
 }
 
 fn is_pattern(path: &Path) -> bool {
@@ -225,7 +268,7 @@ fn meet(
         met.push(base.to_owned());
         return Ok(());
     };
-    if !is_pattern(Path::new(part)) {
+    if means_itself(base, part)? {
         let path = base.join(part);
         return if is_there(&path)? { meet(&path, rest, met, tables, stop) } else { Ok(()) };
     }

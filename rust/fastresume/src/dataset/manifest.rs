@@ -1,14 +1,15 @@
-//! What is there: the files of the dataset, their row groups and rows.
+//! The manifest: the immutable table of the dataset's files, row groups and rows.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, atomic::AtomicBool};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::file_summary::Summary;
+use crate::dataset::found_files::{FoundFile, find_all};
 use crate::dataset::listing::{self, Listed};
 use crate::dataset::manifest_cache::{Cache, Known};
 use crate::dataset::path_bytes;
@@ -16,11 +17,9 @@ use crate::error::{Error, Result, shown};
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::footer_cache::Footers;
 use crate::format::metadata::size_estimate::Extent;
-use crate::parallel;
 use crate::schema::columns::{Column, Kind};
-use crate::source::local::Status;
 
-/// Rows are counted below this, so that every count fits a JSON number.
+/// The upper limit of row counts, so that every count fits a JSON number.
 pub const MAX_ROWS: u64 = 1 << 53;
 
 /// A page that takes more when it is decompressed is refused, unless more is allowed: writers end pages after a megabyte,
@@ -30,14 +29,8 @@ pub const MAX_PAGE_BYTES: u64 = 1 << 30;
 /// What a value of a column that can't be delivered is taken for.
 const UNKNOWN_BYTES: u64 = 16;
 
-/// A row of a jagged column is taken to have no more bytes, so that sums over columns don't overflow.
+/// The largest assumed size of a jagged row, so that sums over columns don't overflow.
 const MAX_ROW_BYTES: u64 = 1 << 40;
-
-/// Footers are read by at most this many threads: they wait for the disk more than they compute.
-const MAX_THREADS: usize = 16;
-
-/// A thread takes so many files at a time, which lie together.
-const FILES_AT_A_TIME: usize = 16;
 
 /// One file of the dataset.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,7 +42,7 @@ pub struct DataFile {
     pub size: u64,
     /// The hash of the footer's bytes.
     pub footer_hash: [u8; HASH_BYTES],
-    /// Its columns: an index into the manifest's distinct schemas.
+    /// Its columns, as an index into the manifest's distinct schemas.
     schema: usize,
     /// The number of its first row group, counted over the dataset.
     first_group: usize,
@@ -57,17 +50,17 @@ pub struct DataFile {
 
 /// The immutable table of the dataset.
 ///
-/// Invariants: files in canonical order, no file twice; `group_starts` ascends from 0 to the number
-/// of rows and has one entry more than there are row groups; row groups are numbered in file order.
+/// Invariants: files are in canonical order, with no file twice. `group_starts` ascends from 0 to the number
+/// of rows, and has one entry more than there are row groups. Row groups are numbered in file order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Manifest {
     files: Vec<DataFile>,
     schemas: Vec<Schema>,
     group_starts: Vec<u64>,
-    /// What all row groups decompress to, as their footers say.
+    /// The uncompressed bytes of all row groups, as their footers say.
     data_bytes: u64,
     fingerprint: String,
-    /// Whether the checksums of pages that have one are compared: it changes no row, so no fingerprint tells it.
+    /// Whether page checksums are verified. It changes no row, so it is not in the fingerprint.
     verifies_checksums: bool,
     /// A page that takes more is refused.
     max_page_bytes: u64,
@@ -79,7 +72,7 @@ pub struct Manifest {
     second_names: Option<String>,
 }
 
-/// The columns that some of the files have.
+/// The columns of the files that share one schema.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Schema {
     columns: Vec<Column>,
@@ -87,20 +80,20 @@ struct Schema {
     first_file: usize,
     /// The rows of these files.
     rows: u64,
-    /// Of each jagged column its number, and how much its rows take.
+    /// The number of each jagged column, and the size of its rows.
     extents: Vec<(usize, Extent)>,
-    /// Of each column that has large pages, what they have beyond those that writers make.
+    /// For each column with large pages, their bytes beyond what writers usually make.
     large_pages: BTreeMap<usize, u64>,
-    /// The footer with most bytes, and most row groups.
+    /// The most bytes, and the most row groups, of any footer.
     footer: FooterSize,
 }
 
-/// How large footers are, at most.
+/// The sizes of the largest footers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FooterSize {
-    /// The bytes of one.
+    /// The bytes of the largest footer.
     pub bytes: u64,
-    /// The row groups of one.
+    /// The most row groups of one footer.
     pub row_groups: u64,
 }
 
@@ -143,20 +136,20 @@ pub struct GroupPlace {
 }
 
 impl Manifest {
-    /// The manifest of the files that `named` means (see [`listing::list`]); footers are read in
-    /// parallel. A set `stop` ends the work early.
+    /// Opens the files that `named` means (see [`listing::list`]), and reads their footers in parallel.
+    /// Setting `stop` ends the work early.
     ///
     /// # Errors
-    /// `Source`, `Data` or `Argument`, for the first file in canonical order that has something wrong:
-    /// not there, unreadable, not Parquet, damaged, or the same file twice; `Interrupted` if stopped.
+    /// For the first file in canonical order with a fault: `Source`, `Data` or `Argument` if it is missing,
+    /// unreadable, not Parquet, damaged, or listed twice. `Interrupted` if stopped.
     pub fn open(named: &[PathBuf], stop: &AtomicBool) -> Result<Self> {
         let listed = listing::list(named, stop)?;
         let found = find_all(&listed, &Known::default(), stop)?;
         Self::build(&listed, &found)
     }
 
-    /// The same manifest, without reading the footers of files that the cache knows as they are; what it
-    /// did not know is put there. Gives besides why it could not be: the manifest needs no cache.
+    /// Opens the same manifest without reading the footers of files that the cache knows unchanged. Adds the
+    /// others to the cache. Also returns whether the cache could be written: the manifest does not need it.
     ///
     /// # Errors
     /// As for `open`.
@@ -193,7 +186,7 @@ impl Manifest {
         let mut fingerprint = blake3::Hasher::new();
         for (index, (listed, FoundFile { summary, .. })) in listed.iter().zip(found).enumerate() {
             data_bytes = data_bytes.saturating_add(summary.data_bytes);
-            // Mostly that of the file before, which is one memory with it.
+            // Mostly the schema of the file before, which shares the same memory.
             let is_same = index > 0 && Arc::ptr_eq(&summary.columns, &found[index - 1].summary.columns);
             let schema = match files.last() {
                 Some(file) if is_same => file.schema,
@@ -243,7 +236,7 @@ impl Manifest {
         self.second_names.as_deref()
     }
 
-    /// The same files, of whose pages the checksums are compared, or are not; they are if nothing else is said.
+    /// The same files, with page checksums verified or not. By default they are verified.
     #[must_use]
     pub fn verifying_checksums(self, verifies_checksums: bool) -> Self {
         Self { verifies_checksums, ..self }
@@ -279,7 +272,7 @@ impl Manifest {
         &self.files
     }
 
-    /// What footers told.
+    /// The metadata that footers gave.
     #[must_use]
     pub(crate) fn footers(&self) -> &Footers {
         &self.footers
@@ -297,23 +290,23 @@ impl Manifest {
         self.group_starts.len() - 1
     }
 
-    /// The first row of every row group, and the number of rows.
+    /// The first row of every row group, then the number of rows.
     #[must_use]
     pub fn group_starts(&self) -> &[u64] {
         &self.group_starts
     }
 
-    /// The first row group of every file, and the number of row groups.
+    /// The first row group of every file, then the number of row groups.
     pub fn file_groups(&self) -> impl Iterator<Item = usize> {
         self.files.iter().map(|file| file.first_group).chain([self.num_groups()])
     }
 
-    /// Bytes of a row over all columns, as tensors or as its pages decompress to, whichever are more.
+    /// Bytes of a row over all columns: as tensors, or as uncompressed pages, whichever is more.
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
         let width = |(index, column): (usize, &Column)| match column.dtype {
             Some(_) if column.kind.is_jagged() => self.jagged_row_bytes(0, index),
-            // It is no value of its own.
+            // It has no values of its own.
             Some(_) if column.kind == Kind::Mask => 0,
             Some(_) => column.row_bytes() as u64,
             None => UNKNOWN_BYTES,
@@ -323,15 +316,15 @@ impl Manifest {
         (self.data_bytes / self.num_rows().max(1)).max(widths).max(1)
     }
 
-    /// Mean bytes of a row of a jagged column as delivered, rounded up, over the files of the schema: as near
-    /// as their footers tell, and no more than 2^40. 0 of another column.
+    /// Mean bytes of a row of a jagged column as delivered, rounded up, over the files of the schema. It is
+    /// as near as footers tell, and at most 2^40. 0 for another column.
     #[must_use]
     pub fn jagged_row_bytes(&self, schema: usize, column: usize) -> u64 {
         let mean = |extent: Extent| extent.bytes.div_ceil(self.schemas[schema].rows.max(1));
         self.extent(schema, column).map_or(0, mean).min(MAX_ROW_BYTES)
     }
 
-    /// How much the rows of a jagged column take in files of a schema; none of another column.
+    /// The size of the rows of a jagged column in files of a schema; `None` for another column.
     #[must_use]
     pub fn extent(&self, schema: usize, column: usize) -> Option<Extent> {
         let extents = &self.schemas[schema].extents;
@@ -339,14 +332,14 @@ impl Manifest {
         Some(extents[found].1)
     }
 
-    /// What the pages of a column have in files of a schema, at most, beyond those that writers make where cells
-    /// are small.
+    /// The most bytes of a column's pages, in files of a schema, beyond what writers make where cells are
+    /// small.
     #[must_use]
     pub fn large_page_bytes(&self, schema: usize, column: usize) -> u64 {
         self.schemas[schema].large_pages.get(&column).copied().unwrap_or(0)
     }
 
-    /// How large the footers of files of a schema are, at most.
+    /// The sizes of the largest footers among files of a schema.
     #[must_use]
     pub fn footer_size(&self, schema: usize) -> FooterSize {
         self.schemas[schema].footer
@@ -364,7 +357,7 @@ impl Manifest {
         self.group_starts[group]..self.group_starts[group + 1]
     }
 
-    /// The row group that holds a row: the last that starts at or before it, so never an empty one.
+    /// The row group that holds a row: the last one that starts at or before it, so never an empty one.
     #[must_use]
     pub fn group_of(&self, row: u64) -> usize {
         self.group_starts.partition_point(|&start| start <= row) - 1
@@ -391,7 +384,7 @@ impl Manifest {
     pub fn files_of(&self, named: PathBuf, stop: &AtomicBool) -> Result<Vec<usize>> {
         let mut found = Vec::new();
         for listed in listing::list(&[named], stop)? {
-            // Files of one root are in the order of their whole paths, too.
+            // Files of one root are also in the order of their whole paths.
             let file = self.files.binary_search_by(|file| {
                 file.path.as_os_str().as_bytes().cmp(listed.path.as_os_str().as_bytes())
             });
@@ -420,42 +413,4 @@ impl Manifest {
     pub fn columns(&self, schema: usize) -> &[Column] {
         &self.schemas[schema].columns
     }
-}
-
-/// A file as the system sees it, and what its footer told, now or when it was cached.
-struct FoundFile {
-    status: Status,
-    summary: Summary,
-    was_known: bool,
-}
-
-/// The schemas that were met: each is kept once, however many files have it.
-#[derive(Default)]
-struct Schemas(Mutex<HashSet<Arc<[Column]>>>);
-
-impl Schemas {
-    fn shared(&self, columns: Arc<[Column]>) -> Arc<[Column]> {
-        let Ok(mut met) = self.0.lock() else { return columns };
-        if let Some(known) = met.get(&columns) {
-            return Arc::clone(known);
-        }
-        met.insert(Arc::clone(&columns));
-        columns
-    }
-}
-
-fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<FoundFile>> {
-    let schemas = Schemas::default();
-    known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
-    let find = |path: &Path| {
-        // Before the footer is read: a file that changes in between is not taken for the one that it became.
-        let status = Status::of(path)?;
-        if let Some(summary) = known.get(path.as_os_str().as_bytes(), &status) {
-            return Ok(FoundFile { status, summary, was_known: true });
-        }
-        let read = Summary::read(path)?;
-        let summary = Summary { columns: schemas.shared(read.columns), ..read };
-        Ok(FoundFile { status, summary, was_known: false })
-    };
-    parallel::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| find(&listed[index].path))
 }

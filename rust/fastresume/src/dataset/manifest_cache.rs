@@ -1,9 +1,10 @@
-//! What footers told, kept in a file of the user's choice, so that they need not be read again.
+//! The manifest cache: what footers say, kept in a file of the user's choice, so that they need not be read
+//! again.
 //!
-//! The file is a line that names format and version, the hash of what follows, and the entries. It is
-//! believed if all of that fits, and an entry if the file that it is about has the size and the version
-//! that it had; in all other cases footers are read. It is written anew beside its place and then moved
-//! there, so that any number of processes may read and write it at once: the last one wins.
+//! The file has a line that names format and version, then the hash of what follows, then the entries. It is
+//! used only if line and hash are right. An entry is used only if its file still has the same size and
+//! version. In all other cases footers are read. A new cache is written beside the old one, and then moved
+//! into its place. So any number of processes may read and write it at once: the last one wins.
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -21,22 +22,22 @@ use crate::format::metadata::size_estimate::Extent;
 use crate::schema::columns::Column;
 use crate::source::local::Status;
 
-/// Another number for another format of the entries: an older or newer file is not read.
+/// The number changes with the format of the entries: an older or newer file is not read.
 const MAGIC: &[u8] = b"fastresume manifest cache 6\n";
 
-/// How files of all formats begin.
+/// How the files of all format versions begin.
 const NAME: &[u8] = b"fastresume manifest cache ";
 
 const CHECK_BYTES: usize = blake3::OUT_LEN;
 
-/// A larger file is none of ours: this is room for millions of files.
+/// A larger file is not a cache: this is room for millions of files.
 const MAX_CACHE_BYTES: u64 = 2 << 30;
 
-/// A file that was modified less than this before its footer was read may be modified again without another
-/// time: clocks of file systems tick as slowly as this.
+/// A file that was modified less than this before its footer was read may change again without a new
+/// modification time: some file systems' clocks tick this slowly.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// How many names are tried for the file that is written.
+/// How many names are tried for the temporary file.
 const MAX_TRIES: u32 = 1000;
 
 /// Where a manifest is cached.
@@ -56,7 +57,7 @@ struct Content<'a> {
     schemas: Vec<Vec<Column>>,
 }
 
-/// What is known of one file, in the order of the bytes of their paths.
+/// The entry of one file. Entries are in the order of the bytes of their paths.
 #[derive(Serialize, Deserialize)]
 struct Entry<'a> {
     path: &'a [u8],
@@ -80,7 +81,7 @@ pub(crate) struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// The entries in the bytes of a cache file; none if it is not one, or damaged.
+    /// The entries in the bytes of a cache file; empty if it is not a cache, or damaged.
     pub(crate) fn parse(bytes: &'a [u8]) -> Self {
         Self::try_parse(bytes).unwrap_or_default()
     }
@@ -97,17 +98,17 @@ impl<'a> Known<'a> {
             .then(|| Self { entries, schemas: schemas.into_iter().map(Into::into).collect() })
     }
 
-    /// How many files are known.
+    /// The number of files in the cache.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The columns that known files have.
+    /// The schemas of the files in the cache.
     pub(crate) fn schemas(&self) -> &[Arc<[Column]>] {
         &self.schemas
     }
 
-    /// What is known of the file with this path and status.
+    /// The entry of the file with this path and status.
     pub(crate) fn get(&self, path: &[u8], status: &Status) -> Option<Summary> {
         let index = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
         let entry = &self.entries[index];
@@ -124,17 +125,17 @@ impl<'a> Known<'a> {
     }
 }
 
-/// A file that may be cached: its path, its status, what its footer told, and the number of its schema.
+/// A file that may be cached: its path, its status, its footer's summary, and the number of its schema.
 pub(crate) type Cached<'a> = (&'a [u8], &'a Status, &'a Summary, usize);
 
 impl Cache {
-    /// The bytes of the cache file; none if it can't be read, or is too large to be one.
+    /// The bytes of the cache file; empty if it can't be read, or is too large.
     pub(crate) fn read(&self) -> Vec<u8> {
         self.try_read().unwrap_or_default()
     }
 
     fn try_read(&self) -> Option<Vec<u8>> {
-        // Before opening: to open a pipe waits for its writer.
+        // Checked before opening: opening a pipe waits for its writer.
         let status = std::fs::metadata(&self.path).ok()?;
         if !status.is_file() || status.len() > MAX_CACHE_BYTES {
             return None;
@@ -149,16 +150,16 @@ impl Cache {
         Some(bytes)
     }
 
-    /// Whether a file had settled when its footer was read.
+    /// Whether a file's last modification was long enough ago when its footer was read.
     pub(crate) fn has_settled(&self, status: &Status) -> bool {
         let latest = self.now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(SETTLED);
         i128::try_from(latest.as_nanos()).is_ok_and(|latest| status.modified_ns <= latest)
     }
 
-    /// Puts these files, sorted by their paths, in the place of what the cache held.
+    /// Replaces the cache by these files, sorted by their paths.
     ///
     /// # Errors
-    /// `Source` if the file can't be written, or is one that is not ours to replace.
+    /// `Source` if the file can't be written, or is not a cache of ours.
     pub(crate) fn write<'a>(
         &self,
         files: impl Iterator<Item = Cached<'a>>,
@@ -191,7 +192,7 @@ impl Cache {
         Error::source("can't write the manifest cache", &self.path, cause)
     }
 
-    /// Refuses what a slip of the pen names: a device, or a file that something else wrote.
+    /// Refuses to replace what was named by mistake: a device, or a file that something else wrote.
     fn check_replaceable(&self) -> Result<()> {
         let Ok(status) = std::fs::metadata(&self.path) else { return Ok(()) };
         if !status.is_file() {
@@ -201,7 +202,7 @@ impl Cache {
         let read =
             File::open(&self.path).and_then(|file| file.take(NAME.len() as u64).read_to_end(&mut start));
         match read {
-            // It may have been cut off.
+            // The file may have been cut off.
             Ok(_) if NAME.starts_with(&start) => Ok(()),
             Ok(_) if start.starts_with(b"PAR1") => Err(self.failed("it is a parquet file")),
             Ok(_) => Err(self.failed("it is a file of something else; remove it, or name another")),
@@ -209,7 +210,7 @@ impl Cache {
         }
     }
 
-    /// A new file in the folder of the cache, which nobody else writes.
+    /// A new file in the cache's folder, which nobody else writes.
     fn beside(&self) -> Result<(PathBuf, File)> {
         let name = self.path.file_name().ok_or_else(|| self.failed("it has no file name"))?.to_string_lossy();
         let folder = self.path.parent().unwrap_or(Path::new(""));

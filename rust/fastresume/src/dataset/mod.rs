@@ -1,9 +1,10 @@
-//! Which files a dataset has, and what their footers say of them.
+//! The files of a dataset, and what their footers say of them.
 
 pub mod tables;
 pub mod listing;
 pub mod path_bytes;
 pub mod file_summary;
 pub mod manifest_cache;
+pub mod found_files;
 pub mod manifest;
 pub mod hive_partition;

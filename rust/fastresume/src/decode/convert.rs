@@ -1,4 +1,4 @@
-//! Values of several bytes as the numbers that a tensor holds.
+//! Conversions of byte values (decimals, INT96, hashes) to the numbers that a tensor holds.
 
 use crate::error::{Error, Result};
 use crate::schema::buckets::Buckets;
@@ -9,35 +9,35 @@ const EPOCH_DAY: i128 = 2_440_588;
 
 const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
 
-/// Whole numbers up to this, and powers of ten up to this one, are floats without rounding.
+/// Integers up to 2^53, and powers of ten up to this one, are exact as floats.
 const MAX_EXACT: u64 = 1 << 53;
 const MAX_EXACT_POWER: u32 = 22;
 
 /// What is said of a decimal that is no integer of 64 bits.
 const BEYOND_64_BITS: &str = "64 bits: .decimal(\"float64\") and .decimal(\"bytes\") have no bound";
 
-/// A decimal of more bytes is taken for damaged: it would have 600 digits.
+/// The most bytes of a decimal: a longer one is treated as damage, since it would have 600 digits.
 const MAX_DECIMAL_BYTES: usize = 256;
 
-/// What becomes of the bytes of a value.
+/// What the bytes of a value are converted to.
 #[derive(Debug, Clone, Copy)]
 pub enum Conversion {
     /// They are delivered as they are.
     Copied,
-    /// The bucket that they are in, as 64 bits.
+    /// The value's hash bucket, as 64 bits.
     Hashed(Buckets),
-    /// The nanoseconds of a day, and the Julian day: nanoseconds since 1970, as 64 bits.
+    /// INT96 (nanoseconds of a day, then the Julian day) to nanoseconds since 1970, as 64 bits.
     Instant,
-    /// An integer, its highest byte first: 64 bits.
+    /// A big-endian integer to int64.
     Integer,
-    /// Such an integer in units of 10^-scale: the nearest float of 64 bits.
+    /// A big-endian integer in units of 10^-scale to the nearest float64.
     Decimal(u32),
-    /// The same of an integer of 4 or 8 bytes, its lowest byte first.
+    /// The same for a little-endian integer of 4 or 8 bytes.
     LowestFirst(u32),
 }
 
 impl Conversion {
-    /// Writes a value to its place; `row` is its row.
+    /// Writes a value to its place; `row` is its row number, for errors.
     ///
     /// # Errors
     /// `Data` if it does not fit.
@@ -84,11 +84,11 @@ impl Conversion {
     }
 }
 
-/// A conversion, and what becomes of its number.
+/// A conversion, and the cast of its number.
 #[derive(Debug, Clone, Copy)]
 pub struct Converter {
     pub conversion: Conversion,
-    /// What becomes of the 64 bits that it gives.
+    /// How the 64 bits of the conversion are cast; `None` if they are delivered as they are.
     pub then: Option<Delivery>,
 }
 
@@ -98,12 +98,12 @@ impl Converter {
         matches!(self.conversion, Conversion::Copied)
     }
 
-    /// Whether values may be delivered that do not fit.
+    /// Whether a value may fail to fit.
     pub fn may_misfit(self) -> bool {
         self.then.is_some() || matches!(self.conversion, Conversion::Instant | Conversion::Integer)
     }
 
-    /// Writes a value to its place; `row` is its row.
+    /// Writes a value to its place; `row` is its row number, for errors.
     ///
     /// # Errors
     /// `Data` if it does not fit.
@@ -127,7 +127,7 @@ fn instant(value: &[u8]) -> i128 {
     (i128::from(day) - EPOCH_DAY) * DAY_NANOSECONDS + i128::from(i64::from_le_bytes(*of_day))
 }
 
-/// The integer, if it fits 64 bits; that of no bytes is 0.
+/// The integer, if it fits an int64; that of no bytes is 0.
 fn integer(value: &[u8]) -> Option<i64> {
     let sign = if value.first().is_some_and(|byte| *byte >= 0x80) { 0xff } else { 0 };
     let (above, lowest) = value.split_at(value.len().saturating_sub(8));
@@ -145,7 +145,7 @@ fn scaled(integer: i64, scale: u32) -> f64 {
     }
     #[allow(clippy::cast_precision_loss, reason = "at most 2^53")]
     let exact = integer as f64;
-    // Of two floats without rounding, the quotient is rounded once.
+    // The quotient of two exact floats is rounded once.
     exact / POWERS[scale as usize]
 }
 
@@ -156,11 +156,11 @@ const POWERS: [f64; MAX_EXACT_POWER as usize + 1] = [
 
 /// The float nearest to a whole number in units of 10^-scale.
 fn nearest(digits: &str, scale: u32) -> f64 {
-    // Whatever is written so is a float.
+    // A number in this form always parses as a float.
     format!("{digits}e-{scale}").parse().unwrap_or(f64::NAN)
 }
 
-/// The digits of an integer of any length, its highest byte first.
+/// The decimal digits of a big-endian integer of any length.
 fn digits(value: &[u8]) -> String {
     const STEP: u64 = 1_000_000_000;
     let is_negative = value.first().is_some_and(|byte| *byte >= 0x80);
@@ -169,7 +169,7 @@ fn digits(value: &[u8]) -> String {
         for byte in &mut left {
             *byte = !*byte;
         }
-        // Plus one, which is carried on from the last byte.
+        // Plus one, with the carry from the last byte on.
         for byte in left.iter_mut().rev() {
             *byte = byte.wrapping_add(1);
             if *byte != 0 {
@@ -182,7 +182,7 @@ fn digits(value: &[u8]) -> String {
         let mut rest = 0;
         for byte in &mut left {
             let step = rest << 8 | u64::from(*byte);
-            // Less than 2^8, as the rest is less than the divisor.
+            // Less than 2^8, because the remainder is less than the divisor.
             *byte = u8::try_from(step / STEP).unwrap_or(u8::MAX);
             rest = step % STEP;
         }
@@ -194,7 +194,7 @@ fn digits(value: &[u8]) -> String {
     format!("{sign}{first}{}", others.concat())
 }
 
-/// What a row of a column of equal rows is made of.
+/// The shape of a row, in a column whose rows all have one length.
 #[derive(Debug, Clone, Copy)]
 pub struct RowShape {
     /// Bytes of an element.
@@ -209,7 +209,7 @@ impl RowShape {
         self.width * self.size
     }
 
-    /// Makes all elements of a row those of the lowest bits.
+    /// Sets all elements of a row to the value in the lowest bits.
     pub fn fill(self, row: &mut [u8], bits: u64) {
         for place in row.chunks_exact_mut(self.width) {
             place.copy_from_slice(&bits.to_le_bytes()[..self.width]);

@@ -1,24 +1,24 @@
-//! Row spans of one row group to columns, written into memory that the caller gives.
+//! The decoders' traits: from row ranges of one row group to columns, in memory that the caller provides.
 //!
-//! [`ScalarDecoder`] and [`JaggedDecoder`] are the seam: what decodes behind them may change, what they are
-//! asked may not.
+//! [`ScalarDecoder`] and [`JaggedDecoder`] are the seam: the decoders behind them may change, the traits may
+//! not.
 
 use std::ops::Range;
 
 use crate::error::Result;
 use crate::memory::buffer::Memory;
 
-/// Where values of a scalar column go.
+/// Where the values of a scalar column are written.
 #[derive(Debug)]
 pub struct Target<'a> {
     /// A whole number of elements, aligned to them.
     pub values: &'a mut [u8],
-    /// A byte for each value, 1 if it is valid; empty where nobody asks.
+    /// A byte for each value, 1 if it is valid; empty if no mask is asked for.
     pub valid: &'a mut [u8],
 }
 
-/// Marks values all alike, where marks are asked for: an empty slice has no address, at which a processor takes its time even to
-/// write nothing.
+/// Sets all marks to one value. Without marks it returns at once: an empty slice has no address, and even
+/// writing nothing to it takes time.
 #[inline]
 pub fn mark_all(marks: &mut [u8], mark: u8) {
     if !marks.is_empty() {
@@ -26,7 +26,7 @@ pub fn mark_all(marks: &mut [u8], mark: u8) {
     }
 }
 
-/// Rows that are wanted among those that are decoded.
+/// The wanted rows among those that are decoded.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// Their numbers, ascending.
@@ -36,7 +36,7 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Whether the row that lies `index` rows behind the first one is wanted.
+    /// Whether row `index`, counted from the first decoded one, is wanted.
     #[must_use]
     pub fn has(&self, index: usize) -> bool {
         self.rows.binary_search_by_key(&(self.first + index), |&row| row as usize).is_ok()
@@ -45,13 +45,13 @@ impl Wanted<'_> {
 
 /// Decodes one scalar column of one row group from its start to its end.
 pub trait ScalarDecoder {
-    /// Passes over `rows` values without delivering them.
+    /// Skips `rows` values.
     ///
     /// # Errors
     /// `Data` if there are fewer, or their pages are damaged; `Source` if they can't be read.
     fn skip(&mut self, rows: usize) -> Result<()>;
 
-    /// How many of the next rows lie in one page, which is decompressed; at least one.
+    /// The number of next rows that lie in one page, which is decompressed; at least one.
     ///
     /// # Errors
     /// As for `skip`.
@@ -63,8 +63,8 @@ pub trait ScalarDecoder {
     /// As for `skip`; and `Data` for a null that is refused, or a value that does not fit its type.
     fn read(&mut self, target: Target<'_>) -> Result<()>;
 
-    /// Fills the target with the next values, at most those of one page, of which only some are wanted: what does
-    /// not fit its type in another row is no error.
+    /// Fills the target with the next values, at most those of one page. Only some rows are wanted: a value
+    /// of another row that does not fit its type is no error.
     ///
     /// # Errors
     /// As for `read`.
@@ -72,8 +72,8 @@ pub trait ScalarDecoder {
         self.read(target)
     }
 
-    /// Fills the target with some of the next values: ascending ones, counted from the next one on. All up to the
-    /// last of them are passed.
+    /// Fills the target with some of the next values. `places` ascend, counted from the next value on. All
+    /// values up to the last of them are passed.
     ///
     /// # Errors
     /// As for `read`.
@@ -91,37 +91,37 @@ pub trait ScalarDecoder {
     }
 }
 
-/// Rows of a jagged column, one after another.
+/// Rows of a jagged column, one behind another.
 #[derive(Debug, Default)]
 pub struct JaggedRows {
     /// The values of all rows.
     pub values: Memory,
-    /// Of each row, the byte of `values` after its last one.
+    /// For each row, where its last value ends, as an offset in bytes into `values`.
     pub ends: Vec<usize>,
-    /// Of each row, 1 if it is not null.
+    /// For each row, 1 if it is not null.
     pub valid: Vec<u8>,
-    /// Of rows that consist of rows, the lengths of these as values: of each its elements as 64 bits, and
-    /// [`NULL_ROW`] besides if it is null. Rows at the end may lack: they have none.
+    /// If the rows are lists of lists, the lengths of the inner lists, as values of 64 bits. A null list has
+    /// [`NULL_ROW`] set as well. Rows may be missing at the end: they have no inner lists.
     pub inner: Option<Box<JaggedRows>>,
 }
 
-/// The bit of a length that marks an inner row as null.
+/// The bit of a length that marks an inner list as null.
 pub const NULL_ROW: u64 = 1 << 63;
 
-/// The parts of rows that consist of rows.
+/// The parts of rows that are lists of lists.
 pub struct NestedRows<'r> {
     /// The values of all rows.
     pub values: &'r mut Memory,
-    /// Of each row, the byte of `values` after its last one.
+    /// For each row, where its last value ends, as an offset in bytes into `values`.
     pub ends: &'r mut Vec<usize>,
-    /// Of each row, 1 if it is not null.
+    /// For each row, 1 if it is not null.
     pub valid: &'r mut Vec<u8>,
-    /// The lengths of the inner rows, of as many rows.
+    /// The lengths of the inner lists, with as many rows.
     pub inner: &'r mut JaggedRows,
 }
 
 impl JaggedRows {
-    /// Forgets the rows, and keeps their memory.
+    /// Removes all rows, and keeps their memory.
     pub fn clear(&mut self) {
         self.values.clear();
         self.ends.clear();
@@ -129,7 +129,7 @@ impl JaggedRows {
         self.inner.iter_mut().for_each(|inner| inner.clear());
     }
 
-    /// Forgets all rows but the first so many.
+    /// Removes all rows but the first `rows`.
     pub fn truncate(&mut self, rows: usize) {
         self.ends.truncate(rows);
         self.valid.truncate(rows);
@@ -137,7 +137,7 @@ impl JaggedRows {
         self.inner.iter_mut().for_each(|inner| inner.truncate(rows));
     }
 
-    /// The same as rows that consist of rows.
+    /// The parts, if the rows are lists of lists.
     pub fn nested(&mut self) -> NestedRows<'_> {
         let Self { values, ends, valid, inner } = self;
         let inner =
@@ -146,7 +146,7 @@ impl JaggedRows {
         NestedRows { values, ends, valid, inner }
     }
 
-    /// The lengths of a row's inner rows, as bytes.
+    /// The lengths of a row's inner lists, as bytes.
     #[must_use]
     pub fn inner_bytes(&self, row: usize) -> &[u8] {
         let Some(inner) = self.inner.as_deref().filter(|inner| row < inner.ends.len()) else { return &[] };
@@ -169,13 +169,13 @@ impl JaggedRows {
 
 /// Decodes one jagged column of one row group from its start to its end.
 pub trait JaggedDecoder {
-    /// Passes over rows, as `ScalarDecoder` does.
+    /// Skips rows, as `ScalarDecoder` does.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`ScalarDecoder::skip`].
     fn skip(&mut self, rows: usize) -> Result<()>;
 
-    /// Adds the next rows to those of `output`.
+    /// Appends the next rows to `output`.
     ///
     /// # Errors
     /// As for `skip`; and `Data` for a null that is refused, or a value that does not fit its type.

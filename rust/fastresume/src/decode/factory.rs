@@ -1,4 +1,4 @@
-//! Which decoder a column of an opened file gets.
+//! Chooses the decoder of a column in an opened file.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::schema::columns::{Column, Dtype, Kind, Stored};
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
 
-/// Makes a decoder of `$numbers`, whose bytes in the file and in the tensor the delivery tells.
+/// Makes a decoder of `$numbers`. The delivery gives the widths in the file and in the tensor.
 macro_rules! of_numbers {
     ($delivery:expr, |$numbers:ident| $decoder:expr) => {{
         let delivery: Delivery = $delivery;
@@ -123,8 +123,9 @@ impl OpenFile {
         Ok(Box::new(EqualDecoder::new(texts, FixedRows::Converted(converter), shape, nulls)))
     }
 
-    /// What all numbers of one column of one row group, and what stands for its nulls, are less than 2^32 above, if footers tell
-    /// it of integers of 64 bits that are delivered as they are. It is checked as they are decoded.
+    /// A floor: all numbers of the column in the row group, and the fill value of its nulls, lie less than
+    /// 2^32 above it. There is one only if the footer's bounds show it, for 64-bit integers that are
+    /// delivered as they are. Decoding checks it.
     #[must_use]
     pub fn floor(&self, row_group: usize, column: &Column, nulls: Nulls) -> Option<u64> {
         let Stored::Number(stored) = column.stored else { return None };
@@ -147,10 +148,12 @@ impl OpenFile {
         [least, nulls.bits(0).unwrap_or(least)].into_iter().find(|&floor| has_room(floor))
     }
 
-    /// A decoder of one scalar column of one row group that gives of each number what it is above a floor, in 4 bytes.
+    /// A decoder of one scalar column of one row group that returns each number as a 4-byte difference to a
+    /// floor.
     ///
     /// # Errors
-    /// As for `scalars`; the decoder's as well if a number, or what stands for a null, is too far above the floor, or below it.
+    /// As for `scalars`. The decoder fails if a number, or the fill value of a null, is below the floor or
+    /// too far above it.
     pub fn lowered<'a>(
         &self,
         row_group: usize,
@@ -161,7 +164,7 @@ impl OpenFile {
     ) -> Result<Box<dyn ScalarDecoder + 'a>> {
         let leaf = self.leaf(column)?;
         let null = nulls.bits(0).map(|bits| bits.wrapping_sub(floor)).ok();
-        // Footers that tell of no nulls may err.
+        // A footer that states no nulls may be wrong.
         let nulls = null.filter(|&null| u32::try_from(null).is_ok()).map_or(Nulls::Refused, Nulls::Filled);
         let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
         let pages = FlatPages::new(self.pages(row_group, column.leaf, &leaf, buffers)?, levels, nulls);
@@ -170,8 +173,8 @@ impl OpenFile {
         Ok(Box::new(FlatDecoder::new(pages, numbers)))
     }
 
-    /// The dictionary of one column of one row group, as plain values, and how many these are; nothing if the footer
-    /// does not say that all of its values are there.
+    /// The dictionary of one column of one row group, as plain values, and their number. `None` unless the
+    /// footer says that all values are in the dictionary.
     ///
     /// # Errors
     /// As for `scalars`.
@@ -220,7 +223,7 @@ impl OpenFile {
         lists(pages, column, &leaf, nulls)
     }
 
-    /// The decoder of a column of one value in all of the file.
+    /// The decoder of a column that has one value in the whole file.
     fn constant(&self, column: &Column, shape: RowShape, nulls: Nulls) -> Result<Option<ConstantDecoder>> {
         let value = match column.stored {
             Stored::Nothing => None,
@@ -260,7 +263,7 @@ fn lists<'a>(
     }
 }
 
-/// What numbers the texts of a column have.
+/// How the strings of a column become numbers: buckets or codes.
 fn numbering(column: &Column) -> Result<Numbering> {
     match (column.shaping, &column.vocabulary) {
         (Shaping::Hashed(_, buckets), _) => Ok(Numbering::Buckets(buckets)),
@@ -269,7 +272,7 @@ fn numbering(column: &Column) -> Result<Numbering> {
     }
 }
 
-/// What becomes of the numbers of a column, which its file holds in this type.
+/// How the numbers of a column, stored as this type, are cast.
 fn delivery(column: &Column, stored: Dtype) -> Result<Delivery> {
     let delivery = match (column.shaping, column.dtype) {
         (Shaping::Hashed(_, buckets), _) => Delivery::hashed(stored, buckets),
@@ -279,7 +282,7 @@ fn delivery(column: &Column, stored: Dtype) -> Result<Delivery> {
     delivery.ok_or_else(|| undeliverable(column))
 }
 
-/// A value of a path as its column is delivered.
+/// A value from a path, in the form in which its column is delivered.
 fn shaped(column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
     let mut row = vec![0; column.row_bytes()];
     match (column.shaping, column.unshaped(), value.first_chunk()) {
@@ -300,7 +303,7 @@ fn shaped(column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
     Ok(row)
 }
 
-/// The type of the numbers that a leaf holds.
+/// The type of the numbers in a leaf column.
 fn number(column: &Column, leaf: &ColumnDescPtr) -> Result<Dtype> {
     match (column.stored, leaf.physical_type()) {
         (Stored::Number(stored), _) => Ok(stored),
@@ -310,7 +313,7 @@ fn number(column: &Column, leaf: &ColumnDescPtr) -> Result<Dtype> {
     }
 }
 
-/// The definition level of a value; more than fits is never met.
+/// The definition level of a value. A level that is too large to fit never occurs.
 fn level_of(leaf: &ColumnDescPtr) -> u8 {
     u8::try_from(leaf.max_def_level()).unwrap_or(u8::MAX)
 }

@@ -1,4 +1,4 @@
-//! Rows of a row group to columns of numbers.
+//! Decodes rows of a row group to columns of numbers.
 
 pub mod decoder;
 pub mod open_file;

@@ -1,4 +1,4 @@
-//! The values of a page as the numbers that a tensor holds.
+//! Decodes the values of a page as the numbers that a tensor holds.
 
 use bytemuck::Pod;
 use parquet::basic::Encoding;
@@ -12,13 +12,14 @@ use crate::memory::buffer::Memory;
 use crate::schema::cast::Delivery;
 use crate::simd;
 
-/// Values that are converted or spread out are decoded so many at a time.
+/// Values that are cast or spread among nulls are decoded this many at a time.
 pub const STEP: usize = 1024;
 
-/// A dictionary is delivered if it has at most so many times as many values as were asked for.
+/// A dictionary is cast as a whole if it has at most this many times as many entries as values were asked
+/// for.
 const FEW: usize = 8;
 
-/// A dictionary that would take more is not delivered: a plan states so much for it.
+/// The largest dictionary, in bytes, that is cast as a whole: a plan counts as much for it.
 const DELIVERED_BYTES: u64 = PAGE_BYTES;
 
 /// Values whose pages hold `P`, delivered as `V`.
@@ -28,12 +29,12 @@ pub struct Numbers<P, V> {
     dictionary: DictionaryNumbers,
     scratch: [P; STEP + simd::EXPAND_SPARE],
     converted: [V; STEP + simd::EXPAND_SPARE],
-    /// Values that were picked, as the page holds them.
+    /// Picked values, as the page holds them.
     picked: Vec<P>,
 }
 
 impl<P: Word, V: Pod> Numbers<P, V> {
-    /// Values that were not opened yet; the delivery's numbers have the bytes of these types.
+    /// Values of pages that are not opened yet. `P` and `V` must have the widths of the delivery.
     pub fn new(delivery: Delivery) -> Self {
         Self {
             values: Values::new(delivery.stored().is_integer()),
@@ -45,8 +46,8 @@ impl<P: Word, V: Pod> Numbers<P, V> {
         }
     }
 
-    /// Fills the output with some of the next `count` values, ascending ones that are counted from the next one
-    /// on; all of them are passed.
+    /// Fills the output with some of the next `count` values. `places` ascend, counted from the next value
+    /// on. All `count` values are passed.
     ///
     /// # Errors
     /// As for [`Elements::read`].
@@ -67,18 +68,20 @@ impl<P: Word, V: Pod> Numbers<P, V> {
     }
 }
 
-/// The values of a dictionary as the numbers that a tensor holds: each of them once, and not as often as it is named.
+/// The values of a dictionary, cast to the numbers that a tensor holds: each once, not as often as an index
+/// names it.
 #[derive(Default)]
 struct DictionaryNumbers {
     numbers: Option<Memory>,
-    /// How many values were asked for that are looked up in it.
+    /// The number of requested values that are looked up in the dictionary.
     asked: usize,
-    /// Whether one of its values is a misfit, which may be one that nobody wants.
+    /// Whether one of its values can't be cast. It may belong to no wanted row.
     has_misfit: bool,
 }
 
 impl DictionaryNumbers {
-    /// Fills the output with the next values, if they are looked up in a dictionary and it is worth it; whether it is.
+    /// Fills the output with the next values if they are dictionary indices and casting the dictionary is
+    /// worth it. Returns whether it did.
     ///
     /// # Errors
     /// As for [`Elements::read`].
@@ -95,7 +98,7 @@ impl DictionaryNumbers {
         let is_worth_it = bytes as u64 <= DELIVERED_BYTES && entries.len() <= self.asked.saturating_mul(FEW);
         if self.numbers.is_none() && is_worth_it && !self.has_misfit {
             let mut numbers = Memory::lent();
-            // Few sizes, so that memory which was let go of fits the next dictionary.
+            // Few different sizes, so that freed memory fits the next dictionary.
             numbers.resize(bytes.next_power_of_two())?;
             numbers.truncate(bytes);
             self.has_misfit = !delivery.write(bytemuck::cast_slice(entries), numbers.bytes_mut());
@@ -109,11 +112,11 @@ impl DictionaryNumbers {
 
 /// The values of pages as the numbers of a tensor, one by one.
 pub trait Elements<V> {
-    /// The values, to be opened and passed.
+    /// The values, to be opened and skipped.
     fn values(&mut self) -> &mut impl PageValues;
 
-    /// Fills the output with the next values of a page; `row_of` tells the row of each, or that nobody wants it,
-    /// so that it may be anything.
+    /// Fills the output with the next values of a page. `row_of` returns the row of a value, or `None` if it
+    /// is not wanted: then it may have any value.
     ///
     /// # Errors
     /// `Data` if there are fewer, or one does not fit its type.
@@ -138,7 +141,7 @@ pub trait Elements<V> {
     ) -> Result<()>;
 }
 
-/// The places of an output, a step at a time: which of them have a value, the same in whole words, and the places.
+/// Divides an output into steps: which places have a value, the same in whole words, and the places.
 pub fn steps<'a, V: Pod>(
     there: &'a Marks<'_>,
     output: &'a mut [V],
@@ -218,12 +221,16 @@ impl<P: Word, V> PageValues for Numbers<P, V> {
         self.values.check_end(bytes, count)
     }
 
+    fn is_counted(&self) -> bool {
+        self.values.is_counted()
+    }
+
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         self.values.skip(bytes, count)
     }
 }
 
-/// Writes all numbers as those of the other type.
+/// Casts all numbers to the other type.
 fn convert<P: Pod, V: Pod>(
     delivery: &Delivery,
     numbers: &[P],
@@ -245,16 +252,16 @@ fn convert<P: Pod, V: Pod>(
     Ok(())
 }
 
-/// The memory of numbers as these.
+/// The bytes of memory as numbers.
 ///
 /// # Errors
-/// `Argument` if it is none of theirs.
+/// `Argument` if the memory's size or alignment does not fit them.
 pub fn as_numbers<V: Pod>(memory: &mut [u8]) -> Result<&mut [V]> {
     bytemuck::try_cast_slice_mut(memory)
         .map_err(|cause| Error::Argument(format!("a slot does not fit its type: {cause}")))
 }
 
-/// The value of the lowest bits.
+/// The value in the lowest bits.
 pub fn narrowed<V: Pod>(bits: u64) -> V {
     bytemuck::pod_read_unaligned(&bits.to_le_bytes()[..size_of::<V>()])
 }
@@ -268,11 +275,11 @@ mod tests {
 
     const ROWS: usize = 8 * 8;
 
-    /// A page of indices to a dictionary, each as often as any other, but for the last so many of its values.
+    /// A page of dictionary indices. Each entry is named equally often, but the last `but` of them never.
     fn page(entries: &[u64], but: usize) -> (Vec<u8>, Vec<u64>) {
         let named: Vec<u64> =
             (0..ROWS as u64).map(|index| index * 7 % (entries.len() - but) as u64).collect();
-        // Indices of 8 bits, and groups of eight.
+        // Indices of 8 bits, in groups of eight.
         let mut bytes = vec![8, 2 * 8 + 1];
         bytes.extend(pack(&named, 8));
         (bytes, named.iter().map(|&index| entries[usize::try_from(index).unwrap()]).collect())
@@ -289,7 +296,7 @@ mod tests {
         let cast = Delivery::new(Dtype::Int64, Dtype::Uint64).unwrap();
         for delivery in [buckets, cast] {
             let mut numbers = Numbers::<u64, u64>::new(delivery);
-            // Dictionaries that are delivered at once, or later.
+            // Dictionaries that are cast at once, or later.
             for count in [1_u64, 9, 100, 200, 250] {
                 for steps in [1, 3, ROWS] {
                     let entries: Vec<u64> = (0..count).map(|index| index * index + count).collect();

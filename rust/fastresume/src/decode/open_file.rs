@@ -1,4 +1,4 @@
-//! The files of a dataset, opened for decoding.
+//! A file of the dataset, opened for decoding.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::schema::columns::Column;
 use crate::source::byte_source::Source;
 use crate::source::local::{LocalFile, Status};
 
-/// A reader keeps so many files open.
+/// The number of files that a reader keeps open.
 pub const OPEN_FILES: usize = 8;
 
 /// A file of the dataset, opened for decoding.
@@ -36,7 +36,7 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Opens a file of the manifest to read columns, and checks that it is still the one that it was.
+    /// Opens a file of the manifest to read columns, and checks that it has not changed.
     ///
     /// # Errors
     /// `Source` if it can't be opened; `Data` if it is damaged or was changed.
@@ -60,7 +60,7 @@ impl OpenFile {
         })
     }
 
-    /// What the footer tells of the leaves that are read.
+    /// The metadata of the leaf columns that are read.
     #[must_use]
     pub fn leaves(&self) -> &Leaves {
         &self.leaves
@@ -141,7 +141,7 @@ impl OpenFile {
     }
 }
 
-/// The footer of a file of the manifest, which is still the one that it was.
+/// The footer of a file of the manifest, which has not changed.
 ///
 /// # Errors
 /// `Source` if the file can't be opened; `Data` if it is damaged or was changed.
@@ -164,12 +164,12 @@ pub fn read_footer(manifest: &Manifest, file: usize) -> Result<(LocalFile, Foote
     Ok((source, footer))
 }
 
-/// Says that a column's type can't be delivered.
+/// The error for a column whose type can't be delivered.
 pub fn undeliverable(column: &Column) -> Error {
     Error::data(format!("the type {} can't be delivered", column.type_name))
 }
 
-/// Bytes of one plain value; 0 for values of a bit, none if values differ in length.
+/// Bytes of one plain value; 0 for booleans, `None` if values differ in length.
 pub fn value_bytes(leaf: &ColumnDescPtr) -> Option<usize> {
     match leaf.physical_type() {
         Physical::INT32 | Physical::FLOAT => Some(4),

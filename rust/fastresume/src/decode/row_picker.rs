@@ -1,8 +1,8 @@
-//! Rows to decode where only some of those around them are wanted.
+//! Chooses which rows to decode where only some of them are wanted.
 //!
-//! A stretch of rows costs a decoder about as much as a hundred values. Where short stretches lie close together,
-//! as those of a random selection do, all rows between them are decoded, and the wanted ones picked out; where
-//! they are few and far between, the decoder looks up each of them, many in one go.
+//! A range of rows costs a decoder about as much as a hundred values. Where short ranges lie close together,
+//! as in a random selection, all rows between them are decoded, and the wanted ones picked out. Where they
+//! are few and far between, the decoder looks up each of them, many in one go.
 
 use std::ops::Range;
 
@@ -13,26 +13,26 @@ use crate::error::Result;
 use crate::schema::nulls::Nulls;
 use crate::simd;
 
-/// Stretches with fewer rows than this are decoded together, if fewer rows lie between them.
+/// Ranges shorter than this are decoded together, if fewer rows than this lie between them.
 const CLOSE_ROWS: usize = 64;
 
-/// Where at most one of so many rows is wanted, each is looked up.
+/// Where at most one in this many rows is wanted, each is looked up.
 const SPARSE: usize = 16;
 
-/// Of a step in which rows are looked up there may be so many to begin with, however close they are.
+/// A step in which rows are looked up may begin with this many, however close they are.
 const FEW_ROWS: usize = 8;
 
-/// At most so many rows are decoded to pick some of them.
+/// The most rows that are decoded to pick some of them.
 const STEP_ROWS: usize = 4096;
 
-/// And at most so many bytes: wider rows are decoded one by one.
+/// The most bytes for that: wider rows are decoded one by one.
 const STEP_BYTES: usize = 1 << 20;
 
-/// What to pass over, what to decode, and what of it to keep: the same for all columns.
+/// What to skip, what to decode, and which decoded rows to keep: the same for all columns.
 #[derive(Debug, Default)]
 pub struct Sieve {
     steps: Vec<Step>,
-    /// Rows of a step that are kept, counted within it.
+    /// The kept rows of all steps, counted within their step.
     kept: Vec<u32>,
     /// The row behind the last step.
     reached: usize,
@@ -40,11 +40,11 @@ pub struct Sieve {
 
 #[derive(Debug)]
 struct Step {
-    /// Rows to pass over.
+    /// The number of rows to skip.
     passed: usize,
-    /// Rows to decode.
+    /// The rows to decode.
     rows: Range<usize>,
-    /// Which of `kept` are its own; of a step whose rows are all kept, none.
+    /// Which entries of `kept` belong to it; empty if all its rows are kept.
     kept: Range<usize>,
 }
 
@@ -58,7 +58,7 @@ impl Step {
         self.count() * SPARSE <= self.rows.len()
     }
 
-    /// Whether a stretch of so many rows, so far behind it, had better be a part of it.
+    /// Whether a range of `rows` rows, `gap` rows behind it, is better decoded with it.
     fn takes(&self, rows: usize, gap: usize) -> bool {
         gap < CLOSE_ROWS || (rows <= FEW_ROWS && (self.count() <= FEW_ROWS || self.is_sparse()))
     }
@@ -72,7 +72,7 @@ pub struct StepRows {
 }
 
 impl Sieve {
-    /// Adds ascending stretches of rows, which lie behind those that were added before; gives their steps.
+    /// Adds ascending ranges of rows, which lie behind those that were added before; returns their steps.
     pub fn add(&mut self, stretches: &[Range<usize>]) -> Range<usize> {
         let first = self.steps.len();
         for stretch in stretches.iter().filter(|stretch| !stretch.is_empty()) {
@@ -110,12 +110,12 @@ impl Sieve {
         0..self.steps.len()
     }
 
-    /// Whether rows are decoded that nobody wants.
+    /// Whether unwanted rows are decoded.
     fn decodes_others(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// What a decoder is to do with nulls: one that nobody wants is no error.
+    /// How a decoder must treat nulls: a null in an unwanted row is no error.
     pub fn nulls(&self, nulls: Nulls) -> Nulls {
         match nulls {
             Nulls::Refused if self.decodes_others() => Nulls::Masked,
@@ -123,7 +123,7 @@ impl Sieve {
         }
     }
 
-    /// Passes over the rows of steps.
+    /// Skips the rows of steps.
     ///
     /// # Errors
     /// Those of the decoder.
@@ -131,7 +131,7 @@ impl Sieve {
         decoder.skip(self.steps[steps].iter().map(|step| step.passed + step.rows.len()).sum())
     }
 
-    /// Fills the target with the values of steps, from a decoder that was told of nulls what [`Sieve::nulls`] says.
+    /// Fills the target with the values of steps. The decoder must have been made with [`Sieve::nulls`].
     ///
     /// # Errors
     /// Those of the decoder.
@@ -196,7 +196,7 @@ impl Sieve {
         Ok(())
     }
 
-    /// Fills the target with the wanted rows of a step, one by one; a null is an error where it is `refused`.
+    /// Fills the target with the wanted rows of a step, one by one; a null is an error if `refused`.
     fn read_each(
         &self,
         step: &Step,
@@ -222,7 +222,7 @@ impl Sieve {
         Ok(())
     }
 
-    /// Decodes the rows of a step into the memory, each at its place; pages without a wanted row are passed over.
+    /// Decodes the rows of a step into the memory, each at its place; pages without a wanted row are skipped.
     fn read_some(
         &self,
         step: &Step,
@@ -252,11 +252,11 @@ impl Sieve {
     }
 }
 
-/// Writes the kept ones of values of `width` bytes.
+/// Copies the kept values; a value has `width` bytes.
 fn pick(all: &[u8], width: usize, kept: &[u32], output: &mut [u8]) {
     fn numbers<W: Pod>(all: &[u8], kept: &[u32], output: &mut [u8]) {
         let whole = all.len() / size_of::<W>() * size_of::<W>();
-        // Rows that are kept lie within their step.
+        // Kept rows lie within their step.
         simd::gather::<W>(bytemuck::cast_slice(&all[..whole]), kept, bytemuck::cast_slice_mut(output));
     }
     match width {
@@ -373,7 +373,7 @@ mod tests {
         assert!(refused.unwrap_err().to_string().contains("row 20 "));
     }
 
-    /// Rows of so many bytes, all of them the row's number; row 20 is null.
+    /// Rows of some width, whose bytes are all the row's number; row 20 is null.
     struct Wide(usize, usize);
 
     impl ScalarDecoder for Wide {

@@ -1,4 +1,4 @@
-//! What a filter reads: the values of columns, and of others whether they are there.
+//! What a filter reads: the values of some columns, and the validity of others.
 
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, shown};
@@ -67,7 +67,7 @@ const NO_COLUMNS: [(&str, &str, &str); 2] = [
     ("_length", "lengths", "a filter asks of what the files hold"),
 ];
 
-/// Refuses the name of a mask or of lengths, which batches have and files do not.
+/// Refuses the name of a mask or of lengths: batches have these, files do not.
 fn check_name(manifest: &Manifest, name: &str) -> Result<()> {
     let has = |name: &str| {
         manifest
@@ -83,8 +83,8 @@ fn check_name(manifest: &Manifest, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The name of the list or map of structs that a column is in, if that is in no other list: the structs around it
-/// have a column of their own.
+/// The name of the list or map of structs that a column is in, if that is in no other list. The structs
+/// around it have a column of their own.
 fn list_around<'a>(columns: &[Column], column: &'a Column) -> Option<&'a str> {
     let is_struct = |name: &str| columns.iter().any(|one| one.kind == Kind::Mask && one.name == name);
     let dots = column.name.match_indices('.').map(|(dot, _)| &column.name[..dot]);
@@ -97,7 +97,7 @@ fn presence(manifest: &Manifest, is_optional: bool, name: &str) -> Result<Vec<Co
         .schemas()
         .map(|(columns, file)| {
             let named = || columns.iter().filter(|column| column.name == name);
-            // Lists of structs and maps are where their members' lists are.
+            // A list of structs, or a map, is valid where the lists of its fields are.
             let in_list = || columns.iter().find(|column| list_around(columns, column) == Some(name));
             (named().find(|column| column.kind != Kind::Mask).or(named().next()).or_else(in_list), file)
         })

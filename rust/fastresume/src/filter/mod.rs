@@ -1,4 +1,4 @@
-//! What statistics, page indexes and bloom filters can say of a condition.
+//! What statistics, page indexes and bloom filters say of the values that a condition asks for.
 
 pub mod filter_layout;
 pub mod row_group_stats;

@@ -1,4 +1,4 @@
-//! What stands beside the data of a row group: bounds of its pages, and which values it surely lacks.
+//! Statistics of pages from page indexes, and values that bloom filters exclude from a row group.
 
 use std::sync::atomic::AtomicBool;
 
@@ -14,20 +14,20 @@ use crate::format::metadata::page_index::PageIndex;
 use crate::projection::layout::Layout;
 use crate::schema::columns::{Column, Kind};
 
-/// Of more values than these nothing is looked up: some of so many are likely to be there.
+/// The most values that are looked up in bloom filters: of more, some are likely to be there.
 pub const MAX_SOUGHT: usize = 1 << 10;
 
-/// What is told of one column of one row group.
+/// Page statistics and excluded values of one column of one row group.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Details {
-    /// The first row of each page, counted within the row group, and the facts of its rows; nothing if there
-    /// is no index of pages.
+    /// The first row of each page, counted within the row group, and the statistics of its rows; empty
+    /// without a page index.
     pub pages: Vec<(u64, Facts)>,
-    /// The numbers of the values that are sought and surely not there.
+    /// The indices of the sought values that are surely not there.
     pub absent: Vec<usize>,
 }
 
-/// The details of some row groups: of each those of the columns of a layout's fields, field after field;
+/// The details of some row groups: for each, those of the columns of a layout's fields, field after field.
 /// `sought` are the values that each of these columns is compared with.
 ///
 /// # Errors
@@ -111,7 +111,7 @@ fn pages(
     Ok(each.collect())
 }
 
-/// The numbers of the values that are surely not in a chunk.
+/// The indices of the sought values that are surely not in a column chunk.
 fn absent(
     file: &OpenFile,
     column: &Column,
@@ -136,7 +136,7 @@ fn absent(
     }
     let mut absent = Vec::new();
     for (number, value) in sought.iter().enumerate() {
-        // What the type has no value for is nowhere.
+        // A value that the type can't hold is nowhere.
         let Some(plain) = value.plain(column) else { continue };
         let mut is_absent = true;
         for bytes in plain {

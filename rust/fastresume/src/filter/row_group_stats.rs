@@ -1,4 +1,4 @@
-//! What footers tell of the values of a column, row group by row group.
+//! Statistics of the values of a column, row group by row group, from footers.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -16,36 +16,36 @@ use crate::format::metadata::writer::Writer;
 use crate::projection::layout::Layout;
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
 
-/// A value of a column.
+/// A bound: a value of a column.
 #[derive(Debug, Clone, PartialEq, PartialOrd)]
 pub enum Bound {
-    /// Of a column of integers or booleans.
+    /// For a column of integers or booleans.
     Integer(i128),
-    /// Of a column of floats.
+    /// For a column of floats.
     Float(f64),
-    /// Of a column of text or bytes.
+    /// For a column of strings or binary values.
     Bytes(Vec<u8>),
 }
 
-/// What is told of one column of some rows.
+/// Statistics of one column in some rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// No value is less, and none is greater; NaN is not counted. None of either if they are not known.
+    /// A lower and an upper bound of all values but NaN; `None` if they are not known.
     pub bounds: Option<(Bound, Bound)>,
-    /// How many rows are null, if that is known.
+    /// The number of nulls, if it is known.
     pub nulls: Option<u64>,
 }
 
 impl Facts {
-    /// Facts whose bounds count only if they can be such: NaN, or what contradicts itself, bounds nothing.
+    /// Statistics whose bounds are dropped if they are NaN or contradict each other.
     #[must_use]
     pub fn new(bounds: Option<(Bound, Bound)>, nulls: Option<u64>) -> Self {
         Self { bounds: bounds.filter(|(low, high)| low <= high), nulls }
     }
 }
 
-/// The facts of the columns of a layout's fields, field after field: of each column those of every row group.
-/// Footers are read, where not all that is asked for stands in the paths.
+/// The statistics of the columns of a layout's fields, field after field: for each column, those of every row
+/// group. Footers are read unless all requested columns stand in the paths.
 ///
 /// # Errors
 /// `Data` or `Source` if a file can't be opened, or was changed; `Interrupted` if stopped.
@@ -72,7 +72,7 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
     Ok(found)
 }
 
-/// Adds what a file's footer tells of columns.
+/// Adds the statistics that a file's footer has of columns.
 fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Vec<Facts>)>) -> Result<()> {
     let (_, footer) = read_footer(manifest, file)?;
     let footer = footer.parse()?;
@@ -92,14 +92,14 @@ fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Ve
     Ok(())
 }
 
-/// The facts of so many rows of a column that is one value in all of a file, or null.
+/// The statistics of `rows` rows of a column that is one value, or null, in a whole file.
 fn facts_of_path(path: &Path, column: &Column, rows: u64) -> Facts {
     let value = of_path(path, column);
     let nulls = if value.is_none() { rows } else { 0 };
     Facts { bounds: value.map(|value| (value.clone(), value)), nulls: Some(nulls) }
 }
 
-/// What a path says of a column whose values stand there; nothing of others, and of a null.
+/// The bounds of a column whose value stands in the path; `None` for other columns, and for a null.
 #[must_use]
 pub fn of_path(path: &Path, column: &Column) -> Option<Bound> {
     let bytes = Some(column).filter(|column| column.stored == Stored::Path);
@@ -191,8 +191,8 @@ fn bounds(told: &Statistics, column: &Column) -> Option<(Bound, Bound)> {
 }
 
 impl Bound {
-    /// A plain value of a column, as pages and the index of pages hold it; none if its type has no bounds here,
-    /// or other bytes.
+    /// A plain value of a column, as pages and page indexes hold it. `None` if bounds of its type are not
+    /// supported, or the bytes have another length.
     #[must_use]
     pub fn of_plain(bytes: &[u8], column: &Column) -> Option<Self> {
         let dtype = match (column.kind, column.stored) {
@@ -216,8 +216,8 @@ impl Bound {
         })
     }
 
-    /// The plain values of a column that are equal to this one: two for a zero among floats, none if its type
-    /// has no such value. Nothing if that is not known.
+    /// The plain values of a column that are equal to this one. There are two for a zero among floats, and
+    /// none if the type has no such value. `None` if that is not known.
     #[must_use]
     #[allow(
         clippy::cast_precision_loss,
@@ -230,7 +230,7 @@ impl Bound {
             (Kind::String | Kind::Binary, Stored::Bytes, Self::Bytes(bytes)) => {
                 return Some(vec![bytes.clone()]);
             }
-            // Larger ones may be floats, and are no integers.
+            // Larger numbers may be floats, and are no integers.
             (Kind::Scalar, Stored::Number(_), Self::Integer(value)) if value.unsigned_abs() >= 1 << 100 => {
                 return None;
             }
@@ -257,7 +257,7 @@ impl Bound {
                 let float = value as f64;
                 (float as i128 == value).then_some(float)
             }
-            // Nothing is equal to NaN.
+            // Nothing equals NaN.
             Self::Float(value) => Some(value).filter(|value| !value.is_nan()),
             Self::Bytes(_) => None,
         };
@@ -285,13 +285,13 @@ impl Bound {
                 .flat_map(|value| both_zeros(value, 0.0))
                 .map(|value: f64| value.to_le_bytes().to_vec())
                 .collect(),
-            // Bloom filters hold no truth values, and of half floats nobody knows.
+            // Bloom filters hold no booleans, and how they hold half floats is not known.
             Dtype::Bool | Dtype::Float16 | Dtype::Bfloat16 => return None,
         })
     }
 }
 
-/// The value; of a zero, both of them.
+/// The value; for a zero, both zeros.
 fn both_zeros<T: PartialEq + Copy + std::ops::Neg<Output = T>>(value: T, zero: T) -> Vec<T> {
     if value == zero { vec![zero, -zero] } else { vec![value] }
 }

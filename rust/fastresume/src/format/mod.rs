@@ -1,4 +1,4 @@
-//! Parquet bytes to values: metadata, compression, encodings and pages; no dataset and no batch is known here.
+//! Parquet's bytes to values: metadata, compression, encodings and pages. It knows no dataset and no batch.
 
 pub mod metadata;
 pub mod compression;

@@ -1,4 +1,4 @@
-//! What the first bytes of an input choose, and bytes as a file has them.
+//! The choices in the first bytes of an input, and bytes as a file source.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use crate::error::{Error, Result};
 use crate::source::byte_source::Source;
 
-/// The choices that an input begins with; where it ends, they are 0.
+/// The choices at the start of an input; behind its end, all are 0.
 #[derive(Debug, Clone)]
 pub struct Choices<'b> {
     pub(super) rest: &'b [u8],
@@ -24,12 +24,12 @@ impl<'b> Choices<'b> {
         *byte
     }
 
-    /// A number of 16 bits, so that a target can't take much.
+    /// A 16-bit number, so that a target can't take much memory.
     pub fn number(&mut self) -> usize {
         usize::from(u16::from_le_bytes([self.byte(), self.byte()]))
     }
 
-    /// So many of the next bytes, or as many as there are.
+    /// The next `count` bytes, or as many as there are.
     pub fn bytes(&mut self, count: usize) -> &'b [u8] {
         let (bytes, rest) = self.rest.split_at(count.min(self.rest.len()));
         self.rest = rest;
@@ -41,7 +41,7 @@ impl<'b> Choices<'b> {
     }
 }
 
-/// In what steps values are read: numbers that follow from a choice.
+/// Steps in which values are read: pseudo-random numbers that follow from a choice.
 #[derive(Debug, Clone)]
 pub struct Steps(u64);
 
@@ -52,7 +52,7 @@ impl Steps {
         usize::try_from(self.0 >> 33).unwrap_or(0) % end
     }
 
-    /// How many of so many (not 0) are next: few, or any number of them.
+    /// How many of the `left` (not 0) values come next: few, or any number of them.
     pub fn some(&mut self, left: usize) -> usize {
         let most = [3, 20, 700, left][self.below(4)].min(left);
         1 + self.below(most)
@@ -72,7 +72,7 @@ impl Steps {
     }
 }
 
-/// The codec that a choice stands for.
+/// The codec of a choice.
 pub fn compression_of(choice: u8) -> Compression {
     match choice % 7 {
         0 => Compression::UNCOMPRESSED,

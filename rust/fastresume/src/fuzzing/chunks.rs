@@ -1,4 +1,4 @@
-//! Column chunks of one value, or a null, in each row: all of their pages, read at once and in steps.
+//! Fuzz targets for flat column chunks: all of their pages, read at once and in steps.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::schema::cast::Delivery;
 use crate::schema::nulls::Nulls;
 use crate::schema::types::Dtype;
 
-/// No more rows are read: runs let few bytes state many.
+/// The most rows that are read: a few bytes of runs can state many.
 pub const MOST_ROWS: usize = 3000;
 
 /// A column chunk at the start of some bytes, and how its rows are read.
@@ -39,7 +39,7 @@ pub struct ChunkChoices {
     pub chunk: Chunk,
     pub steps: Steps,
     pub is_optional: bool,
-    /// Rows behind this one are not wanted, if only a part is.
+    /// The row behind the last wanted one, if only a part is wanted.
     end_row: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl ChunkChoices {
         let chunk = Chunk {
             start: 0,
             end,
-            // What stands behind the pages.
+            // The bytes behind the pages.
             index: (index_bytes > 0).then_some(end..length),
             rows: rows as u64,
             values: if is_flat { rows as u64 } else { stated_values(values, pages) },
@@ -78,12 +78,12 @@ impl ChunkChoices {
         Self { kind, bytes, chunk, steps, is_optional: flags & 1 == 1, end_row }
     }
 
-    /// How many rows are wanted.
+    /// The number of wanted rows.
     pub fn rows(&self) -> usize {
         usize::try_from(self.end_row.unwrap_or(self.chunk.rows)).unwrap_or(0)
     }
 
-    /// The pages; of a part of the rows, those who read another one share dictionaries and places with it.
+    /// The pages. Readers of other parts of the rows share dictionaries and page locations with it.
     pub fn pages<'a>(&self, shared: &Shared, buffers: &'a mut Buffers) -> Result<Pages<'a>> {
         if let Some(end_row) = self.end_row {
             buffers.begin_part(0, end_row, &shared.dictionaries);
@@ -97,13 +97,14 @@ impl ChunkChoices {
         )
     }
 
-    /// The rows as the oracle reads them, with levels up to these; none if it does not, or takes other bytes for pages.
+    /// The rows as the oracle reads them, with levels up to these. `None` if it can't read them, or takes
+    /// other bytes for pages.
     pub fn oracle_rows<T: DataType>(
         &self,
         definition: u8,
         repetition: u8,
     ) -> Option<oracle::StoredRows<T::T>> {
-        // It has no part of the rows, and its levels are read for as many rows as it wants.
+        // The oracle can't read a part of the rows: it reads levels for as many rows as it wants.
         if self.end_row.is_some() || self.rows() == 0 {
             return None;
         }
@@ -128,7 +129,8 @@ impl ChunkChoices {
         let source = Arc::new(oracle::source(&self.bytes.0));
         let pages = SerializedPageReader::new(source, &metadata, self.rows(), None).ok()?;
         let pages: Vec<Page> = pages.collect::<parquet::errors::Result<_>>().ok()?;
-        // It takes no notice of the types of a header's fields: where one is of another type, it finds other pages.
+        // The oracle ignores the types of a header's fields: where one has another type, it finds other
+        // pages.
         let is_packed = self.chunk.compression != Compression::UNCOMPRESSED;
         let is_same = own.len() == pages.len()
             && own.iter().zip(&pages).all(|((header, _, body), page)| {
@@ -159,7 +161,7 @@ impl Shared {
     }
 }
 
-/// Numbers as they are and cast, truth values, values of 5, 12 and 16 bytes, and texts, with nulls or without.
+/// Numbers as they are and cast, booleans, values of 5, 12 and 16 bytes, and strings, with nulls or without.
 pub fn flat_chunks(bytes: &[u8]) {
     let value_bytes =
         |kind: u8| [Some(4), Some(8), Some(8), Some(0), Some(5), Some(12), None][usize::from(kind % 7)];
@@ -183,7 +185,7 @@ pub fn flat_chunks(bytes: &[u8]) {
     }
 }
 
-/// Reads the rows of a scalar column in steps; where all of them could be read at once, they are the same.
+/// Reads the rows of a scalar column in steps. If all of them could be read at once, they must be the same.
 fn in_steps(choices: &ChunkChoices, shared: &Shared, (all, valid): (&[u8], &[u8]), is_whole: bool) {
     let (mut steps, width, rows) = (choices.steps.clone(), row_bytes(choices), valid.len());
     let mut buffers = Buffers::default();
@@ -292,7 +294,7 @@ fn compare_with_oracle(choices: &ChunkChoices, all: &[u8], valid: &[u8]) {
     }
 }
 
-/// Has the oracle read the rows, and gives each value.
+/// Lets the oracle read the rows, and passes on each value.
 fn read<T: DataType>(choices: &ChunkChoices, valid: &[u8], mut each: impl FnMut(&T::T)) {
     let Some(rows) = choices.oracle_rows::<T>(u8::from(choices.is_optional), 0) else { return };
     if choices.is_optional {
@@ -302,7 +304,7 @@ fn read<T: DataType>(choices: &ChunkChoices, valid: &[u8], mut each: impl FnMut(
     rows.values.iter().for_each(&mut each);
 }
 
-/// Texts of a chunk, read at once and in steps, and by the oracle.
+/// Strings of a chunk, read at once, in steps, and by the oracle.
 fn texts(choices: &ChunkChoices) {
     let shared = Shared::new();
     let mut buffers = Buffers::default();
@@ -325,7 +327,7 @@ fn texts(choices: &ChunkChoices) {
     }
 }
 
-/// Reads the rows of a jagged column in steps; where all of them could be read at once, they are the same.
+/// Reads the rows of a jagged column in steps. If all of them could be read at once, they must be the same.
 pub fn jagged_in_steps(
     decoder: &mut dyn JaggedDecoder,
     choices: &ChunkChoices,

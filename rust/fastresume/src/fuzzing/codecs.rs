@@ -1,4 +1,4 @@
-//! Codecs, beside the libraries that they are of.
+//! Fuzz targets for codecs, compared with the libraries that they are from.
 
 use std::io::Read;
 
@@ -8,8 +8,8 @@ use super::choices::{Choices, compression_of};
 use crate::format::compression::codec::Codec;
 use crate::simd::decompress_numbers;
 
-/// Elements of Snappy that make so many bytes, which a decoder of our own and the library's read alike; and the input as a
-/// page that the library compresses.
+/// Snappy elements, decompressed by our own decoder and by the library's. Then the input as a page that the
+/// library compresses.
 pub fn snappy(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let (stated, elements) = (choices.number(), choices.rest);
@@ -37,13 +37,13 @@ pub fn snappy(bytes: &[u8]) {
     assert!(own.is_none() || output == elements, "what was compressed expands to other bytes");
 }
 
-/// A page of any codec that expands to so many bytes, beside what its library reads of the stream.
+/// A page of any codec, compared with what the library reads from the stream.
 pub fn codecs(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let compression = compression_of(choices.byte());
     let (stated, input) = (choices.number(), choices.rest);
     let Ok(mut codec) = Codec::new(compression) else { return };
-    // A guard behind the page is never written.
+    // A guard behind the page must never be written.
     let mut output = vec![7; stated + 64];
     let is_sound = codec.decompress(input, &mut output[..stated]).is_ok();
     assert!(output[stated..].iter().all(|&byte| byte == 7), "{compression} writes behind the page");
@@ -60,20 +60,20 @@ pub fn codecs(bytes: &[u8]) {
     if let Some(expected) = expected.filter(|_| is_sound) {
         assert!(output[..stated] == expected, "{compression}: a page expands to other bytes");
     }
-    // The codec is used again, as the next page does.
+    // The codec is used again, as for the next page.
     let mut again = vec![0; stated];
     assert_eq!(codec.decompress(input, &mut again).is_ok(), is_sound);
     assert!(!is_sound || again == output[..stated]);
 }
 
-/// What a stream holds, but no more than one byte beyond what it should.
+/// The contents of a stream, up to one byte beyond the expected size.
 fn read(reader: impl Read, stated: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(stated as u64 + 1).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
-/// A number, seven bits a byte.
+/// A varint: seven bits per byte.
 fn varint(mut number: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number >= 0x80 {

@@ -1,4 +1,4 @@
-//! Integers in runs and packed groups, read in steps of every kind.
+//! Fuzz targets for the RLE/bit-packed hybrid, read in all kinds of steps.
 
 use bytemuck::Pod;
 
@@ -7,10 +7,10 @@ use crate::format::encoding::bit_packing::Packed;
 use crate::format::encoding::rle::{CHUNK, DecodedRun, EncodedRun, Hybrid};
 use crate::format::encoding::varint::varint;
 
-/// No more are compared: runs let few bytes state many.
+/// The most integers that are compared: a few bytes of runs can state many.
 const MOST: usize = 4000;
 
-/// Integers behind their width, one by one, as far as they go; and whether there are more of them.
+/// Integers behind their width, read one by one as far as they go; and whether more follow.
 fn one_by_one(bytes: &[u8]) -> Option<(Vec<u32>, bool)> {
     let width = usize::from(bytes.first().copied().unwrap_or(0));
     let (mut integers, mut position) = (Vec::new(), 1);
@@ -39,7 +39,8 @@ fn one_by_one(bytes: &[u8]) -> Option<(Vec<u32>, bool)> {
     Some((integers, true))
 }
 
-/// Whether a run of nothing is among those of integers of so many bits: the oracle takes it for the padding of a page.
+/// Whether a run of length 0 is among the integers of this width: the oracle takes it for the padding of a
+/// page.
 pub fn have_padding(bytes: &[u8], width: usize) -> bool {
     let mut position = 0;
     while let Ok(header) = varint(bytes, &mut position) {
@@ -53,8 +54,8 @@ pub fn have_padding(bytes: &[u8], width: usize) -> bool {
     false
 }
 
-/// A hybrid behind its width: stretches, unpacked integers, skips and picks, in any order; integers are read one by one
-/// beside that. It ends where these do.
+/// A hybrid behind its width: encoded runs, unpacked integers, skips and picks, in any order. It is compared
+/// with integers that are read one by one, and must end where these do.
 pub fn hybrids(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let (mut steps, bytes) = (choices.steps(), choices.rest);
@@ -108,7 +109,7 @@ pub fn hybrids(bytes: &[u8]) {
     }
 }
 
-/// Unpacks packed integers and looks them up, in tables of every width; gives how many there are.
+/// Unpacks bit-packed integers, and looks them up in tables of every width; returns how many there are.
 fn check(packed: &Packed<'_>, expected: &[u32], steps: &mut Steps) -> usize {
     let mut buffer = vec![7; packed.count + 16];
     assert_eq!(packed.unpack(&mut buffer), expected);

@@ -1,4 +1,4 @@
-//! Levels, as they stand in front of the values of a page, and the bits that they are kept as.
+//! Fuzz targets for levels, as pages have them, and for the bitmaps that they become.
 
 use parquet::basic::Encoding;
 
@@ -7,7 +7,8 @@ use crate::format::encoding::bitmap::{Bits, Marks};
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::varint::varint;
 
-/// Levels in runs or packed, with a stated length or behind it, or in the old packing; read one by one beside that.
+/// Levels in the hybrid, behind their length or with a stated one, or in the deprecated packing. They are
+/// compared with levels that are read one by one.
 pub fn levels(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let (largest, kind) = (choices.byte().max(1), choices.byte() % 3);
@@ -20,7 +21,7 @@ pub fn levels(bytes: &[u8]) {
         _ => (Encoding::BIT_PACKED, None),
     };
     let mut found = Levels::default();
-    // What was read before is of no account.
+    // What was read before must not matter.
     _ = found.read(&[3, 0xff, 3, 0xff], 0, 8, 7, (Encoding::RLE, Some(4)));
     let end = found.read(page, start, count, largest, how).ok();
     let expected = page.get(start..).and_then(|levels| one_by_one(levels, count, largest, kind));
@@ -41,7 +42,7 @@ pub fn levels(bytes: &[u8]) {
     check(&bits.part(range), &expected, &mut steps);
 }
 
-/// Levels one by one, and how many bytes they take.
+/// Levels one by one, and the bytes that they take.
 fn one_by_one(bytes: &[u8], count: usize, largest: u8, kind: u8) -> Option<(Vec<u8>, usize)> {
     let width = (8 - largest.leading_zeros()) as usize;
     let bit = |bytes: &[u8], bit: usize| bytes.get(bit / 8).copied().unwrap_or(0) >> (bit % 8) & 1;
@@ -94,7 +95,7 @@ fn one_by_one(bytes: &[u8], count: usize, largest: u8, kind: u8) -> Option<(Vec<
     (is_at_end && levels.iter().all(|&level| level <= largest)).then_some((levels, taken))
 }
 
-/// What is asked of bits, beside the same of truth values.
+/// Compares the methods of a bitmap with the same on booleans.
 fn check(marks: &Marks<'_>, expected: &[bool], steps: &mut Steps) {
     let ones: Vec<usize> = (0..expected.len()).filter(|&place| expected[place]).collect();
     assert!(marks.each().eq(expected.iter().copied()));

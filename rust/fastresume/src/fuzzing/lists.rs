@@ -1,4 +1,4 @@
-//! Column chunks of lists: all of their pages, read at once and in steps.
+//! Fuzz targets for column chunks of lists: all of their pages, read at once and in steps.
 
 use parquet::data_type::{ByteArrayType, Int64Type};
 
@@ -16,10 +16,10 @@ use crate::schema::cast::Delivery;
 use crate::schema::nulls::Nulls;
 use crate::schema::types::Dtype;
 
-/// What stands for a number that is null, where not all of them are refused.
+/// The fill value of a null number, unless nulls are refused.
 const FILL: u64 = 0x4045_0000_0000_0000;
 
-/// Lists of numbers and of texts, lists of lists of any length, and of one, with nulls or without.
+/// Lists of numbers and of strings, lists of lists of any length, and of one length, with nulls or without.
 pub fn list_chunks(bytes: &[u8]) {
     let value_bytes = |kind: u8| (kind % 4 != 1).then_some(8);
     let levels = |kind: u8, is_optional| {
@@ -66,7 +66,7 @@ fn decoder<'a>(
     Ok(Box::new(ListDecoder::new(pages, nulls, numbers)))
 }
 
-/// How many lists are in one another.
+/// The number of nested lists.
 fn depth(choices: &ChunkChoices) -> u8 {
     1 + choices.kind % 4 / 2
 }
@@ -75,7 +75,7 @@ fn is_cast(choices: &ChunkChoices) -> bool {
     choices.kind / 4 % 2 == 1
 }
 
-/// A level for each list, which may be null or empty, and one for an element that may be null.
+/// A definition level for each list, which may be null or empty, and one for an element that may be null.
 fn levels(choices: &ChunkChoices) -> ListLevels {
     let null = u8::from(choices.is_optional);
     let element = depth(choices) * (1 + null);
@@ -98,7 +98,7 @@ fn compare_with_oracle(choices: &ChunkChoices, all: &JaggedRows) {
     }
 }
 
-/// Puts the oracle's levels together one by one.
+/// Assembles rows from the oracle's levels, one by one.
 fn compare<V>(
     choices: &ChunkChoices,
     all: &JaggedRows,

@@ -1,4 +1,4 @@
-//! Page headers, page indexes, bloom filters and footers.
+//! Fuzz targets for page headers, page indexes, bloom filters and footers.
 
 use parquet::basic::Compression;
 use parquet::file::metadata::{ParquetMetaDataOptions, ParquetMetaDataReader};
@@ -15,7 +15,7 @@ use crate::format::metadata::writer::Writer;
 use crate::schema::arrow_schema::ArrowFields;
 use crate::schema::columns::columns;
 
-/// A chunk of so many bytes and rows.
+/// A chunk of these numbers of bytes and rows.
 fn chunk(bytes: u64, rows: u64, value_bytes: Option<usize>, is_flat: bool) -> Chunk {
     let compression = Compression::UNCOMPRESSED;
     let (values, uncompressed_bytes) = (rows, bytes);
@@ -35,7 +35,7 @@ fn chunk(bytes: u64, rows: u64, value_bytes: Option<usize>, is_flat: bool) -> Ch
     }
 }
 
-/// A page header: it is the same without what follows it, and none without its last byte.
+/// A page header. It must be the same without the bytes behind it, and invalid without its last byte.
 pub fn headers(bytes: &[u8]) {
     let Ok((header, length)) = Header::parse(bytes) else { return };
     let told = format!("{header:?}");
@@ -54,7 +54,7 @@ pub fn headers(bytes: &[u8]) {
     }
 }
 
-/// The bounds of pages, the places of pages, or a bloom filter.
+/// A column index, an offset index, or a bloom filter.
 pub fn page_indexes(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let (kind, pages, rows) = (choices.byte(), usize::from(choices.byte()), choices.number() as u64);
@@ -86,14 +86,14 @@ pub fn page_indexes(bytes: &[u8]) {
     }
 }
 
-/// A footer, behind which stand its length and the magic bytes; its row groups, and the columns that it tells of.
+/// A footer, followed by its length and the magic bytes; its row groups, and the columns in it.
 pub fn footers(bytes: &[u8]) {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes();
     let file = [b"PAR1", bytes, &length, b"PAR1"].concat();
     let Ok(footer) = FooterBytes::read(&InMemory(file)).and_then(FooterBytes::parse) else { return };
     let file = footer.file();
     assert_eq!(footer.group_rows().sum::<u64>(), file.num_rows().unsigned_abs());
-    // One at a time, row groups are those of the whole.
+    // Parsed one at a time, row groups must be those of the whole.
     let each: Result<Vec<_>> = footer.row_groups(ParquetMetaDataOptions::new()).collect();
     let whole = caught(|| ParquetMetaDataReader::decode_metadata(bytes).map_err(Error::data));
     match (whole, &each) {
@@ -103,7 +103,7 @@ pub fn footers(bytes: &[u8]) {
                 assert_eq!((whole.num_rows(), whole.columns()), (one.num_rows(), one.columns()));
             }
         }
-        // A list of no row groups may state any type of its elements.
+        // A list of no row groups may state any element type.
         (Err(_), Ok(each)) => assert!(each.is_empty()),
         (whole, _) => assert!(whole.is_err(), "row groups are not read one at a time"),
     }
@@ -117,7 +117,7 @@ pub fn footers(bytes: &[u8]) {
     }
 }
 
-/// Pages one by one: header, and what is behind it.
+/// Pages one by one: the header, and the bytes behind it.
 pub fn pages_of(mut pages: &[u8]) -> Vec<(Header, &[u8], &[u8])> {
     let mut found = Vec::new();
     while let Ok((header, length)) = Header::parse(pages) {

@@ -1,14 +1,15 @@
-//! What a fuzzer gives bytes to: one decoder at a time, beside what else can tell what they mean.
+//! Fuzz targets: each gives any bytes to one decoder, and compares what it reads with another reading.
 //!
-//! Each target takes any bytes. It panics if a decoder does, if two ways to read the same lead to other values, or if an
-//! oracle disagrees: a slow and obvious reading here, the library behind a codec, the column reader of the `parquet` crate.
-//! What that one refuses or can't take says nothing, and what is refused here is compared only with a reading of our own.
+//! A target panics in three cases: if a decoder does, if two ways to read the same bytes differ, or if an
+//! oracle disagrees. Oracles are slow and obvious readers here, the library behind a codec, and the column
+//! reader of the `parquet` crate. What that reader refuses or can't take proves nothing. What is refused here
+//! is compared only with a reading of our own.
 //!
-//! The first bytes of an input choose (a type, how many values, which steps); those behind them are what is decoded. No
-//! target takes memory without bound: what a choice states has at most 16 bits, and damaged pages may state as much as the
-//! decoders believe.
+//! The first bytes of an input are choices (a type, how many values, which steps); the bytes behind them are
+//! decoded. No target takes memory without bound. A number in a choice has at most 16 bits, and damaged pages
+//! are limited by what the decoders accept.
 //!
-//! The crate `fuzz` runs these, and keeps a corpus of each; a test here runs through all of it.
+//! The crate `fuzz` runs these, and keeps a corpus for each. A test here runs through all of it.
 #![allow(clippy::missing_panics_doc, reason = "to panic is how each of them says what it found")]
 #![allow(clippy::cast_possible_truncation, reason = "values that are made up may be any")]
 

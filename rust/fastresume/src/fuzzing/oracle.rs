@@ -1,4 +1,4 @@
-//! The column reader of the `parquet` crate, which says what the same bytes mean. It may panic where bytes are damaged.
+//! The oracle: the column reader of the `parquet` crate, which may panic on damaged bytes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::hybrids::have_padding;
 use crate::error::{Error, caught};
 use crate::format::encoding::fallback::ChunkPages;
 
-/// A page of one encoding, and the dictionary before it, if there is one, with how many values it has.
+/// A page of one encoding, and the dictionary before it, if there is one, with its number of values.
 pub struct OnePage<'b> {
     pub encoding: Encoding,
     pub bytes: &'b [u8],
@@ -22,7 +22,7 @@ pub struct OnePage<'b> {
 }
 
 impl OnePage<'_> {
-    /// Whether the page holds runs among which the oracle may find padding.
+    /// Whether the page has runs that the oracle may take for padding.
     fn is_padded(&self) -> bool {
         match self.encoding {
             Encoding::RLE => have_padding(self.bytes.get(4..).unwrap_or_default(), 1),
@@ -35,7 +35,7 @@ impl OnePage<'_> {
     }
 }
 
-/// The values that the page holds, if the oracle finds as many as it should have.
+/// The values of the page, if the oracle finds as many as there should be.
 pub fn values<T: DataType>(page: &OnePage<'_>, length: i32) -> Option<Vec<T::T>> {
     if page.is_padded() {
         return None;
@@ -56,7 +56,7 @@ pub struct StoredRows<V> {
     pub values: Vec<V>,
 }
 
-/// So many rows; levels that a column has none of are empty.
+/// Rows by the oracle; the levels are empty if the column has none.
 pub fn rows<T: DataType>(
     column: ColumnDescPtr,
     pages: Box<dyn PageReader>,
@@ -65,12 +65,13 @@ pub fn rows<T: DataType>(
     let mut rows = StoredRows { definition: Vec::new(), repetition: Vec::new(), values: Vec::new() };
     let (definition, repetition) = (Some(&mut rows.definition), Some(&mut rows.repetition));
     let mut reader = ColumnReaderImpl::<T>::new(column, pages);
-    // It stops where it takes a page for padded, and what it would go on with is none of its values.
+    // The oracle stops where it takes a page for padded. What it would return next would be none of the
+    // values.
     let (read, ..) = reader.read_records(count, definition, repetition, &mut rows.values).ok()?;
     (read == count).then_some(rows)
 }
 
-/// A column of values of this type and length, with levels up to these.
+/// A column of this type and length, with levels up to these.
 pub fn column(physical: Physical, length: i32, definition: u8, repetition: u8) -> Option<ColumnDescPtr> {
     let kind = Type::primitive_type_builder("x", physical)
         .with_repetition(if definition > 0 { Repetition::OPTIONAL } else { Repetition::REQUIRED })
@@ -80,12 +81,12 @@ pub fn column(physical: Physical, length: i32, definition: u8, repetition: u8) -
     Some(Arc::new(ColumnDescriptor::new(leaf, definition.into(), repetition.into(), path)))
 }
 
-/// The values of pages, as `rows` takes them.
+/// The pages, as `rows` takes them.
 pub fn reader(pages: Vec<Page>) -> Box<dyn PageReader> {
     Box::new(ChunkPages(pages.into_iter()))
 }
 
-/// Bytes as a reader takes them.
+/// Bytes as a chunk reader takes them.
 pub fn source(bytes: &[u8]) -> impl ChunkReader + use<> {
     let page = Page::DictionaryPage {
         buf: bytes.to_vec().into(),
@@ -93,7 +94,7 @@ pub fn source(bytes: &[u8]) -> impl ChunkReader + use<> {
         encoding: Encoding::PLAIN,
         is_sorted: false,
     };
-    // Its type has no name here.
+    // This type has no name here.
     page.buffer().clone()
 }
 

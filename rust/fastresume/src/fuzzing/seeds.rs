@@ -1,4 +1,4 @@
-//! Inputs to begin with: what a writer makes of some values, behind the choices that a target wants in front of it.
+//! The first inputs of the corpus: pages and files from a writer, behind the choices that a target expects.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,39 +17,39 @@ use super::choices::compression_of;
 use super::metadata::pages_of;
 use crate::format::metadata::column_chunk::start_of;
 
-/// Rows of a file, and of its pages at most: few, or more than are decoded at a time.
+/// Rows of a file, and the most rows of its pages: few, or more than are decoded at a time.
 const FEW: (u16, usize) = (90, 40);
 const MANY: (u16, usize) = (900, 800);
 
-/// An input, and the target that it is for.
+/// An input, and the name of its target.
 type Seed = (&'static str, Vec<u8>);
 
 /// How a column is written.
 #[derive(Clone, Copy)]
 struct Writing {
-    /// As `flat_chunks` and `list_chunks` count kinds.
+    /// The kind, as `flat_chunks` and `list_chunks` number kinds.
     kind: u8,
     is_optional: bool,
-    /// How many lists a value is in.
+    /// The number of lists around a value.
     lists: u8,
     is_v2: bool,
-    /// As `compression_of` counts codecs.
+    /// The codec, as `compression_of` numbers codecs.
     codec: u8,
     encoding: Encoding,
-    /// Rows, and those of a page.
+    /// The rows, and those of a page.
     rows: (u16, usize),
 }
 
-/// A file, and what its footer says.
+/// A file, and its footer.
 struct WrittenFile {
     bytes: Vec<u8>,
     metadata: ParquetMetaData,
 }
 
-/// Inputs of all targets.
+/// The inputs of all targets.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's errors.
 pub fn seeds() -> Result<Vec<Seed>> {
     use Encoding::{
         BYTE_STREAM_SPLIT, DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, PLAIN, RLE,
@@ -115,7 +115,7 @@ pub fn seeds() -> Result<Vec<Seed>> {
         seeds.push(("snappy", [&size, &page[..]].concat()));
     }
     for groups in 1..=10_u8 {
-        // Levels of one bit, of which runs and packed groups take turns.
+        // Levels of one bit, with alternating runs and packed groups.
         let turns = (0..20_u8).flat_map(|turn| {
             let packed = (0..groups).map(move |group| turn.wrapping_mul(37) ^ group.wrapping_mul(85));
             [2 * (1 + turn * 3), turn % 2, 2 * groups + 1].into_iter().chain(packed)
@@ -130,7 +130,7 @@ pub fn seeds() -> Result<Vec<Seed>> {
     Ok(seeds)
 }
 
-/// Inputs of all targets that read some part of a file.
+/// The inputs of all targets that read a part of a file.
 fn of_chunk(writing: Writing) -> Result<Vec<Seed>> {
     let WrittenFile { bytes, metadata } = written(writing)?;
     let chunk = metadata.row_group(0).column(0);
@@ -187,7 +187,7 @@ fn index_pages(pages: &[u8]) -> u8 {
     u8::try_from(count).unwrap_or(0)
 }
 
-/// Inputs of targets that read headers, levels, codecs, or values of one page.
+/// The inputs of targets that read headers, levels, codecs, or values of one page.
 fn of_pages(writing: Writing, pages: &[u8]) -> Vec<Seed> {
     let mut seeds: Vec<Seed> = Vec::new();
     let mut dictionary: Option<(u16, &[u8])> = None;
@@ -210,7 +210,7 @@ fn of_pages(writing: Writing, pages: &[u8]) -> Vec<Seed> {
             continue;
         }
         if writing.is_optional || writing.lists > 0 {
-            // What levels are at the start of the page: of lists, repetition levels.
+            // The levels at the start of the page: repetition levels for lists.
             let kind = u8::from(header.level_bytes().is_some());
             let largest = writing.lists.max(1);
             seeds.push(("levels", [&[largest, kind, count[0], count[1], 0, 3, 1], body].concat()));
@@ -297,7 +297,7 @@ fn write<T: DataType>(writing: Writing, value: impl Fn(u16) -> T::T) -> Result<W
     let (mut values, mut definition, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
     let null = i16::from(writing.is_optional);
     let whole = i16::from(writing.lists) * (1 + null) + null;
-    // Those of one length are two of three elements.
+    // Lists of one length are two lists of three elements.
     let may_be_short = writing.lists > 0 && writing.kind % 4 != 3;
     for row in 0..writing.rows.0 {
         // A row without elements: null, or empty.

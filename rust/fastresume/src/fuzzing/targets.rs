@@ -1,4 +1,4 @@
-//! All targets, by their names.
+//! The list of all fuzz targets, by name.
 
 use super::chunks::flat_chunks;
 use super::codecs::{codecs, snappy};
@@ -11,10 +11,10 @@ use super::texts::{text_deltas, text_indices, texts};
 use super::values::{booleans, deltas, indices, plain, split};
 use super::vectors::vectors;
 
-/// A target: it takes any bytes.
+/// A target: a function of any bytes.
 pub type FuzzTarget = fn(&[u8]);
 
-/// All targets, by the names that they have as functions here and as folders of the corpus.
+/// All targets, by name. The names are those of the functions here and of the corpus's folders.
 pub const TARGETS: [(&str, FuzzTarget); 18] = [
     ("booleans", booleans),
     ("codecs", codecs),

@@ -1,4 +1,4 @@
-//! Texts of each encoding: read all at once, and in steps.
+//! Fuzz targets for byte arrays (strings) of each encoding: read all at once, and in steps.
 
 use parquet::basic::Encoding;
 use parquet::data_type::ByteArrayType;
@@ -9,22 +9,22 @@ use crate::decode::flat::byte_array::TextValues;
 use crate::error::Result;
 use crate::format::encoding::page_values::PageValues;
 
-/// Few enough that texts which repeat one another take no more than some megabytes.
+/// The most strings: so few that strings which repeat each other take some megabytes at most.
 const MOST: usize = 1200;
 
-/// Texts behind their lengths.
+/// PLAIN strings.
 pub fn texts(bytes: &[u8]) {
     read(bytes, |_| Encoding::PLAIN);
 }
 
-/// Texts behind all lengths, or behind what they share with the one before.
+/// `DELTA_LENGTH_BYTE_ARRAY` or `DELTA_BYTE_ARRAY` strings.
 pub fn text_deltas(bytes: &[u8]) {
     read(bytes, |kind| {
         [Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY][usize::from(kind % 2)]
     });
 }
 
-/// Texts by their indices in a dictionary.
+/// Strings by their dictionary indices.
 pub fn text_indices(bytes: &[u8]) {
     read(bytes, |_| Encoding::RLE_DICTIONARY);
 }
@@ -49,7 +49,7 @@ fn opened(page: &OnePage<'_>) -> Result<TextValues> {
     Ok(values)
 }
 
-/// Reads a page all at once, in steps, and by the oracle: whatever is read is the same.
+/// Reads a page all at once, in steps, and by the oracle: all must agree.
 fn compare(page: &OnePage<'_>, mut steps: Steps) {
     let Ok(mut values) = opened(page) else { return };
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Numbers of each encoding: read all at once, and in steps of every kind.
+//! Fuzz targets for numbers of each encoding: read all at once, and in steps of every kind.
 
 use parquet::basic::Encoding;
 use parquet::data_type::{AsBytes, BoolType, DataType, FixedLenByteArrayType, Int32Type, Int64Type};
@@ -9,27 +9,27 @@ use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::primitive::{Values, Word};
 use crate::memory::buffer::Memory;
 
-/// Plain numbers of 2, 4 or 8 bytes.
+/// PLAIN numbers of 2, 4 or 8 bytes.
 pub fn plain(bytes: &[u8]) {
     numbers(bytes, Encoding::PLAIN);
 }
 
-/// Numbers of 2, 4 or 8 bytes, split by byte.
+/// `BYTE_STREAM_SPLIT` numbers of 2, 4 or 8 bytes.
 pub fn split(bytes: &[u8]) {
     numbers(bytes, Encoding::BYTE_STREAM_SPLIT);
 }
 
-/// Delta-encoded integers of 4 or 8 bytes.
+/// `DELTA_BINARY_PACKED` integers of 4 or 8 bytes.
 pub fn deltas(bytes: &[u8]) {
     numbers(bytes, Encoding::DELTA_BINARY_PACKED);
 }
 
-/// Numbers of 2, 4 or 8 bytes by their indices in a dictionary.
+/// Numbers of 2, 4 or 8 bytes by their dictionary indices.
 pub fn indices(bytes: &[u8]) {
     numbers(bytes, Encoding::RLE_DICTIONARY);
 }
 
-/// Truth values, packed or in runs.
+/// Booleans, PLAIN or RLE.
 pub fn booleans(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let encoding = [Encoding::PLAIN, Encoding::RLE][usize::from(choices.byte() % 2)];
@@ -55,7 +55,7 @@ fn numbers(bytes: &[u8], encoding: Encoding) {
     }
 }
 
-/// Reads a page all at once, in steps, and by the oracle: whatever is read is the same.
+/// Reads a page all at once, in steps, and by the oracle: all must agree.
 fn compare<P: Word + PartialEq, T: DataType>(
     page: &OnePage<'_>,
     mut steps: Steps,
@@ -76,7 +76,7 @@ fn compare<P: Word + PartialEq, T: DataType>(
     let pages = Page { bytes: page.bytes, dictionary: dictionary.bytes() };
     let mut all = vec![P::default(); page.count];
     let is_whole = values.read(pages, &mut all).is_ok();
-    // Where plain values of so many bytes have more of these than they need, the oracle looks for lengths among them.
+    // If plain values of one length have more bytes than they need, the oracle looks for lengths among them.
     let (length, needed) = (if size_of::<P>() == 2 { 2 } else { 0 }, page.count * size_of::<P>());
     let is_clear =
         is_whole && (length == 0 || page.encoding != Encoding::PLAIN || page.bytes.len() == needed);

@@ -1,4 +1,4 @@
-//! The inner loops, as they are compiled for the processor at hand, beside slow and obvious ones.
+//! Fuzz targets for the inner loops as compiled for this processor, compared with slow and obvious ones.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ use super::choices::{Choices, Steps};
 use crate::format::encoding::bit_packing::single;
 use crate::simd::{self, EXPAND_SPARE, Move, ROUNDS, Rounds};
 
-/// One of the loops over what follows the choices.
+/// Chooses one of the loops, and runs it over the rest of the input.
 pub fn vectors(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let (kind, width) = (choices.byte() % 8, usize::from(choices.byte()));
@@ -36,7 +36,7 @@ pub fn vectors(bytes: &[u8]) {
     }
 }
 
-/// All whole numbers of some bytes.
+/// The whole numbers in some bytes.
 fn numbers<P: Pod>(bytes: &[u8]) -> Vec<P> {
     bytes.chunks_exact(size_of::<P>()).map(bytemuck::pod_read_unaligned).collect()
 }
@@ -135,7 +135,7 @@ fn turn(bytes: &[u8], count: usize) {
     check::<u64>(bytes, count, simd::turn_8_bytes, simd::split_8_bytes);
 }
 
-/// Columns to rows, raised above their floors and lowered to these.
+/// Columns to rows, with floors added and subtracted.
 fn shift(bytes: &[u8], count: usize) {
     let numbers: Vec<u64> = numbers(bytes);
     let (floors, numbers) = numbers.split_at(count.min(numbers.len()));
@@ -164,7 +164,7 @@ fn shift(bytes: &[u8], count: usize) {
     assert!(raised.iter().enumerate().all(|(place, &found)| found == expected(place)));
 }
 
-/// Rows to their places, in one output and dealt to several, as they are and raised.
+/// Rows to their places, in one output and in several, as they are and with floors added.
 fn scatter(bytes: &[u8], row_bytes: usize, steps: &mut Steps) {
     let rows = bytes.len() / row_bytes;
     // A permutation: rows are taken from the front, in strides.
@@ -208,7 +208,7 @@ fn scatter(bytes: &[u8], row_bytes: usize, steps: &mut Steps) {
     }
 }
 
-/// The greatest number at each place of some rows.
+/// The elementwise maximum of some rows.
 fn raise(bytes: &[u8], rows: usize) {
     let all: Vec<i64> = numbers(bytes);
     let count = all.len() / (rows + 1);
@@ -227,7 +227,7 @@ fn raise(bytes: &[u8], rows: usize) {
     }
 }
 
-/// The rounds of a permutation, done one by one and taken back for many values.
+/// The rounds of a permutation, done one by one, and undone for many values at once.
 fn rounds(bytes: &[u8], count: usize, steps: &mut Steps) {
     let keys: [u64; ROUNDS] =
         std::array::from_fn(|round| numbers(bytes).get(round).copied().unwrap_or(round as u64));

@@ -1,8 +1,8 @@
-//! The interval algebra over pairs of numbers, where callers hold them.
+//! The interval algebra over pairs of numbers, in arrays that callers hold.
 //!
-//! A million pairs take milliseconds: those that are sorted and apart are taken as they lie there, and nothing is
-//! copied but the result. That is pairs as well, one number after another, sorted and coalesced. Whoever changes
-//! numbers meanwhile gets any pairs, but no panic.
+//! A million pairs take milliseconds. Pairs that are sorted and apart are used in place, and only the result
+//! is copied. The result is pairs as well, one number after another, sorted and coalesced. If another thread
+//! changes the numbers meanwhile, the result is any pairs, but there is no panic.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -15,13 +15,14 @@ use crate::simd;
 /// `[start, end)`.
 type Pair = [Cell<i64>; 2];
 
-/// How many positions lie before it is noted for every block of so many numbers.
+/// The number of positions before each block of this many numbers is noted.
 const BLOCK_NUMBERS: usize = 2048;
 
-/// Numbers are sorted by digits of so many bits: the places that are written to stay in the nearest caches.
+/// Numbers are sorted by digits of this many bits, so that the places that are written stay in the nearest
+/// caches.
 const DIGIT_BITS: u32 = 11;
 
-/// The positions of `[0, total)` that are in none of the pairs.
+/// The positions of `[0, total)` that are in no pair.
 ///
 /// # Errors
 /// `Argument` if a pair is negative, or ends before it starts or after the total, or there is no memory.
@@ -39,7 +40,7 @@ pub fn remaining(pairs: &[Pair], total: u64) -> Result<Memory> {
     }
     words[last + 1] = total;
     left.truncate(8 * if reached == total { last } else { last + 2 });
-    // Where pairs touch each other, few may be left of many.
+    // Where pairs touch each other, few of many may be left.
     if left.len() < 8 * pairs.len() {
         let mut few = Memory::lent();
         few.extend(left.bytes())?;
@@ -79,15 +80,15 @@ fn copy(numbers: &[Cell<i64>], words: &mut [u64]) {
     }
 }
 
-/// Numbers that rise, each above the one before it: sorted pairs, none of which touches another.
+/// Ascending numbers, each above the one before: sorted pairs that don't touch each other.
 struct Coalesced<'a> {
     numbers: &'a [Cell<i64>],
-    /// How many positions lie before each block of the numbers, and at last how many there are.
+    /// The number of positions before each block of numbers, then the number of all.
     before: Vec<u64>,
 }
 
 impl<'a> Coalesced<'a> {
-    /// Of any pairs; `scratch` gets those that are not as they should be.
+    /// The coalesced form of any pairs; `scratch` holds it if the pairs are not in that form.
     fn of(pairs: &'a [Pair], scratch: &'a mut Memory) -> Result<Self> {
         let numbers = pairs.as_flattened();
         if let Some(before) = counted(numbers) {
@@ -95,8 +96,8 @@ impl<'a> Coalesced<'a> {
         }
         scratch.resize(8 * (2 * pairs.len() + 3))?;
         let words: &mut [u64] = bytemuck::cast_slice_mut(scratch.bytes_mut());
-        // If the first position is in a pair, no gap comes before it, and this is its start; if not, the first gap begins with a 0
-        // that is no start.
+        // If the first position is in a pair, no gap comes before it, and this is its start. If not, the
+        // first gap begins with a 0 that is no start.
         words[0] = 0;
         let last = 1 + gaps(pairs, &mut words[1..])?;
         let first = if words[1] == 0 { 2 } else { 0 };
@@ -115,7 +116,7 @@ impl<'a> Coalesced<'a> {
         self.numbers.last().map_or(0, |last| last.get().cast_unsigned())
     }
 
-    /// The place of the pair that holds the position that so many come before, and that position.
+    /// The index of the pair that holds the position with `counted` positions before it, and that position.
     fn position(&self, mut counted: u64) -> (usize, u64) {
         let block = self.before.partition_point(|&before| before <= counted).saturating_sub(1);
         counted -= self.before[block];
@@ -132,7 +133,8 @@ impl<'a> Coalesced<'a> {
     }
 }
 
-/// How many positions lie before each block, and in all; none if a number is negative, or not above the last.
+/// The number of positions before each block, and in all; `None` if a number is negative, or not above the
+/// one before.
 fn counted(numbers: &[Cell<i64>]) -> Option<Vec<u64>> {
     let mut before = Vec::with_capacity(numbers.len() / BLOCK_NUMBERS + 2);
     let (mut count, mut last) = (0, -1);
@@ -148,10 +150,10 @@ fn counted(numbers: &[Cell<i64>]) -> Option<Vec<u64>> {
     Some(before)
 }
 
-/// Whether no number is negative, and each is above the one before it, the first above the given one.
+/// Whether no number is negative, and each is above the one before it; the first must be above `last`.
 fn rises(numbers: &[Cell<i64>], last: i64) -> bool {
-    // Signs are gathered without a branch, so that several numbers are looked at at once. Where no number is
-    // negative, those of differences are right.
+    // Signs are combined without a branch, so that several numbers are compared at once. The signs of
+    // differences are right if no number is negative.
     let Some(first) = numbers.first().map(Cell::get) else { return true };
     let mut signs = first | first.wrapping_sub(1).wrapping_sub(last);
     for (number, next) in numbers.iter().zip(&numbers[1..]) {
@@ -164,8 +166,9 @@ fn length([start, end]: &Pair) -> u64 {
     end.get().wrapping_sub(start.get()).cast_unsigned()
 }
 
-/// Writes the bounds of the gaps before and between pairs to `words`, and behind them the greatest end, or 0; the place of that
-/// number. Where one of the pairs ends, a gap starts: these are the numbers of the pairs, but for the outermost.
+/// Writes the bounds of the gaps before and between pairs to `words`, and behind them the greatest end, or 0.
+/// Returns the index of that number. A gap starts where a pair ends: so the bounds are the numbers of the
+/// pairs, without the outermost ones.
 ///
 /// # Errors
 /// `Argument` if a pair is negative or ends before it starts, or there is no memory.
@@ -195,8 +198,9 @@ fn gaps(pairs: &[Pair], words: &mut [u64]) -> Result<usize> {
         sorted.sort_unstable_by_key(|[start, _]| *start);
         return Ok(gaps_of_sorted(sorted.iter().copied(), words));
     }
-    // Start and length of a pair as one number: half as much is moved about. Fresh memory costs as much as a pass, so that they go
-    // to and fro between the words that the gaps will lie in and others; it is the others that they are sorted in at last.
+    // Start and length of a pair are packed in one number: half as much is moved. Fresh memory costs as much
+    // as a sorting pass. So the numbers move between two buffers, one of which is where the gaps will be
+    // written. The sorted numbers end up in the other one.
     scratch.resize(size_of_val(pairs) / 2)?;
     let sorted: &mut [u64] = bytemuck::cast_slice_mut(scratch.bytes_mut());
     let passes = bits(starts).div_ceil(DIGIT_BITS);
@@ -215,8 +219,8 @@ fn gaps(pairs: &[Pair], words: &mut [u64]) -> Result<usize> {
     Ok(gaps_of_sorted(sorted.iter().map(pair), words))
 }
 
-/// As `gaps`, of pairs none of which touches the next: their numbers rise, but for a first pair that is empty at 0. None of
-/// others.
+/// Like `gaps`, for pairs that don't touch the next; `None` for other pairs. The numbers of such pairs ascend,
+/// except for an empty first pair at 0.
 fn gaps_of_rising(numbers: &[Cell<i64>], words: &mut [u64]) -> Option<usize> {
     let start = usize::from(numbers.first().is_none_or(|first| first.get() != 0));
     words[..start].fill(0);
@@ -232,7 +236,7 @@ fn gaps_of_rising(numbers: &[Cell<i64>], words: &mut [u64]) -> Option<usize> {
     (start + numbers.len()).checked_sub(1)
 }
 
-/// As `gaps`, of starts and lengths that come sorted by their starts.
+/// Like `gaps`, for starts and lengths that are sorted by their starts.
 fn gaps_of_sorted(pairs: impl Iterator<Item = [u64; 2]>, words: &mut [u64]) -> usize {
     let (mut reached, mut place) = (0, 0);
     for [start, length] in pairs {
@@ -261,8 +265,9 @@ fn checked([start, end]: [i64; 2]) -> Result<Range<u64>> {
     Ok(start.cast_unsigned()..end.cast_unsigned())
 }
 
-/// Writes numbers by the digit that begins at a bit, those of the same digit in their order. Numbers that are sorted by the lowest
-/// digit first, and by the highest last, are sorted: for a million of them this is several times as fast as comparing.
+/// Writes numbers sorted by the digit that begins at `first_bit`; equal digits keep their order. Sorting by
+/// the lowest digit first, and by the highest last, sorts the numbers. For a million of them this is several
+/// times as fast as comparing.
 fn sort_by_digit(numbers: &[u64], sorted: &mut [u64], first_bit: u32) {
     let digit = |number: u64| usize::try_from((number >> first_bit) % (1 << DIGIT_BITS)).unwrap_or_default();
     let mut places = [0; 1 << DIGIT_BITS];
@@ -280,7 +285,7 @@ fn sort_by_digit(numbers: &[u64], sorted: &mut [u64], first_bit: u32) {
     }
 }
 
-/// The set of all positions that pairs hold.
+/// The set of all positions in the pairs.
 ///
 /// # Errors
 /// `Argument` if a pair is negative, or ends before it starts.
@@ -289,8 +294,8 @@ pub fn to_set(pairs: &[Range<i64>]) -> Result<Intervals> {
     Intervals::new(ranges?)
 }
 
-/// The greatest number at each place of all states, as signed numbers of 64 bits. Whoever changes numbers meanwhile gets any of
-/// them.
+/// The elementwise maximum of all states, as signed 64-bit numbers. If another thread changes the numbers
+/// meanwhile, it gets any of them.
 ///
 /// # Errors
 /// `Argument` if states differ in their length, or there is no memory.
@@ -352,7 +357,7 @@ mod tests {
         let overlapping = apart.iter().map(|&[start, end]| [start, end + start % 11]).collect();
         let unsorted: Vec<[i64; 2]> = (0..5000).map(|n| apart[n * 1777 % 5000]).collect();
         let from_0 = unsorted.iter().map(|&[start, end]| [start - start % 2, end]).chain([[0, 1]]).collect();
-        // Almost as many bits as one number has for starts and lengths, and more.
+        // Starts and lengths that together have almost as many bits as one number, and more.
         let far = unsorted.iter().map(|&[start, end]| [start << 40, (start << 40) + 5 + end % 2]).collect();
         let farther = unsorted.iter().map(|&[start, end]| [start << 47, end << 47]).chain([[0, 9]]).collect();
         for pairs in [apart, overlapping, unsorted, from_0, far, farther] {
@@ -374,7 +379,7 @@ mod tests {
 
     #[test]
     fn what_is_no_interval_is_refused() {
-        // The lengths of some of them are beyond what numbers hold.
+        // The lengths of some of them are larger than the packed numbers hold.
         let far = [[1, i64::MIN], [i64::MAX, i64::MIN], [i64::MIN, i64::MAX]].map(|pair| (pair, "negative"));
         for (pair, reason) in
             [([-1, 3], "negative"), ([3, 1], "ends before it starts")].into_iter().chain(far)

@@ -1,4 +1,4 @@
-//! Sorted sets of rows or positions, as half-open ranges.
+//! Interval sets: sorted sets of rows or positions, as half-open ranges.
 
 pub mod set;
 pub mod arrays;

@@ -1,13 +1,13 @@
-//! Sorted, disjoint, coalesced sets of positions.
+//! An interval set: positions as sorted, disjoint, coalesced ranges.
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// A set of positions as half-open ranges: sorted, disjoint, coalesced, none empty.
+/// A set of positions as half-open ranges: sorted, disjoint, coalesced, none of them empty.
 ///
-/// The running count of positions is kept beside the ranges, so that "the k-th position of the
-/// set" is one binary search.
+/// The running count of positions is kept beside the ranges, so that "the k-th position of the set" is one
+/// binary search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Intervals {
     ranges: Vec<Range<u64>>,
@@ -39,7 +39,7 @@ impl Intervals {
         set
     }
 
-    /// The places of the marks that are not 0.
+    /// The indices of the marks that are not 0.
     #[must_use]
     pub fn marked(marks: &[u8]) -> Self {
         let mut set = Self::default();
@@ -52,7 +52,7 @@ impl Intervals {
         set
     }
 
-    /// The set of ranges that come sorted by their starts.
+    /// The set of ranges that are sorted by their starts.
     pub(crate) fn of_sorted(ranges: impl Iterator<Item = Range<u64>>) -> Self {
         let mut set = Self::default();
         for range in ranges {
@@ -81,7 +81,7 @@ impl Intervals {
         &self.ranges
     }
 
-    /// How many positions the set holds.
+    /// The number of positions in the set.
     #[must_use]
     pub fn count(&self) -> u64 {
         match (self.before.last(), self.ranges.last()) {
@@ -90,7 +90,7 @@ impl Intervals {
         }
     }
 
-    /// Whether the set holds nothing.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -156,7 +156,7 @@ impl Intervals {
 
     /// The ranges that hold the `[start, end)`-th positions of the set, in order.
     ///
-    /// What lies beyond the set is left out. The search is O(log n).
+    /// Counts beyond the set give nothing. The search is O(log n).
     pub fn slice(&self, counted: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.before.partition_point(|&before| before <= counted.start).saturating_sub(1);
         self.ranges[first.min(self.ranges.len())..]
@@ -169,7 +169,7 @@ impl Intervals {
             })
     }
 
-    /// How many positions of the set lie before `position`. The search is O(log n).
+    /// The number of positions in the set that are below `position`. The search is O(log n).
     #[must_use]
     pub fn rank(&self, position: u64) -> u64 {
         let index = self.ranges.partition_point(|range| range.start < position);
@@ -179,10 +179,10 @@ impl Intervals {
         }
     }
 
-    /// Slice `index` of `count`: contiguous, and together with its siblings the whole set.
+    /// Slice `index` of `count`: contiguous, and together with the other slices the whole set.
     ///
-    /// Cut points are multiples of `multiple_of` positions counted along the set; sizes differ by
-    /// at most one such unit, and the last slice takes the rest as well.
+    /// Cut points are multiples of `multiple_of` positions, counted along the set. Sizes differ by at most
+    /// one such unit, and the last slice takes the rest as well.
     ///
     /// # Errors
     /// `Argument` if `index >= count` or `multiple_of` is 0.
@@ -190,12 +190,12 @@ impl Intervals {
         Ok(Self::of_sorted(self.slice(share_of(self.count(), index, count, multiple_of)?)))
     }
 
-    /// The set that states of the form `start -> last consumed` tell: `[start, last]` each.
+    /// The set of states of the form `start -> last consumed`: `[start, last]` for each.
     ///
     /// `last == start - 1` means that nothing of the slice was consumed.
     ///
     /// # Errors
-    /// `Argument` if a start is negative, or a last lies more than one before its start.
+    /// `Argument` if a start is negative, or a last is more than one below its start.
     pub fn from_last_offsets(offsets: &[(i64, i64)]) -> Result<Self> {
         let ranges = offsets.iter().map(|&(start, last)| {
             let end = last.checked_add(1).and_then(|end| u64::try_from(end).ok());

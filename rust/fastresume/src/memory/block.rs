@@ -1,4 +1,4 @@
-//! Memory as the system gives it: words of the allocator, or whole pages of their own.
+//! Blocks of memory from the system: words of the allocator, or whole pages.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,14 +8,14 @@ use memmap2::MmapMut;
 use crate::error::Result;
 use crate::memory::vectors::{filled, no_memory};
 
-/// So many bytes or more are pages of their own: they begin and end at bounds of pages, and go back to the system when
-/// they are dropped.
+/// Blocks of this size and larger are whole pages: they begin and end at page bounds, and go back to the
+/// system when they are dropped.
 pub const PAGED_BYTES: usize = 64 << 10;
 
 /// Bytes of a page, as most systems have them.
 const PAGE_BYTES: usize = 4 << 10;
 
-/// Bytes of all pages that are there, and the most that ever were since these were counted anew.
+/// Bytes of all mapped pages, and their peak since the last call of [`most_paged`].
 static PAGED: AtomicUsize = AtomicUsize::new(0);
 static MOST_PAGED: AtomicUsize = AtomicUsize::new(0);
 
@@ -28,16 +28,16 @@ pub enum Block {
     Pages(SystemPages),
 }
 
-/// Keeps pages where they are, so that a device reads them by itself.
+/// Locks (pins) pages, so that a device can copy them by itself.
 pub trait PageLock: fmt::Debug + Send + Sync {
-    /// Whether the pages of these bytes are locked now, whose address is that of a page.
+    /// Locks the pages of these bytes; returns whether they are locked. The address is that of a page.
     fn lock(&self, address: usize, bytes: usize) -> bool;
 
     /// Unlocks what was locked there, before the pages go back to the system.
     fn unlock(&self, address: usize, bytes: usize);
 }
 
-/// Whole pages, which are counted, and who has locked them.
+/// Whole pages, which are counted, and what has locked them.
 #[derive(Debug)]
 pub struct SystemPages(MmapMut, Option<&'static dyn PageLock>);
 
@@ -45,8 +45,8 @@ impl SystemPages {
     fn zeroed(bytes: usize) -> Result<Self> {
         let whole = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or_else(|| no_memory(bytes))?;
         let map = MmapMut::map_anon(whole).map_err(|_| no_memory(bytes))?;
-        // Maps that lie side by side become one, so that large pages hold small blocks as well. Where the system has
-        // none, it is no worse than it was.
+        // Maps that lie side by side become one, so that huge pages hold small blocks as well. A system
+        // without them loses nothing.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         MOST_PAGED.fetch_max(PAGED.fetch_add(whole, Ordering::Relaxed) + whole, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Drop for SystemPages {
     }
 }
 
-/// The most bytes of pages that were there at once since this was asked before, beside those of the allocator.
+/// The peak of mapped bytes since the last call, without those of the allocator.
 pub fn most_paged() -> usize {
     MOST_PAGED.swap(PAGED.load(Ordering::Relaxed), Ordering::Relaxed)
 }
@@ -75,7 +75,7 @@ impl Default for Block {
 }
 
 impl Block {
-    /// So many bytes of zeros, or some more.
+    /// A block of zeros, with `bytes` bytes or some more.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
@@ -86,7 +86,7 @@ impl Block {
         SystemPages::zeroed(bytes).map(Self::Pages)
     }
 
-    /// Has its pages locked, if it has any, and they are not; whether they are.
+    /// Locks its pages, if it has any and they are not locked; returns whether they are locked.
     pub fn lock(&mut self, lock: &'static dyn PageLock) -> bool {
         let Self::Pages(SystemPages(map, locked)) = self else { return false };
         if locked.is_none() && lock.lock(map.as_mut_ptr().expose_provenance(), map.len()) {

@@ -1,4 +1,4 @@
-//! Memory for the values of tensors, which comes back and is used again.
+//! Memory for the values of tensors, which is returned to a pool and reused.
 
 use crate::error::Result;
 use crate::memory::block::Block;
@@ -6,7 +6,7 @@ pub use crate::memory::block::{PAGED_BYTES, PageLock, most_paged};
 use crate::memory::free_list::{KEPT_BYTES, STORE, Store};
 use crate::memory::vectors::no_memory;
 
-/// Where one who reads gets memory: what was let go of comes first, since fresh memory costs more than what is written
+/// Where a reader gets memory: freed memory comes first, because fresh memory costs more than what is written
 /// to it.
 #[derive(Debug)]
 pub struct Pool {
@@ -15,7 +15,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool for one who states so many bytes. One who states none lets go of memory for ever.
+    /// A pool for a reader that states how many bytes it needs. One that states 0 frees memory for ever.
     #[must_use]
     pub fn new(stated_bytes: usize) -> Self {
         Self::of(&STORE, stated_bytes)
@@ -29,9 +29,9 @@ impl Pool {
         Self { store: Some(store), stated_bytes }
     }
 
-    /// Memory for so many bytes, which hold anything; it comes back when it is dropped.
+    /// Memory of `length` bytes with any content; it returns to the pool when it is dropped.
     ///
-    /// From `PAGED_BYTES` on it begins and ends at bounds of pages.
+    /// From `PAGED_BYTES` on it begins and ends at page bounds.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
@@ -41,14 +41,14 @@ impl Pool {
         Ok(Memory { block, length, store })
     }
 
-    /// Memory of no bytes, which grows with what was let go of, and comes back as well.
+    /// Empty memory, which grows by freed blocks, and returns to the pool as well.
     #[must_use]
     pub fn growing(&self) -> Memory {
         Memory { block: Block::default(), length: 0, store: self.store }
     }
 }
 
-/// Gives back to the system what is kept for those who read next.
+/// Returns the memory that is kept for later readers to the system.
 pub fn release() {
     STORE.release();
 }
@@ -61,12 +61,12 @@ impl Drop for Pool {
     }
 }
 
-/// Bytes that are aligned to 8: numbers of any type.
+/// Bytes that are aligned to 8, for numbers of any type.
 #[derive(Debug, Default)]
 pub struct Memory {
     block: Block,
     length: usize,
-    /// Where the block goes in the end.
+    /// Where the block is returned to when it is dropped.
     store: Option<&'static Store>,
 }
 
@@ -79,13 +79,13 @@ impl Drop for Memory {
 }
 
 impl Memory {
-    /// Memory of no bytes, which comes back for others of the process.
+    /// Empty memory, which is returned to the pool of the process.
     #[must_use]
     pub fn lent() -> Self {
         Self { block: Block::default(), length: 0, store: Some(&STORE) }
     }
 
-    /// Memory of no bytes, which grows as this one does.
+    /// Empty memory, which grows as this one does.
     #[must_use]
     pub fn another(&self) -> Self {
         Self { block: Block::default(), length: 0, store: self.store }
@@ -104,8 +104,8 @@ impl Memory {
         &mut self.block.bytes_mut()[..self.length]
     }
 
-    /// Has its pages locked, for as long as they are used again and again, if they are pages of their own; whether
-    /// they are locked.
+    /// Locks its pages, if it consists of pages, for as long as they are reused; returns whether they are
+    /// locked.
     pub fn lock(&mut self, lock: &'static dyn PageLock) -> bool {
         self.block.lock(lock)
     }
@@ -116,29 +116,29 @@ impl Memory {
         self.length
     }
 
-    /// Whether there is no byte.
+    /// Whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Forgets the bytes, and keeps the memory.
+    /// Removes the bytes, and keeps the memory.
     pub fn clear(&mut self) {
         self.length = 0;
     }
 
-    /// Forgets all bytes but the first so many.
+    /// Removes all bytes but the first `length`.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
 
-    /// Makes it so many bytes; new ones hold anything that was there before, or zeros.
+    /// Resizes it to `length` bytes; new bytes have any content, or are zeros.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn resize(&mut self, length: usize) -> Result<()> {
         if length > self.block.len() {
-            // What grows bit by bit is not copied each time; room that was made is enough.
+            // Memory that grows bit by bit is not copied each time; reserved room is used first.
             let room = self.room();
             let bytes = if length <= room { room } else { length.max(self.block.len() / 2 * 3) };
             self.reserve(bytes - self.length)?;
@@ -150,7 +150,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes room for so many bytes behind those there are.
+    /// Reserves room for `bytes` more bytes.
     ///
     /// # Errors
     /// As for `resize`.
@@ -165,7 +165,7 @@ impl Memory {
             return words.try_reserve_exact(more).map_err(|_| no_memory(wanted));
         }
         if self.length == 0 {
-            // Nothing is copied, so that both need not be there at once.
+            // Nothing is copied, so that both need not exist at once.
             self.put(Block::default());
         }
         let mut larger = self.store.map_or_else(|| Block::zeroed(wanted), |store| store.take(wanted))?;
@@ -174,7 +174,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Bytes that it may have as it is.
+    /// The number of bytes that fit without a new block.
     fn room(&self) -> usize {
         match &self.block {
             Block::Words(words) if self.store.is_none() => 8 * words.capacity(),
@@ -182,7 +182,7 @@ impl Memory {
         }
     }
 
-    /// Puts another block in the place of this one.
+    /// Replaces the block by another.
     fn put(&mut self, block: Block) {
         let old = std::mem::replace(&mut self.block, block);
         if let Some(store) = self.store {
@@ -190,7 +190,7 @@ impl Memory {
         }
     }
 
-    /// Adds bytes at the end.
+    /// Appends bytes.
     ///
     /// # Errors
     /// As for `resize`.
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    /// Notes what is locked; refuses all but the first so many.
+    /// Notes what is locked; refuses all blocks but the first few.
     #[derive(Debug)]
     struct Noted {
         locked: Mutex<BTreeMap<usize, usize>>,

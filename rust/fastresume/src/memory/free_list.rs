@@ -1,4 +1,4 @@
-//! Memory that was let go of, until it is used again.
+//! The free list: blocks of memory that were freed, until they are reused.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,28 +7,29 @@ use std::sync::{Mutex, MutexGuard};
 use crate::error::Result;
 use crate::memory::block::Block;
 
-/// Less than this is not worth keeping.
+/// Smaller blocks are not worth keeping.
 pub const KEPT_BYTES: usize = 4 << 10;
 
-/// So much stays when nobody reads any more: mostly, another pass follows, and fresh memory costs more than what is
-/// written to it. The default window of a shuffled order, and what is decoded beside it, is less.
+/// How much stays when there is no reader: usually another pass follows, and fresh memory costs more than
+/// what is written to it. The default window of a shuffled order, and what is decoded beside it, is smaller.
 const RESTING_BYTES: usize = 352 << 20;
 
-/// So often a lock is tried that another thread holds. Nobody may ever unlock it: this may be a child that was forked
-/// while a thread of its parent held it.
+/// How often a lock is tried that another thread holds. It may never be released: in a forked child, a thread
+/// of the parent may have held it.
 const TRIES: usize = 100;
 
 /// The store of the process.
 pub static STORE: Store = Store::new();
 
-/// Blocks that came back.
+/// The freed blocks.
 ///
-/// What is kept and what is out are together no more than what those who read have stated, or than ever was out at
-/// once, but for blocks too small to be kept, which come anyhow. What they need comes before what is kept.
+/// Kept blocks and blocks in use together have a limit: the bytes that the readers have stated, or the peak
+/// of bytes in use, whichever is more. Blocks that are too small to be kept don't count. Blocks in use come
+/// first.
 #[derive(Debug)]
 pub struct Store {
     kept: Mutex<FreeBlocks>,
-    /// Bytes of blocks that are in use, and the most that ever were, since the first of those who read now came.
+    /// Bytes of blocks in use, and their peak since the first of the present readers began.
     out: AtomicUsize,
     most_out: AtomicUsize,
 }
@@ -37,13 +38,13 @@ pub struct Store {
 struct FreeBlocks {
     by_bytes: BTreeMap<usize, Vec<Block>>,
     bytes: usize,
-    /// How many read, and what they stated.
+    /// The number of readers, and the bytes that they stated.
     readers: usize,
     stated_bytes: usize,
 }
 
 impl FreeBlocks {
-    /// Takes out blocks, large ones first, until they have no more than so many bytes.
+    /// Removes blocks, large ones first, until those left have at most `bytes` bytes.
     fn shrink(&mut self, bytes: usize) -> Vec<Block> {
         let mut out = Vec::new();
         while self.bytes > bytes
@@ -55,7 +56,7 @@ impl FreeBlocks {
         out
     }
 
-    /// Notes that a block was taken out.
+    /// Notes that a block was taken.
     fn took(&mut self, block: &Block) {
         self.bytes -= block.len();
         if self.by_bytes.get(&block.len()).is_some_and(Vec::is_empty) {
@@ -65,13 +66,13 @@ impl FreeBlocks {
 }
 
 impl Store {
-    /// A store of nothing.
+    /// An empty store.
     pub const fn new() -> Self {
         let kept = FreeBlocks { by_bytes: BTreeMap::new(), bytes: 0, readers: 0, stated_bytes: 0 };
         Self { kept: Mutex::new(kept), out: AtomicUsize::new(0), most_out: AtomicUsize::new(0) }
     }
 
-    /// Notes that somebody begins to read, and states so many bytes.
+    /// Notes that a reader begins, which states how many bytes it needs.
     pub fn begin(&self, stated_bytes: usize) {
         if let Some(mut kept) = self.kept() {
             kept.readers += 1;
@@ -83,7 +84,7 @@ impl Store {
         }
     }
 
-    /// Notes that somebody who stated so many bytes reads no more.
+    /// Notes that a reader ends, which had stated `stated_bytes`.
     pub fn end(&self, stated_bytes: usize) {
         if let Some(mut kept) = self.kept() {
             kept.readers = kept.readers.saturating_sub(1);
@@ -96,7 +97,7 @@ impl Store {
         }
     }
 
-    /// A block of so many bytes, or some more, which hold anything.
+    /// A block of `bytes` bytes, or some more, with any content.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
@@ -110,7 +111,7 @@ impl Store {
         Ok(block)
     }
 
-    /// A block that was kept. Where none fits, it makes room for one, unless so few bytes are never kept.
+    /// A kept block. If none fits, it makes room for a new one, unless blocks of this size are never kept.
     fn take_kept(&self, bytes: usize) -> Option<Block> {
         if bytes < KEPT_BYTES {
             return None;
@@ -141,13 +142,13 @@ impl Store {
         }
     }
 
-    /// Gives what is kept back to the system.
+    /// Returns the kept blocks to the system.
     pub fn release(&self) {
         let dropped = self.kept().map(|mut kept| kept.shrink(0));
         drop(dropped);
     }
 
-    /// Bytes that may be kept, as things are.
+    /// The number of bytes that may be kept now.
     fn room(&self, kept: &FreeBlocks) -> usize {
         if kept.readers == 0 {
             return RESTING_BYTES;

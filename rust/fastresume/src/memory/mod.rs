@@ -1,4 +1,4 @@
-//! Blocks that are pinned, reused and counted, and which tensors own.
+//! Blocks of memory that are pinned, reused and counted, and which tensors own.
 
 pub mod vectors;
 pub mod block;

@@ -1,4 +1,4 @@
-//! Contiguous stretches of rows that a shuffled order keeps together.
+//! The blocks of a shuffled order: contiguous rows that it keeps together.
 //!
 //! This arithmetic is a part of the cursor's format: a change to it raises the format's number.
 
@@ -6,13 +6,13 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// More blocks than any dataset needs: a pass over them would take seconds to plan.
+/// More blocks than any dataset needs: planning a pass over them would take seconds.
 const MAX_BLOCKS: u64 = 1 << 27;
 
-/// The blocks of a dataset: O(row groups) of memory, however many blocks there are.
+/// The blocks of a dataset, in O(row groups) of memory, however many blocks there are.
 ///
-/// A row group of more than `block_rows` is divided into even parts; others are joined with their
-/// neighbours as long as they fit. What is divided or joined is a unit.
+/// A row group of more than `block_rows` rows is divided into equal parts. Others are joined with their
+/// neighbours as long as they fit. A row group that is divided, or the groups that are joined, are a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocks {
     /// Unit u is rows `[starts[u], starts[u + 1])`, in blocks `[first_blocks[u], first_blocks[u + 1])`.
@@ -63,18 +63,18 @@ impl Blocks {
         let (start, rows) = (self.starts[unit], self.starts[unit + 1] - self.starts[unit]);
         let first = self.first_blocks[unit];
         let parts = self.first_blocks[unit + 1] - first;
-        // The whole part of `rows * part / parts`, without its product.
+        // The whole part of `rows * part / parts`, without computing the product.
         let (each, over) = (rows / parts, rows % parts);
         let cut = |part: u64| start + each * part + over * part / parts;
         cut(block - first)..cut(block - first + 1)
     }
 
-    /// Calls `visit` with the number of every block and the count of its rows.
+    /// Calls `visit` with the number of every block and its number of rows.
     pub fn each(&self, mut visit: impl FnMut(u64, u64)) {
         for (starts, blocks) in self.starts.windows(2).zip(self.first_blocks.windows(2)) {
             let parts = blocks[1] - blocks[0];
             let (each, over) = ((starts[1] - starts[0]) / parts, (starts[1] - starts[0]) % parts);
-            // What is over is spread as the cuts of `rows` spread it.
+            // The remainder is spread as in `rows`.
             let mut carried = 0;
             for block in blocks[0]..blocks[1] {
                 carried += over;
@@ -90,7 +90,7 @@ impl Blocks {
 pub mod tests {
     use super::*;
 
-    /// Where row groups of so many rows begin, and the number of rows.
+    /// Where row groups of these numbers of rows begin, and the number of all rows.
     pub fn starts(groups: &[u64]) -> Vec<u64> {
         let mut starts = vec![0];
         for rows in groups {

@@ -1,4 +1,4 @@
-//! Which row stands at which position, for a seed and an epoch.
+//! The order of a pass: the row at each position, for a seed and an epoch.
 
 pub mod permutation;
 pub mod selection;

@@ -1,4 +1,4 @@
-//! Which row stands at which position of a pass.
+//! The order of one pass: the row at each position.
 //!
 //! This arithmetic is a part of the cursor's format: a change to it raises the format's number.
 
@@ -14,28 +14,28 @@ use crate::order::blocks::Blocks;
 use crate::order::permutation::{Inverse, Permutation, key};
 use crate::order::selection::Selection;
 
-/// The memory that a window of the default size decodes to.
+/// The decoded bytes of a window of the default size.
 const WINDOW_BYTES: u64 = 256 << 20;
 
-/// A default window has so many blocks, or half of them where row groups would be divided into parts
-/// of fewer rows than these: each part decodes its dictionaries again.
+/// The number of blocks in a default window. It has half as many if row groups would be divided into parts of
+/// fewer than `MIN_PART_ROWS` rows: each part decodes its dictionaries again.
 const BLOCKS_PER_WINDOW: u64 = 16;
 const MIN_PART_ROWS: u64 = 1 << 15;
 
-/// By default, row groups are joined up to so many rows, but not to more than such a share of a window.
+/// By default, row groups are joined up to this many rows, but not to more than a fixed share of a window.
 const MAX_JOINED_ROWS: u64 = 1 << 13;
 const JOINED_PER_WINDOW: u64 = 64;
 
 /// By default, no dataset has more blocks than about this: planning a pass takes time for each.
 const MANY_BLOCKS: u64 = 1 << 22;
 
-/// What fixes an order, as the cursor records it.
+/// The parameters of an order, as the cursor records them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum OrderKind {
     /// Position p is row p.
     Sequential,
-    /// Blocks permuted over the dataset, rows permuted within windows of blocks.
+    /// Blocks are permuted over the dataset, rows are permuted within windows of blocks.
     Shuffled {
         /// With the epoch, the key of all permutations.
         seed: u64,
@@ -46,7 +46,7 @@ pub enum OrderKind {
     },
 }
 
-/// What a user asks for: `None` leaves it to the cursor that is loaded, or to the defaults.
+/// The order that a user asks for: `None` leaves a value to the loaded cursor, or to the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderChoice {
     /// The rows as they lie in the files.
@@ -87,7 +87,8 @@ impl OrderChoice {
         Ok(kind)
     }
 
-    /// What of a cursor's order contradicts the choice: its name, the cursor's value, and the chosen one.
+    /// The first contradiction between a cursor's order and the choice: its name, the cursor's value, and the
+    /// chosen one.
     #[must_use]
     pub fn contradiction(&self, kind: &OrderKind) -> Option<(&'static str, String, String)> {
         let kind_of = |is_shuffled| if is_shuffled { "shuffled" } else { "sequential" };
@@ -116,7 +117,7 @@ impl OrderChoice {
 }
 
 impl OrderKind {
-    /// Why the numbers make no order.
+    /// Why the numbers make no valid order.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         match *self {
             Self::Shuffled { block_rows, window_rows, .. } if block_rows == 0 || window_rows < block_rows => {
@@ -139,11 +140,11 @@ impl OrderKind {
     }
 }
 
-/// A bijection from the positions of one pass to the selected rows, of which there are as many.
+/// A bijection from the positions of one pass to the selected rows.
 ///
-/// It knows nothing of ranks, workers, threads or batch sizes. Callers think in positions and ask
-/// here for rows; nobody else may take a position for a row. (Within, a position has an ordinal, and the
-/// selection tells the row of that.)
+/// It knows nothing of ranks, workers, threads or batch sizes. Callers have positions and ask here for rows;
+/// no other code may take a position for a row. (Internally a position has an ordinal, and the selection
+/// gives the row of that.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     selection: Arc<Selection>,
@@ -161,14 +162,14 @@ struct Shuffle {
     window_starts: Vec<u64>,
 }
 
-/// Positions whose rows are permuted among themselves. Its rows are told by their ordinals.
+/// Positions whose rows are permuted among themselves. Its rows are given by their ordinals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// The positions.
     pub positions: Range<u64>,
-    /// The ordinals of each block, in the order in which they are laid one after another.
+    /// The ordinals of each block, in the order in which blocks are laid one after another.
     pub blocks: Vec<Range<u64>>,
-    /// Where each block begins among the laid ordinals.
+    /// Where each block begins among these ordinals.
     laid: Vec<u64>,
     permutation: Permutation,
 }
@@ -224,7 +225,8 @@ impl Order {
         })
     }
 
-    /// The rows at a set of positions, as a set: whole windows cost their blocks, others their rows.
+    /// The rows at a set of positions, as a set. A whole window costs time for its blocks only, a part of one
+    /// for its rows.
     #[must_use]
     pub fn row_set(&self, positions: &Intervals) -> Intervals {
         let rows_of = |ordinals: &[Range<u64>]| {
@@ -250,27 +252,28 @@ impl Order {
         rows_of(&ordinals)
     }
 
-    /// Rows of a pass.
+    /// The number of rows of a pass.
     #[must_use]
     pub fn num_rows(&self) -> u64 {
         self.selection.count()
     }
 
-    /// The rows of the largest window; 0 of a sequential order.
+    /// The rows of the largest window; 0 for a sequential order.
     #[must_use]
     pub fn largest_window(&self) -> u64 {
         let starts = self.shuffle.as_ref().map_or(&[][..], |shuffle| &shuffle.window_starts);
         starts.windows(2).map(|window| window[1] - window[0]).max().unwrap_or(0)
     }
 
-    /// The number of blocks and of windows; none of a sequential order.
+    /// The numbers of blocks and windows; `None` for a sequential order.
     #[must_use]
     pub fn sizes(&self) -> Option<(usize, usize)> {
         let shuffle = self.shuffle.as_ref()?;
         Some((to_index(shuffle.blocks.count()), shuffle.window_starts.len() - 1))
     }
 
-    /// The window that holds a position below the number of rows; none in a sequential order.
+    /// The window that holds a position, which must be below the number of rows; `None` for a sequential
+    /// order.
     #[must_use]
     pub fn window_at(&self, position: u64) -> Option<Window> {
         let shuffle = self.shuffle.as_ref().filter(|_| position < self.selection.count())?;
@@ -295,7 +298,7 @@ impl Shuffle {
         let num_blocks = blocks.count();
         let block_order = Permutation::new(num_blocks, key(&[seed, epoch, 0]));
         let num_windows = num_blocks.div_ceil((window_rows / block_rows).max(1));
-        // Block by block as they lie, not place by place: the table of windows is the smaller one, and
+        // Block by block in memory order, not place by place: the table of windows is the smaller one, and
         // what is read out of order should fit the processor's caches.
         let mut window_starts = vec![0; to_index(num_windows) + 1];
         blocks.each(|block, rows| {
@@ -342,21 +345,21 @@ impl Window {
         self.blocks[block].start + (laid - self.laid[block])
     }
 
-    /// What tells the positions of ordinals, to be asked for many.
+    /// The inverse permutation of the window: from ordinals to positions, for many of them.
     #[must_use]
     pub fn inverse(&self) -> Inverse {
         Inverse::of(&self.permutation)
     }
 
-    /// The positions of consecutive ordinals of block `block` of the window, counted from its first position, some of
-    /// them at a time. `inverse` is the window's own.
+    /// The positions of consecutive ordinals of block `block` of the window, counted from its first position.
+    /// They come some at a time. `inverse` must be the window's own.
     pub fn places(&self, inverse: &Inverse, block: usize, ordinals: Range<u64>, each: impl FnMut(&[u64])) {
         let laid = self.laid[block] + (ordinals.start - self.blocks[block].start);
         inverse.each(laid..laid + (ordinals.end - ordinals.start), each);
     }
 }
 
-/// The places of the blocks of a window: windows have equally many blocks, or one less.
+/// The places of the blocks of a window. The numbers of blocks in windows differ by at most one.
 fn places(window: u64, num_windows: u64, num_blocks: u64) -> Range<u64> {
     // Both are below 2^27.
     window * num_blocks / num_windows..(window + 1) * num_blocks / num_windows
@@ -367,7 +370,7 @@ fn window_of(place: u64, num_windows: u64, num_blocks: u64) -> u64 {
     ((place + 1) * num_windows - 1) / num_blocks
 }
 
-/// A number of blocks or windows, which are in memory.
+/// A number of blocks or windows as an index; they are in memory, so it fits.
 fn to_index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

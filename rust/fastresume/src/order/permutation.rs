@@ -8,10 +8,10 @@ use crate::simd::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// So many inverses are found at a time.
+/// The number of inverses that are computed at a time.
 const CHUNK: usize = 256;
 
-/// Smaller sides give a Feistel network too few permutations to choose from.
+/// The smallest side of the Feistel network: a smaller one would have too few permutations to choose from.
 const MIN_SIDE: u64 = 16;
 
 /// The finalizer of `SplitMix64` (Steele, Lea and Flood 2014; Stafford's variant 13).
@@ -27,18 +27,18 @@ pub fn key(words: &[u64]) -> u64 {
     words.iter().fold(0, |hash, word| mix((hash ^ word).wrapping_add(GAMMA)))
 }
 
-/// The hash of the list of words that each number ends, behind those before it.
+/// For each number, the hash of the words followed by that number.
 #[must_use]
 pub fn keys(words: &[u64], numbers: impl Iterator<Item = u64>) -> Vec<u64> {
     let hash = key(words);
     numbers.map(|number| mix((hash ^ number).wrapping_add(GAMMA))).collect()
 }
 
-/// A permutation of `[0, n)` that its key alone chooses.
+/// A keyed permutation of `[0, n)`: the key alone chooses it.
 ///
-/// A Feistel network over the domain `left * right >= n`, which is only a little larger than n, and a
-/// walk along its cycles until the value is below n (Black and Rogaway, "Ciphers with arbitrary finite
-/// domains", 2002).
+/// It is a Feistel network over the domain `left * right >= n`, which is only a little larger than n. It
+/// walks along the network's cycles until the value is below n (Black and Rogaway, "Ciphers with arbitrary
+/// finite domains", 2002).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permutation {
     n: u64,
@@ -48,7 +48,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of `[0, n)` under `key`; n is below 2^62.
+    /// The permutation of `[0, n)` under `key`; n must be below 2^62.
     #[must_use]
     pub fn new(n: u64, key: u64) -> Self {
         let root = n.isqrt();
@@ -91,7 +91,7 @@ impl Permutation {
     #[inline]
     fn split(&self, value: u64) -> (u64, u64) {
         match (u32::try_from(value), u32::try_from(self.right)) {
-            // A division of 32 bits is twice as fast.
+            // A 32-bit division is twice as fast.
             (Ok(value), Ok(right)) => (u64::from(value / right), u64::from(value % right)),
             _ => (value / self.right, value % self.right),
         }
@@ -122,8 +122,8 @@ impl Permutation {
     }
 }
 
-/// The inverse of a permutation of `[0, n)`, for many values: what its rounds add was worked out before, for about `6 * sqrt(n)`
-/// numbers.
+/// The inverse of a permutation of `[0, n)`, for many values. What the rounds add is computed beforehand, for
+/// about `6 * sqrt(n)` numbers.
 #[derive(Debug)]
 pub struct Inverse {
     permutation: Permutation,
@@ -139,7 +139,7 @@ impl Inverse {
         Self { permutation, rounds }
     }
 
-    /// The inverses of consecutive values, which are below n, some of them at a time.
+    /// The inverses of consecutive values below n, some of them at a time.
     pub fn each(&self, values: Range<u64>, mut each: impl FnMut(&[u64])) {
         let of = &self.permutation;
         let mut found = [0; CHUNK];

@@ -1,4 +1,4 @@
-//! Which rows of the files a dataset consists of.
+//! The selection: which rows of the files belong to the dataset.
 //!
 //! The numbering of selected rows and the hash are a part of the cursor's format: a change to them raises the
 //! format's number.
@@ -10,15 +10,15 @@ use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
 use crate::order::permutation::key;
 
-/// The rows that are read: all rows of the files, or some of them.
+/// The selected rows: all rows of the files, or some of them.
 ///
-/// Selected rows have *ordinals*: 0 for the first one, in the order of the row numbers. Here alone an ordinal
-/// becomes a row number, and the other way round; each is a binary search.
+/// Selected rows have *ordinals*: 0 for the first one, in the order of the row numbers. Only this type
+/// converts between ordinals and row numbers; each conversion is a binary search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
-    /// The row numbers; none if all rows are selected.
+    /// The row numbers; `None` if all rows are selected.
     rows: Option<Chosen>,
-    /// The ordinal of the first row of every row group, and the number of selected rows.
+    /// The ordinal of the first selected row of every row group, then the number of selected rows.
     group_starts: Arc<[u64]>,
 }
 
@@ -29,17 +29,17 @@ struct Chosen {
 }
 
 impl Selection {
-    /// All rows of the row groups that begin at `group_starts` (one entry more than there are row groups, from
-    /// 0 to the number of rows).
+    /// All rows of the row groups that begin at `group_starts`. That has one entry more than there are row
+    /// groups, from 0 to the number of rows.
     #[must_use]
     pub fn everything(group_starts: &[u64]) -> Self {
         Self { rows: None, group_starts: group_starts.into() }
     }
 
-    /// The rows of a set of row numbers. All of them are the same selection as [`Selection::everything`].
+    /// The selection of these row numbers. All rows are the same selection as [`Selection::everything`].
     ///
     /// # Errors
-    /// `Argument` if there are no such rows.
+    /// `Argument` if a row number is beyond the last row.
     pub fn new(group_starts: &[u64], rows: Intervals) -> Result<Self> {
         let num_rows = group_starts.last().copied().unwrap_or(0);
         if rows.end() > num_rows {
@@ -62,38 +62,38 @@ impl Selection {
         self.group_starts.last().copied().unwrap_or(0)
     }
 
-    /// The ordinal of the first selected row of every row group, and the number of selected rows.
+    /// The ordinal of the first selected row of every row group, then the number of selected rows.
     #[must_use]
     pub fn group_starts(&self) -> &[u64] {
         &self.group_starts
     }
 
-    /// The selected rows of the row group that has most.
+    /// The largest number of selected rows in a row group.
     #[must_use]
     pub fn largest_group(&self) -> u64 {
         self.group_starts.windows(2).map(|group| group[1] - group[0]).max().unwrap_or(0)
     }
 
-    /// The hash of the selected row numbers, 32 hexadecimal digits; none if all rows are selected.
+    /// The hash of the selected row numbers, 32 hexadecimal digits; `None` if all rows are selected.
     #[must_use]
     pub fn hash(&self) -> Option<&str> {
         self.rows.as_ref().map(|chosen| chosen.hash.as_str())
     }
 
-    /// The selected row numbers; none if all rows are selected.
+    /// The selected row numbers; `None` if all rows are selected.
     #[must_use]
     pub fn intervals(&self) -> Option<&Intervals> {
         self.rows.as_ref().map(|chosen| &chosen.rows)
     }
 
-    /// The row numbers of ordinals, in order, as runs. Ordinals of no row give nothing.
+    /// The row numbers of ordinals, in order, as runs. Ordinals beyond the last row give nothing.
     pub fn rows(&self, ordinals: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let all = self.rows.is_none().then(|| ordinals.start..ordinals.end.min(self.count()));
         let some = self.rows.iter().flat_map(move |chosen| chosen.rows.slice(ordinals.clone()));
         all.into_iter().filter(|rows| !rows.is_empty()).chain(some)
     }
 
-    /// The ordinals of the selected ones among consecutive rows.
+    /// The ordinals of those among consecutive rows that are selected.
     #[must_use]
     pub fn ordinals(&self, rows: Range<u64>) -> Range<u64> {
         match &self.rows {
@@ -103,7 +103,7 @@ impl Selection {
     }
 }
 
-/// The hash of a set of row numbers: the hashes of its intervals, summed up; twice, from different starts.
+/// The hash of a set of row numbers: the sum of its intervals' hashes, twice, from different starts.
 fn hash(rows: &Intervals) -> String {
     let [first, second] = [0, 1].map(|half| {
         let each = rows.ranges().iter().map(|range| key(&[half, range.start, range.end]));

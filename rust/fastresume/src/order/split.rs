@@ -1,4 +1,4 @@
-//! A share of the rows by a hash of their numbers: the same rows for ever, whatever is done with them.
+//! Splits: a share of the rows by a hash of their numbers, so that a row stays in its split for ever.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -7,22 +7,22 @@ use crate::error::{Result, check};
 use crate::intervals::set::Intervals;
 use crate::order::permutation::key;
 
-/// The letters `split 1`: a hash of its own, of version 1.
+/// The letters `split 1`, so that the hash is its own; the 1 is its version.
 const WORD: u64 = 0x73_70_6c_69_74_20_31;
 
-/// A hash is taken by so many of its highest bits.
+/// The number of the hash's highest bits that are compared.
 const BITS: u32 = 53;
 
-/// Whether the work is to stop is asked every so many rows.
+/// Whether to stop is checked every this many rows.
 const STRIDE: usize = 1 << 20;
 
-/// Whether the hash of a row, counted in parts of 2^53, lies in `share`.
+/// Whether the hash of a row, in units of 2^-53, lies in `share`.
 #[must_use]
 pub fn is_in_split(row: u64, share: &Range<u64>, seed: u64) -> bool {
     share.contains(&(key(&[WORD, seed, row]) >> (u64::BITS - BITS)))
 }
 
-/// The rows of `[0, num_rows)` whose hash, counted in parts of 2^53, lies in `share`. A set `stop` ends the work
+/// The rows of `[0, num_rows)` whose hash, in units of 2^-53, lies in `share`. Setting `stop` ends the work
 /// early.
 ///
 /// # Errors

@@ -1,16 +1,16 @@
-//! What the threads of a pipeline are at, and how long they have worked: for whoever watches. Nothing else reads it.
+//! What the threads of a pipeline are doing, and how long they have worked: for monitoring only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a thread is at.
+/// What a thread is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
     /// It waits for something to do.
     Waiting,
     /// It reads and decodes rows of this row group, counted over the whole manifest.
     Decoding(usize),
-    /// It brings this batch into the form that is delivered.
+    /// It finishes this batch: it puts it into the form that is delivered.
     Ending(u64),
 }
 
@@ -32,7 +32,7 @@ impl Doing {
     }
 }
 
-/// What several threads are at; each writes to a place of its own.
+/// What several threads are doing; each has a place of its own to write to.
 #[derive(Debug)]
 pub struct Activity {
     made: Instant,
@@ -43,19 +43,19 @@ pub struct Activity {
 #[derive(Debug, Default)]
 struct ThreadTimes {
     doing: AtomicU64,
-    /// Since when, counted from when the activity was made.
+    /// Since when, counted from when this value was made.
     since: AtomicU64,
     worked: AtomicU64,
 }
 
 impl Activity {
-    /// So many threads, all of which wait.
+    /// This many threads, all of them waiting.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         Self { made: Instant::now(), places: (0..threads).map(|_| ThreadTimes::default()).collect() }
     }
 
-    /// Does some work, and lets others see it.
+    /// Does some work, and shows it to others meanwhile.
     pub(crate) fn during<T>(&self, thread: usize, doing: Doing, work: impl FnOnce() -> T) -> T {
         let Some(place) = self.places.get(thread) else { return work() };
         let began = self.now();
@@ -69,14 +69,14 @@ impl Activity {
         found
     }
 
-    /// How long all threads together have worked; what they are at counts when it is done.
+    /// How long all threads together have worked; work counts once it is done.
     #[must_use]
     pub fn worked(&self) -> Duration {
         let worked = self.places.iter().map(|place| place.worked.load(Ordering::Relaxed));
         Duration::from_nanos(worked.fold(0, u64::saturating_add))
     }
 
-    /// What each thread is at, and for how long.
+    /// What each thread is doing, and for how long.
     #[must_use]
     pub fn doings(&self) -> Vec<(Doing, Duration)> {
         let now = self.now();

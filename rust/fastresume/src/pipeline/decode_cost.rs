@@ -1,4 +1,4 @@
-//! What reading a pass will take, told before it is read.
+//! How many rows a pass decodes, worked out before it is read.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,8 @@ use crate::pipeline::stream_queue::StreamQueue;
 use crate::resume::lanes::WorkerId;
 use crate::resume::pass::Pass;
 
-/// How many rows all readers of all ranks decode in what is left of a pass. A set `stop` ends the work early.
+/// The number of rows that all readers of all ranks decode in the rest of a pass. Setting `stop` ends the
+/// work early.
 ///
 /// # Errors
 /// `Argument` if so many readers can't share the pass's cut; `Interrupted` if stopped.
@@ -37,8 +38,8 @@ pub fn rows_decoded(
     Ok(decoded)
 }
 
-/// How many rows one reader decodes: a window whole for each time that it is opened, and in a sequential order
-/// all rows between the first and the last of a stretch.
+/// The number of rows that one reader decodes. A window counts as a whole each time it is opened. In a
+/// sequential order, all rows between the first and the last of a range count.
 ///
 /// # Errors
 /// As for `rows_decoded`.
@@ -66,14 +67,14 @@ fn rows_opened(pass: &Pass, order: &Order, mut turns: StreamQueue, stop: &Atomic
 
 /// A window that is opened.
 struct Opened {
-    /// Its rows, whether they remain or not.
+    /// The number of its rows, whether they remain or not.
     rows: u64,
-    /// Those that remain, counted along all that remains.
+    /// Those that remain, counted along the remaining positions.
     counted: Range<u64>,
 }
 
 impl Opened {
-    /// The window of a place counted along what remains; none beyond it.
+    /// The window at a place, counted along what remains; `None` beyond the end.
     fn at(pass: &Pass, order: &Order, counted: u64) -> Option<Self> {
         let remaining = pass.division().remaining();
         let position = remaining.slice(counted..counted + 1).next()?.start;
@@ -85,9 +86,9 @@ impl Opened {
     }
 }
 
-/// The slices of a single lane, whose readers take turns: slice i is reader `i % readers`'s.
+/// The slices of a single lane, whose readers take turns: slice i belongs to reader `i % readers`.
 struct SharedLane {
-    /// What is left of it, counted along all that remains.
+    /// What is left of the lane, counted along the remaining positions.
     left: Range<u64>,
     slice_rows: u64,
     readers: u64,
@@ -112,7 +113,7 @@ impl SharedLane {
         (start - self.left.start) / self.slice_rows..(end - 1 - self.left.start) / self.slice_rows + 1
     }
 
-    /// How many readers these slices have.
+    /// The number of readers of these slices.
     fn readers_of(&self, slices: &Range<u64>) -> u64 {
         self.readers.min(slices.end - slices.start)
     }
@@ -124,8 +125,8 @@ impl SharedLane {
     }
 }
 
-/// In time order every reader opens nearly every window, once: what they decode of the single lane is told by
-/// one walk over the windows.
+/// With a single lane every reader opens nearly every window, once. So one walk over the windows counts what
+/// they decode of the lane.
 fn rows_of_shared_windows(
     pass: &Pass,
     order: &Order,
@@ -146,7 +147,7 @@ fn rows_of_shared_windows(
     Ok(decoded)
 }
 
-/// What a reader decodes of the rest after the single lane, unless it has it from the lane's last window.
+/// What a reader decodes of the rest behind the single lane, unless the lane's last window already holds it.
 fn rows_of_rest(pass: &Pass, order: &Order, reader: WorkerId, stop: &AtomicBool) -> Result<u64> {
     check(stop)?;
     let lane = SharedLane::new(pass, reader.world_size, reader.workers);
@@ -191,7 +192,7 @@ mod tests {
                     let batches = Pass::new(&start, cut, tail, world_size).unwrap().batches();
                     for done in 0..batches {
                         let pass = Pass::new(&start.with_cut(cut, done), cut, tail, world_size);
-                        // A rank out of step makes a hole in what remains.
+                        // A rank out of step leaves a hole in what remains.
                         let hole = Cursor::from_consumed(
                             start.identity().clone(),
                             0,

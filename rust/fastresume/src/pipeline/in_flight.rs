@@ -15,11 +15,11 @@ pub type BatchSlots = BTreeMap<u64, SharedSlots>;
 /// The batches, by their numbers; a bunch is as one batch.
 pub struct Filling {
     batches: BTreeMap<u64, Coming>,
-    /// Those whose rows are all there, and which nobody began to end.
+    /// Batches with all their rows that no thread has begun to finish.
     complete: BTreeSet<u64>,
     /// The bytes of all batches.
     bytes: u128,
-    /// Whether a batch takes memory as its rows come in, and not all of it from the beginning.
+    /// Whether a batch takes memory as its rows come in, not all of it from the beginning.
     is_scattered: bool,
 }
 
@@ -42,12 +42,12 @@ struct Coming {
     /// How many of these it takes now.
     taken: u64,
     missing_rows: u64,
-    /// Whether it was brought into the form that is delivered.
+    /// Whether it is finished: in the form that is delivered.
     is_ready: bool,
 }
 
 impl Coming {
-    /// What the rows that came in take of its bytes.
+    /// The bytes of the rows that came in.
     fn bytes_there(&self) -> u64 {
         let rows = self.shape.distinct;
         let there = rows - self.missing_rows;
@@ -67,7 +67,7 @@ impl Filling {
         u64::try_from(self.bytes).unwrap_or(u64::MAX)
     }
 
-    /// How many batches have all their rows, and the bytes of these.
+    /// The number of batches that have all their rows, and their bytes.
     pub fn queued(&self) -> (u64, u64) {
         let queued = self.batches.values().filter(|coming| coming.missing_rows == 0);
         queued.fold((0, 0), |(batches, bytes), coming| {
@@ -139,19 +139,19 @@ impl Filling {
         Some((batch, Arc::clone(&coming.slots), coming.shape))
     }
 
-    /// Whether one of some batches is to be ended.
+    /// Whether a batch of a range is to be finished.
     pub fn has_complete(&self, among: RangeInclusive<u64>) -> bool {
         self.complete.range(among).next().is_some()
     }
 
-    /// Notes that a batch was ended.
+    /// Notes that a batch is finished.
     pub fn end(&mut self, batch: u64) {
         if let Some(coming) = self.batches.get_mut(&batch) {
             coming.is_ready = true;
         }
     }
 
-    /// Whether a batch was ended.
+    /// Whether a batch is finished.
     pub fn is_ready(&self, batch: u64) -> bool {
         self.batches.get(&batch).is_some_and(|coming| coming.is_ready)
     }

@@ -1,4 +1,4 @@
-//! How much memory a pass may take, told before it is read.
+//! The bound on the memory of a pass, worked out before it is read.
 
 use std::num::Saturating;
 
@@ -19,14 +19,14 @@ use crate::projection::layout::Layout;
 use crate::projection::memory_estimate::Footprint;
 use crate::resume::pass::Pass;
 
-/// What a row of a shuffled segment takes beside its values: where it goes, and its number.
+/// What a row of a shuffled segment takes beside its values: its place, and its number.
 const PLACE_BYTES: usize = 32;
 
-/// Read ahead of a page, and what else a thread has that does not depend on the data: what codecs keep, among them a
-/// window of Brotli for a page that is not large.
+/// The part of a thread's memory that does not depend on the data. It is what is read ahead of a page, and
+/// what codecs keep, with a Brotli window for a page that is not large.
 const READ_AHEAD_BYTES: usize = 4 << 20;
 
-/// A number of bytes or rows. What is more than any number is the greatest: it is more than any memory.
+/// A number of bytes or rows. It saturates: the greatest number is more than any memory.
 type Count = Saturating<u64>;
 
 const ZERO: Count = Saturating(0);
@@ -39,21 +39,21 @@ fn rounded_up(number: Count, divisor: Count) -> Count {
     Saturating(number.0.div_ceil(divisor.0.max(1)))
 }
 
-/// The most that decoding what is left of a pass takes, as near as footers tell.
+/// The most memory that decoding the rest of a pass takes, as near as footers tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBound {
-    /// What a rank holds in decoded rows, over all its readers; with what these keep of dictionaries and footers.
+    /// What a rank holds in decoded rows, over all its readers, with their dictionaries and footers.
     pub rank_bytes: u64,
-    /// What each thread that decodes adds to that.
+    /// What each decoding thread adds to that.
     pub thread_bytes: u64,
-    /// What one reader keeps of footers, which is in `rank_bytes`.
+    /// What one reader keeps of footers (part of `rank_bytes`).
     pub footer_bytes: u64,
-    /// What a thread has beside that while it opens a file, which is in `thread_bytes`.
+    /// What a thread holds while it opens a file (part of `thread_bytes`).
     pub opening_bytes: u64,
 }
 
 impl MemoryBound {
-    /// The bound of what is left of a pass that `workers` readers of each rank share: 1 without workers.
+    /// The bound for the rest of a pass that `workers` readers of each rank share: 1 without workers.
     #[must_use]
     pub fn new(manifest: &Manifest, layout: &Layout, order: &Order, pass: &Pass, workers: u64) -> Self {
         let footprint = Footprint::new(manifest, layout);
@@ -73,7 +73,7 @@ impl MemoryBound {
     }
 }
 
-/// What rows take where they are most.
+/// The largest sizes of rows, batches and pages in the pass.
 struct Most<'a> {
     layout: &'a Layout,
     /// All rows of the pass.
@@ -87,11 +87,11 @@ struct Most<'a> {
     row_bytes: Count,
     /// Bytes of a row without large cells, where rows are longest.
     densest_bytes: Count,
-    /// What large cells add: any few rows of a row group may have all of them.
+    /// What large cells add: a few rows of a row group may have all of them.
     large_bytes: Count,
-    /// What the large pages of a column have beyond those that writers make.
+    /// The bytes of a column's large pages beyond what writers make.
     large_page_bytes: Count,
-    /// What a thread has while it opens a file.
+    /// What a thread holds while it opens a file.
     opening_bytes: Count,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Most<'a> {
         }
     }
 
-    /// Bytes of so many rows of so many row groups.
+    /// Bytes of `rows` rows from `groups` row groups.
     fn bytes_of(&self, rows: Count, groups: Count) -> Count {
         let all = self.num_rows * self.row_bytes;
         (rows * self.densest_bytes + groups * self.large_bytes).min(all.max(count(1)))
@@ -129,9 +129,10 @@ impl<'a> Most<'a> {
         self.group_rows.min(Saturating(SEGMENT_BYTES / self.row_bytes.0.max(1)) + count(1))
     }
 
-    /// Bytes of what is decoded in one go in a sequential order.
+    /// Bytes that are decoded in one go in a sequential order.
     fn segment_bytes(&self) -> Count {
-        // At least a row, whatever its size; lists and strings that take more than expected to a batch's end.
+        // At least one row, whatever its size; lists and strings that take more than expected up to the end
+        // of a batch.
         let whole = (self.segment_rows() * self.densest_bytes).max(Saturating(SEGMENT_BYTES));
         let divided = count(DIVIDED_BYTES) + self.bytes_of(self.batch_rows, count(1));
         (whole + self.large_bytes).min(divided)
@@ -139,11 +140,11 @@ impl<'a> Most<'a> {
 
     /// Bytes of dictionaries that parts of a row group share: no more are kept than its rows take.
     fn dictionary_bytes(&self) -> Count {
-        // Memory that was used before may have an eighth more than was asked for.
+        // Reused memory may be an eighth larger than was asked for.
         self.bytes_of(self.group_rows, count(1)).min(Saturating(DICTIONARY_BYTES)) / count(8) * count(9)
     }
 
-    /// Bytes of a batch, which may be filled up with rows that are there twice.
+    /// Bytes of a batch, whose padding repeats rows.
     fn batch_bytes(&self) -> Count {
         self.batch_rows * self.densest_bytes + self.large_bytes
     }
@@ -162,8 +163,8 @@ impl<'a> Most<'a> {
         let of_reader = (lanes / (Saturating(pass.world_size()) * workers)).max(count(1));
         let open =
             workers * open_windows(of_reader, Saturating(pass.rows_left()) / lanes, windows, window_rows);
-        // Each block may be of another row group. A shuffled row is held with its number. Of the pieces, the last one may
-        // not be full, and the first one stays until its last row is delivered.
+        // Each block may come from another row group. A shuffled row is held with its number. Of the sorted
+        // pieces, the last may not be full, and the first one stays until its last row is delivered.
         let rows = self.bytes_of(window_rows, rounded_up(blocks, windows));
         let held = rows * count(PIECES + 2) / count(PIECES);
         let number_bytes = count(size_of::<u64>());
@@ -172,7 +173,8 @@ impl<'a> Most<'a> {
             + self.batch_rows * number_bytes
     }
 
-    /// Bytes of the segments that the lanes of a rank have open, and of the strips that columns lie in meanwhile.
+    /// Bytes of the segments that the lanes of a rank have open, and of the strips that hold columns
+    /// meanwhile.
     fn segment_and_strip_bytes(&self, pass: &Pass, workers: Count) -> Count {
         let lanes = Saturating(pass.division().cut().lanes());
         let open = if lanes > count(1) { lanes / Saturating(pass.world_size()) } else { workers };
@@ -180,9 +182,9 @@ impl<'a> Most<'a> {
         open * (held + self.strip_bytes())
     }
 
-    /// Bytes of columns beside their values until matrices are made of them.
+    /// Bytes of columns beside their values, until matrices are made of them.
     ///
-    /// A strip stays until the last of its batches is ended, and between columns there are gaps.
+    /// A strip stays until the last of its batches is finished, and there are gaps between columns.
     fn strip_bytes(&self) -> Count {
         let last = self.matrices().filter(|field| self.is_turned_last(field));
         let (width, columns) = last.fold((ZERO, ZERO), |(width, columns), field| {
@@ -193,72 +195,73 @@ impl<'a> Most<'a> {
         (rows + self.batch_rows) * width + gaps
     }
 
-    /// Bytes that a thread has while it decodes a segment.
+    /// Bytes that a thread holds while it decodes a segment.
     fn thread_bytes(&self, is_shuffled: bool) -> Count {
-        // Lists and strings of a row, on the average and where they are longest.
+        // Lists and strings of a row: mean bytes, and bytes where they are longest.
         let flat_bytes = self.flat().map(whole_bytes).fold(ZERO, |sum, bytes| sum + bytes);
         let (jagged, densest) = (self.row_bytes - flat_bytes, self.densest_bytes - flat_bytes);
-        // What is put together from several columns, or from rows in any order: the bytes and columns of each.
+        // For what is made of several columns, or of scattered rows: the bytes and columns of each.
         let sizes = |field: &Field| (whole_bytes(field), count(field.columns.len()));
         let (at_once, bundle_bytes): (Vec<_>, Count) = if is_shuffled {
-            // Single columns are put together for rows to be moved once, where these come in any order.
+            // Single columns are put together so that rows in any order are moved once.
             let (bytes, columns) = self.layout.widest_bundle();
             let bundle = (count(bytes), count(columns));
             (self.flat().map(sizes).chain([bundle]).collect(), bundle.0)
         } else {
-            // Others are decoded where they stay, or until their batch is ended.
+            // Others are decoded in place, or stay where they are until their batch is finished.
             (self.matrices().filter(|field| !self.is_turned_last(field)).map(sizes).collect(), ZERO)
         };
         let widest = at_once.iter().map(|&(bytes, _)| bytes).max().unwrap_or(ZERO);
         let columns = at_once.iter().map(|&(_, columns)| columns).filter(|&columns| columns > count(1)).max();
-        // Memory that grows has room for as much again.
+        // Growing memory has room for as much again.
         let (two, rows) = (count(2), self.segment_rows());
         let decoded = if is_shuffled {
             rows * (two * densest + two * widest + count(PLACE_BYTES)) + two * self.large_bytes
         } else {
             rows * (two * jagged + two * widest) + self.large_bytes
         };
-        // Lists, strings and a bundle of a batch are held as they came, and in their order, while it is ended.
+        // While a batch is finished, its lists, strings and bundles are held twice: as they came, and in
+        // order.
         let ended = self.batch_rows * (densest + bundle_bytes) + self.large_bytes;
         let gaps = count(2 * GAP_BYTES) * columns.unwrap_or(ZERO);
         decoded + ended + gaps + self.page_bytes(jagged) + count(READ_AHEAD_BYTES) + self.opening_bytes
     }
 
-    /// Bytes of a page, as it is stored and decompressed, and of a dictionary, as it is stored and delivered.
+    /// Bytes of a page, stored and decompressed, and of a dictionary, stored and delivered.
     fn page_bytes(&self, jagged: Count) -> Count {
         let cells = self.group_rows.min(Saturating(PAGE_VALUES)) * jagged.max(count(size_of::<u64>()));
         let beyond = cells + self.large_page_bytes;
         let pages = count(2) * (Saturating(PAGE_BYTES) + beyond) + Saturating(PAGE_BYTES);
-        // Footers tell the codecs, and manifests don't keep them: it may be Brotli, which expands a page to a window of its
-        // own first, of less than twice the page's bytes.
+        // Footers have the codecs, but manifests don't keep them. It may be Brotli, which expands a page to a
+        // window of its own first, of less than twice the page's bytes.
         pages + (count(2) * beyond).min(count(MOST_WINDOW_BYTES))
     }
 
-    /// Tensors whose rows have one length.
+    /// The tensors whose rows have one length.
     fn flat(&self) -> impl Iterator<Item = &'a Field> {
         self.layout.fields().iter().filter(|field| !field.kind.is_jagged())
     }
 
-    /// Those that are put together from several columns.
+    /// Those that are made of several columns.
     fn matrices(&self) -> impl Iterator<Item = &'a Field> {
         self.flat().filter(|field| field.columns.len() > 1)
     }
 
-    /// Whether a matrix is made when its batch is ended, and not when it is decoded.
+    /// Whether a matrix is made when its batch is finished, and not when it is decoded.
     fn is_turned_last(&self, matrix: &Field) -> bool {
         self.batch_rows * count(matrix.row_bytes()) <= count(TURNED_LAST_BYTES)
     }
 }
 
-/// Bytes of a row of a tensor with its mask.
+/// Bytes of a row of a tensor, with its mask.
 fn whole_bytes(field: &Field) -> Count {
     count(field.row_bytes()) + count(field.mask_bytes())
 }
 
-/// How many windows one reader has open: one for each of its lanes.
+/// The number of windows that one reader has open: one for each of its lanes.
 ///
-/// A window that two lanes share is opened for both when the later lane begins. If lanes are as short as two windows, the
-/// earlier one has most of its first window open then, too.
+/// A window that two lanes share is opened for both when the later lane begins. If lanes are as short as two
+/// windows, the earlier lane has most of its first window open then, too.
 fn open_windows(lanes: Count, lane_rows: Count, windows: Count, window_rows: Count) -> Count {
     if lane_rows > count(2) * window_rows { lanes } else { (count(2) * lanes - count(1)).min(windows) }
 }

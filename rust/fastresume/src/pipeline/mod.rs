@@ -1,4 +1,4 @@
-//! Threads that decode ahead of the consumer, in the order in which batches are needed.
+//! Threads that decode ahead of the training loop, in the order in which batches are needed.
 
 pub mod stream_queue;
 pub mod schedule;

@@ -1,4 +1,4 @@
-//! What to decode next: the streams of one reader, cut into segments.
+//! The schedule: what to decode next. It cuts the streams of one reader into segments.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,30 +18,30 @@ use crate::projection::layout::Layout;
 use crate::resume::lanes::{Stream, WorkerId};
 use crate::resume::pass::Pass;
 
-/// A segment ends after so many batches, so that small ones don't pile up by the hundred thousand.
+/// The most batches of a segment, so that small ones don't pile up by the hundred thousand.
 const MAX_BATCHES: usize = 4096;
 
-/// The first segment of a stream that begins amid what is decoded in one go ends after so many, so that nobody waits for
-/// all of the rest after a resume.
+/// The same for the first segment of a stream that begins in the middle of a part that is decoded in one go.
+/// So a resume need not wait for the rest of that part.
 const FIRST_BATCHES: usize = 2;
 
-/// A segment ends after so many pieces: those of a selection may be a row each.
+/// The most pieces of a segment: those of a selection may be a row each.
 const MAX_PIECES: usize = 1 << 16;
 
-/// Gives the segments of one reader in the order in which batches first need them.
+/// Returns the segments of one reader in the order in which batches first need them.
 pub struct Schedule {
     manifest: Arc<Manifest>,
     order: Order,
     pass: Arc<Pass>,
     turns: StreamQueue,
-    /// Segments of the window that was opened last.
+    /// The segments of the window that was opened last.
     open: VecDeque<Segment>,
     bunches: Bunches,
     row_bytes: u64,
 }
 
 impl Schedule {
-    /// The schedule of what is left of a pass for one reader.
+    /// The schedule of the rest of a pass for one reader.
     ///
     /// # Errors
     /// `Argument` if the reader has no share in the pass's cut.
@@ -75,9 +75,10 @@ impl Schedule {
         self.order.sizes().is_some()
     }
 
-    /// Bytes of the batches that what is decoded in one go makes, over all streams: the tail is one of few rows. A
-    /// segment leaves room for a strip of the one before, which stays until its last batch is ended, and for batches; and
-    /// there are the dictionaries of a row group that is decoded in parts.
+    /// The bytes of the batches that are made of what is decoded in one go, over all streams. The tail is a
+    /// stream of few rows. A segment leaves room for batches, and for a strip of the segment before, which
+    /// stays until its last batch is finished. The dictionaries of a row group that is decoded in parts are
+    /// counted as well.
     pub fn open_bytes(&self) -> u64 {
         let of_each = self.turns.streams().map(|stream| match self.order.largest_window() {
             0 => stream.rows().saturating_mul(self.row_bytes).min(SEGMENT_BYTES) / 2 * 3,
@@ -86,7 +87,7 @@ impl Schedule {
         of_each.fold(most_kept(self.manifest.largest_group(), self.row_bytes), u64::saturating_add)
     }
 
-    /// The next segment, or none at the end.
+    /// The next segment; `None` at the end.
     pub fn next_segment(&mut self) -> Option<Segment> {
         if let Some(segment) = self.open.pop_front() {
             return Some(segment);
@@ -102,7 +103,7 @@ impl Schedule {
         self.open.pop_front()
     }
 
-    /// Makes the segments of a window, for all streams that come to it now.
+    /// Makes the segments of a window, for all streams that need it now.
     fn open_window(&mut self, window: Window) {
         let remaining = self.pass.division().remaining();
         let counted = remaining.rank(window.positions.start)..remaining.rank(window.positions.end);
@@ -135,8 +136,9 @@ impl Schedule {
         }
     }
 
-    /// The segment that begins with the next row of a stream, whose rows count as given. Where the stream ends in it,
-    /// it goes on with the one that begins there, as the tail does behind a lane: none of it is decoded twice.
+    /// The segment that begins with the next row of a stream; its rows count as given. Where the stream ends
+    /// in it, the stream that begins there continues it, as the tail does behind a lane. So no row is decoded
+    /// twice.
     fn segment_from(&mut self, index: usize) -> Option<Segment> {
         let (stream, given) = self.turns.stream(index);
         let row = self.runs(stream, given).next()?.start;
@@ -164,7 +166,7 @@ impl Schedule {
         Some(Segment { group, places: Places::Pieces(begun.pieces) })
     }
 
-    /// The rows that come after `given` rows of a stream.
+    /// The rows behind the first `given` rows of a stream.
     fn runs(&self, stream: &Stream, given: u64) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let remaining = self.pass.division().remaining();
         let positions = stream.stretches(given).flat_map(|counted| remaining.slice(counted));
@@ -172,11 +174,11 @@ impl Schedule {
     }
 }
 
-/// A segment of ascending rows, to which more may come.
+/// A segment of ascending rows, to which more rows may be added.
 struct Begun {
     /// The first row of the row group.
     first: u64,
-    /// The rows that may still come.
+    /// The rows that may still be added.
     rows: Range<u64>,
     pieces: Vec<Piece>,
     batches: usize,
@@ -184,8 +186,8 @@ struct Begun {
 }
 
 impl Begun {
-    /// Adds rows of a stream that come after `given` of its own, as far as they belong here; gives how many were
-    /// given then.
+    /// Adds rows of a stream behind its first `given`, as far as they belong to this segment. Returns how
+    /// many of the stream are given then.
     fn add(&mut self, stream: &Stream, mut given: u64, runs: impl Iterator<Item = Range<u64>>) -> u64 {
         for run in runs {
             // Decoders only go forward: a row before the last one opens a segment of its own.

@@ -1,4 +1,4 @@
-//! Whose turn it is: how far the streams of one reader are, and which of them a batch needs next.
+//! The streams of one reader in a priority queue: how far each one is, and which one a batch needs next.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -10,10 +10,10 @@ use crate::resume::lanes::Stream;
 pub struct StreamQueue {
     streams: Vec<Stream>,
     given: Vec<u64>,
-    /// The next batch of each stream that is not used up, the least on top; with entries that are out of
-    /// date, of streams that came along with another one.
+    /// The next batch of each unfinished stream, the smallest on top. It also has outdated entries, of
+    /// streams that advanced along with another one.
     next: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Where each stream that is not used up stands, counted along what remains, and its number.
+    /// Where each unfinished stream stands, counted along what remains, and its index.
     places: BTreeSet<(u64, usize)>,
 }
 
@@ -30,7 +30,7 @@ impl StreamQueue {
         self.streams.iter()
     }
 
-    /// The stream that the least batch needs, by its number; none at the end.
+    /// The index of the stream that the smallest batch needs; `None` at the end.
     pub fn first(&mut self) -> Option<usize> {
         while let Some(&Reverse((batch, index))) = self.next.peek() {
             let (stream, given) = self.stream(index);
@@ -42,12 +42,12 @@ impl StreamQueue {
         None
     }
 
-    /// A stream, and how many rows of it were given.
+    /// A stream, and how many of its rows were given.
     pub fn stream(&self, index: usize) -> (&Stream, u64) {
         (&self.streams[index], self.given[index])
     }
 
-    /// A stream of which nothing was given, and which begins at this place along what remains.
+    /// The stream that begins at this place along what remains, if none of its rows were given.
     pub fn beginning_at(&self, counted: u64) -> Option<usize> {
         let mut there = self.places.range((counted, 0)..(counted + 1, 0)).map(|&(_, index)| index);
         there.find(|&index| self.given[index] == 0)
@@ -67,8 +67,8 @@ impl StreamQueue {
         }
     }
 
-    /// Counts as given what lies in `counted` of all streams that are there now; gives these, by their
-    /// numbers, and the rows of each.
+    /// Counts as given the rows in `counted` of all streams that stand there now. Returns the indices of
+    /// these streams, and the rows of each.
     pub fn take_window(&mut self, counted: &Range<u64>) -> Vec<(usize, Range<u64>)> {
         let there = self.places.range((counted.start, 0)..(counted.end, 0)).map(|&(_, index)| index);
         let mut there: Vec<usize> = there.collect();

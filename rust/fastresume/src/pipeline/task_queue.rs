@@ -1,4 +1,4 @@
-//! What a reader's batches still need, and what of it is to be done next.
+//! The tasks of one reader: what its batches still need, and what to do next.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -24,21 +24,22 @@ use crate::resume::tail::Shape;
 /// What a batch takes beside its values.
 const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
 
-/// So many batches behind the front one are brought into their last form ahead of the consumer. More would leave the
-/// processor's caches before they are asked for.
+/// The number of batches behind the front one that are finished ahead of the consumer. With more, their
+/// memory would have left the processor's caches before they are asked for.
 const ENDED_AHEAD: u64 = 8;
 
-/// The batches of one reader in what is left of a pass, from what is to be decoded to those that wait for the consumer.
+/// The batches of one reader in the rest of a pass: from those to be decoded to those that wait for the
+/// consumer.
 pub struct Agenda {
     pass: Arc<Pass>,
     reader: WorkerId,
     budget_bytes: u64,
-    /// The memory of batches that the consumer let go of.
+    /// The memory of batches that the consumer released.
     pool: Pool,
     schedule: Schedule,
     /// A segment that waits for room.
     waiting: Option<Segment>,
-    /// Later parts of segments that were too large to be decoded at once.
+    /// The rests of segments that were too large to be decoded at once.
     divided: Vec<Decoding>,
     /// The window that was opened last, and the memory of its batches, which all its segments share.
     window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
@@ -52,11 +53,11 @@ pub struct Agenda {
     decoding_bytes: u64,
     /// The next batch to deliver.
     front: u64,
-    /// The least batch that can't be had, and why.
+    /// The first batch that failed, and why.
     failed: Option<(u64, Error)>,
 }
 
-/// What is done in one go.
+/// A task, which one thread does in one go.
 pub enum Task {
     Decode(Decoding),
     /// A batch, or a bunch, whose rows are all there is brought into the form that is delivered.
@@ -67,19 +68,19 @@ pub enum Task {
 pub struct Decoding {
     pub segment: Segment,
     pub slots: Arc<BatchSlots>,
-    /// What its rows take, if their batches do not take it from the beginning.
+    /// The bytes of its rows, if its batches do not count them from the beginning.
     bytes: u64,
 }
 
 /// What is to be decoded next.
 enum NextDecode {
-    /// What is left of a segment, as an index.
+    /// The rest of a segment, by its index.
     Divided(usize),
     /// The segment that waits.
     Segment,
 }
 
-/// What is at the front.
+/// What is at the front of the queue.
 pub enum Front {
     /// A batch, ready for its consumer, and its memory.
     Batch(u64, Slots),
@@ -90,7 +91,7 @@ pub enum Front {
 }
 
 impl Agenda {
-    /// What is left of a pass for a reader, whose batches may take so many bytes before they are delivered.
+    /// The rest of a pass for a reader, whose undelivered batches may take `budget_bytes`.
     ///
     /// # Errors
     /// `Argument` if the reader has no share in the pass's cut.
@@ -126,7 +127,7 @@ impl Agenda {
         })
     }
 
-    /// How many batches have all their rows, and the bytes of these.
+    /// The number of batches that have all their rows, and their bytes.
     pub fn queued(&self) -> (u64, u64) {
         let open = self.open.as_ref().filter(|(_, end)| self.front < *end);
         let of_open = open.map_or(0, |(_, end)| (end - self.front).div_ceil(self.reader.workers));
@@ -169,22 +170,23 @@ impl Agenda {
         self.failure().map(|error| Err(error.clone()))
     }
 
-    /// Whether there is something for the consumer: the front batch, to be delivered or to be ended first, or its error.
+    /// Whether the consumer has something to do: the front batch, to be delivered or finished first, or its
+    /// error.
     pub fn has_front(&self) -> bool {
         let is_open = self.open.as_ref().is_some_and(|(_, end)| self.front < *end);
         let is_ready = self.filling.is_ready(self.bunches.of(self.front));
         is_open || is_ready || self.filling.has_complete(self.among(0)) || self.failure().is_some()
     }
 
-    /// Why the front batch can't be had.
+    /// Why the front batch failed.
     fn failure(&self) -> Option<&Error> {
         self.failed.as_ref().filter(|(first, _)| *first <= self.front).map(|(_, error)| error)
     }
 
-    /// What to do next, if there is something: batches of which all is there come first, then the next segment, if
-    /// its batches fit the budget.
+    /// The next task, if there is one. Batches with all their rows come first, then the next segment, if its
+    /// batches fit the budget.
     ///
-    /// What the front batch needs is taken whatever the budget says, so something always moves.
+    /// What the front batch needs is taken whatever the budget is: so there is always progress.
     pub fn take(&mut self, layout: &Layout) -> Option<Task> {
         if let Some(end) = self.take_end(ENDED_AHEAD) {
             return Some(end);
@@ -211,18 +213,18 @@ impl Agenda {
         }
     }
 
-    /// Takes the front batch, if it is to be ended.
+    /// Takes the task to finish the front batch, if it has all its rows.
     pub fn take_front_end(&mut self) -> Option<Task> {
         self.take_end(0)
     }
 
-    /// Whether there seems to be something to do.
+    /// Whether there seems to be a task.
     pub fn has_task(&mut self) -> bool {
         let among = self.among(ENDED_AHEAD);
         self.filling.has_complete(among) || self.next().is_some()
     }
 
-    /// Notes what became of a segment that was decoded: if it failed, for which batch.
+    /// Notes the result of decoding a segment; if it failed, with the first batch that it failed for.
     pub fn note_decoded(&mut self, decoding: &Decoding, filled: std::result::Result<Filled, (u64, Error)>) {
         self.decoding_bytes = self.decoding_bytes.saturating_sub(decoding.bytes);
         self.decoding -= 1;
@@ -238,7 +240,7 @@ impl Agenda {
         self.give_up_front();
     }
 
-    /// Notes that a batch was ended.
+    /// Notes that a batch is finished.
     pub fn note_ended(&mut self, batch: u64) {
         self.filling.end(batch);
     }
@@ -272,7 +274,7 @@ impl Agenda {
         }
     }
 
-    /// A batch to end, of the front one and so many behind it.
+    /// A batch to finish, of the front one and `behind` behind it.
     fn take_end(&mut self, behind: u64) -> Option<Task> {
         let (batch, slots, shape) = self.filling.take_complete(self.among(behind))?;
         Some(Task::End(batch, slots, shape))
@@ -286,7 +288,7 @@ impl Agenda {
 
     /// What to decode next, if its batches fit the budget.
     fn next(&mut self) -> Option<NextDecode> {
-        // What batches before a failed one need is still decoded: these are delivered.
+        // What batches before a failed one need is still decoded: they are delivered.
         let end = self.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
         // With its rows, those of its bunch are needed.
         let front = self.bunches.last(self.bunches.of(self.front));
@@ -305,7 +307,7 @@ impl Agenda {
         self.waiting.as_ref().filter(|segment| may_go(segment)).map(|_| NextDecode::Segment)
     }
 
-    /// What a batch of so many rows is expected to take beside its rows of one length.
+    /// The bytes that a batch of `rows` rows is expected to take beside its rows of one length.
     fn other_bytes(layout: &Layout, rows: u64, is_shuffled: bool) -> u64 {
         let jagged = rows.saturating_mul(layout.jagged_row_bytes() as u64);
         let numbers = rows.saturating_mul(size_of::<u64>() as u64);
@@ -313,7 +315,7 @@ impl Agenda {
         bytes.saturating_add(BATCH_OVERHEAD_BYTES)
     }
 
-    /// The memory of each batch that a segment goes to, new for batches that are new.
+    /// The memory of each batch that a segment goes to; new memory for new batches.
     fn slots_for(&mut self, segment: &Segment, layout: &Layout) -> Result<Arc<BatchSlots>> {
         match &segment.places {
             Places::Pieces(pieces) => {

@@ -1,3 +1,5 @@
+//! Tests of the task queue: every row is decoded and delivered once, within the budget, in any order of steps.
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -20,7 +22,7 @@ fn sequential(made: &Made, budget_bytes: u64) -> Agenda {
     agenda(made, Cut::new(1, 1, 10).unwrap(), None, budget_bytes)
 }
 
-/// How many rows of a segment go to each batch.
+/// The number of rows of a segment that go to each batch.
 fn rows_of(segment: &Segment) -> Vec<(u64, u64)> {
     match &segment.places {
         Places::Pieces(pieces) => {
@@ -60,7 +62,7 @@ fn ending(task: Option<Task>) -> Option<u64> {
     })
 }
 
-/// Takes what is next, a segment, and notes that all of it was decoded.
+/// Takes the next segment, and notes that all of it was decoded.
 fn decode_one(agenda: &mut Agenda, made: &Made) {
     let decoding = decoding(agenda.take(&made.layout));
     agenda.note_decoded(&decoding, Ok(Filled { rows: rows_of(&decoding.segment), left: None }));
@@ -109,7 +111,7 @@ fn a_full_budget_leaves_what_the_front_batch_needs_to_be_taken() {
 fn few_batches_behind_the_front_one_are_ended() {
     let made = Made::new(&[10; 12]);
     let mut agenda = sequential(&made, 1 << 20);
-    // The first one is decoded last, so that what is complete waits.
+    // The first one is decoded last, so that complete batches wait.
     let first = decoding(agenda.take(&made.layout));
     for batch in 1..12 {
         decode_one(&mut agenda, &made);
@@ -205,25 +207,25 @@ impl Dice {
     }
 }
 
-/// Threads and a consumer, in any order of what they do.
+/// Threads and a consumer, with their steps in any order.
 struct Play<'a> {
     made: &'a Made,
     agenda: Agenda,
     budget_bytes: u64,
     dice: Dice,
-    /// What threads are at.
+    /// The tasks of the threads.
     begun: Vec<Task>,
     /// How often each row of the file was decoded.
     times: Vec<u32>,
-    /// Where lanes meet within a window, it is opened for each of them.
+    /// A window in which lanes meet is opened for each of them.
     most_times: u32,
-    /// Rows of batches that are not delivered yet, and those that threads are at.
+    /// The rows of undelivered batches, and those that threads are decoding.
     held: BTreeMap<u64, u64>,
     delivered: u64,
 }
 
 impl Play<'_> {
-    /// A thread asks for something to do; gives whether there is.
+    /// A thread asks for a task; returns whether there is one.
     fn begin(&mut self) -> bool {
         let has_task = self.agenda.has_task();
         let held: u64 = self.held.values().sum();
@@ -252,7 +254,7 @@ impl Play<'_> {
         true
     }
 
-    /// A thread is done with something; of a segment it may have left the last pieces.
+    /// A thread finishes a task; of a segment it may have left the last pieces.
     fn end(&mut self) {
         let at = self.dice.below(self.begun.len() as u64);
         match self.begun.swap_remove(usize::try_from(at).unwrap()) {
@@ -282,7 +284,7 @@ impl Play<'_> {
         }
     }
 
-    /// The consumer asks for its batch; gives whether the pass is over.
+    /// The consumer asks for its batch; returns whether the pass is over.
     fn ask(&mut self) -> bool {
         let has_front = self.agenda.has_front();
         match self.agenda.take_front(&self.made.layout) {

@@ -1,5 +1,5 @@
-//! The only place with threads: segments are decoded ahead, bounded by bytes, and batches come out in
-//! order.
+//! The decoding threads: they decode segments ahead, bounded by bytes, and batches come out in order. No
+//! other file has threads that outlive a call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -26,17 +26,17 @@ use crate::resume::tail::Shape;
 pub struct Delivered {
     /// The number of rows.
     pub rows: usize,
-    /// The first so many rows are delivered for the first time; the others fill the batch up.
+    /// The number of valid rows. They come first; the rows after them are padding.
     pub valid_rows: usize,
     /// The memory of each field of the layout.
     pub fields: Vec<Memory>,
-    /// Which rows it has.
+    /// The numbers of its rows.
     pub written: Written,
     /// The cursor after this batch.
     pub cursor: Cursor,
-    /// The pass that it belongs to, and its number there.
+    /// The pass that it belongs to.
     pub pass: Arc<Pass>,
-    /// Its number within the present cut.
+    /// Its number within the current cut.
     pub batch: u64,
 }
 
@@ -48,7 +48,7 @@ impl Delivered {
     }
 }
 
-/// What a poll of the pipeline found.
+/// The result of a poll of the pipeline.
 #[derive(Debug)]
 pub enum Polled {
     /// The next batch.
@@ -59,13 +59,13 @@ pub enum Polled {
     End,
 }
 
-/// What the threads share and nobody changes.
+/// What the threads share. Only `state` changes.
 struct Work {
     filler: Filler,
     pass: Arc<Pass>,
     rank: u64,
     stop: AtomicBool,
-    /// Of the threads, and of the consumer behind them.
+    /// The activity of the threads, then of the consumer.
     activity: Arc<Activity>,
     state: Mutex<State>,
     room: Condvar,
@@ -74,16 +74,16 @@ struct Work {
 
 struct State {
     agenda: Agenda,
-    /// Threads that wait for something to do, and whether one of them was called and is not there yet.
+    /// The number of threads that wait for a task, and whether one of them was woken and has not run yet.
     idle: usize,
     is_one_called: bool,
 }
 
-/// Decodes what one reader is to deliver in the rest of a pass.
+/// Decodes what one reader delivers in the rest of a pass.
 ///
-/// With no threads, polling decodes in the caller's thread. With some, they start at the first poll
-/// (or at [`Pipeline::start`]), decode ahead until `budget_bytes` of batches are in memory, and end
-/// when the pipeline is dropped. After a fork the child's copy has no threads: polling it says so.
+/// With no threads, polling decodes in the caller's thread. Otherwise threads start at the first poll (or at
+/// [`Pipeline::start`]). They decode ahead until `budget_bytes` of batches are in memory, and end when the
+/// pipeline is dropped. After a fork the child's copy has no threads: polling it says so.
 pub struct Pipeline {
     work: Arc<Work>,
     threads: usize,
@@ -92,7 +92,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// A pipeline over what is left of `pass` for `reader`.
+    /// A pipeline over the rest of `pass` for `reader`.
     ///
     /// # Errors
     /// `Argument` if the reader has no share in the pass's cut, or batches have 2^32 rows or more.
@@ -123,7 +123,7 @@ impl Pipeline {
         Ok(Self { work: Arc::new(work), threads, running: Vec::new(), process: std::process::id() })
     }
 
-    /// Starts the threads, if there are to be any and they do not run yet.
+    /// Starts the threads, if there should be any and they do not run yet.
     ///
     /// # Errors
     /// `Source` if the system gives no thread; `State` in a forked child.
@@ -144,7 +144,7 @@ impl Pipeline {
     /// The next batch, if it is ready within `patience` (or, without threads, after one segment).
     ///
     /// # Errors
-    /// Why the next batch can't be had. All batches before it were delivered; the error stays.
+    /// Why the next batch failed. All batches before it were delivered; the error stays.
     pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
         self.start()?;
         let mut state = locked(&self.work.state);
@@ -165,7 +165,7 @@ impl Pipeline {
                 };
             }
             let task = if self.threads > 0 {
-                // The threads may be busy with what comes later.
+                // The threads may be busy with later batches.
                 state.agenda.take_front_end()
             } else {
                 self.work.take(&mut state)
@@ -185,7 +185,7 @@ impl Pipeline {
         Ok(Polled::Pending)
     }
 
-    /// What others may see of it, at any time.
+    /// What monitoring may see of it, at any time.
     #[must_use]
     pub fn view(&self) -> View {
         View { activity: Arc::clone(&self.work.activity), work: Arc::downgrade(&self.work) }
@@ -211,7 +211,7 @@ impl Drop for Pipeline {
     fn drop(&mut self) {
         let running = std::mem::take(&mut self.running);
         if self.is_forked() {
-            // The threads are the parent's; so may be the locks.
+            // The threads are the parent's; its threads may hold the locks.
             running.into_iter().for_each(std::mem::forget);
             return;
         }
@@ -247,8 +247,9 @@ impl Work {
         }
     }
 
-    /// Lets go of the state, and wakes a thread if there is something to do for one, which does the same when it has taken its
-    /// task. To wake all of them for one batch costs more than ending it, and the consumer would have to.
+    /// Unlocks the state, and wakes one thread if there is a task. That thread does the same when it has
+    /// taken its task. Waking all of them for one batch costs more than finishing it, and the consumer would
+    /// have to do that.
     fn call_one(&self, mut state: MutexGuard<'_, State>) {
         let calls_one = state.idle > 0 && !state.is_one_called && state.agenda.has_task();
         state.is_one_called |= calls_one;
@@ -276,7 +277,7 @@ impl Work {
         })))
     }
 
-    /// What to do next, if there is something.
+    /// The next task, if there is one.
     fn take(&self, state: &mut State) -> Option<Task> {
         let task = state.agenda.take(self.filler.layout());
         // There may be no memory for the front batch.
@@ -286,9 +287,9 @@ impl Work {
         task
     }
 
-    /// Does a task in the thread of this number, notes what came of it, or why it failed, and tells the consumer.
+    /// Does a task in the thread of this number, notes its result or error, and tells the consumer.
     fn perform(&self, task: &Task, thread: usize) {
-        // A thread that dies would leave its batches missing, and the consumer waiting, for ever.
+        // If a thread died, its batches would be missing, and the consumer would wait for ever.
         let has_front = match task {
             Task::Decode(decoding) => {
                 let Decoding { segment, slots, .. } = decoding;
@@ -316,7 +317,7 @@ impl Work {
         }
     }
 
-    /// Notes what came of a task, and tells whether there is something for the consumer then.
+    /// Notes the result of a task, and returns whether there is something for the consumer then.
     fn note(&self, came: impl FnOnce(&mut Agenda)) -> bool {
         let mut state = locked(&self.state);
         came(&mut state.agenda);
@@ -324,15 +325,16 @@ impl Work {
     }
 }
 
-/// What others may see of a pipeline, which it does not keep alive.
+/// What monitoring sees of a pipeline. It does not keep the pipeline alive.
 pub struct View {
-    /// Of its threads, and of its consumer, which comes last.
+    /// The activity of its threads, and of its consumer, which comes last.
     pub activity: Arc<Activity>,
     work: Weak<Work>,
 }
 
 impl View {
-    /// How many batches are ready, and their bytes; none once the pipeline is gone. Not to be called after a fork.
+    /// The number of batches that are ready, and their bytes; 0 once the pipeline is gone. Must not be called
+    /// after a fork.
     #[must_use]
     pub fn queued(&self) -> (u64, u64) {
         self.work.upgrade().map_or((0, 0), |work| locked(&work.state).agenda.queued())

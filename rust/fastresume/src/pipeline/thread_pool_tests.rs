@@ -1,4 +1,4 @@
-//! The consumer is told of what it waits for, and need not look for itself: here it would not look for hours.
+//! Tests that threads wake the consumer that waits for them: without that it would wait for hours.
 
 use std::sync::mpsc;
 use std::thread::Builder;
@@ -8,7 +8,7 @@ use crate::resume::lanes::Cut;
 use crate::test_files::{ALONE, Made};
 
 const HOURS: Duration = Duration::from_secs(10_000);
-/// Who was told nothing by then was told nothing.
+/// After this time, a consumer that was not woken counts as never woken.
 const LONG: Duration = Duration::from_secs(30);
 
 fn pipeline(made: &Made, threads: usize, budget_bytes: u64, window_rows: Option<u64>) -> Pipeline {
@@ -17,7 +17,7 @@ fn pipeline(made: &Made, threads: usize, budget_bytes: u64, window_rows: Option<
     Pipeline::new(manifest, layout, order, pass, ALONE, threads, budget_bytes).unwrap()
 }
 
-/// Wakes in the end whoever was told nothing, also where a test fails: they are joined.
+/// Wakes every waiter at the end, also if a test fails: the threads are joined.
 struct Waking<'a>(&'a Condvar);
 
 impl Drop for Waking<'_> {
@@ -26,7 +26,7 @@ impl Drop for Waking<'_> {
     }
 }
 
-/// Whether a consumer that waits is told of what a thread does, which is done here.
+/// Whether a waiting consumer is woken by what a thread does, which `deed` does here.
 fn is_told(work: &Work, deed: impl FnOnce()) -> bool {
     let (begins, has_begun) = mpsc::channel();
     let (tells, told) = mpsc::channel();
@@ -39,7 +39,7 @@ fn is_told(work: &Work, deed: impl FnOnce()) -> bool {
         };
         Builder::new().spawn_scoped(scope, consumer).unwrap();
         has_begun.recv().unwrap();
-        // It lets go of the state as it begins to wait.
+        // It releases the state as it begins to wait.
         drop(locked(&work.state));
         let _waking = Waking(&work.ready);
         deed();

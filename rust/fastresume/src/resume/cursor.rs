@@ -1,4 +1,4 @@
-//! The resume state: a small value that rides on every batch.
+//! The cursor: the resume state, a small value that each batch carries.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,21 +9,21 @@ use crate::order::pass_order::{OrderChoice, OrderKind};
 use crate::order::selection::Selection;
 use crate::resume::lanes::{Cut, Division};
 
-/// Which dataset in which order a cursor belongs to.
+/// The dataset, the selection and the order that a cursor belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The manifest's fingerprint.
     pub fingerprint: String,
     /// The number of selected rows.
     pub num_rows: u64,
-    /// The hash of the selection; none of all rows.
+    /// The hash of the selection; `None` if all rows are selected.
     pub selection: Option<String>,
     /// The order.
     pub order: OrderKind,
 }
 
 impl Identity {
-    /// The rows of a manifest that are selected, in this order.
+    /// The identity of the selected rows of a manifest, in this order.
     #[must_use]
     pub fn of(manifest: &Manifest, selection: &Selection, order: OrderKind) -> Self {
         Self {
@@ -48,23 +48,24 @@ impl Identity {
 
 /// How far a job has come: what `state_dict()` saves and `load_state_dict()` takes.
 ///
-/// Canonical: no cut with nothing done, and the end of a pass is the start of the next one.
+/// It is canonical: there is no cut without batches done, and the end of a pass is the start of the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     pub(super) identity: Arc<Identity>,
     pub(super) first_epoch: u64,
     pub(super) epoch: u64,
-    /// Positions of this pass that no cut explains: the same memory in all cursors of a pass.
+    /// Positions of this pass that were delivered under no known cut: one memory for all cursors of a pass.
     pub(super) consumed: Arc<Consumed>,
-    /// The cuts of this pass with the batches done in each; the last one may go on.
+    /// The cuts of this pass with the batches done in each; the last one may continue.
     pub(super) cuts: Vec<(Cut, u64)>,
 }
 
-/// Positions that no cut explains. There may be millions of intervals: what is done for each batch looks at none.
+/// Positions that were delivered under no known cut. There may be millions of intervals: no work per batch
+/// looks at them.
 #[derive(Debug, Default)]
 pub(super) struct Consumed {
     pub(super) intervals: Intervals,
-    /// The checksum of the text up to their end, once somebody asked.
+    /// The checksum of the text up to their end, once it was needed.
     pub(super) check: OnceLock<u32>,
 }
 
@@ -74,7 +75,7 @@ impl PartialEq for Consumed {
     }
 }
 
-/// With this, an `Arc` compares its address first.
+/// With this, an `Arc` compares addresses first.
 impl Eq for Consumed {}
 
 impl From<Intervals> for Consumed {
@@ -100,9 +101,9 @@ impl Cursor {
         }
     }
 
-    /// A cursor of a pass whose `consumed` positions are done, after `epoch` whole passes.
+    /// A cursor of a pass in which `consumed` positions were delivered, after `epoch` complete passes.
     ///
-    /// If everything is consumed, it is the next pass at zero.
+    /// If everything is consumed, it is the start of the next pass.
     ///
     /// # Errors
     /// `State` if positions lie beyond the dataset.
@@ -119,7 +120,7 @@ impl Cursor {
         Ok(if done { cursor.next_pass() } else { cursor })
     }
 
-    /// Whether the intervals are those of another cursor, in the same memory: false tells nothing.
+    /// Whether the intervals share the memory of another cursor's: `false` proves nothing.
     #[must_use]
     pub fn shares_consumed(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.consumed, &other.consumed)
@@ -137,20 +138,20 @@ impl Cursor {
         self.epoch
     }
 
-    /// The number of the pass that this job began with; `epoch - first_epoch` passes are its own.
+    /// The number of the pass that this job began with; it has done `epoch - first_epoch` passes itself.
     #[must_use]
     pub fn first_epoch(&self) -> u64 {
         self.first_epoch
     }
 
-    /// Global batches of this pass that were delivered, over all cuts.
+    /// The number of delivered global batches of this pass, over all cuts.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.cuts.iter().map(|(_, done)| done).sum()
     }
 
-    /// Refuses a cursor of another dataset or selection than `own`, or of an order that contradicts the chosen
-    /// one (the order of `own` is not looked at).
+    /// Refuses a cursor of another dataset or selection than `own`, or with an order that contradicts
+    /// `choice`. The order of `own` is not used.
     ///
     /// # Errors
     /// `State`, naming both values.
@@ -174,14 +175,14 @@ impl Cursor {
         }
     }
 
-    /// How many positions of this pass were delivered.
+    /// The number of delivered positions of this pass.
     #[must_use]
     pub fn consumed_rows(&self) -> u64 {
         let of_cuts = self.cuts.iter().map(|(cut, done)| done * cut.global_batch_rows());
         self.consumed.intervals.count() + of_cuts.sum::<u64>()
     }
 
-    /// The positions of this pass that were not delivered yet.
+    /// The positions of this pass that are not delivered yet.
     ///
     /// # Errors
     /// `State` if a cut has more batches done than it holds, or all of them with nothing left over.
@@ -199,13 +200,13 @@ impl Cursor {
         Ok(remaining)
     }
 
-    /// The cuts of the present pass with the batches done in each; the last one may go on.
+    /// The cuts of the current pass with the batches done in each; the last one may continue.
     #[must_use]
     pub fn cuts(&self) -> &[(Cut, u64)] {
         &self.cuts
     }
 
-    /// The cursor before its last cut, if that is `cut`, and the batches done in it; else itself and 0.
+    /// The cursor before its last cut, if that is `cut`, and the batches done in it; otherwise itself and 0.
     #[must_use]
     pub fn before_cut(&self, cut: Cut) -> (Self, u64) {
         match self.cuts.last() {
@@ -220,8 +221,8 @@ impl Cursor {
         Self { cuts: self.cuts[..self.cuts.len().saturating_sub(1)].to_vec(), ..self.clone() }
     }
 
-    /// Where batch `step` of the pass was or will be: the cursor before its cut, the cut, the batches done in
-    /// that, and its number in that. The last cut goes on; none if there is no cut.
+    /// Where batch `step` of the pass was or will be. Returns the cursor before its cut, the cut, the batches
+    /// done in the cut, and the batch's number in it. The last cut continues; `None` if there is no cut.
     #[must_use]
     pub fn at_step(&self, step: u64) -> Option<(Self, Cut, u64, u64)> {
         let mut batch = step;
@@ -242,10 +243,10 @@ impl Cursor {
         cursor
     }
 
-    /// Why another cursor is not of the same pass of the same job.
+    /// Checks that another cursor is of the same pass of the same job.
     ///
     /// # Errors
-    /// The reason, with both values.
+    /// The difference, with both values.
     pub fn check_same_pass(&self, other: &Self) -> std::result::Result<(), String> {
         let (mine, theirs) = (self.identity.as_ref(), other.identity.as_ref());
         let order = |of: &Identity| serde_json::to_string(&of.order).unwrap_or_default();
@@ -265,7 +266,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// The start of the present pass.
+    /// The start of the current pass.
     #[must_use]
     pub fn restarted(&self) -> Self {
         Self { consumed: Arc::default(), cuts: Vec::new(), ..self.clone() }
@@ -277,13 +278,13 @@ impl Cursor {
         self.at_epoch(self.epoch + 1)
     }
 
-    /// The start of any pass: of one before this job's, as the job had begun with it.
+    /// The start of any pass. A pass before this job's is the start of a job that begins there.
     #[must_use]
     pub fn at_epoch(&self, epoch: u64) -> Self {
         Self { epoch, first_epoch: self.first_epoch.min(epoch), ..self.restarted() }
     }
 
-    /// The same position as the first pass of another job: the count starts anew.
+    /// The same position as the first pass of another job: its own passes are counted from 0.
     #[must_use]
     pub fn with_epochs_reset(&self) -> Self {
         self.clone().with_first_epoch(self.epoch)

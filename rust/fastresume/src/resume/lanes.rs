@@ -1,4 +1,4 @@
-//! Whose rows, and when: the division of what remains into lanes.
+//! Lanes: how the remaining positions are divided among ranks and workers, and in which batches they come.
 //!
 //! This arithmetic is a part of the cursor's format: a change to it raises the format's number.
 
@@ -7,11 +7,11 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
 
-/// More lanes than any topology needs; a state that claims more is damaged.
+/// The most lanes of a cut: a state that claims more is damaged.
 pub const MAX_LANES: u64 = 1 << 22;
 
-/// The shape of a division: `lanes` contiguous parts in `groups` groups, each giving `rows` rows to
-/// a global batch. A global batch has `rows * lanes / groups` rows.
+/// A cut: `lanes` contiguous parts in `groups` groups, each of which gives `rows` rows to a global batch. A
+/// global batch has `rows * lanes / groups` rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     lanes: u64,
@@ -20,7 +20,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Checks that the numbers make a division.
+    /// A cut of these numbers, checked.
     ///
     /// # Errors
     /// `Argument` if a number is 0, `groups` does not divide `lanes`, there are more than 2^22 lanes, or
@@ -61,57 +61,57 @@ impl Cut {
     }
 }
 
-/// Which reader asks: a worker of a rank. Worker `w` of `workers` delivers the batches `d + w`,
-/// `d + w + workers`, ... where d batches were done when it began.
+/// A reader: a worker of a rank. Worker `w` of `workers` delivers the batches `d + w`, `d + w + workers`, ...
+/// where d batches were done when it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerId {
     /// The rank, below `world_size`.
     pub rank: u64,
-    /// How many ranks there are.
+    /// The number of ranks.
     pub world_size: u64,
     /// The worker, below `workers`; 0 in a process without workers.
     pub worker: u64,
-    /// How many workers the rank has; 1 without workers.
+    /// The number of workers of the rank; 1 without workers.
     pub workers: u64,
 }
 
-/// Slices of what remains that one reader consumes in order.
+/// A stream: slices of the remaining positions that one reader consumes in order.
 ///
 /// Slice i holds the `slice_rows` rows from `start + i * slice_stride` on, counted along the remaining
-/// positions. It belongs to batch `first_batch + i * batch_stride`, where it fills the rows from
-/// `slot_row` on.
+/// positions. It belongs to batch `first_batch + i * batch_stride`, where it fills the rows from `slot_row`
+/// on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
     /// Where the first slice begins.
     pub start: u64,
-    /// How many slices there are; at least one.
+    /// The number of slices; at least one.
     pub slices: u64,
     /// Rows per slice.
     pub slice_rows: u64,
-    /// From one slice's beginning to the next one's; at least `slice_rows`.
+    /// The distance from one slice's beginning to the next one's; at least `slice_rows`.
     pub slice_stride: u64,
     /// The batch of the first slice.
     pub first_batch: u64,
-    /// From one slice's batch to the next one's.
+    /// The distance from one slice's batch to the next one's.
     pub batch_stride: u64,
     /// The first row of the batch that a slice fills.
     pub slot_row: u64,
 }
 
 impl Stream {
-    /// The rows of all slices.
+    /// The number of rows in all slices.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.slices * self.slice_rows
     }
 
-    /// Where the row stands that comes after `given` rows, counted along the remaining positions.
+    /// The place of the row behind the first `given` rows, counted along the remaining positions.
     #[must_use]
     pub fn counted(&self, given: u64) -> u64 {
         self.start + given / self.slice_rows * self.slice_stride + given % self.slice_rows
     }
 
-    /// How many rows of the stream stand before `counted`.
+    /// The number of rows of the stream before `counted`.
     #[must_use]
     pub fn rows_before(&self, counted: u64) -> u64 {
         let past = counted.saturating_sub(self.start);
@@ -120,7 +120,7 @@ impl Stream {
         (slices * self.slice_rows + in_slice).min(self.rows())
     }
 
-    /// The batch and its row where the row that stands at `counted` goes, if it is one of the stream's.
+    /// The batch, and the row in it, of the row at `counted`, if it belongs to the stream.
     #[must_use]
     pub fn slot_of(&self, counted: u64) -> Option<(u64, u64)> {
         let past = counted.checked_sub(self.start)?;
@@ -129,13 +129,13 @@ impl Stream {
             .then(|| (self.first_batch + slice * self.batch_stride, self.slot_row + row))
     }
 
-    /// The batch of the row that comes after `given` rows.
+    /// The batch of the row behind the first `given` rows.
     #[must_use]
     pub fn batch_of(&self, given: u64) -> u64 {
         self.first_batch + given / self.slice_rows * self.batch_stride
     }
 
-    /// What it counts from `given` rows on, as contiguous stretches.
+    /// The places of its rows behind the first `given`, as contiguous ranges.
     pub fn stretches(&self, given: u64) -> impl Iterator<Item = Range<u64>> + use<> {
         let stream = self.clone();
         let is_contiguous = stream.slice_rows == stream.slice_stride;
@@ -155,7 +155,7 @@ impl Stream {
 pub struct Division {
     cut: Cut,
     remaining: Intervals,
-    /// Slices that every lane gives.
+    /// The number of slices of each lane.
     slices: u64,
 }
 
@@ -167,7 +167,7 @@ impl Division {
         Self { cut, remaining, slices }
     }
 
-    /// The shape.
+    /// The cut.
     #[must_use]
     pub fn cut(&self) -> Cut {
         self.cut
@@ -179,29 +179,29 @@ impl Division {
         &self.remaining
     }
 
-    /// How many whole global batches there are: those of the lanes, then those of the tail.
+    /// The number of whole global batches: those of the lanes, then those of the tail.
     #[must_use]
     pub fn batches(&self) -> u64 {
         self.remaining.count() / self.cut.global_batch_rows()
     }
 
-    /// How many rows are left over after the last whole global batch.
+    /// The number of rows after the last whole global batch.
     #[must_use]
     pub fn rest(&self) -> u64 {
         self.remaining.count() % self.cut.global_batch_rows()
     }
 
-    /// The batches that come out of lanes; those from here on come out of the tail.
+    /// The number of batches that come from lanes; later ones come from the tail.
     fn lane_batches(&self) -> u64 {
         self.slices * self.cut.groups
     }
 
-    /// The rows of all lanes, and so the place where the tail begins.
+    /// The number of rows in all lanes, which is also the place where the tail begins.
     fn lane_rows(&self) -> u64 {
         self.cut.lanes * self.slices * self.cut.rows
     }
 
-    /// Slices that a lane of `group` has given after `done` batches (at most `lane_batches`).
+    /// The number of slices that a lane of `group` has given after `done` batches (at most `lane_batches`).
     fn slices_done(&self, group: u64, done: u64) -> u64 {
         let Cut { groups, .. } = self.cut;
         done.min(self.lane_batches()).saturating_add(groups - 1 - group) / groups
@@ -210,7 +210,7 @@ impl Division {
     /// The positions that remain after the first `done` batches.
     ///
     /// # Errors
-    /// `State` if there are not so many batches.
+    /// `State` if there are fewer batches.
     pub fn remaining_after(&self, done: u64) -> Result<Intervals> {
         if done > self.batches() {
             return Err(Error::State(format!(
@@ -231,12 +231,12 @@ impl Division {
     }
 
     /// What a reader consumes from batch `done` on: its lanes, then its share of each whole global batch of
-    /// the tail. A single lane is shared out like the tail, whoever shares it: time order.
+    /// the tail. A single lane is shared out like the tail, by any readers: then batches follow the order.
     ///
     /// # Errors
-    /// `Argument` if the rank or worker is out of range, or they can't share the cut: `world_size * groups`
-    /// does not divide `lanes` or `workers` does not divide `groups`; of a single lane, `world_size` does
-    /// not divide `rows`.
+    /// `Argument` if the rank or worker is out of range, or if the readers can't share the cut. They can't if
+    /// `world_size * groups` does not divide `lanes`, or `workers` does not divide `groups`. With a single
+    /// lane, they can't if `world_size` does not divide `rows`.
     pub fn streams(&self, reader: WorkerId, done: u64) -> Result<Vec<Stream>> {
         let Cut { lanes, groups, rows } = self.cut;
         let WorkerId { rank, world_size, worker, workers } = reader;
@@ -278,7 +278,7 @@ impl Division {
         let batch_rows = self.cut.global_batch_rows();
         let slice_rows = batch_rows / world_size;
         let of_tail = Stream {
-            // Without a slice there is no stream, and these may be beyond any number.
+            // A lane without slices has no stream, and these numbers may overflow.
             start: (first_batch.saturating_sub(first_shared).saturating_mul(batch_rows))
                 .saturating_add(shared_start + rank * slice_rows),
             slices: self.batches().saturating_sub(first_batch).div_ceil(workers),
@@ -328,7 +328,7 @@ mod tests {
     fn a_worker_gets_the_groups_of_its_batches() {
         let division = Division::new(Cut::new(4, 2, 1).unwrap(), Intervals::full(40));
         let reader = WorkerId { rank: 1, world_size: 2, worker: 0, workers: 2 };
-        // With 3 batches done, worker 0 delivers batch 3, which is of group 1: lane 3.
+        // With 3 batches done, worker 0 delivers batch 3, which belongs to group 1: lane 3.
         let streams = division.streams(reader, 3).unwrap();
         assert_eq!(streams.len(), 1);
         assert_eq!(streams[0].stretches(0).collect::<Vec<_>>(), std::slice::from_ref(&(31..40)));

@@ -1,14 +1,15 @@
-//! One cursor out of those of ranks that are out of step.
+//! Merges the cursors of ranks that are out of step into one.
 
 use crate::error::{Error, Result, quoted};
 use crate::intervals::set::Intervals;
 use crate::resume::cursor::Cursor;
 use crate::resume::lanes::{Cut, Division, WorkerId};
 
-/// The cursor after all that the ranks of a job were given: the state of rank 0, then that of rank 1, ...
+/// The cursor after everything that the ranks of a job were given: the state of rank 0, then that of rank 1,
+/// ...
 ///
 /// Equal states give that state. Otherwise every rank's part of the last cut is taken from its own state, and
-/// the result says what is consumed by its intervals.
+/// the result has the consumed positions as intervals.
 ///
 /// Whose rows a state tells is known by its rank and the number of ranks alone. That number is `world_size`, or what
 /// the last cut says: a rank has one lane of each group, unless the user named more lanes.

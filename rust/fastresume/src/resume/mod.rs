@@ -1,4 +1,4 @@
-//! Lanes, tails, passes and the cursor: the state format lives here and nowhere else.
+//! Lanes, tail, pass and cursor. The format of the state is defined here and nowhere else.
 
 pub mod tail;
 pub mod lanes;

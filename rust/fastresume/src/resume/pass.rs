@@ -1,4 +1,4 @@
-//! What is left of a pass under one cut: its batches, whose they are, and the cursor after each.
+//! The rest of a pass under one cut: its batches, the rows of each rank, and the cursor after each batch.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use crate::resume::cursor::Cursor;
 use crate::resume::lanes::{Cut, Division, MAX_LANES, Stream, WorkerId};
 use crate::resume::tail::{Shape, Tail};
 
-/// What is left of a pass under one cut.
+/// The rest of a pass under one cut.
 #[derive(Debug, Clone)]
 pub struct Pass {
-    /// The cursor without the present cut.
+    /// The cursor without the current cut.
     before: Cursor,
     division: Division,
     done: u64,
@@ -20,11 +20,11 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// The pass that goes on from a cursor under `cut`: the cursor's last cut goes on if it is the same one.
+    /// The pass that continues from a cursor under `cut`. If the cursor's last cut is the same, it continues.
     ///
     /// # Errors
-    /// `State` if a cut has more batches done than it holds; `Argument` without a rank, or with more than
-    /// any topology has.
+    /// `State` if a cut has more batches done than it holds. `Argument` without a rank, or with more ranks
+    /// than any topology has.
     pub fn new(cursor: &Cursor, cut: Cut, tail: Tail, world_size: u64) -> Result<Self> {
         let (before, done) = cursor.before_cut(cut);
         Self::of(before, cut, done, tail, world_size)
@@ -40,8 +40,8 @@ impl Pass {
         Ok(Self { before, division, done, tail, world_size })
     }
 
-    /// The pass that a cursor's cuts tell, at the cut that held batch `step` of it: with `cut` where no cut
-    /// did. Gives the number of the batch within that cut, too.
+    /// The pass at the cut, among a cursor's cuts, that held batch `step`; at `cut` if none did. Also returns
+    /// the batch's number within that cut.
     ///
     /// # Errors
     /// As for `new`.
@@ -51,38 +51,38 @@ impl Pass {
         Ok((Self::of(before, cut, done, tail, world_size)?, batch))
     }
 
-    /// The present cut, applied.
+    /// The current cut, applied.
     #[must_use]
     pub fn division(&self) -> &Division {
         &self.division
     }
 
-    /// Batches of the present cut that were done when the pass was taken up.
+    /// The batches of the current cut that were done when this pass was resumed.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// Batches of the present cut, those done and a last one of the tail included.
+    /// The number of batches of the current cut, with those done and a last one of the tail.
     #[must_use]
     pub fn batches(&self) -> u64 {
         self.division.batches() + u64::from(self.tail_gives_batch())
     }
 
-    /// Batches that are still to come.
+    /// The number of batches still to come.
     #[must_use]
     pub fn batches_left(&self) -> u64 {
         self.batches() - self.done
     }
 
-    /// Rows that are still to come, those that no rank gets included.
+    /// The number of rows still to come, with those that no rank gets.
     #[must_use]
     pub fn rows_left(&self) -> u64 {
         let done = self.done.saturating_mul(self.division.cut().global_batch_rows());
         self.division.remaining().count().saturating_sub(done)
     }
 
-    /// How many ranks share it.
+    /// The number of ranks that share it.
     #[must_use]
     pub fn world_size(&self) -> u64 {
         self.world_size
@@ -94,15 +94,17 @@ impl Pass {
         self.before.epoch()
     }
 
-    /// Batches of the pass before batch `batch` of the present cut, over all cuts.
+    /// The number of batches before batch `batch` of the current cut, over all cuts of the pass.
     #[must_use]
     pub fn step_of(&self, batch: u64) -> u64 {
         self.before.steps() + batch
     }
 
-    /// The cursor after `done` batches of the present cut; after the last one it is the next pass.
+    /// The cursor after `done` batches of the current cut; after the last one, it is the start of the next
+    /// pass.
     ///
-    /// Where the cut is known to have come so far in mid pass, it did: under another tail policy, say.
+    /// If the cut is known to have come this far in mid pass, it stays in mid pass: under another tail
+    /// policy, say.
     #[must_use]
     pub fn cursor_after(&self, done: u64) -> Cursor {
         if done >= self.batches() && done > self.done {
@@ -111,27 +113,27 @@ impl Pass {
         self.before.with_cut(self.division.cut(), done)
     }
 
-    /// The positions that no rank gets.
+    /// The positions that no rank gets (the dropped tail).
     #[must_use]
     pub fn dropped(&self) -> Intervals {
         let start = if self.tail_gives_batch() { u64::MAX } else { self.rest_start() };
         Intervals::of_sorted(self.division.remaining().slice(start..u64::MAX))
     }
 
-    /// The same, told with the last batch of the pass; none with another one.
+    /// The same if this is the last batch of the pass; empty for another one.
     #[must_use]
     pub fn dropped_with(&self, batch: u64) -> Intervals {
         if batch + 1 == self.batches() { self.dropped() } else { Intervals::default() }
     }
 
-    /// Rows over all ranks that only fill the last global batch up.
+    /// The number of padding rows in the last global batch, over all ranks.
     #[must_use]
     pub fn padded_rows(&self) -> u64 {
         let is_padded = self.tail == Tail::Pad && self.tail_gives_batch();
         if is_padded { self.division.cut().global_batch_rows() - self.division.rest() } else { 0 }
     }
 
-    /// The shape of a rank's batch `batch` of the present cut.
+    /// The shape of a rank's batch `batch` of the current cut.
     #[must_use]
     pub fn shape(&self, batch: u64, rank: u64) -> Shape {
         let rank_rows = self.rank_rows();
@@ -141,7 +143,7 @@ impl Pass {
         self.tail.share(self.division.rest(), rank_rows, rank, self.world_size).0
     }
 
-    /// Whole batches of a rank have so many rows.
+    /// The number of rows in a whole batch of a rank.
     #[must_use]
     pub fn rank_rows(&self) -> u64 {
         self.division.cut().global_batch_rows() / self.world_size
@@ -180,7 +182,7 @@ impl Pass {
         Ok(streams)
     }
 
-    /// The positions of the distinct rows of a rank's batch of the present cut, in the batch's order.
+    /// The positions of the distinct rows of a rank's batch of the current cut, in the batch's order.
     ///
     /// # Errors
     /// `Argument` if the rank has no share in the cut.
@@ -199,7 +201,7 @@ impl Pass {
         Ok(slices.into_iter().flat_map(|(_, counted)| remaining.slice(counted)).collect())
     }
 
-    /// The positions of the rows of a rank's batch that are delivered for the first time, in the batch's order.
+    /// The positions of the valid rows of a rank's batch, in the batch's order.
     ///
     /// # Errors
     /// `Argument` if the rank has no share in the cut.
@@ -207,8 +209,8 @@ impl Pass {
         Ok(self.valid_of(batch, rank, self.positions(batch, rank)?))
     }
 
-    /// Of the rows of a rank's batch, or their positions, in the batch's order: those that are delivered for the
-    /// first time. What comes after them fills the batch up.
+    /// The valid ones among the rows (or positions) of a rank's batch, in the batch's order. The rows behind
+    /// them are padding.
     #[must_use]
     pub fn valid_of(&self, batch: u64, rank: u64, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
         let mut left = self.shape(batch, rank).valid;
@@ -224,7 +226,7 @@ impl Pass {
         self.tail.gives_batch(self.division.rest(), self.world_size)
     }
 
-    /// Where the rest begins, counted along the remaining positions.
+    /// Where the rest behind the last whole global batch begins, counted along the remaining positions.
     fn rest_start(&self) -> u64 {
         self.division.remaining().count() - self.division.rest()
     }

@@ -1,4 +1,4 @@
-//! The cursor as JSON text: what `state_dict()` holds, written and read.
+//! The cursor as JSON text, written and read: the text is what `state_dict()` holds.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::order::pass_order::OrderKind;
 use crate::resume::cursor::{Cursor, Identity, damaged};
 use crate::resume::lanes::Cut;
 
-/// The number of the cursor's format. Every number ever released is read for ever.
+/// The version of the cursor's format. Every released version can be read for ever.
 pub const FORMAT: u64 = 1;
 
-/// How the text begins, but for its checksum.
+/// How the text begins, apart from its checksum.
 const TEXT_START: &str = "{\"consumed\":";
 
-/// The JSON text; fields in the order of their names, which makes it canonical.
+/// The JSON text. Its fields are in alphabetical order, which makes it canonical.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -42,25 +42,25 @@ struct DatasetText {
 
 impl Text {
     fn write(&self) -> String {
-        // Strings, integers and lists: nothing that serialization can refuse.
+        // Strings, integers and lists: serializing them can't fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// The checksum of a text, of which a part with the checksum `start` came before.
+/// The checksum of a text that follows a part with the checksum `start`.
 fn checksum(start: u32, text: &str) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(start);
     hasher.update(text.as_bytes());
     hasher.finalize()
 }
 
-/// A checksum, as a text states it.
+/// A checksum, as the text spells it.
 fn stated(check: u32) -> String {
     format!("{check:08x}")
 }
 
 impl Cursor {
-    /// Reads the JSON text of a cursor, however it is spaced.
+    /// Reads the JSON text of a cursor, with any whitespace.
     ///
     /// # Errors
     /// `State` if it is not a cursor, of another version, or damaged.
@@ -93,7 +93,7 @@ impl Cursor {
         if let Some(large) = numbers.into_iter().chain(pairs).chain(cuts).find(|&number| number >= MAX_ROWS) {
             return Err(damaged(format!("{large} is not below 2^53")));
         }
-        // Written again, so that an order with something more to it is another one.
+        // Compared with the text as written anew, so that an order with additional fields is refused.
         let order = serde_json::from_value(text.order.clone())
             .ok()
             .filter(|order: &OrderKind| serde_json::to_value(order).is_ok_and(|again| again == text.order))
@@ -148,7 +148,7 @@ impl Cursor {
         [before, self.json_of_consumed(), after].concat()
     }
 
-    /// The intervals in the text: nearly all of it where there are many.
+    /// The part of the text with the intervals: nearly all of it if there are many.
     #[must_use]
     pub fn json_of_consumed(&self) -> String {
         let ranges = self.consumed.intervals.ranges().iter();
@@ -157,7 +157,8 @@ impl Cursor {
         serde_json::to_string(&pairs).unwrap_or_default()
     }
 
-    /// The text before these, which is always of one length, and after them; whatever their number, it takes as long.
+    /// The text before the intervals, which always has the same length, and the text after them. The time
+    /// does not depend on the number of intervals.
     #[must_use]
     pub fn json_around_consumed(&self) -> (String, String) {
         let Identity { fingerprint, num_rows, selection, order } = self.identity.as_ref();
@@ -180,7 +181,7 @@ impl Cursor {
         let after = text.get(TEXT_START.len() + "[]".len()..).unwrap_or_default().to_owned();
         let start =
             *self.consumed.check.get_or_init(|| checksum(checksum(0, TEXT_START), &self.json_of_consumed()));
-        // The checksum's name comes first.
+        // The checksum's key comes first.
         let check = stated(checksum(start, &after));
         (format!("{{\"check\":\"{check}\",{}", TEXT_START.trim_start_matches('{')), after)
     }

@@ -1,32 +1,32 @@
-//! What becomes of the rows that are left over after the last whole global batch.
+//! The tail: how the rows after the last whole global batch are delivered or dropped.
 //!
-//! This arithmetic is a part of what every release must go on doing, as that of the lanes is.
+//! Every release must keep this arithmetic, like that of the lanes.
 
 use std::ops::Range;
 
-/// The policy.
+/// The tail policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tail {
-    /// They are dropped.
+    /// The rows are dropped.
     #[default]
     Drop,
-    /// They are shared in contiguous parts that differ by at most one row; fewer rows than ranks are
-    /// dropped.
+    /// The rows are shared in contiguous parts that differ by at most one row. If there are fewer rows than
+    /// ranks, they are dropped.
     Short,
-    /// They are repeated until they fill a global batch.
+    /// The rows are repeated until they fill a global batch.
     Pad,
 }
 
-/// How many rows a rank's batch has, and which of them are what.
+/// The shape of a rank's batch: how many rows it has, how many are valid, and how many are read.
 ///
 /// Row j is a copy of row `j - distinct` for every `j >= distinct`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// All rows.
+    /// The number of all rows.
     pub rows: u64,
-    /// The first so many are delivered for the first time; the others fill up.
+    /// The number of valid rows. They come first; the others are padding.
     pub valid: u64,
-    /// The first so many are read.
+    /// The number of rows that are read. They come first; the others are copies.
     pub distinct: u64,
 }
 
@@ -50,8 +50,8 @@ impl Tail {
     }
 
     /// A rank's batch of a rest that gives one: its shape, and the parts of `[0, rest)` that fill its
-    /// distinct rows one after another. `rank_rows` is what a whole batch has; there is at least one rank,
-    /// and not so many that their square overflows.
+    /// distinct rows, one after another. `rank_rows` is the size of a whole batch. There is at least one
+    /// rank, and not so many that their square overflows.
     #[must_use]
     pub fn share(self, rest: u64, rank_rows: u64, rank: u64, world_size: u64) -> (Shape, [Range<u64>; 2]) {
         if self == Self::Pad {
@@ -63,7 +63,7 @@ impl Tail {
             let parts = [first..first + until_end, 0..distinct - until_end];
             return (Shape { rows: rank_rows, valid, distinct }, parts);
         }
-        // The whole part of `rank * rest / world_size`, without its product.
+        // The whole part of `rank * rest / world_size`, without computing the product.
         let (each, over) = (rest / world_size, rest % world_size);
         let cut = |rank: u64| rank * each + rank * over / world_size;
         let part = cut(rank)..cut(rank + 1);

@@ -1,8 +1,9 @@
-//! What an Arrow writer says of the columns of its file, where Parquet's own schema does not: that all lists of a
-//! column have one length, and that integers are durations.
+//! The Arrow schema in a footer. It says what Parquet's own schema does not: that all lists of a column have
+//! one length, and that integers are durations.
 //!
-//! It is a text of the footer: base64 of a message of Arrow's, whose tables are those of `FlatBuffers`. Only names,
-//! lengths, units and children are read, and no more of them than a schema may have.
+//! It is base64 text in the footer's key-value metadata: an encapsulated Arrow message, whose tables are in
+//! `FlatBuffers`. Only names, lengths, units and children are read, and no more of them than a schema may
+//! have.
 //!
 //! Sources: <https://arrow.apache.org/docs/format/Columnar.html#encapsulated-message-format>,
 //! <https://github.com/apache/arrow/blob/main/format/Schema.fbs>,
@@ -12,17 +13,17 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 
-/// Under which key the text stands in a footer.
+/// The key of the text in a footer's metadata.
 pub const KEY: &str = "ARROW:schema";
 
-/// Fields in fields in fields, and all of them: as many as a footer's own schema may have.
+/// The deepest nesting of fields, and the most of them: as many as a footer's own schema may have.
 const MAX_DEPTH: usize = 100;
 const MAX_FIELDS: usize = 1 << 18;
 
-/// What stands before a message since version 0.15.
+/// The continuation marker before a message, since version 0.15.
 const CONTINUED: u32 = u32::MAX;
 
-/// The numbers of fields in their tables, and of the kinds that are looked for.
+/// The numbers of fields in their tables, and of the types that are looked for.
 const MESSAGE_KIND: usize = 1;
 const MESSAGE_HEADER: usize = 2;
 const SCHEMA: u8 = 1;
@@ -38,7 +39,7 @@ const DURATION_UNIT: usize = 0;
 const UNITS: [&str; 4] = ["s", "ms", "us", "ns"];
 const DEFAULT_UNIT: u8 = 1;
 
-/// The fields of a schema, or of a field.
+/// The fields of a schema, or the children of a field.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ArrowFields {
     fields: Vec<ArrowField>,
@@ -48,18 +49,18 @@ pub struct ArrowFields {
 /// A field of an Arrow schema.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ArrowField {
-    /// How many elements each of its lists has, if it is of lists that all have as many: at least one.
+    /// The length of its lists, if it is a fixed-size list: at least one.
     pub size: Option<usize>,
-    /// What it counts, if it is of durations.
+    /// The unit, if it is a duration.
     pub unit: Option<&'static str>,
     children: ArrowFields,
 }
 
 impl ArrowFields {
-    /// The fields of the schema that a footer's text holds.
+    /// The fields of the schema in a footer's text.
     ///
     /// # Errors
-    /// `Data` if it is damaged.
+    /// `Data` if the text is damaged.
     pub fn parse(text: &str) -> Result<Self> {
         let bytes = bytes_of(text)?;
         let word = |at: usize| {
@@ -76,7 +77,8 @@ impl ArrowFields {
         Self::read(buffer, buffer.table(schema, SCHEMA_FIELDS)?, MAX_DEPTH, &mut left)
     }
 
-    /// The fields of a vector, none if there is none. Parts may be shared, so that `left` says how many more are read.
+    /// The fields of a vector; empty without one. Parts may be shared, so `left` limits how many more are
+    /// read.
     fn read(buffer: Buffer<'_>, vector: Option<usize>, depth: usize, left: &mut usize) -> Result<Self> {
         let Some(vector) = vector else { return Ok(Self::default()) };
         let count = buffer.word(vector)? as usize;
@@ -102,7 +104,7 @@ impl ArrowFields {
             let name =
                 buffer.table(field, FIELD_NAME)?.map_or(Ok(String::new()), |name| buffer.text(name))?;
             let children = Self::read(buffer, buffer.table(field, FIELD_CHILDREN)?, depth, left)?;
-            // Of two of one name the last: neither can be asked for.
+            // If two fields have one name, the last one is kept: neither column can be selected.
             found.by_name.insert(name, number);
             found.fields.push(ArrowField { size, unit, children });
         }
@@ -116,23 +118,23 @@ impl ArrowFields {
 }
 
 impl ArrowField {
-    /// The fields that it consists of.
+    /// Its children.
     pub fn members(&self) -> &ArrowFields {
         &self.children
     }
 
-    /// What its lists have as elements, or its maps as entries.
+    /// The element of its lists, or the entry of its maps.
     pub fn element(&self) -> Option<&Self> {
         self.member(0)
     }
 
-    /// One of the fields that it consists of.
+    /// One of its children.
     pub fn member(&self, place: usize) -> Option<&Self> {
         self.children.fields.get(place)
     }
 }
 
-/// The bytes that a text of base64 stands for.
+/// The bytes of a base64 text.
 fn bytes_of(text: &str) -> Result<Vec<u8>> {
     let digits = text.trim_end_matches('=').as_bytes();
     let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
@@ -149,14 +151,14 @@ fn bytes_of(text: &str) -> Result<Vec<u8>> {
             };
             word = word << 6 | u32::from(value);
         }
-        // Digits that are left out are zeros, and what they would be of is no byte.
+        // Missing digits are zeros; the byte that they would complete is left out.
         let [_, whole @ ..] = (word << (6 * (4 - digits.len()))).to_be_bytes();
         bytes.extend_from_slice(&whole[..digits.len() * 6 / 8]);
     }
     Ok(bytes)
 }
 
-/// Tables in bytes: each begins with how far before it stands where in it its fields stand.
+/// `FlatBuffers` tables in bytes. Each begins with the distance back to a table of its fields' offsets.
 #[derive(Debug, Clone, Copy)]
 struct Buffer<'a> {
     bytes: &'a [u8],
@@ -171,13 +173,13 @@ impl Buffer<'_> {
         self.chunk(at).map(u32::from_le_bytes)
     }
 
-    /// What the word at a place points to, which is behind it.
+    /// Where the offset at a place points to, which is behind it.
     fn indirect(self, at: usize) -> Result<usize> {
         let target = at.checked_add(self.word(at)? as usize);
         target.filter(|&target| target < self.bytes.len()).ok_or_else(damaged)
     }
 
-    /// Where a field of a table stands; none if it has its default.
+    /// Where a field of a table lies; `None` if it has its default.
     fn field(self, table: usize, number: usize) -> Result<Option<usize>> {
         let back = i64::from(i32::from_le_bytes(self.chunk(table)?));
         let offsets = i64::try_from(table).ok().and_then(|table| usize::try_from(table - back).ok());
@@ -199,7 +201,7 @@ impl Buffer<'_> {
         self.field(table, number)?.map_or(Ok(0), |at| Ok(i32::from_le_bytes(self.chunk(at)?)))
     }
 
-    /// The table, vector or text that a field points to.
+    /// The table, vector or string that a field points to.
     fn table(self, table: usize, number: usize) -> Result<Option<usize>> {
         self.field(table, number)?.map(|at| self.indirect(at)).transpose()
     }

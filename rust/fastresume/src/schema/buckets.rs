@@ -1,11 +1,11 @@
-//! The hash that puts texts and integers into buckets: version 1, for ever.
+//! Feature hashing: the hash that puts strings and integers into buckets. Version 1, for ever.
 
 use twox_hash::XxHash64;
 
-/// Into how many buckets values are put, and by which of the hashes.
+/// The number of buckets, and the seed of the hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Buckets {
-    /// How many there are: at least 1, and no more than 2^63.
+    /// The number of buckets: at least 1, and at most 2^63.
     pub count: u64,
     /// XXH64's seed.
     pub seed: u64,
@@ -26,7 +26,7 @@ impl Buckets {
         self.of_hash(XxHash64::oneshot(self.seed, bytes))
     }
 
-    /// The bucket of an integer's 64 bits in two's complement: that of these as 8 bytes, the lowest first.
+    /// The bucket of an integer: that of its 8 bytes in two's complement, little-endian.
     #[must_use]
     pub fn of_integer(self, bits: u64) -> u64 {
         let [one, two, three, four, five] = PRIMES;
@@ -45,7 +45,7 @@ impl Buckets {
         u64::try_from(product >> 64).unwrap_or(0)
     }
 
-    /// What the numbers of buckets stand for, for people.
+    /// A description of the bucket numbers, for people.
     #[must_use]
     pub fn unit(self) -> String {
         match self {
@@ -59,7 +59,7 @@ impl Buckets {
 mod tests {
     use super::*;
 
-    /// The largest number of buckets, all of which int64 can name.
+    /// The largest number of buckets, all of which an int64 can hold.
     const MAX_BUCKETS: u64 = 1 << 63;
 
     #[test]

@@ -1,8 +1,9 @@
-//! From the numbers that a file holds to those that a tensor holds: casts, checked, and buckets.
+//! Casts: from the numbers that a file holds to those that a tensor holds, checked; and hashing to buckets.
 //!
-//! One rule: a cast keeps every number, but that a float becomes the nearest one of a narrower float type. What
-//! it can't keep is a misfit: an integer that the type does not hold exactly, a fraction or what is not finite
-//! for an integer, a finite float that would become infinite.
+//! There is one rule: a cast keeps every number, except that a float is rounded to the nearest one of a
+//! narrower float type. A number that can't be kept is a misfit. Misfits are: an integer that the type does
+//! not hold exactly; a fraction, an infinity or a NaN cast to an integer; and a finite float that would
+//! become infinite.
 
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
@@ -10,10 +11,10 @@ use half::{bf16, f16};
 use crate::schema::buckets::Buckets;
 use crate::schema::types::Dtype;
 
-/// Writes numbers of one type as those of another; false if one is a misfit, whose place may hold anything.
+/// Casts numbers of one type to another. Returns false if one is a misfit; its place may hold anything.
 type Loop = fn(&[u8], &mut [u8]) -> bool;
 
-/// What becomes of the numbers of a column.
+/// The cast of a column's numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery {
     stored: Dtype,
@@ -23,17 +24,17 @@ pub struct Delivery {
 
 #[derive(Debug, Clone, Copy)]
 enum How {
-    /// Their bits stay what they are.
+    /// Their bits do not change.
     Copied,
     Cast(Loop),
     Hashed(Buckets),
-    /// How far they are above a floor: they are raised again before they are delivered.
+    /// They become differences to a floor, which is added again before they are delivered.
     Lowered(u64),
 }
 
 impl Delivery {
-    /// Numbers of one type, delivered in another; none if there is no way. Integers of less than 32 bits are
-    /// stored in 32.
+    /// A cast from one type to another; `None` if there is none. Integers of less than 32 bits are stored in
+    /// 32.
     #[must_use]
     pub fn new(stored: Dtype, delivered: Dtype) -> Option<Self> {
         use Dtype::{Int8, Int16, Int32, Uint8, Uint16, Uint32};
@@ -45,13 +46,13 @@ impl Delivery {
         Some(Self { stored, delivered, how })
     }
 
-    /// Integers, delivered as the buckets that they are in; none for other numbers.
+    /// A cast from integers to buckets of this type; `None` for other numbers.
     #[must_use]
     pub fn hashed(stored: Dtype, buckets: Buckets) -> Option<Self> {
         stored.is_integer().then_some(Self { stored, delivered: Dtype::Int64, how: How::Hashed(buckets) })
     }
 
-    /// Integers of 64 bits, as what they are above a floor, in 32 bits.
+    /// A cast from 64-bit integers to 32-bit differences to a floor.
     #[must_use]
     pub fn lowered(stored: Dtype, floor: u64) -> Self {
         Self { stored, delivered: Dtype::Uint32, how: How::Lowered(floor) }
@@ -71,12 +72,12 @@ impl Delivery {
         if stored.is_integer() { stored.width().max(4) } else { stored.width() }
     }
 
-    /// Whether the bits stay what they are.
+    /// Whether the bits do not change.
     pub fn is_copied(&self) -> bool {
         matches!(self.how, How::Copied)
     }
 
-    /// Writes all of the numbers; false if one is a misfit, whose place may hold anything.
+    /// Casts all of the numbers. Returns false if one is a misfit; its place may hold anything.
     pub fn write(&self, numbers: &[u8], places: &mut [u8]) -> bool {
         match self.how {
             How::Copied => {
@@ -94,12 +95,12 @@ impl Delivery {
         }
     }
 
-    /// Writes a number of 64 bits to its place.
+    /// Casts a 64-bit number, and writes it to its place.
     ///
     /// # Errors
-    /// What is to be said of a misfit.
+    /// The message for a misfit.
     pub fn write_one(&self, number: u64, place: &mut [u8]) -> std::result::Result<(), String> {
-        // Numbers are looked at where they are aligned.
+        // Numbers are read where they are aligned.
         let mut delivered = [0_u64];
         let bytes = &mut bytemuck::cast_slice_mut(&mut delivered)[..self.delivered.width()];
         if !self.write(bytemuck::bytes_of(&number), bytes) {
@@ -109,7 +110,7 @@ impl Delivery {
         Ok(())
     }
 
-    /// What is to be said of a number that does not fit.
+    /// The message for a number that does not fit.
     pub fn misfit(&self, number: &[u8]) -> String {
         let value = text(self.stored, number);
         let delivered = self.delivered.name();
@@ -118,7 +119,7 @@ impl Delivery {
     }
 }
 
-/// Writes how far numbers are above a floor; false if one is too far above it, or below.
+/// Writes the differences of numbers to a floor. Returns false if one is negative, or too large.
 #[allow(clippy::cast_possible_truncation, reason = "it is seen in the end whether one did not fit")]
 fn lower(numbers: &[u64], floor: u64, places: &mut [u32]) -> bool {
     let mut all = 0;
@@ -151,7 +152,7 @@ trait CastTarget {
 
 struct Truth;
 
-/// Integers of 32 bits, and shorter ones, which are stored in as many.
+/// Integers of 32 bits, and shorter ones, which are stored in 32.
 struct Short<const IS_SIGNED: bool>;
 
 macro_rules! sources {
@@ -227,7 +228,8 @@ impl CastTarget for Truth {
     }
 }
 
-/// Floats hold an integer exactly if the way back leads to it: the largest ones lead to one more.
+/// Floats hold an integer exactly if casting back gives it again. The largest integers round up to a number
+/// beyond their type.
 macro_rules! wide_floats {
     ($($type:ty, |$value:ident| $nearest:expr;)*) => {
         $(#[allow(
@@ -264,8 +266,8 @@ wide_floats! {
     f64, |value| Some(value);
 }
 
-/// A number is infinite or none where all bits of the exponent are 1; an integer is kept if those bits of the single
-/// that are lost, so many, are 0: it is none of the smallest numbers, which keep fewer.
+/// A number is infinite or NaN if all bits of the exponent are 1. An integer is kept if the bits that the
+/// narrow type drops are 0: integers are never subnormal, where more bits are dropped.
 macro_rules! narrow_floats {
     ($($type:ty, exponent $exponent:literal, lost $lost:literal;)*) => {
         $(impl CastTarget for $type {
@@ -301,8 +303,8 @@ narrow_floats! {
     bf16, exponent 0x7f80, lost 16;
 }
 
-/// A single whose nearest float of 16 bits is that of the double: where it is not the double itself, the one of
-/// its two neighbours whose last bit is 1.
+/// A float32 that rounds to the same 16-bit float as the float64 does. Where the float64 is no float32
+/// itself, it is that one of its two neighbours whose last bit is 1.
 pub fn single_to_odd(value: f64) -> f32 {
     #[allow(clippy::cast_possible_truncation, reason = "the nearest single is mended below")]
     let nearest = value as f32;
@@ -317,7 +319,7 @@ fn each<S: CastSource, T: CastTarget>(numbers: &[u8], places: &mut [u8]) -> bool
     let numbers: &[S::Bits] = bytemuck::cast_slice(numbers);
     for (place, &bits) in bytemuck::cast_slice_mut(places).iter_mut().zip(numbers) {
         match S::cast::<T>(bits) {
-            // Without a branch many floats are cast at once; the checks of integers are cheaper with one.
+            // Without a branch, many floats are cast at once; the checks of integers are cheaper with one.
             value if S::IS_FLOAT => {
                 fits &= value.is_some();
                 *place = value.unwrap_or(T::Bits::zeroed());
@@ -380,7 +382,7 @@ fn put_in_buckets(stored: Dtype, buckets: Buckets, numbers: &[u8], places: &mut 
     }
 }
 
-/// A number, for people.
+/// A number as text, for people.
 fn text(stored: Dtype, number: &[u8]) -> String {
     let mut bytes = [0; 8];
     let width = number.len().min(8);
@@ -422,7 +424,7 @@ mod tests {
                 if !value.is_finite() || !next.is_finite() || bits == 0x7fff {
                     continue;
                 }
-                // Doubles hold the middle, and what lies beside it.
+                // float64 holds the middle, and the numbers beside it.
                 let middle = f64::midpoint(value, next);
                 let even = if bits % 2 == 0 { bits } else { bits + 1 };
                 assert_eq!(narrowed(middle), even, "{middle:e}");

@@ -1,4 +1,4 @@
-//! The columns of a file, as tensors see them.
+//! The columns of a file's schema, with the tensors that they become.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#nested-types>
 
@@ -15,51 +15,50 @@ use crate::schema::shaping::Shaping;
 use crate::schema::types::LeafType;
 pub use crate::schema::types::{Dtype, Kind, Stored};
 
-/// A column of a file: a leaf of its schema, or whether a struct is there.
+/// A column of a file: a leaf of its schema, or the validity of a struct.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Column {
-    /// Its name; inside structs and maps, the names down to it with dots between (`a.b`).
+    /// Its name; inside structs and maps, the path to it with dots (`a.b`).
     pub name: String,
     /// Its type in the file, for people (`int32`, `timestamp[us]`, `list<float>`, ...).
     pub type_name: String,
     /// What its rows are.
     pub kind: Kind,
-    /// The element type of its tensor; none if it can't be delivered without more being said.
+    /// The dtype of its tensor; `None` if it can't be delivered without further options.
     pub dtype: Option<Dtype>,
-    /// Elements of a row, where it is no single number and all rows have as many.
+    /// The number of elements in a row, if a row is not a single number and all rows have equally many.
     pub size: Option<usize>,
-    /// How many lists its values are in, one in the other.
+    /// The number of nested lists around its values.
     pub lists: usize,
-    /// Of each of these, from the outermost on, how many elements it has, where the file says that all have as many;
-    /// else nothing.
+    /// The length of each of these lists, from the outermost on, if the file fixes all of them; else empty.
     pub sizes: Vec<usize>,
-    /// What its numbers count or stand for (`timestamp[us, UTC]`, `decimal(9, 2)`, ...), where their type
-    /// alone does not say it.
+    /// The unit or meaning of its numbers (`timestamp[us, UTC]`, `decimal(9, 2)`, ...), if the dtype alone
+    /// does not give it.
     pub unit: Option<String>,
-    /// How the file holds its values.
+    /// How the file stores its values.
     pub stored: Stored,
-    /// The definition level from which on a row is there: a value, a list (which may be empty), a struct.
+    /// The definition level from which on a row is not null: a value, a list (which may be empty), a struct.
     pub level: u8,
-    /// The definition level from which on the innermost list has an element; in no list, 0.
+    /// The definition level from which on the innermost list has an element; 0 outside of lists.
     pub element: u8,
     /// Its index among the leaves of the schema.
     pub leaf: usize,
-    /// What was asked to become of its values; the type and kind are those of what they become.
+    /// How its values are converted on request; type and kind are those after that.
     #[serde(skip)]
     pub shaping: Shaping,
-    /// The values of all files, if codes are asked for.
+    /// The vocabulary of all files, if codes are asked for.
     #[serde(skip)]
     pub vocabulary: Option<Arc<Vocabulary>>,
 }
 
 impl Column {
-    /// Bytes of a row, where all rows have as many; 0 if it can't be delivered.
+    /// Bytes of a row, if all rows have equally many; 0 if it can't be delivered.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.dtype.map_or(0, |dtype| dtype.width().saturating_mul(self.elements()))
     }
 
-    /// The element type of its tensor, if nothing else were to become of its values.
+    /// The dtype of its tensor without any requested conversion.
     #[must_use]
     pub fn unshaped(&self) -> Option<Dtype> {
         match self.shaping {
@@ -68,7 +67,7 @@ impl Column {
         }
     }
 
-    /// Its type in the file, for people, and how long its lists are where all have one length.
+    /// Its type in the file, for people, with the length of its lists if that is fixed.
     #[must_use]
     pub fn type_of_rows(&self) -> Cow<'_, str> {
         match self.size {
@@ -77,7 +76,7 @@ impl Column {
         }
     }
 
-    /// Elements of a row, where all rows have as many.
+    /// The number of elements in a row, if all rows have equally many.
     #[must_use]
     pub fn elements(&self) -> usize {
         self.size.unwrap_or(1)
@@ -90,7 +89,8 @@ impl Column {
     }
 }
 
-/// The columns of a file, in the file's order; a struct stands before its members. Of lists its Arrow schema says more.
+/// The columns of a file, in the file's order; a struct stands before its fields. `arrow` adds what the Arrow
+/// schema says of lists.
 #[must_use]
 pub fn columns(schema: &SchemaDescriptor, arrow: &ArrowFields) -> Vec<Column> {
     let mut found = FoundColumns { schema, columns: Vec::new(), leaf: 0 };
@@ -100,19 +100,20 @@ pub fn columns(schema: &SchemaDescriptor, arrow: &ArrowFields) -> Vec<Column> {
     found.columns
 }
 
-/// A row of more elements is believed to have one length where the user says so, but not where a file does.
+/// The longest list whose fixed length is taken from a file. A longer one is believed only if the user states
+/// it.
 const MAX_ELEMENTS: usize = 1 << 24;
 
 /// What is above a node of the schema.
 #[derive(Debug, Clone, Default)]
 struct Above {
-    /// The definition level at which a value of the node is there.
+    /// The definition level at which a value of the node is not null.
     level: u8,
-    /// How many lists and maps it is in.
+    /// The number of lists and maps around it.
     lists: usize,
-    /// How many elements the outermost ones have, as far as all have as many.
+    /// The lengths of the outermost ones, as far as they are fixed.
     sizes: Vec<usize>,
-    /// The definition level at which the outermost one is there.
+    /// The definition level at which the outermost one is not null.
     list_level: u8,
     /// The definition level at which the innermost one has an element.
     element: u8,
@@ -235,7 +236,7 @@ fn listed(column: Column, above: &Above) -> Column {
     Column { type_name, kind, dtype, sizes, level: above.list_level, ..column }
 }
 
-/// Whether a struct is there, as the levels of one of its members tell: best of one without lists.
+/// The validity of a struct, from the levels of one of its fields: best of one without lists.
 fn struct_mask(name: &str, level: u8, members: &[Column]) -> Column {
     let told = members.iter().find(|member| member.is_flat());
     let told = told.or_else(|| members.iter().find(|member| member.dtype.is_some() && member.lists == 1));
@@ -261,7 +262,7 @@ fn is(node: &Type, repetition: Repetition) -> bool {
     node.get_basic_info().has_repetition() && node.get_basic_info().repetition() == repetition
 }
 
-/// What a list repeats: its elements, or groups of one.
+/// What a list repeats: its elements, or groups around them.
 fn list_of(node: &Type) -> Option<&Type> {
     let info = node.get_basic_info();
     let is_marked = matches!(info.logical_type_ref(), Some(LogicalType::List))
@@ -269,7 +270,7 @@ fn list_of(node: &Type) -> Option<&Type> {
     repeated_in(node).filter(|_| is_marked)
 }
 
-/// The element of a list if what it repeats are groups of one, as they are but in old files.
+/// The element of a list whose repeated part is a group around each element, as in all but old files.
 fn element_of<'a>(list: &Type, repeated: &'a Type) -> Option<&'a Type> {
     if repeated.is_primitive() {
         return None;

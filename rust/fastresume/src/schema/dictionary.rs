@@ -1,14 +1,14 @@
-//! The different values of a column over all files, each of which has a code.
+//! The vocabulary of a column: its distinct values over all files, each with a code.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Different values in the order of their bytes; the code of one is its place.
+/// Distinct values in the order of their bytes; the code of a value is its index.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Vocabulary {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// Where each value ends.
     ends: Vec<usize>,
     /// Of values that were named: the code of each, in the order of their bytes.
     codes: Option<Vec<u64>>,
@@ -17,7 +17,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The vocabulary of values, whatever their order; all of them differ.
+    /// The vocabulary of distinct values, given in any order.
     #[must_use]
     pub fn new(mut values: Vec<Box<[u8]>>) -> Self {
         values.sort_unstable();
@@ -49,7 +49,7 @@ impl Vocabulary {
     /// What [`Self::to_bytes`] gave.
     ///
     /// # Errors
-    /// `State` if it is damaged.
+    /// `State` if the bytes are damaged.
     pub fn from_bytes(data: &[u8]) -> Result<Self> {
         let damaged = |cause: &dyn std::fmt::Display| {
             Error::State(format!("the dictionary of a pickled dataset is damaged: {cause}"))
@@ -73,13 +73,13 @@ impl Vocabulary {
         postcard::to_allocvec(self).unwrap_or_default()
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -104,7 +104,7 @@ impl Vocabulary {
     /// The code of a value.
     ///
     /// # Errors
-    /// `Data` if there is none.
+    /// `Data` if the value is not in the vocabulary.
     pub fn code(&self, value: &[u8]) -> Result<u64> {
         let (mut first, mut end) = (0, self.len());
         while first < end {

@@ -1,4 +1,4 @@
-//! Types of columns, in files and in tensors: casts, buckets, dictionary codes.
+//! The types of columns, in files and in tensors: casts, buckets, dictionary codes.
 
 pub mod nulls;
 pub mod buckets;

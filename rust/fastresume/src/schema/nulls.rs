@@ -1,23 +1,23 @@
-//! What becomes of nulls: refused, masked or filled.
+//! How nulls are handled: refused, masked or filled.
 
 use crate::error::{Error, Result};
 
-/// What becomes of a null.
+/// How a null is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nulls {
     /// It is an error.
     Refused,
-    /// It is marked as not valid; its value is zeros, its row empty.
+    /// It is marked as not valid; its value is zeros, or its row empty.
     Masked,
-    /// It becomes the value of these bits (the lowest ones), its row empty.
+    /// It gets the value of these (lowest) bits, or an empty row.
     Filled(u64),
 }
 
 impl Nulls {
-    /// The bits that stand for a null.
+    /// The bits of a null's value.
     ///
     /// # Errors
-    /// `Data` if there is none to be: row `row` of the row group has one.
+    /// `Data` if nulls are refused; it names row `row` of the row group.
     pub fn bits(self, row: usize) -> Result<u64> {
         match self {
             Self::Refused => Err(Error::data(format!(

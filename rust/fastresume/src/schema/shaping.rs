@@ -1,18 +1,19 @@
-//! What becomes of the values of a column between the file and the tensor.
+//! The requested conversion of a column's values between file and tensor.
 
 use crate::schema::buckets::Buckets;
 use crate::schema::types::Dtype;
 
-/// What a column's values become, besides what their type says.
+/// How a column's values are converted, beyond what their type says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Shaping {
-    /// Nothing else.
+    /// Not at all.
     #[default]
     None,
-    /// Numbers of another type than this one, which they would be.
+    /// Cast from this type, which they would have.
     Cast(Dtype),
-    /// The buckets of values, which would be of this type.
+    /// Hashed to buckets, from this type, which they would have.
     Hashed(Dtype, Buckets),
-    /// The codes of values, which would be of this type, in the column's vocabulary; and whether they are text.
+    /// Replaced by their codes in the column's vocabulary, from this type, which they would have; and whether
+    /// they are strings.
     Coded(Dtype, bool),
 }

@@ -1,4 +1,4 @@
-//! The types of values: in a file, and in a tensor.
+//! The types of values, in files and in tensors.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md>
 
@@ -33,7 +33,7 @@ pub enum Dtype {
     Float32,
     /// IEEE 754 double precision.
     Float64,
-    /// The sign, the exponent and 7 bits of a single: no file holds it, a cast makes it.
+    /// The sign, the exponent and 7 bits of a float32: no file holds it, only a cast makes it.
     Bfloat16,
 }
 
@@ -96,21 +96,21 @@ impl Dtype {
 pub enum Kind {
     /// One value.
     Scalar,
-    /// Any number of values.
+    /// A list of any length.
     List,
-    /// Bytes that are text.
+    /// A string of any length.
     String,
-    /// Bytes.
+    /// Bytes of any length.
     Binary,
-    /// Any number of lists of any number of values.
+    /// A list of lists, all of any length.
     Lists,
-    /// Any number of texts.
+    /// A list of strings.
     Strings,
-    /// Any number of pieces of bytes.
+    /// A list of byte arrays.
     Binaries,
-    /// Whether the struct in it is there: a truth value.
+    /// The validity of a struct: a boolean.
     Mask,
-    /// How many elements the row of a padded column has: an integer.
+    /// The length of a row of a padded column: an integer.
     Length,
 }
 
@@ -121,7 +121,7 @@ impl Kind {
         matches!(self, Self::List | Self::String | Self::Binary) || self.is_nested()
     }
 
-    /// Whether rows consist of rows that differ in length.
+    /// Whether rows are lists of lists, strings or byte arrays.
     #[must_use]
     pub fn is_nested(self) -> bool {
         matches!(self, Self::Lists | Self::Strings | Self::Binaries)
@@ -144,49 +144,48 @@ impl Kind {
     }
 }
 
-/// How a file holds the values of a column.
+/// How a file stores the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stored {
     /// As numbers of this type.
     Number(Dtype),
-    /// As integers, which count units of 10^-scale.
+    /// As integers in units of 10^-scale.
     Decimal {
-        /// Bytes of each; 0 if they differ.
+        /// Bytes of each value; 0 if they differ.
         length: usize,
-        /// Whether the lowest byte comes first, as in other integers.
+        /// Whether the bytes are little-endian, as of INT32 and INT64.
         is_integer: bool,
-        /// The digits that a value may have.
+        /// The number of digits that a value may have.
         precision: u32,
-        /// How many of them stand behind the point.
+        /// The number of digits behind the point.
         scale: u32,
     },
-    /// As the nanoseconds of a day, and the number of the day: 96 bits.
+    /// As INT96: the nanoseconds of a day, and the number of the day.
     Int96,
-    /// As so many bytes each.
+    /// As this many bytes each.
     Fixed(usize),
-    /// As bytes, each of a length of its own.
+    /// As bytes, each value with a length of its own.
     Bytes,
-    /// Not at all: all are null.
+    /// Not at all: all values are null.
     Nothing,
-    /// In its path.
+    /// In the path of the file.
     Path,
-    /// In a way that is not read.
+    /// In a way that is not supported.
     Unknown,
 }
 
 impl Stored {
-    /// Whether all rows of a file have the same value, or null, of which its pages say nothing.
+    /// Whether all rows of a file have the same value, or null, which is not in its pages.
     #[must_use]
     pub fn is_constant(self) -> bool {
         matches!(self, Self::Nothing | Self::Path)
     }
 }
 
-/// Longer values are not taken for those of a column whose values have one length: few bytes of nulls would
-/// make many.
+/// The longest value that counts as of fixed length: with a longer one, a few bytes of nulls would make many.
 const MAX_FIXED_BYTES: usize = 1 << 20;
 
-/// More digits may not fit 64 bits.
+/// The most digits of a decimal that always fits 64 bits.
 pub const MAX_INTEGER_DIGITS: u32 = 18;
 
 /// The type of a leaf, as if it stood alone.
@@ -196,13 +195,13 @@ pub struct LeafType {
     pub name: String,
     /// What one value is.
     pub kind: Kind,
-    /// The element type of its tensor; none if it can't be delivered without more being said.
+    /// The dtype of its tensor; `None` if it can't be delivered without further options.
     pub dtype: Option<Dtype>,
-    /// Elements of one value, where it is no single number and all have as many.
+    /// The number of elements of one value, if it is not a single number and all have equally many.
     pub size: Option<usize>,
-    /// What its values count or stand for, where their type alone does not say it.
+    /// The unit or meaning of its values, if the dtype alone does not give it.
     pub unit: Option<String>,
-    /// How the file holds it.
+    /// How the file stores it.
     pub stored: Stored,
 }
 
@@ -274,7 +273,7 @@ impl LeafType {
 }
 
 impl Dtype {
-    /// The smallest type that holds all numbers of both: of integers, or of floats.
+    /// The smallest dtype that holds all numbers of both: of integers, or of floats.
     #[must_use]
     pub fn joined(self, other: Self) -> Option<Self> {
         if self == other {
@@ -308,7 +307,7 @@ impl Dtype {
         matches!(self, Self::Float16 | Self::Bfloat16 | Self::Float32 | Self::Float64)
     }
 
-    /// Whether its numbers are integers; a truth value is none.
+    /// Whether its numbers are integers; booleans are not.
     #[must_use]
     pub fn is_integer(self) -> bool {
         self != Self::Bool && !self.is_float()
@@ -321,7 +320,7 @@ impl Dtype {
     }
 }
 
-/// The type of a decimal; integers always fit 64 bits, others if they have few digits.
+/// The type of a decimal. Those stored as integers always fit 64 bits, others if they have few digits.
 fn decimal(column: &ColumnDescriptor) -> LeafType {
     let stated = match column.logical_type_ref() {
         Some(LogicalType::Decimal(decimal)) => (decimal.precision, decimal.scale),

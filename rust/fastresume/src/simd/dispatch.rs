@@ -1,6 +1,6 @@
-//! Which of a loop's two compilations runs: that for any processor, or that for AVX2.
+//! Chooses between a loop's two compilations: for any processor, or for AVX2.
 
-/// Makes of a loop that is always inlined a function that chooses between its two compilations.
+/// Turns a loop that is always inlined into a function that chooses between its two compilations.
 macro_rules! chosen {
     ($(#[$note:meta])* pub fn $name:ident $(<$kind:ident: $bound:path>)? ($($argument:ident: $type:ty),*) -> $result:ty
         = $inner:ident, for AVX2 $wide:ident) => {
@@ -30,8 +30,8 @@ macro_rules! chosen {
 
 pub(super) use chosen;
 
-/// Whether it is one of Intel's newer processors, which differ from others in what is quick. Its older ones lack the first
-/// two of these features; AMD's alone have the third.
+/// Whether it is one of Intel's newer processors, on which other instructions are fast. Its older ones lack
+/// the first two of these features; only AMD's have the third.
 #[inline]
 pub(super) fn is_newer_intel() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! Values to their places among nulls.
+//! Spreads values to their places among nulls.
 
 use bytemuck::Pod;
 
@@ -6,12 +6,12 @@ use super::dispatch::chosen;
 #[cfg(target_arch = "x86_64")]
 use super::prefetch::fetch_ahead;
 
-/// So many values must be there behind the last one that `expand` takes.
+/// The number of values that must be readable behind the last one that `expand` takes.
 pub const EXPAND_SPARE: usize = 8;
 
 chosen! {
-    /// Writes the next value of `source` where a bit is 1, and `null` where it is 0. `source` has as many values as
-    /// there are ones, and `EXPAND_SPARE` more, which may be anything.
+    /// Writes the next value of `source` where a bit is 1, and `null` where it is 0. `source` has one value
+    /// for each 1, and `EXPAND_SPARE` more, which may be anything.
     pub fn expand<P: Pod>(source: &[P], bits: &[u64], null: P, output: &mut [P]) -> ()
         = expand_plain, for AVX2 expand_wide
 }
@@ -37,7 +37,7 @@ fn expand_wide<P: Pod>(source: &[P], bits: &[u64], null: P, output: &mut [P]) {
 }
 
 chosen! {
-    /// Writes each bit of words as a byte, from the lowest bit of the first one on.
+    /// Writes each bit of words as a byte, from the lowest bit of the first word on.
     pub fn write_bits<W: Iterator<Item = u64> >(words: W, output: &mut [u8]) -> ()
         = write_bits_plain, for AVX2 write_bits_wide
 }
@@ -51,7 +51,7 @@ fn write_bits_plain(words: impl Iterator<Item = u64>, output: &mut [u8]) {
     }
 }
 
-/// 32 bits at once: each byte of them to eight places, each of which keeps its own bit.
+/// 32 bits at once: each byte of them is copied to eight places, each of which keeps its own bit.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -76,7 +76,7 @@ fn write_bits_wide(mut words: impl Iterator<Item = u64>, output: &mut [u8]) {
     }
 }
 
-/// Eight values of 32 bits at once. Those of 64 bits are two halves, whose bits are the same.
+/// Eight 32-bit values at once. 64-bit values are two halves, with the same bit for both.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,popcnt")]
 #[inline]
@@ -112,10 +112,10 @@ fn expand_halves<P: Pod>(source: &[u32], bits: &[u64], null: P, output: &mut [u3
     }
 }
 
-/// Of each byte, and each of its bits, how many ones are below it, or -1 where it is 0: a byte for each.
+/// For each byte, and each of its bits: the number of ones below it, or -1 where the bit is 0.
 const ORDERS: [i64; 256] = orders(1);
 
-/// The same of four bits, each of which stands for two values.
+/// The same for four bits, each of which stands for two 32-bit halves.
 const HALVED_ORDERS: [i64; 16] = orders(2);
 
 const fn orders<const COUNT: usize>(values: usize) -> [i64; COUNT] {

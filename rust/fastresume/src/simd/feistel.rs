@@ -1,4 +1,5 @@
-//! The rounds of a permutation, taken back for many values at once. Their arithmetic is a part of the cursor's format.
+//! Undoes the rounds of the Feistel permutation for many values at once. Its arithmetic is a part of the
+//! cursor's format.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64 as x86;
@@ -6,11 +7,11 @@ use std::arch::x86_64 as x86;
 #[cfg(target_arch = "x86_64")]
 use super::dispatch::is_newer_intel;
 
-/// What words are multiplied by to hash them.
+/// The factors of the hash of a word.
 pub const FIRST_FACTOR: u64 = 0xBF58_476D_1CE4_E5B9;
 pub const SECOND_FACTOR: u64 = 0x94D0_49BB_1331_11EB;
 
-/// How many rounds there are.
+/// The number of rounds.
 pub const ROUNDS: usize = 6;
 
 /// A hash of a word, scaled to `[0, end)`; `end` is at most 2^32.
@@ -18,22 +19,22 @@ pub const ROUNDS: usize = 6;
 pub fn below(word: u64, end: u64) -> u64 {
     let hash = word.wrapping_mul(FIRST_FACTOR);
     let hash = (hash ^ (hash >> 32)).wrapping_mul(SECOND_FACTOR);
-    // The high word of `hash * end`, of products that have one word.
+    // The high word of `hash * end`, computed from products that fit one word.
     ((hash >> 32) * end + (((hash & 0xFFFF_FFFF) * end) >> 32)) >> 32
 }
 
-/// What the rounds add, worked out for each value of each half: there are few of these beside the values of both.
+/// What the rounds add, computed for each value of each half: these are few compared with the pairs of both.
 #[derive(Debug)]
 pub struct Rounds {
-    /// How many values the left half has, and the right one: at most 2^31.
+    /// The number of values of the left half, and of the right one: at most 2^31.
     sides: [u32; 2],
-    /// Of each round, for each value of one half what is added to the other one: as many numbers as the one has values, all
-    /// below those of the other. The left half comes first.
+    /// For each round: what is added to one half, for each value of the other one. There are as many numbers
+    /// as the latter has values, all below the former's number of values. The left half comes first.
     added: [Vec<u32>; ROUNDS],
 }
 
 impl Rounds {
-    /// Rounds with these keys, for halves of so many values, at most 2^31.
+    /// Rounds with these keys, for halves with these numbers of values, at most 2^31.
     ///
     /// # Panics
     /// If a half has more values.
@@ -50,11 +51,11 @@ impl Rounds {
         Self { sides, added }
     }
 
-    /// Takes the rounds back, last one first, for the value of a left and a right half, and for those of the right halves that
-    /// follow it; writes what each of them was before.
+    /// Undoes the rounds, the last one first, for a left and a right half, and for the right halves that
+    /// follow it. Writes what each pair was before.
     ///
     /// # Panics
-    /// If a half is not below its side.
+    /// If a half is not below its number of values.
     pub fn undo(&self, halves: [u64; 2], values: &mut [u64]) {
         let [left_side, right_side] = self.sides.map(u64::from);
         let end = halves[1].saturating_add(values.len() as u64);
@@ -64,7 +65,8 @@ impl Rounds {
         #[cfg(target_arch = "x86_64")]
         if is_newer_intel() && is_x86_feature_detected!("avx2") {
             #[allow(unsafe_code, reason = "calls a function that needs features of the processor")]
-            // SAFETY: the processor has the features that the function was compiled for, and halves are below their sides.
+            // SAFETY: the processor has the features that the function was compiled for, and halves are below
+            // their sides.
             return unsafe { self.undo_gathering([left, right], values) };
         }
         self.undo_each([left, right], values);
@@ -74,10 +76,10 @@ impl Rounds {
         let [left_side, right_side] = self.sides;
         let minus = |half: u32, added: u32, side: u32| {
             let rest = half.wrapping_sub(added);
-            // Below zero, it is large. A branch would be taken at random.
+            // A negative difference wraps to a large number. A branch would be taken at random.
             rest.min(rest.wrapping_add(side))
         };
-        // One for all of the same left half.
+        // One test for all with the same left half.
         let last = self.added[5][left as usize];
         for (value, right) in values.iter_mut().zip(first_right..) {
             let right = minus(right, last, right_side);
@@ -90,7 +92,7 @@ impl Rounds {
         }
     }
 
-    /// As `undo_each`, eight values at once.
+    /// Like `undo_each`, for eight values at once.
     ///
     /// # Safety
     /// The processor has AVX2; the left half, and all right ones, are below their sides.
@@ -105,8 +107,8 @@ impl Rounds {
             x86::_mm256_min_epu32(rest, x86::_mm256_add_epi32(rest, side))
         };
         let added = |round: usize, half| {
-            // SAFETY: a half is below its side, before and after something that is below it was taken off, and there are as
-            // many numbers as that.
+            // SAFETY: a half is below its side, before and after a smaller number was subtracted, and there
+            // are as many numbers as the side.
             unsafe { x86::_mm256_i32gather_epi32::<4>(self.added[round].as_ptr().cast(), half) }
         };
         let last = x86::_mm256_set1_epi32(self.added[5][left as usize].cast_signed());

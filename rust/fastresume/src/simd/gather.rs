@@ -1,4 +1,4 @@
-//! Values of a table by their indices.
+//! Looks up values of a table by their indices.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64 as x86;
@@ -13,7 +13,8 @@ use super::unpack::Groups;
 use super::unpack::unpack_plain;
 
 chosen! {
-    /// Writes `table[index]` for each index; false, and anything, if one is not below the table's length.
+    /// Writes `table[index]` for each index. Returns false, with undefined output, if an index is out of
+    /// range.
     pub fn gather<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> bool
         = gather_inline, for AVX2 gather_inline
 }
@@ -33,8 +34,8 @@ fn gather_inline<P: Copy>(table: &[P], indices: &[u32], output: &mut [P]) -> boo
     true
 }
 
-/// Writes `table[index]` for indices of `width` bits, whole groups of eight as far as enough bytes lie behind them;
-/// gives how many, or an index that is not below the table's length.
+/// Writes `table[index]` for bit-packed indices of `width` bits, in whole groups of eight, as far as enough
+/// bytes lie behind them. Returns how many, or an index that is out of range.
 #[inline]
 pub fn look_up_groups<P: Pod>(
     bytes: &[u8],
@@ -42,20 +43,20 @@ pub fn look_up_groups<P: Pod>(
     table: &[P],
     output: &mut [P],
 ) -> Result<usize, u32> {
-    // Many older processors of Intel leaked data through the instruction that gathers (CVE-2022-40982), and were made slow at
-    // it; AMD's make as many steps of it as there are values, and some more.
+    // Many older Intel processors leaked data through the gather instruction (CVE-2022-40982), and were made
+    // slow at it. AMD's take as many steps for it as there are values, and some more.
     let look_up = if is_newer_intel() { gather_groups } else { load_groups };
     look_up(bytes, width, table, output)
 }
 
 chosen! {
-    /// As `look_up_groups`, one value by one.
+    /// Like `look_up_groups`, one value at a time.
     pub fn load_groups<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32>
         = look_up_plain, for AVX2 load_wide
 }
 
 chosen! {
-    /// As `look_up_groups`, eight values at once.
+    /// Like `look_up_groups`, eight values at once.
     pub fn gather_groups<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]) -> Result<usize, u32>
         = look_up_plain, for AVX2 gather_wide
 }
@@ -90,7 +91,7 @@ fn gather_wide<P: Pod>(bytes: &[u8], width: usize, table: &[P], output: &mut [P]
     look_up_wide::<P, true>(bytes, width, table, output)
 }
 
-/// Unpacks eight indices at once, which never are in memory.
+/// Unpacks eight indices at once, in registers only.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -109,8 +110,8 @@ fn look_up_wide<P: Pod, const GATHERS: bool>(
     for places in &mut *groups {
         fetch_ahead(places);
         #[allow(unsafe_code, reason = "one comparison for all takes the place of one for each")]
-        // SAFETY: there are as many groups; no index is larger than the last one of the table, and none has more than the
-        // 25 bits that `Groups` unpacks.
+        // SAFETY: there are as many groups. No index is larger than the last one of the table, and none has
+        // more than the 25 bits that `Groups` unpacks.
         unsafe {
             let indices = packed.next();
             largest = x86::_mm256_max_epu32(largest, indices);
@@ -125,10 +126,11 @@ fn look_up_wide<P: Pod, const GATHERS: bool>(
     Ok(groups.len() * 8)
 }
 
-/// The values of eight indices, loaded one by one and put together in registers: to write each of them takes longer.
+/// The values of eight indices, loaded one by one and combined in registers: writing each of them takes
+/// longer.
 ///
 /// # Safety
-/// All are below the table's length.
+/// All indices are below the table's length.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -137,7 +139,7 @@ unsafe fn load_eight<P: Pod>(table: &[P], indices: x86::__m256i) -> [P; 8] {
     let pairs: [u64; 4] = bytemuck::cast(indices);
     #[allow(clippy::cast_possible_truncation, reason = "each is a half of a word")]
     let pairs = pairs.map(|pair| [pair & 0xffff_ffff, pair >> 32].map(|index| index as usize));
-    // SAFETY: the caller's, for this and for what follows; the values have so many bytes.
+    // SAFETY: the caller's promise, for this and for what follows; the values have this width.
     unsafe {
         let place = |index: usize| table.as_ptr().add(index);
         match size_of::<P>() {
@@ -164,17 +166,17 @@ unsafe fn load_eight<P: Pod>(table: &[P], indices: x86::__m256i) -> [P; 8] {
     }
 }
 
-/// As `load_eight`, all at once where the values are as wide as that takes.
+/// Like `load_eight`, all at once if the values have the width that this takes.
 ///
 /// # Safety
-/// All are below the table's length, and below 2^31.
+/// All indices are below the table's length, and below 2^31.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
 #[allow(unsafe_code, reason = "its caller has compared the indices")]
 unsafe fn gather_eight<P: Pod>(table: &[P], indices: x86::__m256i) -> [P; 8] {
     let start = table.as_ptr();
-    // SAFETY: the caller's; the values have so many bytes.
+    // SAFETY: the caller's promise; the values have this width.
     unsafe {
         match size_of::<P>() {
             4 => bytemuck::cast(x86::_mm256_i32gather_epi32::<4>(start.cast(), indices)),
@@ -234,7 +236,7 @@ mod tests {
                     let table: Vec<P> =
                         (0..u32::try_from(length.min(1 << 20)).unwrap()).map(&value).collect();
                     for length in [bytes.len(), 900, 300, width, 0] {
-                        // Memory of its own: a sanitizer sees what is read behind it.
+                        // Memory of its own, so that a sanitizer notices reads behind it.
                         let bytes = bytes[..length].to_vec();
                         for count in [0, 7, 8, 17, 255, 264, 400] {
                             let (mut found, mut twin) = (vec![value(7); count], vec![value(7); count]);
@@ -247,7 +249,7 @@ mod tests {
                             let expected = indices[..done].iter().map(|&index| table[index as usize]);
                             assert_eq!(found[..done], expected.collect::<Vec<_>>());
                             assert!(done % 8 == 0 && done <= count);
-                            // The last groups may be looked up by one and not by the other.
+                            // One of the two may look up the last groups, and the other not.
                             let Ok(others) = plain else { continue };
                             let both = done.min(others);
                             assert!(done.max(others) - both <= 16 * 8 / width + 8, "{done} and {others}");

@@ -1,14 +1,14 @@
-//! The greatest number at each place.
+//! The elementwise maximum of rows of numbers.
 
 use std::cell::Cell;
 
 use super::dispatch::chosen;
 
-/// So many rows are read at once: what is written is read and written so much less often.
+/// The number of rows that are read at once, so that the output is read and written that much less often.
 const ROWS_AT_ONCE: usize = 8;
 
 chosen! {
-    /// Raises each number to the greatest at its place of some rows, none of which is shorter.
+    /// Raises each number to the maximum at its place over some rows, none of which is shorter.
     pub fn raise(numbers: &mut [i64], rows: &[&[Cell<i64>]]) -> () = raise_inline, for AVX2 raise_inline
 }
 

@@ -1,11 +1,13 @@
-//! Inner loops, for any processor and for AVX2; the core's only unsafe code.
+//! The inner loops of decoding, for any processor and for AVX2; the core's only unsafe code.
 //!
-//! The inner loops of decoding, each compiled twice: for any processor, and for one with AVX2. The choice is made at run time.
+//! Each loop is compiled twice: for any processor, and for one with AVX2. The choice is made at run time.
 //!
-//! This is the one module with unsafe code: the calls of what was compiled for such processors, lookups whose indices are
-//! compared with the length of the table all at once, or are below it by what they are made of, and asking for memory ahead. What is compiled for any processor is the
-//! same source, but for squares of numbers, values that nulls lie between, marks and integers of a few bits: the compiler
-//! does not turn, spread and unpack these in registers by itself.
+//! Unsafe code does three things here. It calls what was compiled for AVX2. It looks up indices, which are
+//! compared with the table's length all at once, or are below it by construction. And it prefetches memory.
+//!
+//! Most loops have one source for both compilations. Some have another one for AVX2, because the compiler
+//! does not use registers for them by itself: transposing squares of numbers, spreading values among nulls,
+//! writing bits as bytes, and unpacking integers of a few bits.
 #![allow(clippy::inline_always, reason = "what is not inlined is not compiled for AVX2")]
 
 mod dispatch;

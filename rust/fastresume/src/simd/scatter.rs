@@ -1,27 +1,27 @@
-//! Rows to their places.
+//! Moves rows to their places in batches.
 
 use super::dispatch::{chosen, is_newer_intel};
 use super::prefetch::{fetch_bytes, fetch_near};
 
-/// A row of what was decoded, and the row of a batch that it becomes.
+/// A move: a decoded row, and the row of a batch that it becomes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Move {
-    /// The row of what was decoded.
+    /// The decoded row.
     pub from: u32,
     /// The row of the batch.
     pub to: u32,
 }
 
-/// So many rows before one is put in its place, that is asked for, where the processor gains by it: the second cache holds
-/// one batch of some hundred KiB, and not the one before it as well.
+/// The place of a row is prefetched this many rows before it is written, on processors that gain by it. Their
+/// second cache holds one batch of some hundred KiB, but not the batch before it as well.
 const ROWS_AHEAD: usize = 16;
 
-/// So far behind the row that is put in its place, rows are asked for, on the same processors: by themselves these read
-/// ahead no farther than to the end of a page.
+/// On the same processors, source rows are prefetched this far behind the row that is moved. By themselves
+/// they read ahead only to the end of a page.
 const SOURCE_BYTES_AHEAD: usize = 4 << 10;
 
-/// Runs a loop over rows of a length, which knows of how many whole units of how many bytes they consist, but for an end that
-/// is no longer than a unit; of none if they are long.
+/// Runs a loop over rows of a fixed length. The loop is compiled for each number of whole units in a row and
+/// each width of a unit; the rest of a row is no longer than a unit. Long rows count as 0 units.
 macro_rules! by_length {
     ($row_bytes:expr, $call:ident($($rest:expr),*)) => {
         match $row_bytes {
@@ -49,14 +49,14 @@ chosen! {
 }
 
 chosen! {
-    /// Copies rows of `row_bytes` bytes, which lie one behind another, to their places in `outputs`, each of which has room for
-    /// `1 << shift` rows. Places beyond these are nowhere.
+    /// Copies rows of `row_bytes` bytes, which lie one behind another, to their places in `outputs`. Each
+    /// output has room for `1 << shift` rows. Rows with a place beyond the outputs are discarded.
     pub fn deal(source: &[u8], row_bytes: usize, places: &[u32], outputs: &mut [&mut [u8]], shift: u32) -> ()
         = deal_inline, for AVX2 deal_inline
 }
 
 chosen! {
-    /// Copies rows of as many numbers as there are floors, each to its place, and adds to each number its floor.
+    /// Copies rows with one number for each floor, each to its place, and adds its floor to each number.
     pub fn scatter_raised(source: &[u32], floors: &[u64], moves: &[Move], output: &mut [u64]) -> ()
         = scatter_raised_inline, for AVX2 scatter_raised_inline
 }
@@ -71,7 +71,7 @@ fn deal_inline(source: &[u8], row_bytes: usize, places: &[u32], outputs: &mut [&
     by_length!(row_bytes, deal_rows(source, row_bytes, places, outputs, shift));
 }
 
-/// Asks for the place of a later row, one of so many bytes, and for what lies a page behind this one.
+/// Prefetches the place of a later row of `row_bytes` bytes, and the source a page behind this row.
 #[inline(always)]
 fn ask_ahead(row: &[u8], later: Move, output: &[u8], place_bytes: usize) {
     fetch_near(output, later.to as usize * place_bytes, place_bytes);
@@ -98,7 +98,7 @@ fn scatter_raised_inline(source: &[u32], floors: &[u64], moves: &[Move], output:
         for (place, (numbers, floors)) in places.as_chunks_mut::<4>().0.iter_mut().zip(fours) {
             *place = raised(numbers, floors);
         }
-        // The last four, of which some were written before.
+        // The last four, some of which were written before.
         if let (Some(place), Some(numbers), Some(floors)) =
             (places.last_chunk_mut::<4>(), row.last_chunk::<4>(), floors.last_chunk::<4>())
         {
@@ -141,14 +141,15 @@ fn deal_rows<const UNIT: usize, const UNITS: usize>(
         let Some(output) = outputs.get_mut((place >> shift) as usize) else { continue };
         let start = (place & ((1 << shift) - 1)) as usize * row_bytes;
         if UNIT >= 32 {
-            // Where what comes behind it in its batch goes. The processor does not see by itself how so many places go on.
+            // Where the next row of its batch goes. The processor does not predict so many write positions by
+            // itself.
             fetch_bytes(output, start + 2 * row_bytes, row_bytes);
         }
         copy_row::<UNIT, UNITS>(row, &mut output[start..start + row_bytes]);
     }
 }
 
-/// Copies a row of `UNITS` whole units and an end without a call; one of none of them by one.
+/// Copies a row of `UNITS` whole units and a rest without a call; a row of 0 units with one.
 #[inline(always)]
 fn copy_row<const UNIT: usize, const UNITS: usize>(from: &[u8], to: &mut [u8]) {
     if UNITS == 0 {
@@ -177,7 +178,7 @@ mod tests {
             for (number, &place) in places.iter().enumerate() {
                 assert_eq!(&output[place as usize * row_bytes..][..row_bytes], row(number));
             }
-            // Where three rows go nowhere.
+            // Three of these rows are discarded.
             let places: Vec<u32> =
                 places.iter().map(|&place| if place < 34 { place } else { u32::MAX }).collect();
             let mut outputs = vec![vec![255; 4 * row_bytes]; 9];

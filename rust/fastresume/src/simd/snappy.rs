@@ -1,29 +1,31 @@
-//! What Snappy makes of numbers, taken back.
+//! Decompresses Snappy pages of numbers.
 //!
-//! The upper half of a number of eight bytes was met before, and often its lower bytes as well. So a page of them is hardly
-//! anything but *pairs*: a literal of up to four bytes, or none, and a copy of up to sixteen. A decoder spends its time waiting
-//! for tags, as one tells where the next is. Here the length of the pair that would begin at a byte is worked out for many
-//! bytes at once; from pair to pair there is one lookup then.
+//! The upper half of an 8-byte number repeats an earlier one, and often its lower bytes do as well. So a
+//! Snappy page of such numbers consists almost only of *pairs*: a literal of up to four bytes, or none, then
+//! a copy of up to sixteen. A usual decoder mostly waits for tags, because each tag tells where the next one
+//! is. Here the length of the pair that would begin at a byte is computed for many bytes at once. Then one
+//! lookup leads from pair to pair.
 //!
 //! Source: <https://github.com/google/snappy/blob/main/format_description.txt>
 
 use super::dispatch::chosen;
 
-/// So many bytes are measured at once.
+/// The number of bytes for which lengths are computed at once.
 const MEASURED: usize = 256;
 
-/// A pair is read as one word: two tags, four bytes of a literal, and two that say how far away a copy is.
+/// A pair is read as one word: two tags, four bytes of a literal, and two bytes of a copy's distance.
 const WORD: usize = size_of::<u64>();
 
-/// Elements without a pair that a page may begin with.
+/// The number of elements without a pair that a page may begin with.
 const ALONE: usize = 64;
 
-/// Bytes for each such element from there on: there are more of them in pages of other things, for which others are faster.
+/// The bytes per further element without a pair. Pages of other data have more such elements, and other
+/// decoders are faster for them.
 const BYTES_FOR_EACH: usize = 32;
 
 chosen! {
-    /// Fills `output` from Snappy's elements, if there is nothing wrong with them, and they are pairs for the most part. If not,
-    /// it gives nothing, anything may stand in `output`, and another decoder has to say what is the matter.
+    /// Fills `output` from Snappy's elements, if they are valid and most of them are pairs. Otherwise it
+    /// returns `None` with undefined output, and another decoder has to find the error.
     pub fn decompress_numbers(elements: &[u8], output: &mut [u8]) -> Option<()>
         = decompress, for AVX2 decompress
 }
@@ -58,14 +60,14 @@ fn decompress(elements: &[u8], output: &mut [u8]) -> Option<()> {
     (written == output.len()).then_some(())
 }
 
-/// Writes how many bytes the pair takes that begins at each byte, if one does; else 0.
+/// Writes the length in bytes of the pair that begins at each byte; 0 if none does.
 #[inline(always)]
 fn measure(input: &[u8; MEASURED + WORD], lengths: &mut [u8; MEASURED]) {
     let all_if = |is_so: bool| u8::from(is_so).wrapping_neg();
-    // Copies of the first two kinds, with one byte and two behind their tag, whose last bits are 1 and 2.
+    // Copies of the first two kinds, with one and two bytes behind their tag, whose last bits are 1 and 2.
     let is_copy = |tag: u8| all_if(tag.wrapping_add(1) & 2 != 0);
     let behind = |bytes: usize| &input[bytes..][..MEASURED];
-    // A literal of one byte to four, whose tags are 0, 4, 8 and 12, has the tag of a copy behind it.
+    // A literal of one byte to four, whose tags are 0, 4, 8 and 12, with the tag of a copy behind it.
     let [one, two, three, four] = [2, 3, 4, 5].map(behind);
     for (at, length) in lengths.iter_mut().enumerate() {
         let tag = input[at];
@@ -79,8 +81,9 @@ fn measure(input: &[u8; MEASURED + WORD], lengths: &mut [u8; MEASURED]) {
     }
 }
 
-/// Writes the pair that begins at a byte, behind what was written, if it has a length, and its copy is not too long and is of
-/// what lies before the pair; gives how many bytes it wrote. There may be others behind them.
+/// Writes the pair that begins at a byte behind the earlier output. It does so only if the pair has a length,
+/// and its copy is short enough and lies before the pair. Returns the number of bytes written; behind them
+/// other bytes may be overwritten.
 #[inline(always)]
 fn pair(
     input: &[u8; MEASURED + WORD],
@@ -99,7 +102,8 @@ fn pair(
     if length == 0 || copied > 2 * WORD || literal + copied > distance {
         return None;
     }
-    // It is read before the literal is written, and word by word: what was written as it is read is there sooner.
+    // The source is read before the literal is written, and word by word: earlier writes of the same width can
+    // be read sooner.
     let source: &[u8; 2 * WORD] = output.get((written + literal).wrapping_sub(distance)..)?.first_chunk()?;
     let source: [u64; 2] = bytemuck::pod_read_unaligned(source);
     let place: &mut [u8; 4 + 2 * WORD] = output.get_mut(written..)?.first_chunk_mut()?;
@@ -109,8 +113,8 @@ fn pair(
     Some(literal + copied)
 }
 
-/// What the tag of a copy says: its length, what counts of the first two bytes behind the tag, and what stands beside these
-/// in the distance.
+/// What the tag of a copy says: its length, a mask of the two bytes behind the tag, and the part of the
+/// distance in the tag itself.
 #[derive(Clone, Copy)]
 struct Copy {
     length: u8,
@@ -118,7 +122,7 @@ struct Copy {
     beside: u16,
 }
 
-/// Copies by their tags; for those of literals, one of no length.
+/// Copies by their tags; length 0 for the tags of literals.
 const COPIES: [Copy; 256] = {
     let mut copies = [Copy { length: 0, mask: 0, beside: 0 }; 256];
     let mut tag = 0;
@@ -135,8 +139,8 @@ const COPIES: [Copy; 256] = {
     }
 };
 
-/// Writes the first element behind what was written; gives how many bytes it has and how many it wrote, or nothing if it is
-/// damaged.
+/// Writes the first element behind the earlier output. Returns its length in bytes and the number of bytes
+/// written, or `None` if it is damaged.
 #[inline(never)]
 fn element(elements: &[u8], output: &mut [u8], written: usize) -> Option<(usize, usize)> {
     let (&tag, rest) = elements.split_first()?;
@@ -152,7 +156,7 @@ fn element(elements: &[u8], output: &mut [u8], written: usize) -> Option<(usize,
     let start = written.checked_sub(distance).filter(|_| distance > 0)?;
     let length = usize::from(length);
     let output = output.get_mut(start..written + length)?;
-    // What is copied may end in the copy: it is repeated then.
+    // The source may end within the copy itself: then it is repeated.
     let mut copied = 0;
     while copied < length {
         let step = distance.min(length - copied);
@@ -162,8 +166,8 @@ fn element(elements: &[u8], output: &mut [u8], written: usize) -> Option<(usize,
     Some((elements.len() - rest.len(), length))
 }
 
-/// How many bytes a literal has, and what follows its length: this stands in the tag, less one, if it is below 60, else in
-/// the bytes behind the tag.
+/// The length of a literal, and the bytes behind that length. The tag holds the length less one if that is
+/// below 60, else the bytes behind the tag do.
 pub fn literal_length(tag: u8, behind: &[u8]) -> Option<(usize, &[u8])> {
     let bytes = usize::from(tag >> 2).saturating_sub(59);
     let (length, rest) = behind.split_at_checked(bytes)?;
@@ -171,7 +175,7 @@ pub fn literal_length(tag: u8, behind: &[u8]) -> Option<(usize, &[u8])> {
     Some((usize::try_from(less_one + 1).ok()?, rest))
 }
 
-/// A number of at most eight bytes, the lowest first.
+/// A little-endian number of at most eight bytes.
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
@@ -195,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Adds an element, in front of which so many bytes are written; gives how many it writes.
+    /// Adds an element, before which `written` bytes were written; returns how many it writes.
     fn put(elements: &mut Vec<u8>, written: u32, has_rare: bool, random: &mut Random) -> u32 {
         let written = written.max(1);
         let literal = |length: u32, elements: &mut Vec<u8>, random: &mut Random| {
@@ -233,7 +237,7 @@ mod tests {
         }
     }
 
-    /// What the library makes of these elements, if it finds nothing wrong with them.
+    /// What the library decompresses from these elements, if they are valid.
     fn expected(elements: &[u8], length: usize) -> Option<Vec<u8>> {
         let length = length.to_le_bytes().map(u32::from);
         let length = length[0] | length[1] << 8 | length[2] << 16;
@@ -242,7 +246,7 @@ mod tests {
         snap::raw::Decoder::new().decompress_vec(&[&input[..], &[0], elements].concat()).ok()
     }
 
-    /// Whether these were decompressed; then they are what the library makes of them.
+    /// Whether these were decompressed; if so, the result must be the library's.
     fn is_right(elements: &[u8], length: usize) -> bool {
         let (mut output, mut twin) = (vec![0x5a; length], vec![0xa5; length]);
         let done = decompress_numbers(elements, &mut output).is_some();
@@ -272,7 +276,7 @@ mod tests {
             }
             is_right(&elements, written + 1);
             is_right(&elements, written - 1);
-            // Another byte may make other elements of all that follow it.
+            // Another byte may change all elements that follow it.
             let at = random.below(u32::try_from(elements.len()).unwrap()) as usize;
             elements[at] = random.below(256).to_le_bytes()[0];
             is_right(&elements, written);

@@ -1,16 +1,17 @@
-//! Squares of numbers with their rows as columns, in registers.
+//! Transposes small squares of numbers in registers.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64 as x86;
 
 use bytemuck::Pod;
 
-/// A square with its rows as columns.
+/// A square, transposed.
 pub fn transposed<W: Pod, const N: usize>(square: [[W; N]; N]) -> [[W; N]; N] {
     std::array::from_fn(|row| std::array::from_fn(|side| square[side][row]))
 }
 
-/// As `transposed`, of lines twice as long as there are: registers of eight bytes are put together from memory, and late.
+/// Like `transposed`, from lines twice as long as a square's. Lines of eight bytes would fill registers in two
+/// steps from memory, which takes longer.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -22,7 +23,7 @@ pub fn transposed_8_of_1_byte(lines: [[u8; 16]; 8]) -> [[u8; 8]; 16] {
     bytemuck::cast([low, high].map(|pairs| four_lines_of_2_bytes(pairs)))
 }
 
-/// As `transposed`, in eight registers.
+/// Like `transposed`, in eight registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -36,7 +37,8 @@ pub fn transposed_8_of_2_bytes(square: [[u16; 8]; 8]) -> [[u16; 8]; 8] {
     bytemuck::cast([two(0), two(1), two(2), two(3)])
 }
 
-/// Four lines of eight numbers of 2 bytes: the first number of each, then the second one of each, and so on.
+/// Four lines of eight 2-byte numbers, interleaved: the first number of each, then the second one of each,
+/// and so on.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -51,7 +53,7 @@ fn four_lines_of_2_bytes([a, b, c, d]: [x86::__m128i; 4]) -> [x86::__m128i; 4] {
     ]
 }
 
-/// As `transposed`, in four registers.
+/// Like `transposed`, in four registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -68,7 +70,7 @@ pub fn transposed_4_of_4_bytes(square: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
     .map(bytemuck::cast)
 }
 
-/// As `transposed`, in eight registers.
+/// Like `transposed`, in eight registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -91,7 +93,7 @@ pub fn transposed_8_of_4_bytes(square: [[u32; 8]; 8]) -> [[u32; 8]; 8] {
     [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)].map(bytemuck::cast)
 }
 
-/// As `transposed`, in four registers.
+/// Like `transposed`, in four registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]

@@ -1,4 +1,4 @@
-//! Columns of numbers to rows of them, and back, in squares that fit the registers.
+//! Transposes columns of numbers to rows, and back, in squares that fit the registers.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64 as x86;
@@ -16,49 +16,49 @@ use super::tiles::{
     transposed_8_of_4_bytes,
 };
 
-/// So far behind what is turned now, columns are asked for: there are more of them than the processor reads ahead by itself.
-/// What is asked for comes to the nearest cache on AMD's processors, which holds no more of 40 columns.
+/// How far ahead columns are prefetched: there are more of them than the processor reads ahead by itself. On
+/// AMD's processors the data goes to the nearest cache, which holds no more than this of 40 columns.
 const COLUMN_BYTES_AHEAD: usize = 256;
 
-/// As `COLUMN_BYTES_AHEAD`, on Intel's newer processors, where it comes to the second cache.
+/// The same on Intel's newer processors, where the data goes to the second cache.
 const INTEL_COLUMN_BYTES_AHEAD: usize = 768;
 
-/// So far behind what is written now, rows are asked for, where the processor gains by it.
+/// How far ahead of the written rows memory is prefetched, on processors that gain by it.
 const ROW_BYTES_AHEAD: usize = 2048;
 
 chosen! {
-    /// Makes rows of columns of numbers of 4 bytes: number `i` of each column, one after another, is row `i`. There are
-    /// as many rows as `rows` holds, and so many numbers in each column.
+    /// Transposes columns of 4-byte numbers: number `i` of each column, one after another, is row `i`. There
+    /// are as many rows as fit `rows`, and as many numbers in each column.
     pub fn turn_4_bytes(columns: &[&[u32]], rows: &mut [u32]) -> () = turn_plain, for AVX2 turn_4_bytes_wide
 }
 
 chosen! {
-    /// As `turn_4_bytes`, of numbers of one byte.
+    /// Like `turn_4_bytes`, for 1-byte numbers.
     pub fn turn_1_byte(columns: &[&[u8]], rows: &mut [u8]) -> () = turn_plain, for AVX2 turn_1_byte_wide
 }
 
 chosen! {
-    /// As `turn_4_bytes`, of numbers of 2 bytes.
+    /// Like `turn_4_bytes`, for 2-byte numbers.
     pub fn turn_2_bytes(columns: &[&[u16]], rows: &mut [u16]) -> () = turn_plain, for AVX2 turn_2_bytes_wide
 }
 
 chosen! {
-    /// As `turn_4_bytes`, of numbers of 8 bytes.
+    /// Like `turn_4_bytes`, for 8-byte numbers.
     pub fn turn_8_bytes(columns: &[&[u64]], rows: &mut [u64]) -> () = turn_plain, for AVX2 turn_8_bytes_wide
 }
 
-/// As `turn_4_bytes`, of any numbers, for any processor.
+/// Like `turn_4_bytes`, for any numbers and any processor.
 fn turn_plain<W: Pod>(columns: &[&[W]], rows: &mut [W]) {
     turn_blocks::<W, W, 4, 4>(columns, rows, |_, square| transposed(square), same);
 }
 
 chosen! {
-    /// As `turn_4_bytes`, but makes numbers of 8 bytes: the sum of each and the floor of its column.
+    /// Like `turn_4_bytes`, but writes 8-byte numbers: the sum of each number and the floor of its column.
     pub fn turn_raised(columns: &[&[u32]], floors: &[u64], rows: &mut [u64]) -> ()
         = turn_raised_plain, for AVX2 turn_raised_wide
 }
 
-/// As `turn_raised`, for any processor.
+/// Like `turn_raised`, for any processor.
 fn turn_raised_plain(columns: &[&[u32]], floors: &[u64], rows: &mut [u64]) {
     let one = |column: usize, number: u32| floors[column].wrapping_add(number.into());
     let turned = |first, square: [[u32; 4]; 4]| {
@@ -69,13 +69,13 @@ fn turn_raised_plain(columns: &[&[u32]], floors: &[u64], rows: &mut [u64]) {
 }
 
 chosen! {
-    /// As `turn_8_bytes`, but makes numbers of 4 bytes: how far each is above the floor of its column; false, and anything,
-    /// if one is too far above it, or below.
+    /// Like `turn_8_bytes`, but writes 4-byte numbers: the difference of each to the floor of its column.
+    /// Returns false, with undefined output, if a difference is negative or too large.
     pub fn turn_lowered(columns: &[&[u64]], floors: &[u64], rows: &mut [u32]) -> bool
         = turn_lowered_plain, for AVX2 turn_lowered_wide
 }
 
-/// As `turn_lowered`, for any processor.
+/// Like `turn_lowered`, for any processor.
 fn turn_lowered_plain(columns: &[&[u64]], floors: &[u64], rows: &mut [u32]) -> bool {
     let all = Cell::new(0);
     let turned = |first, square: [[u64; 4]; 4]| {
@@ -88,7 +88,7 @@ fn turn_lowered_plain(columns: &[&[u64]], floors: &[u64], rows: &mut [u32]) -> b
     u32::try_from(all.get()).is_ok()
 }
 
-/// How far a number is above a floor, if that fits; `all` gets the bits of all these.
+/// The difference of a number to a floor, as 4 bytes; `all` collects the bits of all differences.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation, reason = "it is seen in the end whether one did not fit")]
 fn lowered(number: u64, floor: u64, all: &Cell<u64>) -> u32 {
@@ -98,26 +98,26 @@ fn lowered(number: u64, floor: u64, all: &Cell<u64>) -> u32 {
 }
 
 chosen! {
-    /// Makes columns of rows of as many numbers of 4 bytes: the inverse of `turn_4_bytes`.
+    /// Splits rows of 4-byte numbers into columns: the inverse of `turn_4_bytes`.
     pub fn split_4_bytes(rows: &[u32], columns: &mut [&mut [u32]]) -> () = split_plain, for AVX2 split_4_bytes_wide
 }
 
 chosen! {
-    /// As `split_4_bytes`, of numbers of 2 bytes.
+    /// Like `split_4_bytes`, for 2-byte numbers.
     pub fn split_2_bytes(rows: &[u16], columns: &mut [&mut [u16]]) -> () = split_plain, for AVX2 split_2_bytes_wide
 }
 
 chosen! {
-    /// As `split_4_bytes`, of numbers of 8 bytes.
+    /// Like `split_4_bytes`, for 8-byte numbers.
     pub fn split_8_bytes(rows: &[u64], columns: &mut [&mut [u64]]) -> () = split_plain, for AVX2 split_8_bytes_wide
 }
 
-/// As `split_4_bytes`, of any numbers, for any processor.
+/// Like `split_4_bytes`, for any numbers and any processor.
 pub fn split_plain<W: Pod>(rows: &[W], columns: &mut [&mut [W]]) {
     split_squares::<W, 4>(rows, columns, transposed);
 }
 
-/// What a number becomes in rows where it stays as it is.
+/// The number itself: what rows hold without a conversion.
 fn same<W>(_: usize, number: W) -> W {
     number
 }
@@ -233,14 +233,15 @@ fn split_8_bytes_wide(rows: &[u64], columns: &mut [&mut [u64]]) {
     split_squares::<u64, 4>(rows, columns, |square| transposed_4_of_8_bytes(square));
 }
 
-/// The first columns of squares that so many columns consist of. The last one may overlap with the one before it.
+/// The first columns of the squares that cover `count` columns. The last square may overlap with the one
+/// before it.
 fn squares<const N: usize>(count: usize) -> impl Iterator<Item = usize> {
     let last = (count > N && !count.is_multiple_of(N)).then(|| count - N);
     (0..count / N).map(|square| square * N).chain(last)
 }
 
-/// Goes over the rows some at a time, through all columns: rows are written one after another. What is made of some rows of
-/// `N` columns, and of one number, is told by the first column.
+/// Goes over the rows in blocks, through all columns, and writes rows one after another. `turned` makes the
+/// numbers of some rows from `N` columns, `one` from a single number; both get the first column's index.
 #[inline(always)]
 fn turn_blocks<S: Pod, W: Pod, const N: usize, const ROWS: usize>(
     columns: &[&[S]],

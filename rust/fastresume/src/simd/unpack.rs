@@ -1,17 +1,17 @@
-//! Integers of a few bits to those of 32.
+//! Unpacks bit-packed integers to 32-bit integers.
 
 use super::dispatch::chosen;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64 as x86;
 
 chosen! {
-    /// Unpacks integers of `width` bits, whole groups of eight as far as eight bytes lie behind them; gives how
-    /// many integers.
+    /// Unpacks integers of `width` bits, in whole groups of eight, as far as eight bytes lie behind them.
+    /// Returns the number of integers.
     pub fn unpack_groups(bytes: &[u8], width: usize, output: &mut [u32]) -> usize
         = unpack_plain, for AVX2 unpack_wide
 }
 
-/// As `unpack_groups`, for any processor.
+/// Like `unpack_groups`, for any processor.
 pub(super) fn unpack_plain(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
     macro_rules! by_width {
         ($($width:literal)*) => {
@@ -61,7 +61,7 @@ fn unpack_wide(bytes: &[u8], width: usize, output: &mut [u32]) -> usize {
     done + unpack_plain(&bytes[done / 8 * width..], width, &mut output[done..])
 }
 
-/// Groups of eight integers, each of which is unpacked at once: the bytes that hold each integer, then its bits.
+/// Groups of eight integers, each unpacked at once: first the bytes that hold each integer, then its bits.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Groups<'b> {
     bytes: &'b [u8],
@@ -75,7 +75,7 @@ pub(super) struct Groups<'b> {
 
 #[cfg(target_arch = "x86_64")]
 impl<'b> Groups<'b> {
-    /// The groups that begin with these bytes; none if the integers are too wide.
+    /// The groups that begin with these bytes; `None` if the integers are too wide.
     #[target_feature(enable = "avx2")]
     #[inline]
     pub(super) fn new(bytes: &'b [u8], width: usize) -> Option<Self> {
@@ -85,7 +85,7 @@ impl<'b> Groups<'b> {
         Some(Self { bytes, next: bytes.as_ptr(), width, places, shifts, mask })
     }
 
-    /// Of what groups will be written to, as much as there are groups with enough bytes behind them.
+    /// The part of the output for which there are groups with enough bytes behind them.
     #[inline]
     pub(super) fn paired<'o, P>(&self, output: &'o mut [P]) -> &'o mut [P] {
         let beyond = self.width / 2 + 16;
@@ -97,14 +97,14 @@ impl<'b> Groups<'b> {
     /// The next group.
     ///
     /// # Safety
-    /// At most as many are read as `paired` finds.
+    /// At most as many groups are read as `paired` finds.
     #[target_feature(enable = "avx2")]
     #[inline]
     #[allow(unsafe_code, reason = "its caller has compared the number of groups")]
     pub(super) unsafe fn next(&mut self) -> x86::__m256i {
         // The last four begin within the byte in the middle.
         let middle = self.next.wrapping_add(self.width / 2);
-        // SAFETY: the caller's: `width / 2 + 16` bytes lie there.
+        // SAFETY: the caller's promise: `width / 2 + 16` bytes are readable there.
         let (first, last) =
             unsafe { (x86::_mm_loadu_si128(self.next.cast()), x86::_mm_loadu_si128(middle.cast())) };
         self.next = self.next.wrapping_add(self.width);
@@ -114,9 +114,9 @@ impl<'b> Groups<'b> {
     }
 }
 
-/// Of each width whose integers lie within four bytes each: where these lie, counted for the first four integers of
-/// a group from its first byte on, and for the last four from the byte that the fifth begins in; and the bits before
-/// each integer in its first byte.
+/// For each width whose integers lie within four bytes each: where those bytes are, and the bits before each
+/// integer in its first byte. For the first four integers of a group, they are counted from its first byte.
+/// For the last four, they are counted from the byte in which the fifth begins.
 #[allow(clippy::cast_possible_truncation, reason = "bytes of 16, and bits of a byte")]
 const PLACES: [([u8; 32], [u32; 8]); 26] = {
     let mut places = [([0; 32], [0; 8]); 26];

@@ -1,4 +1,4 @@
-//! The memory of one batch, and which rows were written to it.
+//! The memory of one batch's fields.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,11 +11,11 @@ use crate::memory::buffer::{Memory, Pool};
 use crate::projection::field::Field;
 use crate::projection::layout::Layout;
 
-/// Matrices of at most so many bytes are made of columns when their batch is ended, in memory that a batch before it let go
-/// of, which is still in the caches. Larger ones would not be.
+/// The largest matrix, in bytes, that is transposed from columns when its batch is finished. Its memory was
+/// freed by an earlier batch, and is still in the caches. That of larger ones would not be.
 pub(crate) const TURNED_LAST_BYTES: usize = 4 << 20;
 
-/// The memory of one batch: one slot per field, and which rows were written.
+/// The memory of one batch: one slot per field, and the numbers of the rows that were written.
 #[derive(Debug)]
 pub struct Slots {
     fields: Vec<FieldSlot>,
@@ -27,7 +27,7 @@ pub type SharedSlots = Arc<Mutex<Slots>>;
 
 #[derive(Debug)]
 enum FieldSlot {
-    /// Values, and the mask; this is empty where none is asked for.
+    /// Values, and the mask; the mask is empty where none is asked for.
     Scalar(Flat, Flat),
     Jagged(Box<JaggedSlot>),
 }
@@ -35,18 +35,19 @@ enum FieldSlot {
 /// Rows of one length.
 #[derive(Debug)]
 struct Flat {
-    /// What is delivered.
+    /// The memory that is delivered.
     memory: Memory,
     row_bytes: usize,
-    /// What it takes at most, wherever its rows are.
+    /// The most bytes that it takes, wherever its rows are.
     most_bytes: u64,
-    /// Where rows are until the batch is ended, if not in this memory, which is made then.
+    /// Rows that are not in `memory` yet: they are put in order, in memory that is allocated then, when the
+    /// batch is finished.
     parts: Vec<PendingRows>,
 }
 
 impl Slots {
-    /// Memory for `rows` rows, from the pool; what it holds is not defined. Where rows come scattered (so many of them), or as
-    /// columns that are turned when the batch is ended, they bring their own.
+    /// Memory for `rows` rows, from the pool; its contents are not defined. `scattered` rows bring their own
+    /// memory, and so do columns that are transposed when the batch is finished.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
@@ -102,8 +103,8 @@ impl Slots {
         self.flat(field).map_or(&mut [], |flat| flat.memory.bytes_mut())
     }
 
-    /// Keeps rows of a scalar field, or of its mask, until the batch is ended, if they are not put in their places now; those
-    /// of a bundle, or of its masks, as the first field's that has any.
+    /// Keeps rows of a scalar field, or of its mask, until the batch is finished, unless they are in place
+    /// already. The rows of a bundle, or of its masks, are kept with its first field that has any.
     pub fn keep(&mut self, field: (usize, bool), parts: impl Iterator<Item = PendingRows>) {
         let Some(flat) = self.flat(field) else { return };
         if flat.memory.is_empty() {
@@ -117,7 +118,7 @@ impl Slots {
         self.fields[index].flat(is_mask)
     }
 
-    /// A jagged field.
+    /// The jagged field of this index.
     pub fn jagged(&mut self, index: usize) -> Option<&mut JaggedSlot> {
         match &mut self.fields[index] {
             FieldSlot::Jagged(slot) => Some(slot),
@@ -125,13 +126,14 @@ impl Slots {
         }
     }
 
-    /// To note which rows are written.
+    /// Where the numbers of written rows are noted.
     pub fn written(&mut self) -> &mut Written {
         &mut self.written
     }
 
-    /// Ends the batch, of which `distinct` rows were written: brings rows that came scattered or as columns, and those of
-    /// jagged fields, into their order, and fills it up to `rows` rows with copies of these, in turn.
+    /// Finishes the batch, of which `distinct` rows were written. Rows that came scattered or as columns, and
+    /// those of jagged fields, are put in order. Then copies of them, in turn, fill the batch up to `rows`
+    /// rows.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
@@ -158,8 +160,8 @@ impl Slots {
         Ok(())
     }
 
-    /// Puts the rows of a bundle, or of its masks, in their places, and the numbers of each to their fields. The first of
-    /// these has them all until then. Where there is only one, its rows stay as they are.
+    /// Puts the rows of a bundle, or of its masks, in order, and splits them into its fields. Until then the
+    /// first of these fields holds all of them. If there is only one, its rows stay as they are.
     fn take_apart(&mut self, bundle: &[usize], is_mask: bool, rows: usize) -> Result<()> {
         let [start, .., end] = *bundle else { return Ok(()) };
         let slots = (start..).zip(&mut self.fields[start..=end]);
@@ -178,7 +180,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Bytes of all fields, those included that are still to come, but for those of jagged fields.
+    /// Bytes of all fields but the jagged ones, rows that are still to come included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let of_slot = |slot: &FieldSlot| match slot {
@@ -188,9 +190,9 @@ impl Slots {
         self.fields.iter().map(of_slot).fold(0, u64::saturating_add)
     }
 
-    /// The memory of each field in turn (values and mask of a scalar one; values, offsets and mask of a jagged
-    /// one, with offsets and mask of inner rows behind the values; no mask where none is asked for), and which rows
-    /// were written.
+    /// The memory of each field, and the numbers of the written rows. A scalar field has values and mask. A
+    /// jagged one has values, offsets and mask, with offsets and mask of inner rows behind the values. There
+    /// is no mask where none is asked for.
     #[must_use]
     pub fn into_parts(self, layout: &Layout) -> (Vec<Memory>, Written) {
         let mut memory = Vec::with_capacity(2 * self.fields.len());
@@ -226,7 +228,7 @@ impl FieldSlot {
     }
 }
 
-/// Puts rows that were kept, if there are any, in their places, in memory for `rows` rows.
+/// Puts kept rows, if there are any, in order, in memory for `rows` rows.
 fn put_in_order(
     parts: &[PendingRows],
     row_bytes: usize,
@@ -235,7 +237,7 @@ fn put_in_order(
     memory: &mut Memory,
 ) -> Result<()> {
     if !parts.is_empty() {
-        // This is what a batch before it let go of, mostly, and is still in the caches.
+        // Mostly an earlier batch freed this memory, so that it is still in the caches.
         memory.resize(rows.saturating_mul(row_bytes))?;
         for part in parts {
             part.put(row_bytes, moves, memory.bytes_mut());

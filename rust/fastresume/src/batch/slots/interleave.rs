@@ -1,4 +1,4 @@
-//! From columns to rows, and back: the inner loops that write what is decoded to where it is delivered.
+//! Copies between columns and rows: the inner loops that write decoded values to where they are delivered.
 
 use std::sync::Arc;
 
@@ -7,65 +7,67 @@ use bytemuck::Pod;
 use crate::simd;
 pub use crate::simd::{Move, deal, scatter, scatter_raised};
 
-/// Columns begin farther apart than they are long, an eighth of that, and so much at most: nine lines of a cache. Where their
-/// length is a power of two, they would share a few lines of each cache.
+/// The largest gap between columns: nine cache lines. Columns lie an eighth farther apart than they are long,
+/// up to this gap. Where their length is a power of two, they would otherwise share a few lines of each
+/// cache.
 pub const GAP_BYTES: usize = 576;
 
-/// Which rows of what was decoded go to which rows of a batch.
+/// Which decoded rows become which rows of a batch.
 #[derive(Debug, Clone, Copy)]
 pub enum Rows<'a> {
-    /// `count` rows from row `from` on, to row `to` and those behind it.
+    /// `count` rows from row `from` on become row `to` and those behind it.
     Run {
-        /// The first row of what was decoded.
+        /// The first decoded row.
         from: usize,
         /// The row of the batch that it becomes.
         to: usize,
         /// How many rows.
         count: usize,
     },
-    /// Rows from here and there.
+    /// Scattered rows.
     Each(Scattered<'a>),
 }
 
-/// Rows that go here and there in a batch. As they come in, they lie one behind another; each is put in its place when
+/// Scattered rows of a batch. They are kept one behind another as they come in. Each is put in its place when
 /// all rows of the batch are there.
 #[derive(Debug, Clone, Copy)]
 pub struct Scattered<'a> {
-    /// Rows of what was decoded, ascending, and where each goes.
+    /// The decoded rows, ascending, and where each goes.
     pub moves: &'a [Move],
     /// How many rows of the batch came in before.
     pub before: usize,
 }
 
-/// Columns of numbers of one width, one behind another.
+/// Columns of numbers of one width, one behind another in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a> {
-    /// The numbers, aligned to them.
+    /// The bytes of the numbers, aligned to their width.
     pub bytes: &'a [u8],
-    /// Bytes of a number: 1, 2, 4 or 8; of the only column any.
+    /// Bytes of a number: 1, 2, 4 or 8; any width if there is only one column.
     pub width: usize,
     /// How many columns there are.
     pub count: usize,
-    /// From the beginning of one to that of the next, in numbers.
+    /// From the beginning of one column to that of the next, counted in numbers.
     pub stride: usize,
-    /// Where they are numbers of 4 bytes in place of 8: of each column, what is to be added to them.
+    /// Set where 4-byte numbers stand for 8-byte ones: for each column, what must be added to them.
     pub floors: Option<&'a Arc<[u64]>>,
 }
 
-/// From one of so many columns of so many rows to the next, in numbers of a width.
+/// The distance between columns of `rows` rows, counted in numbers of a width.
 pub fn stride(rows: usize, width: usize, count: usize) -> usize {
     if count > 1 { rows + (rows * width / 8).min(GAP_BYTES) / width } else { rows }
 }
 
 impl Columns<'_> {
-    /// Writes the rows from `first` on to `output`, row by row, until it is full; to each number of them is added what is to be.
+    /// Writes the rows from `first` on to `output`, row by row, until it is full. Adds its column's floor to
+    /// each number.
     pub fn interleave_raised(&self, first: usize, output: &mut [u8]) {
         let Some(floors) = self.floors else { return self.interleave(first, output) };
         let output: &mut [u64] = bytemuck::cast_slice_mut(output);
         simd::turn_raised(&self.each(first, output.len() / self.count.max(1)), floors, output);
     }
 
-    /// Writes the rows from `first` on to `output`, row by row, until it is full, as they are.
+    /// Writes the rows from `first` on to `output`, row by row, until it is full, without change.
     pub fn interleave(&self, first: usize, output: &mut [u8]) {
         if self.count == 1 {
             let start = first * self.width;
@@ -80,15 +82,15 @@ impl Columns<'_> {
         }
     }
 
-    /// As `interleave`, of numbers of 8 bytes, as numbers of 4 bytes: what each is above the floor of its column; false, and
-    /// anything, if one of them is more than that, or less.
+    /// Like `interleave`, but writes 8-byte numbers as 4 bytes each: the difference to the floor of its
+    /// column. Returns false, with undefined output, if a difference is negative or does not fit.
     pub fn interleave_lowered(&self, first: usize, floors: &[u64], output: &mut [u8]) -> bool {
         let output: &mut [u32] = bytemuck::cast_slice_mut(output);
         simd::turn_lowered(&self.each(first, output.len() / self.count.max(1)), floors, output)
     }
 
-    /// Of each column, which has numbers of 8 bytes, a floor that some of its `rows` rows are less than 2^32 above, with as much
-    /// room below these as above them; none if there is no such floor of one.
+    /// A floor for each column of 8-byte numbers. About `samples` of its `rows` rows were seen to lie less than 2^32
+    /// above it, with equal room above and below them. `None` if a column has no such floor.
     pub fn floors(&self, samples: usize, rows: usize) -> Option<Vec<u64>> {
         let floor = |column: &[i64]| {
             let some = column.iter().step_by((rows / samples).max(1));
@@ -99,14 +101,14 @@ impl Columns<'_> {
         self.each(0, rows).into_iter().map(floor).collect()
     }
 
-    /// The numbers of each column in so many rows from `first` on.
+    /// The numbers of each column in `rows` rows from `first` on.
     fn each<W: Pod>(&self, first: usize, rows: usize) -> Vec<&[W]> {
         let numbers: &[W] = bytemuck::cast_slice(self.bytes);
         (0..self.count).map(|column| &numbers[column * self.stride + first..][..rows]).collect()
     }
 }
 
-/// Writes rows of as many numbers of a width (1, 2, 4 or 8 bytes), which lie one behind another, to columns of them.
+/// Splits rows of numbers of a width (1, 2, 4 or 8 bytes), one behind another, into columns.
 pub fn split(rows: &[u8], width: usize, columns: &mut [&mut [u8]]) {
     match width {
         1 => split_numbers::<u8>(rows, columns),
@@ -121,7 +123,7 @@ fn split_numbers<W: Number>(rows: &[u8], columns: &mut [&mut [u8]]) {
     W::SPLIT(bytemuck::cast_slice(rows), &mut columns.collect::<Vec<&mut [W]>>());
 }
 
-/// A number that is turned in registers where the processor can.
+/// A number that is transposed in registers where the processor can do that.
 trait Number: Pod {
     const TURN: fn(&[&[Self]], &mut [Self]);
     const SPLIT: fn(&[Self], &mut [&mut [Self]]);

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::memory::buffer::Memory;
 use crate::memory::vectors::{collected, filled};
 
-/// Memory is reserved for at most so many bytes and rows before they are there.
+/// The most bytes and rows for which memory is reserved before they are decoded.
 const MAX_EXPECTED_BYTES: usize = 64 << 20;
 const MAX_EXPECTED_ROWS: usize = 1 << 20;
 
@@ -24,26 +24,27 @@ pub struct JaggedSlot {
     /// Rows of the batch.
     rows: usize,
     parts: Vec<JaggedPart>,
-    /// Once all parts are there: values, offsets and mask.
+    /// Values, offsets and mask, set once all parts are there.
     values: Memory,
     offsets: Memory,
     valid: Memory,
-    /// Whether rows consist of rows; once all parts are there, offsets of these, and their mask.
+    /// Whether rows are lists of lists. If so, the offsets and the mask of the inner lists are set once all
+    /// parts are there.
     is_nested: bool,
     inner: Vec<Memory>,
 }
 
-/// Rows that came together.
+/// Rows that were decoded together.
 #[derive(Debug)]
 enum JaggedPart {
-    /// Those of the batch from row `first` on.
+    /// The rows of the batch from row `first` on.
     Run { first: usize, rows: Box<JaggedRows> },
-    /// Some rows of a piece, which came scattered: so many rows of the batch came in before.
+    /// Some scattered rows of a piece. `before` is the number of rows of the batch that came in before.
     Sorted { piece: JaggedPiece, rows: Range<usize>, before: usize },
 }
 
 impl JaggedPart {
-    /// Its rows, among others where they came scattered.
+    /// Its rows; other rows are among them if it is a piece.
     fn rows(&self) -> &JaggedRows {
         match self {
             Self::Run { rows, .. } => rows,
@@ -51,8 +52,8 @@ impl JaggedPart {
         }
     }
 
-    /// Calls `take` for each of its rows, with the row of the batch that it becomes, where those that came scattered become
-    /// these.
+    /// Calls `take` for each row, with the row of the batch that it becomes. `scattered` has the moves of
+    /// scattered rows.
     fn each(&self, scattered: &[Move], mut take: impl FnMut(usize, usize)) {
         match self {
             Self::Run { first, rows } => (0..rows.ends.len()).for_each(|row| take(row, first + row)),
@@ -62,7 +63,7 @@ impl JaggedPart {
         }
     }
 
-    /// The lengths of its inner rows.
+    /// The lengths of its inner lists, taken out.
     fn take_inner(&mut self) -> Self {
         match self {
             Self::Run { first, rows } => {
@@ -75,7 +76,8 @@ impl JaggedPart {
         }
     }
 
-    /// Bytes of values, offsets and mask; of what came scattered, those that it takes until the batch is ended.
+    /// Bytes of values, offsets and mask. For scattered rows, the bytes that they take until the batch is
+    /// finished.
     fn bytes(&self) -> u64 {
         let bytes_of = |of: &JaggedRows, rows: Range<usize>| {
             let end = rows.end.checked_sub(1).map_or(0, |last| of.ends[last]);
@@ -95,18 +97,19 @@ impl JaggedPart {
 }
 
 impl JaggedSlot {
-    /// A slot without rows, for so many; its values will be in memory like the given one.
+    /// An empty slot for `rows` rows. Its values will be in memory like the given one.
     pub fn new(width: usize, is_masked: bool, rows: usize, values: Memory) -> Self {
         Self { width, is_masked, rows, values, ..Self::default() }
     }
 
-    /// The same for rows that consist of rows.
+    /// The same slot for rows that are lists of lists.
     pub fn nested(self) -> Self {
         Self { is_nested: true, ..self }
     }
 
-    /// Takes out the rows that end where row `to` begins, to decode more behind them, or begins with none; gives
-    /// the first row as well. `row_bytes` is what a row is expected to take.
+    /// Takes out the rows that end where row `to` begins, so that more can be decoded behind them; starts
+    /// with no rows if there are none. Returns the first row as well. `row_bytes` is what a row is expected
+    /// to take.
     pub fn take(&mut self, to: usize, row_bytes: usize) -> (usize, JaggedRows) {
         let ends_here = |part: &JaggedPart| matches!(part, JaggedPart::Run { first, rows } if first + rows.ends.len() == to);
         if let Some(index) = self.parts.iter().position(ends_here)
@@ -116,10 +119,10 @@ impl JaggedSlot {
         }
         let mut rows = JaggedRows { values: self.values.another(), ..JaggedRows::default() };
         let missing = self.rows.saturating_sub(to);
-        // Rows differ in length: few batches need a sixteenth more than the one before.
+        // Rows differ in length, but few batches need a sixteenth more than the one before.
         let expected = missing.saturating_mul(row_bytes).min(MAX_EXPECTED_BYTES);
-        // Where the system refuses it, what is needed may still be had.
-        // Rounded up, so that what one batch lets go of is enough for the next.
+        // If the system refuses this reserve, what is really needed may still fit.
+        // Rounded up, so that memory freed by one batch is enough for the next.
         let grain = (expected / 16 + 1).next_power_of_two();
         rows.values.reserve((expected + expected / 16).next_multiple_of(grain)).ok();
         let room = missing.min(MAX_EXPECTED_ROWS);
@@ -128,20 +131,20 @@ impl JaggedSlot {
         (to, rows)
     }
 
-    /// Puts rows, the first of which is row `first` of the batch.
+    /// Puts rows in place; the first of them is row `first` of the batch.
     pub fn put(&mut self, first: usize, rows: JaggedRows) {
         if !rows.ends.is_empty() {
             self.parts.push(JaggedPart::Run { first, rows: Box::new(rows) });
         }
     }
 
-    /// Keeps rows of a piece, which came scattered; so many rows of the batch came in before.
+    /// Keeps scattered rows of a piece. `before` is the number of rows of the batch that came in before.
     pub fn keep(&mut self, piece: &JaggedPiece, rows: Range<usize>, before: usize) {
         self.parts.push(JaggedPart::Sorted { piece: piece.clone(), rows, before });
     }
 
-    /// Puts the rows of all parts, `distinct` in all, in their order, and repeats them up to `rows` rows. `moves` are those
-    /// of the rows of the batch that came scattered, in the order in which they came.
+    /// Puts the rows of all parts, `distinct` in all, in order, and repeats them up to `rows` rows. `moves`
+    /// says where the scattered rows of the batch go, in the order in which they came in.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
@@ -150,14 +153,14 @@ impl JaggedSlot {
         if self.is_nested {
             let lengths = self.finish_inner(&mut parts, moves, distinct, rows)?;
             self.finish_parts(parts, moves, distinct, rows)?;
-            // The rows' own are those of their values.
+            // The outer offsets count inner lists; those just made count values.
             self.offsets = lengths.offsets;
             return Ok(());
         }
         self.finish_parts(parts, moves, distinct, rows)
     }
 
-    /// Puts the lengths of the inner rows of all parts in their order, and makes offsets of them.
+    /// Puts the lengths of the inner lists of all parts in order, and makes offsets of them.
     fn finish_inner(
         &mut self,
         parts: &mut [JaggedPart],
@@ -195,7 +198,7 @@ impl JaggedSlot {
         if let [JaggedPart::Run { first: 0, rows: part }] = parts.as_mut_slice()
             && distinct == rows
         {
-            // All is where it belongs.
+            // All rows are in order already.
             let offsets = iter::once(0).chain(part.ends.iter().map(|&end| (end >> shift) as u64));
             self.offsets = Memory::from(collected(offsets)?);
             if self.is_masked {
@@ -216,7 +219,7 @@ impl JaggedSlot {
                 }
             });
         }
-        // Lengths, until they are added up.
+        // These are lengths until they are summed.
         repeat(&mut starts[1..], distinct);
         repeat(valid, distinct);
         let mut end = 0;
@@ -244,19 +247,19 @@ impl JaggedSlot {
         Ok(())
     }
 
-    /// Bytes of values, offsets and mask, as far as they are there.
+    /// Bytes of values, offsets and mask, as far as they exist.
     pub fn bytes(&self) -> u64 {
         let inner: usize = self.inner.iter().map(Memory::len).sum();
         let ended = self.values.len() + self.offsets.len() + self.valid.len() + inner;
         ended as u64 + self.parts.iter().map(JaggedPart::bytes).sum::<u64>()
     }
 
-    /// Offsets of inner rows, and their mask where one is asked for; nothing where there are none.
+    /// Offsets of inner lists, and their mask where one is asked for; empty if there are no inner lists.
     pub fn take_inner(&mut self) -> Vec<Memory> {
         mem::take(&mut self.inner)
     }
 
-    /// Values, offsets and mask; this is empty where none is asked for.
+    /// Values, offsets and mask; the mask is empty where none is asked for.
     pub fn into_parts(self) -> (Memory, Memory, Memory) {
         (self.values, self.offsets, self.valid)
     }
@@ -268,7 +271,7 @@ mod tests {
     use crate::batch::slots::jagged_partition::{Lot, sort};
     use crate::memory::buffer::Pool;
 
-    /// Adds rows of the lengths given, whose bytes count on.
+    /// Adds rows of the given lengths; their bytes count upwards.
     fn add(rows: &mut JaggedRows, lengths: &[u8], next: &mut u8) {
         for &length in lengths {
             let bytes: Vec<u8> = (*next..*next + length).collect();
@@ -290,7 +293,7 @@ mod tests {
         let lengths = [3, 0, 5, 2, 4, 0];
         let expected = ((0..14).collect(), vec![0, 3, 3, 8, 10, 14, 14], vec![1, 0, 1, 1, 1, 0]);
         let starts = |row: usize| lengths[..row].iter().sum::<u8>();
-        // The shares of two writers, of which the second one may come first.
+        // Two writers' rows, of which the second may come first.
         for cut in 1..lengths.len() {
             for order in [[0..cut, cut..6], [cut..6, 0..cut]] {
                 let mut slot = JaggedSlot::new(1, true, 6, Pool::new(0).growing());
@@ -310,7 +313,7 @@ mod tests {
         let mut source = JaggedRows::default();
         add(&mut source, &[1, 2, 0, 3], &mut 0);
         let moves = [(0, 4), (1, 0), (3, 2), (1, 3), (2, 1)].map(|(from, to)| Move { from, to });
-        // Batches are filled up with rows that they have.
+        // Batches are filled up with copies of their own rows.
         for rows in [5, 7, 13] {
             let mut slot = JaggedSlot::new(1, true, rows, Pool::new(0).growing());
             for (moves, before) in [(&moves[..3], 0), (&moves[3..], 3)] {

@@ -1,4 +1,4 @@
-//! Rows of any length that go here and there in many batches, until each batch puts its own in order.
+//! Partitions the scattered jagged rows of a segment by batch. Each batch puts its own rows in order later.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use crate::memory::buffer::Memory;
 use crate::memory::vectors::with_room;
 use crate::simd;
 
-/// A row is asked for so many rows before it is copied: the processor does not know where it lies. What follows its first
-/// bytes is read ahead by itself.
+/// A row is prefetched this many rows before it is copied, because the processor can't predict its address.
+/// Behind its first bytes the processor reads ahead by itself.
 const ROWS_AHEAD: usize = 8;
 const FIRST_BYTES: usize = 256;
 
-/// Some rows of a segment in one jagged field: those of each batch one behind another.
+/// Some rows of a segment in one jagged field, grouped by batch.
 #[derive(Debug, Clone)]
 pub struct JaggedPiece {
     /// The rows.
     pub rows: Arc<JaggedRows>,
-    /// Where they consist of rows, the lengths of these.
+    /// If the rows are lists of lists, the lengths of the inner lists.
     pub inner: Option<Arc<JaggedRows>>,
 }
 
-/// Rows of one share that lie in one piece.
+/// The rows of one share that lie in one piece.
 #[derive(Debug)]
 pub struct Lot {
     /// The number of the share.
     pub share: usize,
-    /// How many rows of the share lie in pieces before.
+    /// The number of rows of the share in earlier pieces.
     pub before: usize,
     /// Which rows of the piece they are.
     pub rows: Range<usize>,
 }
 
-/// Copies the rows of shares, one behind another, to pieces, at least sixteen unless there are few rows, which go one by one
-/// as batches are ended; `hand_out` gets each piece, and what lies in it.
+/// Copies the rows of shares, one behind another, to pieces of memory, and calls `hand_out` with each piece
+/// and what lies in it. There are at least sixteen pieces unless rows are few. Batches free them one by one.
 ///
 /// # Errors
 /// `Argument` if the system does not give so much memory.
@@ -49,7 +49,7 @@ pub fn sort(
 ) -> Result<()> {
     let count: usize = shares.iter().map(|moves| moves.len()).sum();
     let most_rows = (count / PIECES).max(1);
-    // Few sizes, so that what one piece let go of fits another.
+    // Few different sizes, so that the memory of one freed piece fits another.
     let most_bytes = 1 << (source.values.len() / PIECES).clamp(1, PIECE_BYTES).ilog2();
     let (mut lots, mut rows, mut bytes) = (Vec::new(), 0, 0);
     for (share, moves) in shares.iter().enumerate() {
@@ -81,7 +81,7 @@ pub fn sort(
     Ok(())
 }
 
-/// A piece of the rows of lots, with room for so many bytes.
+/// A piece with the rows of lots, and with room for `room` bytes of values.
 fn copied(
     source: &JaggedRows,
     is_nested: bool,
@@ -115,7 +115,7 @@ fn copied(
     Ok(JaggedPiece { rows: Arc::new(rows), inner: inner.map(Arc::new) })
 }
 
-/// The lengths of the inner rows of so many rows.
+/// The lengths of the inner lists of these rows.
 fn lengths<'m>(
     source: &JaggedRows,
     moves: impl Iterator<Item = &'m Move> + Clone,
@@ -156,7 +156,7 @@ mod tests {
                 sort(&source, is_nested, &shares, |piece, lots| {
                     pieces += 1;
                     assert_eq!(piece.rows.values.len(), piece.rows.ends.last().copied().unwrap_or(0));
-                    // Nobody holds a long row for the sake of short ones.
+                    // A long row does not stay in memory for the sake of short ones.
                     let is_long = piece.rows.values.len() > source.values.len() / PIECES;
                     assert!(piece.rows.ends.len() <= if is_long { 1 } else { 490 / PIECES });
                     assert_eq!(piece.inner.is_some(), is_nested);

@@ -1,4 +1,4 @@
-//! Rows of a segment that go here and there in many batches, until each batch puts its own in order.
+//! Partitions the scattered rows of a segment by batch. Each batch puts its own rows in order later.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,44 +8,50 @@ use crate::batch::slots::pending::{LEAST_LOWERED, LOWERED_BYTES, PendingRows};
 use crate::error::Result;
 use crate::memory::buffer::Memory;
 
-/// What is sorted of a whole segment lies in at least so many pieces of memory, which go one by one as batches are ended.
+/// Sorted rows of a whole segment lie in at least this many pieces of memory, which are freed one by one as
+/// batches are finished.
 pub const PIECES: usize = 16;
 
-/// No piece is larger: segments of a window differ in their rows, and what one piece let go of fits another.
+/// The largest piece. Segments of a window differ in their rows, and the memory of one freed piece should fit
+/// another.
 pub const PIECE_BYTES: usize = 512 << 10;
 
-/// So many rows are put together from columns at once: unless they are wide, they stay in the nearest cache.
+/// The number of rows that are interleaved from columns at once: unless they are wide, they stay in the
+/// nearest cache.
 const TILE_ROWS: usize = 128;
 
-/// So many rows tell, before all of them are looked at, whether numbers of 8 bytes lie near each other.
+/// The number of rows that are sampled to find out whether 8-byte numbers lie near each other.
 const SAMPLES: usize = 16;
 
-/// Sorts the rows of one segment after another, and uses again what it needs.
+/// Sorts the rows of one segment after another, and reuses its memory.
 pub struct Sorter {
-    /// Memory for a few rows.
+    /// Memory for a few interleaved rows.
     tile: Memory,
-    /// Whether numbers of a segment lay too far apart to be lowered. Others will as well.
+    /// Whether the numbers of an earlier segment lay too far apart to be stored in 4 bytes. Those of others
+    /// will as well.
     is_wide: bool,
 }
 
-/// The rows of a segment in one field, or its mask: those of each batch one behind another.
+/// The rows of a segment in one field, or its mask, grouped by batch.
 pub struct Sorted {
-    /// Each has so many rows.
+    /// The pieces, each with equally many rows.
     pieces: Vec<Arc<Memory>>,
     piece_rows: usize,
     row_bytes: usize,
-    /// Of each column, what was taken off its numbers, which take half the memory until they are put in order.
+    /// For each column, what was subtracted from its numbers, which take half the memory until they are put
+    /// in order.
     floors: Option<Arc<[u64]>>,
 }
 
 impl Sorter {
-    /// One that lends memory as others do.
+    /// A sorter with memory from the pool.
     pub fn lent() -> Self {
         Self { tile: Memory::lent(), is_wide: false }
     }
 
-    /// Sorts rows: each becomes number `numbers[row]` of `count`; others go nowhere. Numbers of 8 bytes that lie near each other
-    /// are kept as numbers of 4 bytes, for what moves them waits for memory most of the time.
+    /// Sorts rows: row `r` becomes number `numbers[r]` of `count`, and rows without a number are discarded.
+    /// 8-byte numbers that lie near each other are stored in 4 bytes: the moves mostly wait for memory, and
+    /// this halves the bytes.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
@@ -61,8 +67,8 @@ impl Sorter {
         Ok(self.deal(columns, numbers, count, None)?.0)
     }
 
-    /// The same, of numbers as they are, or of what they are above floors; false, and not all rows, if one is too far above.
-    /// Those of which it is known before are as they are.
+    /// Sorts numbers as they are, or their differences to floors. Returns false, with rows left out, if a
+    /// difference is too large. Numbers that were decoded as differences stay as they are.
     fn deal(
         &mut self,
         columns: Columns<'_>,
@@ -72,7 +78,8 @@ impl Sorter {
     ) -> Result<(Sorted, bool)> {
         let row_bytes = columns.count * if floors.is_some() { LOWERED_BYTES } else { columns.width };
         let floors_of_rows = floors.or(columns.floors).cloned();
-        // Pieces are as large however many rows go nowhere: a resume takes what the pass before it let go of.
+        // Pieces are equally large however many rows are discarded: so a resume reuses what the pass before
+        // it freed.
         let shift = (numbers.len() / PIECES).min(PIECE_BYTES / row_bytes.max(1)).max(1).ilog2();
         let piece_rows = 1 << shift;
         let mut pieces = Vec::with_capacity(count.div_ceil(piece_rows));
@@ -106,7 +113,8 @@ impl Sorter {
 }
 
 impl Sorted {
-    /// The parts that sorted rows of one batch lie in, before which so many rows came in.
+    /// The parts in which the sorted rows of one batch lie. `before` is the number of rows that came in
+    /// before them.
     pub fn parts(&self, mut rows: Range<usize>, mut before: usize) -> impl Iterator<Item = PendingRows> {
         std::iter::from_fn(move || {
             let piece = self.pieces.get(rows.start / self.piece_rows).filter(|_| !rows.is_empty())?;
@@ -151,7 +159,8 @@ mod tests {
         assert!(sizes[0] > PIECE_BYTES / 2 && sizes[0] <= PIECE_BYTES);
     }
 
-    /// Columns of as many numbers, which are sorted by `sorter` and put in order again: the numbers of each row.
+    /// Sorts columns of equal length with `sorter`, and puts them in order again. Returns the numbers of each
+    /// row.
     fn put_in_order(sorter: &mut Sorter, values: &[u64], count: usize) -> (Vec<u64>, usize) {
         let rows = values.len() / count;
         let columns =
@@ -169,7 +178,7 @@ mod tests {
     #[test]
     fn numbers_that_lie_near_each_other_take_half_the_memory_and_stay_what_they_are() {
         let (rows, count) = (1000, 7);
-        // Small and large ones, some about 0, the least with a sign, times.
+        // Small and large numbers, some about 0, the least with a sign, timestamps.
         let starts = [0, 1 << 60, u64::MAX - 500, 1 << 63, u64::MAX, 1_700_000_000_000, 1 << 31];
         let near = |column: usize, row: u64| starts[column].wrapping_add(row * 4_000_000);
         let values: Vec<u64> =
@@ -215,7 +224,7 @@ mod tests {
                 let values: Vec<u32> = (0..3 * rows).collect();
                 let (bytes, stride) = (bytemuck::cast_slice(&values), rows as usize);
                 let columns = Columns { bytes, width: 4, count, stride, floors: None };
-                // A permutation, of which some rows go nowhere.
+                // A permutation; some of its rows are discarded.
                 let numbers = (0..rows).map(|row| row * 7 % rows);
                 let numbers: Vec<u32> = numbers.map(|row| if row < kept { row } else { u32::MAX }).collect();
                 let kept = kept as usize;

@@ -1,4 +1,4 @@
-//! Rows of a batch as they were decoded, until it is ended.
+//! The decoded rows of a batch that are not in their places yet.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,33 +7,34 @@ use crate::batch::slots::interleave::{Columns, Move, scatter, scatter_raised, st
 use crate::error::Result;
 use crate::memory::buffer::Memory;
 
-/// Columns that were decoded side by side for matrices lie in about so many strips of memory, which go one by one as batches
-/// are ended.
+/// Columns that are decoded side by side for matrices lie in about this many strips of memory. The strips are
+/// freed one by one as batches are finished.
 pub const STRIPS: usize = 8;
 
-/// Rows of fewer numbers of 8 bytes are not lowered: what is done for each row costs as much whatever it takes.
+/// Rows of fewer 8-byte numbers than this stay as they are: the cost of each row does not depend on its
+/// bytes.
 pub const LEAST_LOWERED: usize = 4;
 
-/// What is left of a number of 8 bytes when it is lowered.
+/// The bytes of an 8-byte number that is stored as a difference to its floor.
 pub const LOWERED_BYTES: usize = 4;
 
-/// A strip is no smaller, unless there are fewer rows: decoders are asked for each strip anew.
+/// The smallest strip, unless rows are few: each strip costs calls to all decoders.
 const LEAST_STRIP_BYTES: usize = 64 << 10;
 
-/// How many of so many rows, of so many bytes each, lie in one strip. It does not depend on how batches divide them, so that
-/// what the strips of one segment let go of fits those of the next.
+/// The number of rows in one strip, of `rows` rows of `row_bytes` each. It does not depend on how batches
+/// divide the rows, so that the freed strips of one segment fit those of the next.
 pub fn strip_rows(rows: usize, row_bytes: usize) -> usize {
     rows.div_ceil(STRIPS).max(LEAST_STRIP_BYTES / row_bytes.max(1)).max(1)
 }
 
-/// What rows of so many bytes take until their batch is ended: columns lie up to an eighth farther apart than they are long;
-/// and of what is sorted of a whole segment, the last one of sixteen pieces may not be full, and the first one stays until its
-/// last batch is ended.
+/// The bytes that rows take until their batch is finished, where `bytes` is what they are delivered in.
+/// Columns lie up to an eighth farther apart than they are long. Of sixteen sorted pieces of a segment, the
+/// last may not be full. The first one stays until its last batch is finished.
 pub fn waiting(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
 
-/// Fills up values with copies of the first so many, in turn.
+/// Fills values up with copies of the first `distinct`, in turn.
 pub fn repeat<V: Copy>(values: &mut [V], distinct: usize) {
     let mut filled = distinct;
     while filled > 0 && filled < values.len() {
@@ -46,24 +47,24 @@ pub fn repeat<V: Copy>(values: &mut [V], distinct: usize) {
 /// Some rows of one field, or of its mask, for one batch.
 #[derive(Debug)]
 pub enum PendingRows {
-    /// Rows that lie one behind another, and come scattered: so many rows of the batch came in before.
+    /// Scattered rows, one behind another.
     Sorted {
-        /// Where they are, with others.
+        /// Where they lie, among others.
         memory: Arc<Memory>,
         /// Which bytes of it are theirs.
         bytes: Range<usize>,
         /// How many rows of the batch came in before.
         before: usize,
-        /// Where they are numbers of 4 bytes in place of 8: of each column, what is to be added to them.
+        /// Set where 4-byte numbers stand for 8-byte ones: for each column, what must be added to them.
         floors: Option<Arc<[u64]>>,
     },
     /// Rows of columns, which follow each other in the batch.
     Columns {
-        /// Where they are, with others.
+        /// Where they lie, among others.
         strip: Arc<Strip>,
-        /// Whether they are those of the masks.
+        /// Whether they are rows of the masks.
         is_mask: bool,
-        /// Which rows of it they are.
+        /// Which rows of the strip they are.
         rows: Range<usize>,
         /// The row of the batch that the first of them becomes.
         to: usize,
@@ -71,8 +72,8 @@ pub enum PendingRows {
 }
 
 impl PendingRows {
-    /// Puts rows of so many bytes in their places among those of the batch. `moves` has those of all rows that came
-    /// scattered, in the order in which they came in.
+    /// Puts rows of `row_bytes` in their places among those of the batch. `moves` has the moves of all
+    /// scattered rows, in the order in which they came in.
     pub fn put(&self, row_bytes: usize, moves: &[Move], output: &mut [u8]) {
         match self {
             Self::Sorted { memory, bytes, before, floors } => {
@@ -102,13 +103,13 @@ pub struct Strip {
     count: usize,
     valid: Memory,
     masks: usize,
-    /// Where values are numbers of 4 bytes in place of 8: of each column, what is to be added to them.
+    /// Set where 4-byte numbers stand for 8-byte ones: for each column, what must be added to them.
     floors: Option<Arc<[u64]>>,
 }
 
 impl Strip {
-    /// So many rows of columns of a width, as many as are told behind it, and of masks, in memory for both; what it holds is
-    /// not defined. Where there are floors, it is what numbers are above these.
+    /// A strip of `rows` rows: columns of a width, and masks, in the given memory, whose contents are not
+    /// defined. If there are floors, it holds the differences to them.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
@@ -124,12 +125,12 @@ impl Strip {
         Ok(Self { rows, width, values, count, valid, masks, floors })
     }
 
-    /// Its memory, to be used again.
+    /// Its memory, for reuse.
     pub fn into_memory(self) -> [Memory; 2] {
         [self.values, self.valid]
     }
 
-    /// A column of the values, and one of the masks, if there is one of that number.
+    /// A column of the values, and a column of the masks if `mask` names one.
     pub fn column(&mut self, number: usize, mask: Option<usize>) -> (&mut [u8], &mut [u8]) {
         let bytes = stride(self.rows, self.width, self.count) * self.width;
         let values = &mut self.values.bytes_mut()[number * bytes..][..self.rows * self.width];

@@ -1,4 +1,4 @@
-//! Which rows were written to a batch.
+//! The row numbers of a batch, noted as rows are written.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use crate::batch::slots::interleave::Move;
 use crate::error::Result;
 use crate::memory::vectors::{filled, room_for};
 
-/// The rows of a batch, noted as they are written to it, and told once somebody asks.
+/// The row numbers of a batch: noted as rows are written, worked out on request.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// Stretches of the batch that hold consecutive rows: where each begins, and the rows.
+    /// Ranges of consecutive rows: where each begins in the batch, and the row numbers.
     runs: Vec<(u64, Range<u64>)>,
-    /// Rows that came scattered: segment by segment, and upwards in each.
+    /// Scattered rows: segment by segment, ascending in each.
     moves: Vec<Move>,
     /// How many rows are expected to come so.
     scattered: usize,
@@ -45,13 +45,13 @@ impl Written {
         Ok(before)
     }
 
-    /// The rows that came scattered, in the order in which they were noted.
+    /// The scattered rows, in the order in which they were noted.
     #[must_use]
     pub fn moves(&self) -> &[Move] {
         &self.moves
     }
 
-    /// The row numbers in the batch's order, as runs; over and over until there are `rows` of them.
+    /// The row numbers in the batch's order, as runs, repeated until there are `rows` of them.
     #[must_use]
     pub fn runs(&self, rows: u64) -> Vec<Range<u64>> {
         let mut runs = self.runs.clone();
@@ -86,13 +86,13 @@ impl Written {
     }
 }
 
-/// The numbers in the dataset of rows of a segment, and the rows of the batch that these are.
+/// The row numbers of a segment's rows, and the rows of the batch that they became.
 fn numbered(of_segment: &[Range<u64>], moves: &[Move]) -> impl Iterator<Item = (u64, u32)> {
     let mut stretches = of_segment.iter();
     let (mut stretch, mut first) = (0..0, 0);
     moves.iter().map(move |of| {
         let from = u64::from(of.from);
-        // Both go up.
+        // Both ascend.
         while from - first >= stretch.end - stretch.start {
             first += stretch.end - stretch.start;
             let Some(next) = stretches.next() else { break };
@@ -102,7 +102,7 @@ fn numbered(of_segment: &[Range<u64>], moves: &[Move]) -> impl Iterator<Item = (
     })
 }
 
-/// The runs, over and over until they hold so many rows.
+/// The runs, repeated until they hold `rows` rows.
 fn repeated(mut runs: Vec<Range<u64>>, rows: u64) -> Vec<Range<u64>> {
     let mut missing = rows - runs.iter().map(|run| run.end - run.start).sum::<u64>().min(rows);
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! Columns of text or bytes.
+//! Decodes flat columns of strings or binary values.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -15,27 +15,27 @@ use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, not_in_dictionary}
 use crate::format::encoding::varint::ends;
 use crate::memory::vectors::{room_for, with_room};
 
-/// A column of text or bytes.
+/// A flat column of strings or binary values.
 pub struct StringDecoder<'a> {
     pages: FlatPages<'a>,
     values: TextValues,
 }
 
-/// The texts of pages.
+/// The byte arrays of pages.
 #[derive(Debug)]
 pub struct TextValues {
     dictionary: Texts,
     form: ByteArrayForm,
 }
 
-/// How the values of the present page are held, as far as they were read.
+/// The encoding of the current page's values, and how far they were read.
 #[derive(Debug)]
 enum ByteArrayForm {
-    /// Each behind its length, from this byte on.
+    /// PLAIN: each value behind its length; the next one begins at this byte.
     Plain(usize),
-    /// Indices to the dictionary.
+    /// Dictionary indices.
     Dictionary(Hybrid),
-    /// Decoded all at once: how many were read.
+    /// All values decoded at once, and how many were read.
     Decoded(Texts, usize),
     /// Each begins as the one before.
     Prefixed(PrefixedTexts),
@@ -48,7 +48,7 @@ impl Default for TextValues {
 }
 
 impl TextValues {
-    /// Whether few bytes of a page may state many of values.
+    /// Whether a few bytes of a page can expand to many bytes of values.
     pub fn can_expand(&self) -> bool {
         matches!(self.form, ByteArrayForm::Dictionary(_) | ByteArrayForm::Prefixed(_))
     }
@@ -206,15 +206,15 @@ impl JaggedDecoder for StringDecoder<'_> {
     }
 }
 
-/// Makes of the ends of values those of rows: where `valid` is 0, a row has no value and ends where it
-/// begins. The first value's is number `first`.
+/// Turns the ends of values, from value `first` on, into ends of rows. Where `valid` is 0, a row has no
+/// value, and ends where it begins.
 fn spread(valid: &[u8], last: usize, ends: &mut Vec<usize>, first: usize) {
     let mut value = ends.len();
     ends.resize(first + valid.len(), last);
-    // From the last row on, so that no end is overwritten before it is read.
+    // From the last row backwards, so that no end is overwritten before it is read.
     for (row, &valid) in valid.iter().enumerate().rev() {
         value -= usize::from(valid);
-        // A row ends where its value does, or the last value before it.
+        // A row ends where its value does, or else where the value before it ended.
         let of = if valid == 1 { Some(value) } else { value.checked_sub(1) };
         ends[first + row] = of.map_or(0, |value| ends[value]);
     }

@@ -1,4 +1,4 @@
-//! Columns of text or bytes, delivered as a number of each: its bucket, or its code.
+//! Decodes flat columns of strings or binary values to numbers: hash buckets or dictionary codes.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::schema::buckets::Buckets;
 use crate::schema::dictionary::Vocabulary;
 use crate::simd;
 
-/// What numbers texts have.
+/// How strings become numbers.
 #[derive(Debug, Clone)]
 pub enum Numbering {
     Buckets(Buckets),
@@ -36,20 +36,20 @@ impl Numbering {
     }
 }
 
-/// A column of text or bytes, delivered as numbers of 64 bits. No text is copied.
+/// A flat column of strings or binary values, delivered as 64-bit numbers. No string is copied.
 pub struct HashDecoder<'a> {
     pages: FlatPages<'a>,
     values: HashedValues,
 }
 
-/// The numbers of the texts of pages.
+/// The numbers of the byte arrays of pages.
 pub struct HashedValues {
     numbering: Numbering,
-    /// Those of the dictionary's entries.
+    /// The numbers of the dictionary's entries.
     dictionary: Vec<u64>,
-    /// Of a page of indices to the dictionary: these.
+    /// The indices, if the page has dictionary indices.
     indices: Option<Hybrid>,
-    /// Of other pages: their texts.
+    /// The byte arrays of other pages.
     texts: TextValues,
 }
 

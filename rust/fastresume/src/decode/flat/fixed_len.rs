@@ -1,4 +1,4 @@
-//! Values of so many bytes each: UUIDs, digests, decimals, times of 96 bits.
+//! Decodes flat columns of fixed-length values: `FIXED_LEN_BYTE_ARRAY`, INT96, decimals.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -17,7 +17,7 @@ use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, MAX_VALUES, not_in
 use crate::format::encoding::varint::{ends, goes_on};
 use crate::memory::vectors::room_for;
 
-/// A column of values of so many bytes, delivered as rows of so many.
+/// A flat column of fixed-length values, delivered as rows of one length.
 pub struct FixedDecoder<'a> {
     pages: FlatPages<'a>,
     values: FixedValues,
@@ -26,33 +26,38 @@ pub struct FixedDecoder<'a> {
 }
 
 /// The values of pages.
-struct FixedValues {
+pub struct FixedValues {
     /// Bytes of a value.
     length: usize,
-    /// Whether they are integers, which may come delta-encoded.
+    /// Whether they are integers, which may be delta-encoded.
     is_integer: bool,
-    /// How many values the dictionary has.
+    /// The number of values in the dictionary.
     dictionary: usize,
-    /// The values of the present page, where they are decoded all at once.
+    /// The values of the current page, if they are decoded all at once.
     decoded: Vec<u8>,
     form: FixedLenForm,
 }
 
-/// How the values of the present page are held.
+/// The encoding of the current page's values.
 #[derive(Debug)]
 enum FixedLenForm {
-    /// One after another, from byte `.0` on.
+    /// PLAIN: one after another, from byte `.0` on.
     Plain(usize),
-    /// Indices to the dictionary.
+    /// Dictionary indices.
     Dictionary(Hybrid),
-    /// Byte k of all values together: where they begin, how many there are, how many were read.
+    /// `BYTE_STREAM_SPLIT`: where the values begin, how many there are, how many were read.
     Split(usize, usize, usize),
-    /// Decoded all at once, of which byte `.0` is next.
+    /// All values decoded at once; byte `.0` is the next one.
     Decoded(usize),
 }
 
 impl FixedValues {
-    /// The next `count` values, if they lie in the page one after another.
+    /// Values of `length` bytes (not 0), with no page open.
+    pub fn new(length: usize, is_integer: bool) -> Self {
+        Self { length, is_integer, dictionary: 0, decoded: Vec::new(), form: FixedLenForm::Plain(0) }
+    }
+
+    /// The next `count` values, if the page holds them one after another.
     fn together<'p>(&mut self, page: Page<'p>, count: usize) -> Option<&'p [u8]> {
         let FixedLenForm::Plain(start) = &mut self.form else { return None };
         let wanted = count.saturating_mul(self.length);
@@ -62,7 +67,10 @@ impl FixedValues {
     }
 
     /// Calls `take` for each of the next `count` values of the page.
-    fn each(
+    ///
+    /// # Errors
+    /// `Data` if there are fewer, and what `take` gives.
+    pub fn each(
         &mut self,
         page: Page<'_>,
         count: usize,
@@ -83,7 +91,7 @@ impl FixedValues {
                 values.chunks_exact(length).try_for_each(take)
             }
             FixedLenForm::Split(start, stride, read) => {
-                // Of no values, the page need not have the bytes of one.
+                // With no values left, the page need not have the bytes of one.
                 let mut value = vec![0; if count == 0 { 0 } else { length }];
                 for index in *read..*read + count {
                     for (byte, place) in value.iter_mut().enumerate() {
@@ -172,6 +180,10 @@ impl PageValues for FixedValues {
         }
     }
 
+    fn is_counted(&self) -> bool {
+        matches!(self.form, FixedLenForm::Plain(_) | FixedLenForm::Split(..))
+    }
+
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         match &mut self.form {
             FixedLenForm::Plain(start) | FixedLenForm::Decoded(start) => {
@@ -192,9 +204,7 @@ impl<'a> FixedDecoder<'a> {
         converter: Converter,
         row: RowShape,
     ) -> Self {
-        let (dictionary, decoded, form) = (0, Vec::new(), FixedLenForm::Plain(0));
-        let values = FixedValues { length, is_integer, dictionary, decoded, form };
-        Self { pages, values, converter, row }
+        Self { pages, values: FixedValues::new(length, is_integer), converter, row }
     }
 }
 
@@ -204,7 +214,7 @@ impl ScalarDecoder for FixedDecoder<'_> {
     }
 
     fn page_rows(&mut self) -> Result<usize> {
-        // What nobody wants may not fit.
+        // A value of an unwanted row may fail to fit.
         if self.converter.may_misfit() { Ok(1) } else { self.pages.left_in_page(&mut self.values) }
     }
 
@@ -243,7 +253,7 @@ impl ScalarDecoder for FixedDecoder<'_> {
                     there.write(marks);
                     let present = there.ones();
                     let mut there = there.each();
-                    // The nulls before the next value, whose mark is passed with them.
+                    // The nulls before the next value; its own mark is passed with them.
                     let mut fill = |places: &mut ChunksExactMut<'_, u8>| {
                         let nulls = there.by_ref().take_while(|there| !there).count();
                         places.by_ref().take(nulls).for_each(|place| self.row.fill(place, null));

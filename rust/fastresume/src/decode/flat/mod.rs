@@ -1,4 +1,4 @@
-//! Columns that have one value, or a null, in each row.
+//! Decoders of flat columns: one value, or a null, in each row.
 
 pub mod pages;
 pub mod primitive;

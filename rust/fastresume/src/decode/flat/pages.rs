@@ -1,4 +1,4 @@
-//! The pages of a column that has one value, or a null, in each row.
+//! The pages of a flat column, row by row: which rows have a value.
 
 use std::ops::Range;
 
@@ -10,18 +10,18 @@ use crate::format::encoding::rle::Hybrid;
 use crate::format::page::reader::{PageStart, Pages};
 use crate::schema::nulls::Nulls;
 
-/// Goes over the rows of a column chunk, page by page.
+/// Iterates over the rows of a column chunk, page by page.
 pub struct FlatPages<'a> {
     pages: Pages<'a>,
     meaning: FlatLevels,
     nulls: Nulls,
     levels: Levels,
-    /// Which rows of the present page have a value, where its levels differ.
+    /// Which rows of the current page have a value, if only some do.
     there: Bits,
-    /// Rows of the present page, and how many of them were passed.
+    /// The number of rows of the current page, and how many of them were passed.
     in_page: usize,
     at: usize,
-    /// Rows of the row group that were passed.
+    /// The number of rows of the row group that were passed.
     row: usize,
 }
 
@@ -30,18 +30,19 @@ pub struct FlatPages<'a> {
 pub struct FlatLevels {
     /// The largest level.
     pub largest: u8,
-    /// The level from which on a row is there.
+    /// The lowest level at which a row is not null. (For the mask of a struct, this is below the level of its
+    /// values.)
     pub there: u8,
 }
 
-/// Rows of one page, to be decoded.
+/// Rows of one page that are decoded together.
 pub struct PageSlice<'p> {
     pub page: Page<'p>,
     /// The rows, counted within the row group.
     pub rows: Range<usize>,
     /// Which of them have a value.
     pub presence: Presence<'p>,
-    /// The bits that stand for those that have none.
+    /// The bits of the fill value for the other rows.
     pub null_bits: u64,
 }
 
@@ -49,7 +50,7 @@ pub struct PageSlice<'p> {
 pub enum Presence<'p> {
     All,
     None,
-    /// Those that are marked with 1: some, not all.
+    /// The rows whose bit is 1: some, but not all.
     Marked(Marks<'p>),
 }
 
@@ -67,7 +68,8 @@ impl<'a> FlatPages<'a> {
         }
     }
 
-    /// The next rows, at most `most` (and not 0), which count as passed; `values` is where their values begin.
+    /// The next rows of one page, at most `most` (not 0), which count as passed. `values` is moved to their
+    /// values.
     ///
     /// # Errors
     /// `Data` if there is none, a page is damaged, or a null is refused; `Source` if it can't be read.
@@ -91,19 +93,19 @@ impl<'a> FlatPages<'a> {
         Ok(PageSlice { page: self.pages.page(), rows, presence, null_bits })
     }
 
-    /// How many of the next rows lie in one page; at least one.
+    /// The number of rows that are left in the current page; at least one.
     ///
     /// # Errors
-    /// As for `next`, but for nulls.
+    /// As for `next`, but nulls are no error.
     pub fn left_in_page(&mut self, values: &mut impl PageValues) -> Result<usize> {
         self.open_page(values)?;
         Ok(self.in_page - self.at)
     }
 
-    /// Passes over `rows` rows, whole pages of them by their headers.
+    /// Skips `rows` rows; whole pages are skipped by their headers.
     ///
     /// # Errors
-    /// As for `next`, but for nulls.
+    /// As for `next`, but nulls are no error.
     pub fn skip(&mut self, values: &mut impl PageValues, mut rows: usize) -> Result<()> {
         while rows > 0 {
             if self.at == self.in_page {
@@ -156,16 +158,19 @@ impl<'a> FlatPages<'a> {
         }
         let present = self.present(0..count);
         page.open_values(values, bytes, start, present)?;
+        // A page of another count, all of whose rows have a value, would have other bytes.
+        let is_counted = self.same() == Some(true) && page.is_counted(values);
+        self.pages.note_decoded(is_counted)?;
         (self.in_page, self.at) = (count, 0);
         Ok(())
     }
 
-    /// Whether all rows of the present page have a value, or none; nothing if some have.
+    /// `true` if all rows of the current page have a value, `false` if none has, `None` if some have.
     fn same(&self) -> Option<bool> {
         self.levels.same().map(|level| level >= self.meaning.there)
     }
 
-    /// How many of some rows of the present page have a value.
+    /// The number of rows with a value among some rows of the current page.
     fn present(&self, rows: Range<usize>) -> usize {
         match self.same() {
             Some(is_there) => rows.len() * usize::from(is_there),

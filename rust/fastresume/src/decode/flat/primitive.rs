@@ -1,4 +1,4 @@
-//! Columns of one number per row.
+//! Decodes flat columns of numbers.
 
 use bytemuck::Pod;
 
@@ -8,13 +8,13 @@ use crate::decode::numbers::{Elements, Numbers, as_numbers, narrowed};
 use crate::error::Result;
 use crate::format::encoding::primitive::Word;
 
-/// A column whose pages hold `P`, delivered as `V`.
+/// A flat column whose pages hold `P`, delivered as `V`.
 pub struct FlatDecoder<'a, P, V> {
     pages: FlatPages<'a>,
     numbers: Numbers<P, V>,
-    /// Of values that are picked from a page, their places among its rows, and among its values.
+    /// The places of picked values among the rows of their page, and among its values.
     places: Vec<u32>,
-    /// Which of them are there, and these.
+    /// Which of them are not null, and their values.
     there: Vec<usize>,
     picked: Vec<V>,
 }
@@ -25,10 +25,11 @@ impl<'a, P: Word, V: Pod> FlatDecoder<'a, P, V> {
     }
 }
 
-/// Fills the target with the next rows; `is_wanted` tells of each of them whether it may be an error.
+/// Fills the target with the next rows. `is_wanted` tells whether a row is wanted: only a wanted row's value
+/// may be an error.
 ///
 /// # Errors
-/// Those of the pages and of the numbers.
+/// The errors of the pages and of the numbers.
 pub fn fill<V: Pod, E: Elements<V>>(
     pages: &mut FlatPages<'_>,
     numbers: &mut E,

@@ -1,4 +1,5 @@
-//! Columns without values of their own: whether a struct is there; one value, or null, in all of a file.
+//! Columns without values of their own: the validity of a struct, and columns that are one value, or null, in
+//! a whole file.
 
 use parquet::basic::Encoding;
 
@@ -10,12 +11,12 @@ use crate::format::encoding::page_values::PageValues;
 use crate::memory::vectors::room_for;
 use crate::schema::nulls::Nulls;
 
-/// Whether structs are there, as the levels of one of their members say.
+/// The validity of structs, as the definition levels of one of their fields tell it.
 pub struct PresenceDecoder<'a> {
     pages: FlatPages<'a>,
 }
 
-/// Values that nobody reads.
+/// Values that are never decoded.
 pub struct Unread;
 
 impl PageValues for Unread {
@@ -37,7 +38,7 @@ impl PageValues for Unread {
 }
 
 impl<'a> PresenceDecoder<'a> {
-    /// The rows of pages, in which a null must be no error.
+    /// The rows of these pages, in which a null is no error.
     pub fn new(pages: FlatPages<'a>) -> Self {
         Self { pages }
     }
@@ -68,18 +69,18 @@ impl ScalarDecoder for PresenceDecoder<'_> {
     }
 }
 
-/// The rows of a column of one value in all of a file.
+/// The rows of a column that has one value in a whole file.
 pub struct ConstantDecoder {
-    /// The bytes of each row; none where all are null.
+    /// The bytes of each row; `None` if all are null.
     value: Option<Vec<u8>>,
     shape: RowShape,
     nulls: Nulls,
-    /// Rows that were passed.
+    /// The number of rows that were passed.
     row: usize,
 }
 
 impl ConstantDecoder {
-    /// Rows of this value, or nulls; a value that is no text has a row's bytes.
+    /// Rows of this value, or nulls. A value that is not text has the bytes of a row.
     pub fn new(value: Option<Vec<u8>>, shape: RowShape, nulls: Nulls) -> Self {
         Self { value, shape, nulls, row: 0 }
     }

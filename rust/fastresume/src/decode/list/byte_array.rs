@@ -1,4 +1,4 @@
-//! Columns of lists of text or bytes.
+//! Decodes columns of lists of strings or binary values.
 
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW, NestedRows};
 use crate::decode::flat::byte_array::TextValues;
@@ -11,12 +11,12 @@ use crate::format::encoding::byte_array::{MAX_EXPANDED_BYTES, too_long};
 use crate::memory::vectors::room_for;
 use crate::schema::nulls::Nulls;
 
-/// A column of lists of text or bytes, delivered as rows of these.
+/// A column of lists of strings or binary values, delivered as lists of lists of bytes.
 pub struct TextListDecoder<'a> {
     pages: ListPages<'a>,
     nulls: Nulls,
     values: TextValues,
-    /// Which texts are there, where some are null.
+    /// Which strings are valid, if some are null.
     there: Bits,
 }
 
@@ -25,7 +25,7 @@ impl<'a> TextListDecoder<'a> {
         Self { pages, nulls, values: TextValues::default(), there: Bits::default() }
     }
 
-    /// Adds the rows, or the rest of a row, of a stretch of levels.
+    /// Appends the rows, or the rest of a row, of a range of levels.
     fn take(&mut self, stretch: &LevelRange, output: &mut JaggedRows) -> Result<()> {
         let bits = self.pages.bits();
         let elements = bits.elements.part(stretch.levels.clone()).ones();
@@ -72,7 +72,7 @@ impl<'a> TextListDecoder<'a> {
             let some = lengths[passed..reached].iter().map(|length| (length & !NULL_ROW) as usize);
             end += some.sum::<usize>();
             passed = reached;
-            // Where a row begins, the one before it ends, which may have begun in another page.
+            // A row that begins here ends the row before it, which may have begun in another page.
             if let (Some(last), Some(last_text)) = (ends.last_mut(), texts.ends.last_mut()) {
                 (*last, *last_text) = (end, first + reached * size_of::<u64>());
             }

@@ -1,19 +1,20 @@
-//! Rows that might differ in length, and do not: lists of so many numbers; decimals held as bytes.
+//! Jagged columns that are delivered as rows of one length: fixed-size lists, and decimals stored as byte
+//! arrays.
 
 use crate::decode::convert::{Converter, RowShape};
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
 use crate::error::{Error, Result};
 use crate::schema::nulls::Nulls;
 
-/// Rows are decoded so many bytes at a time, and one at least.
+/// Rows are decoded in steps of about this many bytes, and of one row at least.
 const STEP_BYTES: usize = 1 << 18;
 
-/// What the rows of a jagged column become.
+/// How the rows of a jagged column become rows of one length.
 #[derive(Debug, Clone, Copy)]
 pub enum FixedRows {
-    /// They have the length of those that are delivered.
+    /// They have that length.
     Lists,
-    /// Each is converted.
+    /// Each row is converted.
     Converted(Converter),
 }
 
@@ -25,7 +26,7 @@ pub struct EqualDecoder<'a> {
     nulls: Nulls,
     /// The rows as decoded.
     decoded: JaggedRows,
-    /// Rows that were passed.
+    /// The number of rows that were passed.
     row: usize,
 }
 
@@ -34,7 +35,8 @@ impl<'a> EqualDecoder<'a> {
         Self { decoder, rows, shape, nulls, decoded: JaggedRows::default(), row: 0 }
     }
 
-    /// Whether the decoded rows are lists of the length that is delivered, none of them null: then they lie as they go.
+    /// Whether the decoded rows are lists of the delivered length, none of them null: then they can be copied
+    /// as a whole.
     fn is_even(&self) -> bool {
         let bytes = self.shape.bytes();
         let mut ends = self.decoded.ends.iter().zip(1..);
@@ -71,7 +73,7 @@ impl ScalarDecoder for EqualDecoder<'_> {
     }
 
     fn page_rows(&mut self) -> Result<usize> {
-        // What nobody wants may have another length, or not fit.
+        // An unwanted row may have another length, or fail to fit.
         Ok(1)
     }
 

@@ -1,25 +1,25 @@
-//! Lists in lists, all of one length at each level: whether the levels of a row say so.
+//! Checks lists of lists of one length: whether the repetition levels of a row have the fixed shape.
 
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::{Bits, Marks};
 use crate::format::encoding::levels::Levels;
 
-/// How many elements there are at each level, and what of a row was seen.
+/// The fixed shape, and how much of a row was checked.
 #[derive(Debug)]
 pub struct Grid {
-    /// From the outermost level on; two at least.
+    /// The lengths, from the outermost list inwards; two at least.
     sizes: Vec<usize>,
     elements: usize,
-    /// Of each level below the outermost, which elements of a row begin no list of it.
+    /// For each level below the outermost, which elements of a row begin no list of that level.
     expected: Vec<Bits>,
-    /// Which elements of the present page begin none.
+    /// Which elements of the current page begin no list.
     found: Vec<Bits>,
-    /// Elements of the present row that were seen.
+    /// The number of elements of the current row that were checked.
     seen: usize,
 }
 
 impl Grid {
-    /// Of lists of so many elements, from the outermost on; none if there is but one level.
+    /// The grid of lists of these lengths, from the outermost on; `None` if there is one level only.
     pub fn new(sizes: &[usize]) -> Option<Self> {
         let elements = sizes.iter().product();
         let strides = (1..sizes.len()).map(|level| sizes[level..].iter().product::<usize>());
@@ -46,16 +46,16 @@ impl Grid {
         }
     }
 
-    /// Looks at a part of a page that holds one row, or some of it: `first` is where it begins in the page, and
-    /// `elements` says which of its levels are of elements.
+    /// Checks a part of a page that holds one row, or some of it. `first` is where it begins in the page, and
+    /// `elements` says which of its levels belong to elements.
     ///
     /// # Errors
-    /// `Data` if the lists in it, which is row `row` of the row group, have other lengths.
+    /// `Data`, naming row `row` of the row group, if its lists have other lengths.
     pub fn check(&mut self, row: usize, is_begun: bool, first: usize, elements: &Marks<'_>) -> Result<()> {
         self.seen = if is_begun { self.seen } else { 0 };
         let (there, count) = (elements.ones(), elements.len());
         if there == 0 && self.seen == 0 {
-            // Null or empty: that is looked at where its length is.
+            // A null or empty row; its length is checked elsewhere.
             return Ok(());
         }
         let end = self.seen + count;

@@ -1,4 +1,4 @@
-//! Columns of lists.
+//! Decoders of columns of lists.
 
 pub mod grid;
 pub mod pages;

@@ -1,4 +1,4 @@
-//! The pages of a column of lists: which levels belong to which rows, and what they say.
+//! The pages of a list column: which levels belong to which rows, and what they mean.
 //!
 //! Source: <https://github.com/apache/parquet-format#nested-encoding>
 
@@ -15,66 +15,66 @@ use crate::format::page::reader::{PageStart, Pages};
 /// What the definition levels of a list column mean.
 #[derive(Debug, Clone, Copy)]
 pub struct ListLevels {
-    /// The level of an empty list; below it is that of a list that is null, if there are such.
+    /// The level of an empty list. The level below it is that of a null list, if lists can be null.
     pub empty: u8,
-    /// The lowest level of an element; of lists in lists, of one of the innermost.
+    /// The lowest level of an element; in lists of lists, of an innermost element.
     pub element: u8,
-    /// The level of a value; between the two is that of an element that is null, if there are such.
+    /// The level of a value. Levels from `element` up to this are those of null elements, if there are any.
     pub value: u8,
     /// Whether they are lists of lists of any length.
     pub is_nested: bool,
 }
 
-/// Goes over the rows of a column chunk, page by page.
+/// Iterates over the rows of a column chunk, page by page.
 pub struct ListPages<'a> {
     pages: Pages<'a>,
     meaning: ListLevels,
-    /// Of lists in lists of one length, what these must be.
+    /// The shape that lists of lists of one length must have.
     grid: Option<Grid>,
     levels: Levels,
     bits: PageBits,
-    /// Levels of the present page, and how many of them were passed.
+    /// The number of levels of the current page, and how many of them were passed.
     in_page: usize,
     at: usize,
-    /// Rows of the row group that were passed.
+    /// The number of rows of the row group that were passed.
     row: usize,
-    /// Whether the next page may go on with a row, and with an inner list.
+    /// Whether the next page may continue a row, and whether it may continue an inner list.
     goes_on: [bool; 2],
-    /// Whether pages were passed over, so that what the next page goes on with is not wanted.
+    /// Whether pages were skipped, so that a row that the next page continues is not wanted.
     has_passed: bool,
 }
 
-/// What the pairs of levels of a page say.
+/// What the repetition and definition levels of a page say, as bits.
 #[derive(Debug, Default)]
 pub struct PageBits {
-    /// Where a row begins.
+    /// Set where a row begins.
     pub starts: Bits,
-    /// Where one begins, whether it is not null.
+    /// Where a row begins: set if the row is not null.
     pub valid: Bits,
-    /// Whether there is an element, which may be null; of lists of lists, one of an inner list.
+    /// Set where there is an element, which may be null; in lists of lists, an element of an inner list.
     pub elements: Bits,
-    /// Whether there is a value.
+    /// Set where there is a value.
     pub values: Bits,
-    /// Whether an element has none.
+    /// Whether an element is null.
     pub has_null_elements: bool,
-    /// The same of inner lists, if there are such.
+    /// The same for inner lists, if there are any.
     pub inner: Option<InnerBits>,
 }
 
-/// What the pairs of levels of a page say of inner lists.
+/// What the repetition and definition levels of a page say of inner lists, as bits.
 #[derive(Debug, Default)]
 pub struct InnerBits {
-    /// Where one begins.
+    /// Set where an inner list begins.
     pub begins: Bits,
-    /// Where one begins, whether it is not null.
+    /// Where an inner list begins: set if the list is not null.
     pub valid: Bits,
-    /// Whether there is one.
+    /// Set where there is an inner list.
     there: Bits,
-    /// Where none goes on.
+    /// Set where no inner list is continued.
     starts: Bits,
 }
 
-/// Levels of one page that belong to rows which are asked for.
+/// The levels of one page that belong to requested rows.
 #[derive(Debug, Clone)]
 pub struct LevelRange {
     /// The levels, counted within the page.
@@ -83,10 +83,10 @@ pub struct LevelRange {
     pub rows: Range<usize>,
 }
 
-/// How far rows were gone over that are asked for together.
+/// How far a walk over requested rows has come.
 #[derive(Debug)]
 pub struct RowWalk {
-    /// Rows that have not begun.
+    /// The number of rows that have not begun.
     left: usize,
     has_begun: bool,
     is_over: bool,
@@ -99,7 +99,7 @@ impl RowWalk {
 }
 
 impl<'a> ListPages<'a> {
-    /// The pages of lists; where they have a grid, of lists in lists.
+    /// The pages of lists; with a grid, of lists of lists of one length.
     pub fn new(pages: Pages<'a>, meaning: ListLevels, grid: Option<Grid>) -> Self {
         let inner = meaning.is_nested.then(InnerBits::default);
         let bits = PageBits { inner, ..PageBits::default() };
@@ -117,7 +117,7 @@ impl<'a> ListPages<'a> {
         }
     }
 
-    /// The present page.
+    /// The current page.
     pub fn page(&self) -> Page<'_> {
         self.pages.page()
     }
@@ -127,13 +127,13 @@ impl<'a> ListPages<'a> {
         &self.bits
     }
 
-    /// Whether a stretch begins within a row.
+    /// Whether a range of levels begins within a row.
     pub fn is_continued(&self, stretch: &LevelRange) -> bool {
         self.bits.starts.part(stretch.levels.start..self.in_page).nth_one(0) != Ok(0)
     }
 
-    /// The next levels of a walk's rows, which count as passed; `values` is where their values begin. Nothing at
-    /// its end.
+    /// The next levels of a walk's rows, which count as passed; `values` is moved to their values. `None` at
+    /// the end of the walk.
     ///
     /// # Errors
     /// `Data` if there are fewer rows, or a page is damaged; `Source` if it can't be read.
@@ -158,13 +158,13 @@ impl<'a> ListPages<'a> {
         let stretch = LevelRange { levels: self.at..end, rows: self.row..self.row + begun };
         walk.left -= begun;
         walk.has_begun = true;
-        // The last row ends where the next one begins, or the chunk ends.
+        // The last row ends where the next one begins, or where the chunk ends.
         walk.is_over = end < self.in_page;
         (self.at, self.row) = (end, stretch.rows.end);
         Ok(Some(stretch))
     }
 
-    /// Refuses rows of a stretch whose lists have not the lengths of the grid, if there is one.
+    /// Refuses rows of a range whose lists do not have the shape of the grid, if there is one.
     ///
     /// # Errors
     /// `Data`, naming the row.
@@ -175,7 +175,7 @@ impl<'a> ListPages<'a> {
         while first < stretch.levels.end {
             let next = starts.part(first + 1..stretch.levels.end).nth_one(0);
             let next = next.map_or(stretch.levels.end, |next| first + 1 + next);
-            // What begins no row here is of the one before.
+            // Elements before the first row that begins here belong to the row before.
             let begins = starts.part(first..first + 1).ones();
             grid.check((row + begins).saturating_sub(1), begins == 0, first, &elements.part(first..next))?;
             row += begins;
@@ -184,7 +184,7 @@ impl<'a> ListPages<'a> {
         Ok(())
     }
 
-    /// Passes over `rows` rows, whole pages of them by their headers.
+    /// Skips `rows` rows; whole pages are skipped by their headers.
     ///
     /// # Errors
     /// As for `next`.
@@ -198,7 +198,7 @@ impl<'a> ListPages<'a> {
         Ok(())
     }
 
-    /// Passes over whole pages of a walk's rows, if the present page is at its end.
+    /// Skips whole pages of a walk's rows, if the current page is at its end.
     fn pass_pages(&mut self, walk: &mut RowWalk) -> Result<()> {
         if self.at == self.in_page && walk.left > 0 {
             let passed = self.pages.pass_rows(self.row, walk.left)?;
@@ -211,7 +211,7 @@ impl<'a> ListPages<'a> {
         Ok(())
     }
 
-    /// Opens pages until one has levels; false at the end of the chunk.
+    /// Opens pages until one has levels; returns false at the end of the chunk.
     fn open_page(&mut self, values: &mut impl PageValues) -> Result<bool> {
         while self.at == self.in_page {
             let Some(page) = self.pages.open(values)? else { return Ok(false) };
@@ -271,14 +271,14 @@ impl<'a> ListPages<'a> {
     }
 }
 
-/// Refuses levels that go on with a list which has no elements; `goes_on` is whether the first one may, and then
-/// whether one behind the last may.
+/// Refuses levels that continue a list without elements. `goes_on` says whether the first level may continue
+/// a list. On return it says whether a level behind the last may.
 fn check(starts: &Bits, elements: &Bits, goes_on: &mut bool) -> Result<()> {
     let mut before = u64::from(*goes_on);
     for (index, (&start, &element)) in starts.words().iter().zip(elements.words()).enumerate() {
         let follows = element << 1 | before;
         before = element >> (WORD - 1);
-        // What does not begin a list is an element, and behind one.
+        // A level that begins no list is an element, and follows an element.
         let is_wrong = !(start | element & follows) & lowest(starts.len() - index * WORD);
         if is_wrong != 0 {
             return Err(Error::data("the levels of a page contradict each other"));
@@ -291,18 +291,18 @@ fn check(starts: &Bits, elements: &Bits, goes_on: &mut bool) -> Result<()> {
 }
 
 impl PageBits {
-    /// Refuses levels that contradict each other; `goes_on` is of rows, and of inner lists.
+    /// Refuses levels that contradict each other; `goes_on` is for rows, and for inner lists.
     fn check(&mut self, [row_goes_on, inner_goes_on]: &mut [bool; 2]) -> Result<()> {
         let Some(inner) = &mut self.inner else { return check(&self.starts, &self.elements, row_goes_on) };
         check(&self.starts, &inner.there, row_goes_on)?;
         check(&inner.starts, &self.elements, inner_goes_on)?;
-        // A row without inner lists begins, and no inner list does.
+        // In a row without inner lists, a row begins and no inner list does.
         inner.begins.combine(&inner.starts, &inner.there, |start, there| start & there);
         Ok(())
     }
 
-    /// Calls `begin` for each row that begins in a stretch: with the elements of the stretch before it, and 1
-    /// if it is not null, 0 if it is. Gives all elements.
+    /// Calls `begin` for each row that begins in a range of levels. It gets the number of the range's
+    /// elements before the row, and 1 if the row is not null, else 0. Returns the number of all elements.
     pub fn rows(&self, stretch: &LevelRange, mut begin: impl FnMut(usize, u8)) -> usize {
         let [starts, valid, elements] =
             [&self.starts, &self.valid, &self.elements].map(|bits| bits.part(stretch.levels.clone()));
@@ -319,7 +319,7 @@ impl PageBits {
         passed
     }
 
-    /// Which of the elements of a stretch have a value.
+    /// Which of the elements of a range have a value.
     pub fn there(&self, stretch: &LevelRange, there: &mut Bits) {
         let [elements, values] = [&self.elements, &self.values].map(|bits| bits.part(stretch.levels.clone()));
         there.clear(elements.ones());
@@ -331,10 +331,10 @@ impl PageBits {
     }
 }
 
-/// The bits of a word that stand where those of `mask` are 1, side by side.
+/// The bits of `word` where `mask` is 1, moved together.
 fn compressed(word: u64, mask: u64) -> u64 {
     let (mut word, mut left_out) = (word, !mask);
-    // From the highest one on, so that those below it keep their places.
+    // From the highest one on, so that lower bits keep their places.
     while left_out != 0 {
         let place = left_out.ilog2();
         let below = (1 << place) - 1;

@@ -1,4 +1,5 @@
-//! Columns of lists of numbers, and of lists of these: rows out of levels, values as in a flat column.
+//! Decodes columns of lists of numbers, and of lists of such lists: rows from levels, values as in a flat
+//! column.
 
 use std::marker::PhantomData;
 
@@ -18,7 +19,7 @@ pub struct ListDecoder<'a, V, E> {
     nulls: Nulls,
     numbers: E,
     delivered: PhantomData<V>,
-    /// Which elements are there, where some are null.
+    /// Which elements are valid, if some are null.
     there: Bits,
 }
 
@@ -27,7 +28,7 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
         Self { pages, nulls, numbers, delivered: PhantomData, there: Bits::default() }
     }
 
-    /// Adds the rows, or the rest of a row, of a stretch of levels.
+    /// Appends the rows, or the rest of a row, of a range of levels.
     fn take(&mut self, stretch: &LevelRange, output: &mut JaggedRows) -> Result<()> {
         self.pages.check_grid(stretch)?;
         let (before, first) = (output.values.len(), output.ends.len());
@@ -40,7 +41,7 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
             take_inner((bits, inner), (stretch, self.nulls), output, end_of)?
         } else {
             bits.rows(stretch, |passed, valid| {
-                // Where a row begins, the one before it ends, which may have begun in another page.
+                // A row that begins here ends the row before it, which may have begun in another page.
                 if let Some(end) = output.ends.last_mut() {
                     *end = end_of(passed);
                 }
@@ -56,7 +57,7 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
         }
         output.values.resize(end_of(count))?;
         let places: &mut [V] = as_numbers(&mut output.values.bytes_mut()[before..])?;
-        // Values before the first row that begins here are of the row before it.
+        // Values before the first row that begins here belong to the row before it.
         let continued = usize::from(self.pages.is_continued(stretch));
         let (ends, reached) = (&output.ends[first.saturating_sub(continued)..], stretch.rows.start);
         let row_of = |element| {
@@ -83,8 +84,8 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
     }
 }
 
-/// Adds the rows of a stretch, and the lengths of their inner lists, `end_of` as many elements; gives the elements of
-/// them all.
+/// Appends the rows of a range of levels, and the lengths of their inner lists. `end_of` turns a number of
+/// elements into an end. Returns the number of all elements.
 fn take_inner(
     (bits, inner): (&PageBits, &InnerBits),
     (stretch, nulls): (&LevelRange, Nulls),
@@ -99,7 +100,7 @@ fn take_inner(
     let [starts, marks, elements] =
         [&bits.starts, &bits.valid, &bits.elements].map(|bits| bits.part(stretch.levels.clone()));
     let inner_marks = inner.valid.part(stretch.levels.clone());
-    // Elements of the stretch, and those of them before the last list.
+    // The number of elements of the range, and of those before the last list.
     let (mut passed, mut since) = (0, 0);
     let first = ends.len();
     let rows = starts.words().zip(marks.words());
@@ -109,7 +110,7 @@ fn take_inner(
         while places != 0 {
             let here = places & places.wrapping_neg();
             let reached = passed + (elements & (here - 1)).count_ones() as usize;
-            // The list before it ends, which may have begun in another page.
+            // The list before it ends here; it may have begun in another page.
             if let Some(length) = next.checked_sub(1).and_then(|last| lengths.get_mut(last)) {
                 *length += (reached - since) as u64;
             }
@@ -144,7 +145,7 @@ fn take_inner(
     Ok(passed)
 }
 
-/// What is said of a null inside the list of a row.
+/// The error for a null inside the list of a row.
 pub fn null_row(what: &str, row: usize) -> Error {
     Error::data(format!(
         "{what} inside the list in row {row} of the row group is null; .mask_null() or .fill_null(value) says what becomes \

@@ -1,4 +1,4 @@
-//! Which rows of a column in lists are there: levels alone are decoded, never a value.
+//! The validity of a column in lists: only levels are decoded, never a value.
 
 use crate::decode::decoder::{ScalarDecoder, Target, mark_all};
 use crate::decode::flat::validity::Unread;
@@ -15,27 +15,27 @@ pub struct RowLevels {
     pub repetition: u8,
     /// The largest definition level.
     pub largest: u8,
-    /// The definition level from which on a row is there.
+    /// The lowest definition level at which a row is not null.
     pub there: u8,
 }
 
-/// Whether the lists, or the structs around them, are there: a truth value for each row.
+/// The validity of lists, or of the structs around them: one boolean per row.
 pub struct ListPresenceDecoder<'a> {
     pages: Pages<'a>,
     meaning: RowLevels,
     levels: Levels,
-    /// Of the present page, where a row begins, and whether what begins there is not null.
+    /// Where a row of the current page begins, and whether what begins there is not null.
     starts: Bits,
     there: Bits,
-    /// Levels of the present page, and how many of them were read.
+    /// The number of levels of the current page, and how many of them were read.
     in_page: usize,
     at: usize,
-    /// Rows of the row group that were passed.
+    /// The number of rows of the row group that were passed.
     row: usize,
 }
 
 impl<'a> ListPresenceDecoder<'a> {
-    /// The rows of pages.
+    /// The rows of these pages.
     pub fn new(pages: Pages<'a>, meaning: RowLevels) -> Self {
         let (levels, starts, there) = (Levels::default(), Bits::default(), Bits::default());
         Self { pages, meaning, levels, starts, there, in_page: 0, at: 0, row: 0 }
@@ -66,7 +66,7 @@ impl<'a> ListPresenceDecoder<'a> {
         Ok(())
     }
 
-    /// Goes to where the next row begins; what is passed is of the row before.
+    /// Moves to where the next row begins; the levels before that belong to the row before.
     fn begin_row(&mut self) -> Result<()> {
         loop {
             if self.at < self.in_page
@@ -120,7 +120,7 @@ impl ScalarDecoder for ListPresenceDecoder<'_> {
         let mut places = target.values.iter_mut();
         while places.len() > 0 {
             self.begin_row()?;
-            // The level of what begins a row says whether it is there.
+            // The first level of a row says whether the row is not null.
             let (starts, there) =
                 (self.starts.part(self.at..self.in_page), self.there.part(self.at..self.in_page));
             let mut passed = 0;

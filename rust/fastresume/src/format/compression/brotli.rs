@@ -1,4 +1,4 @@
-//! Pages in Brotli, whose decoder takes its memory from what the pages before let go of.
+//! Decompresses Brotli pages, with memory that earlier pages freed.
 //!
 //! The decoder writes each page into a window of its own first. A window is as long as the page at least, or has 16 MiB,
 //! and is a power of two.
@@ -11,25 +11,27 @@ use brotli::{
 
 use crate::error::{Error, Result};
 
-/// The largest window of RFC 7932. (Large-window Brotli, with up to 1 GiB, is another format, and no codec of Parquet.)
+/// The largest window of RFC 7932. (Large-window Brotli, with up to 1 GiB, is another format, and no Parquet
+/// codec.)
 pub const MOST_WINDOW_BYTES: usize = 1 << 24;
 
-/// The decoder's smallest window, but for pages that are smaller still.
+/// The decoder's smallest window, except for pages that are smaller still.
 const LEAST_WINDOW_BYTES: usize = 1 << 10;
 
-/// A window has room behind it for the longest word that may begin in it.
+/// Room behind a window for the longest word that may begin in it.
 const WINDOW_SLACK_BYTES: usize = 1 << 10;
 
-/// The largest map of contexts: 256 types of blocks with 64 contexts each.
+/// The largest context map: 256 block types with 64 contexts each.
 const SMALL_BYTES: usize = 256 * 64;
 
-/// The codes of one tree, and of the tables of block types, fit into so many; more trees are another piece.
+/// The codes of one tree, and those of the tables of block types, fit into this many. More trees take another
+/// piece.
 const SMALL_CODES: usize = 2 << 10;
 
-/// A group has so many trees at most.
+/// The most trees of a group.
 const SMALL_WORDS: usize = 256;
 
-/// Reads pages of Brotli, and keeps the memory for that.
+/// Decompresses Brotli pages, and keeps the memory for that.
 pub struct Brotli {
     bytes: FreeMemory<u8>,
     words: FreeMemory<u32>,
@@ -45,18 +47,18 @@ impl Brotli {
         }
     }
 
-    /// Fills `output` from `input`, and gives how many bytes `input` expands to; one byte beyond the output counts as too
-    /// much, and is the last one that is looked for.
+    /// Fills `output` from `input`, and returns the size of the decompressed input. It stops after one byte
+    /// beyond the output, which counts as too much.
     ///
     /// # Errors
-    /// `Data` if the input is damaged, ends too soon, goes on behind its end, or asks for a larger window than a page of
-    /// the size of `output` needs.
+    /// `Data` if the input is damaged, ends too soon, or goes on behind its end. Also if it asks for a larger
+    /// window than a page of `output`'s size needs.
     pub fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<usize> {
         let stated = output.len();
         let window = stated.clamp(LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES).next_power_of_two();
         self.bytes.most.set(SMALL_BYTES.max(window + WINDOW_SLACK_BYTES));
         let mut state = BrotliState::new_strict(&self.bytes, &self.words, &self.codes);
-        // At once as long as it may get: it never has to be moved.
+        // Allocated at its final length, so that it never has to be moved.
         state.set_initial_ring_buffer_size(u32::try_from(window).unwrap_or(0));
         let (mut left, mut read, mut room, mut filled) = (input.len(), 0, stated, 0);
         let result = BrotliDecompressStream(
@@ -84,12 +86,12 @@ impl Brotli {
     }
 }
 
-/// Memory that pages let go of. What is small all has one length, so that it fits whatever is small, and a window stays one;
-/// of what is large, a piece that is too short goes before there is a longer one. So there never are more pieces than
-/// one page had at the same time.
+/// Memory that pages freed. All small pieces have one length, so that each fits any small request; a window
+/// keeps its length. Of the large pieces, one that is too short is freed before a longer one is allocated. So
+/// there are never more pieces than one page had at a time.
 struct FreeMemory<T> {
     small: usize,
-    /// No piece may be longer.
+    /// The longest piece that may be allocated.
     most: Cell<usize>,
     has_refused: Cell<bool>,
     free: Cell<Vec<Vec<T>>>,
@@ -100,7 +102,7 @@ impl<T> FreeMemory<T> {
         Self { small, most: Cell::new(usize::MAX), has_refused: Cell::default(), free: Cell::default() }
     }
 
-    /// The shortest free piece that is long enough, or else the longest one, which goes.
+    /// The shortest free piece that is long enough, or else the longest one, which is then freed.
     fn place(&self, free: &[Vec<T>], length: usize) -> Option<usize> {
         let is_small = length <= self.small;
         let of_kind = || (0..free.len()).filter(|&place| (free[place].len() <= self.small) == is_small);
@@ -114,7 +116,7 @@ impl<T> FreeMemory<T> {
 impl<T: Clone + Default> Allocator<T> for &FreeMemory<T> {
     type AllocatedMemory = DecoderMemory<T>;
 
-    /// Memory with whatever was there before; an empty piece, which the decoder takes for an error, if it can't be had.
+    /// Memory with any content. If there is none, an empty piece, which the decoder treats as an error.
     fn alloc_cell(&mut self, length: usize) -> DecoderMemory<T> {
         if length > self.most.get() {
             self.has_refused.set(true);
@@ -149,7 +151,7 @@ impl<T: Clone + Default> Allocator<T> for &FreeMemory<T> {
     }
 }
 
-/// Memory that the decoder has: the first values of a piece.
+/// Memory that the decoder holds: the first values of a piece.
 #[derive(Default)]
 struct DecoderMemory<T> {
     values: Vec<T>,
@@ -180,7 +182,7 @@ mod tests {
         encoder.into_inner()
     }
 
-    /// Something of everything: text of a few words, numbers, noise.
+    /// A page with some of everything: text of a few words, numbers, noise.
     fn page(length: usize, seed: u32) -> Vec<u8> {
         let mut random = seed;
         let mut next = || {
@@ -199,7 +201,7 @@ mod tests {
         page
     }
 
-    /// What a new decoder of the library makes of it, if these are so many bytes.
+    /// What a new decoder of the library returns, if that has `size` bytes.
     fn library(input: &[u8], size: usize) -> Option<Vec<u8>> {
         let mut output = Vec::new();
         let mut reader = brotli::Decompressor::new(input, input.len().max(1)).take(size as u64 + 1);
@@ -213,7 +215,7 @@ mod tests {
     }
 
     impl Brotli {
-        /// Bytes and pieces that are kept.
+        /// The numbers of bytes and pieces that are kept.
         fn kept(&self) -> (usize, usize) {
             fn of<T>(pool: &FreeMemory<T>) -> (usize, usize) {
                 let free = pool.free.take();
@@ -261,7 +263,7 @@ mod tests {
                 input[place / 8] ^= 1 << (place % 8);
                 let found = ours(&mut brotli, &input, plain.len());
                 assert!(found == ours(&mut Brotli::new(), &input, plain.len()), "bit {place} is another");
-                // The library passes over what is behind the end; we don't.
+                // The library ignores bytes behind the end; we refuse them.
                 assert!(found.is_none() || found == library(&input, plain.len()), "bit {place} is another");
             }
             assert!(ours(&mut brotli, &input, plain.len()) == Some(plain.clone()));
@@ -278,7 +280,8 @@ mod tests {
             assert!(ours(&mut brotli, &input, length) == Some(plain));
         }
         let (bytes, pieces) = brotli.kept();
-        // Three maps and a window, small or large; three lists of trees; three tables and three groups, small or large.
+        // Three maps and a window, small or large; three lists of trees; three tables and three groups, small
+        // or large.
         assert!(bytes < (1 << 20) + (1 << 19) && pieces <= 17, "{bytes} bytes in {pieces} pieces");
     }
 
@@ -291,10 +294,10 @@ mod tests {
             assert!(error.contains(&format!("a page of {size} bytes")), "{error}");
             assert!(brotli.kept().0 < 1 << 18);
         }
-        // Of a small window the first byte that is too much ends it.
+        // With a small window, the first byte that is too much ends it.
         let bomb = packed(&vec![7; 1 << 20], 5, 10);
         assert_eq!(Brotli::new().decompress(&bomb, &mut [0; 5000]).unwrap(), 5001);
-        // Of the large format: a window of 2^30 bytes (the last six bits of 0xde), with nothing in it.
+        // The large format: a window of 2^30 bytes (the last six bits of 0xde), with nothing in it.
         let large = [0x11, 0xde];
         assert_eq!(library(&large, 0), Some(Vec::new()));
         assert!(Brotli::new().decompress(&large, &mut []).is_err());

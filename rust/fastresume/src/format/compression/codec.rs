@@ -1,4 +1,4 @@
-//! Decompression into exactly as many bytes as were stated.
+//! Decompresses a page into exactly as many bytes as its header states.
 
 use std::io::Read;
 
@@ -10,7 +10,7 @@ use crate::format::compression::gzip::Gzip;
 use crate::format::encoding::varint::varint;
 use crate::simd::{decompress_numbers, literal_length};
 
-/// A codec of pages. Holds what is worth reusing from page to page.
+/// A page codec. It keeps what is worth reusing from page to page.
 pub enum Codec {
     None,
     Snappy(snap::raw::Decoder),
@@ -40,8 +40,8 @@ impl Codec {
         })
     }
 
-    /// The end of the input, if this is a page of so many bytes as it is: a codec that finds nothing to compress, as
-    /// among indices of a few bits, may have put no more than lengths in front of it.
+    /// The end of the input, if it holds the page of `stated` bytes uncompressed. A codec that finds nothing
+    /// to compress, as in indices of a few bits, may have put only lengths in front of it.
     ///
     /// Source: <https://github.com/google/snappy/blob/main/format_description.txt>
     pub fn as_it_is<'a>(&self, input: &'a [u8], stated: usize) -> Option<&'a [u8]> {
@@ -86,10 +86,10 @@ fn failed(cause: impl std::fmt::Display) -> Error {
     Error::data(format!("can't decompress: {cause}"))
 }
 
-/// So many bytes the length of what is decompressed has at most: it is a number of 32 bits.
+/// The most bytes of the length in front of Snappy's data: a number of 32 bits.
 const MAX_LENGTH_BYTES: usize = 5;
 
-/// Pages of numbers have a decoder of their own, which leaves all others, and what is damaged, to that of the library.
+/// Pages of numbers have a decoder of our own. It leaves all other pages, and damaged ones, to the library's.
 fn snappy(decoder: &mut snap::raw::Decoder, input: &[u8], output: &mut [u8]) -> Result<usize> {
     match elements(input, output.len()).and_then(|elements| decompress_numbers(elements, output)) {
         Some(()) => Ok(output.len()),
@@ -97,7 +97,7 @@ fn snappy(decoder: &mut snap::raw::Decoder, input: &[u8], output: &mut [u8]) -> 
     }
 }
 
-/// What Snappy's input has behind its length, if it makes as many bytes as are stated.
+/// Snappy's input behind its length, if that states as many bytes as the header.
 fn elements(input: &[u8], stated: usize) -> Option<&[u8]> {
     let mut position = 0;
     let expanded = varint(input, &mut position).ok()?;
@@ -116,11 +116,11 @@ fn read_all(mut reader: impl Read, output: &mut [u8]) -> Result<usize> {
     Ok(filled + reader.read(&mut [0]).map_err(failed)?)
 }
 
-/// The deprecated LZ4 codec, which writers took to mean three things: Hadoop's framing (blocks behind
-/// two big-endian lengths), LZ4's own frames, or a bare block.
+/// The deprecated LZ4 codec, for which writers used three formats: Hadoop's framing (blocks behind two
+/// big-endian lengths), LZ4's own frames, or a bare block.
 ///
-/// The decoder of frames is a new one for each page, with memory of its own: it reads from what it owns, and can't begin
-/// again. Nobody writes frames any more.
+/// Each page has a new frame decoder, with memory of its own: it owns its input, and can't be restarted. No
+/// current writer writes frames.
 ///
 /// Source: <https://github.com/apache/parquet-format/blob/master/Compression.md>
 fn lz4(input: &[u8], output: &mut [u8]) -> Result<usize> {

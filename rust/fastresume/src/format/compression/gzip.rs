@@ -1,4 +1,4 @@
-//! Pages in gzip, by one decoder for all of them.
+//! Decompresses gzip pages, with one decoder for all of them.
 //!
 //! Source: RFC 1952 (members, their headers and trailers) around RFC 1951 (what is between these).
 
@@ -6,14 +6,14 @@ use flate2::{Decompress, DecompressError, FlushDecompress, Status};
 
 use crate::error::{Error, Result};
 
-/// What a member may have in its header, by the bits of its flags.
+/// The optional parts of a member's header, by the bits of its flags.
 const HEADER_CHECKSUM: u8 = 1 << 1;
 const EXTRA: u8 = 1 << 2;
 const NAME: u8 = 1 << 3;
 const COMMENT: u8 = 1 << 4;
 const RESERVED: u8 = 0b1110_0000;
 
-/// Reads pages of gzip. Its state is 48 KB, and is there once.
+/// Decompresses gzip pages. Its state is 48 KB, and is allocated once.
 pub struct Gzip {
     inflater: Decompress,
 }
@@ -23,12 +23,12 @@ impl Gzip {
         Self { inflater: Decompress::new(false) }
     }
 
-    /// Fills `output` with what all members of `input` hold, and gives how many bytes these are; one byte beyond the
-    /// output counts as too much, and is the last one that is looked for.
+    /// Fills `output` with the contents of all members of `input`, and returns their size. It stops after one
+    /// byte beyond the output, which counts as too much.
     ///
     /// # Errors
-    /// `Data` if a member is damaged, ends too soon or has another checksum or size than it states, or if anything
-    /// but a member is behind one.
+    /// `Data` if a member is damaged, ends too soon, or has another checksum or size than it states. Also if
+    /// anything but a member follows one.
     pub fn decompress(&mut self, mut input: &[u8], output: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         loop {
@@ -49,7 +49,7 @@ impl Gzip {
             if found != checksum {
                 return Err(Error::data(format!("the checksum is {found:08x}, gzip states {checksum:08x}")));
             }
-            // It is stated modulo 2^32.
+            // The size is stated modulo 2^32.
             if member.len() as u64 & u64::from(u32::MAX) != u64::from(length) {
                 return Err(Error::data(format!(
                     "a member has {} bytes, gzip states {length}",
@@ -64,12 +64,12 @@ impl Gzip {
         }
     }
 
-    /// Expands what is between header and trailer; gives the bytes that it takes, and those that it makes, of which one may
-    /// be beyond the room.
+    /// Inflates what is between header and trailer. Returns the bytes that it took and made; one byte that it
+    /// made may be beyond the room.
     fn inflate(&mut self, body: &[u8], room: &mut [u8]) -> Result<(usize, usize)> {
         let failed = |cause: DecompressError| Error::data(cause);
         self.inflater.reset(false);
-        // All of it is there, and all that it may make has room: no window of what was made is kept.
+        // The input is complete and all output has room, so no window is kept.
         let mut status = self.inflater.decompress(body, room, FlushDecompress::Finish).map_err(failed)?;
         if status != Status::StreamEnd && self.written() == room.len() {
             let rest = body.get(self.read()..).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Gzip {
     }
 }
 
-/// What is behind the header of a member.
+/// The bytes behind the header of a member.
 fn behind_header(input: &[u8]) -> Option<&[u8]> {
     let (start, mut rest) = input.split_first_chunk::<10>()?;
     let [0x1f, 0x8b, 8, flags, ..] = *start else { return None };
@@ -139,7 +139,7 @@ mod tests {
         (0..count).flat_map(|number| (number * number % 1000).to_le_bytes()).collect()
     }
 
-    /// The library's own reader of members, of which ours says the same.
+    /// The library's own reader of members, with which ours must agree.
     fn library(input: &[u8], size: usize) -> Option<Vec<u8>> {
         let mut output = Vec::new();
         let mut reader = flate2::bufread::MultiGzDecoder::new(input).take(size as u64 + 1);

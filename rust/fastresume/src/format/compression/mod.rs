@@ -1,4 +1,4 @@
-//! Pages decompressed, by the codec that their column chunk names.
+//! Decompression of pages, by the codec that their column chunk names.
 
 pub mod gzip;
 pub mod brotli;

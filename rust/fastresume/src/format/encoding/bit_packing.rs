@@ -1,4 +1,4 @@
-//! Integers of a few bits each, packed from the lowest bit on.
+//! Bit-packed integers: a few bits each, from the lowest bit on.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -6,32 +6,32 @@ use bytemuck::Pod;
 
 use crate::simd;
 
-/// Some integers among groups of eight.
+/// Some bit-packed integers, which lie in groups of eight.
 #[derive(Debug, Clone, Copy)]
 pub struct Packed<'p> {
-    /// From the first group on, and beyond the last one.
+    /// The bytes from the first group on; they may go on beyond the last one.
     pub bytes: &'p [u8],
     /// Bits of each integer, at most 32.
     pub width: usize,
-    /// How many lie before these.
+    /// How many integers lie before these.
     pub index: usize,
     pub count: usize,
 }
 
 impl Packed<'_> {
-    /// The integers, unpacked to a buffer that has room for all groups that they lie in.
+    /// The integers, unpacked to a buffer with room for all groups that they lie in.
     pub fn unpack<'b>(&self, buffer: &'b mut [u32]) -> &'b [u32] {
-        // Whole groups, as they are unpacked at once: of the first and the last some are not asked for.
+        // Whole groups are unpacked at once; some integers of the first and the last are not asked for.
         let passed = self.index % 8;
         let groups = &mut buffer[..(passed + self.count).next_multiple_of(8)];
         unpack(self.bytes, self.width, self.index - passed, groups);
         &groups[passed..passed + self.count]
     }
 
-    /// Writes `table[index]` for each of these indices to one of so many places.
+    /// Writes `table[index]` for each of these indices to its place in the output.
     ///
     /// # Errors
-    /// An index that the table has not.
+    /// An index that is out of the table's range.
     pub fn look_up<P: Pod>(&self, table: &[P], output: &mut [P]) -> Result<(), u32> {
         let before = self.index.next_multiple_of(8) - self.index;
         let (first, groups) = output.split_at_mut(before.min(output.len()));
@@ -41,7 +41,7 @@ impl Packed<'_> {
         self.look_up_each(before + done, table, &mut groups[done..])
     }
 
-    /// As `look_up`, one by one, from so many integers behind the first one on.
+    /// Like `look_up`, but one by one, from integer number `from` on.
     fn look_up_each<P: Pod>(&self, from: usize, table: &[P], output: &mut [P]) -> Result<(), u32> {
         for (past, place) in output.iter_mut().enumerate() {
             let index = integer(self.bytes, self.width, self.index + from + past);
@@ -51,8 +51,8 @@ impl Packed<'_> {
     }
 }
 
-/// The integers `[index, index + output.len())` of `width` bits (at most 32) each, packed from the lowest bit on;
-/// `index` is a multiple of eight. What lies outside of `bytes` is read as zeros.
+/// The integers `[index, index + output.len())` of `width` bits (at most 32) each, packed from the lowest bit
+/// on; `index` is a multiple of eight. Bits outside of `bytes` are read as zeros.
 pub fn unpack(bytes: &[u8], width: usize, index: usize, output: &mut [u32]) {
     let packed = bytes.get(index / 8 * width..).unwrap_or_default();
     let fast = simd::unpack_groups(packed, width, output);

@@ -1,4 +1,4 @@
-//! Bits that say which of many values something is true of.
+//! Bitmaps, as Arrow has them: one bit for each value of a page, from the lowest bit on.
 
 use std::ops::Range;
 
@@ -7,16 +7,16 @@ use crate::simd;
 /// Bits of a word.
 pub const WORD: usize = u64::BITS as usize;
 
-/// Bits, from the lowest of the first word on.
+/// A bitmap, from the lowest bit of the first word on.
 #[derive(Debug, Default)]
 pub struct Bits {
-    /// One word more than the bits need; what lies behind the last bit is 0.
+    /// One word more than the bits need; bits behind the last one are 0.
     words: Vec<u64>,
     length: usize,
 }
 
 impl Bits {
-    /// Makes it so many zeros.
+    /// Sets it to `length` zeros.
     pub fn clear(&mut self, length: usize) {
         self.words.clear();
         self.words.resize(length.div_ceil(WORD) + 1, 0);
@@ -27,18 +27,18 @@ impl Bits {
         self.length
     }
 
-    /// Sets the bits from number `place` on that are 1 in a word; none lies behind the last one.
+    /// Sets the bits from number `place` on that are 1 in `word`; none of these lies behind the last bit.
     #[inline]
     pub fn add(&mut self, place: usize, word: u64) {
         let inside = place % WORD;
         if let Some([low, high]) = self.words.get_mut(place / WORD..place / WORD + 2) {
             *low |= word << inside;
-            // In two steps: a word can't be moved by 64 places.
+            // In two steps, because a word can't be shifted by 64 places.
             *high |= word >> 1 >> (WORD - 1 - inside);
         }
     }
 
-    /// Sets bits that lie side by side.
+    /// Sets consecutive bits.
     #[inline]
     pub fn add_run(&mut self, run: Range<usize>) {
         let mut place = run.start;
@@ -55,7 +55,7 @@ impl Bits {
         }
     }
 
-    /// Makes it the bits that `word` gives for each word, of which those behind `count` bits don't count.
+    /// Sets it to `count` bits; `word` returns each word. Bits behind the last one are cleared.
     pub fn set(&mut self, count: usize, word: impl Fn(usize) -> u64) {
         self.words.clear();
         self.words.extend((0..count.div_ceil(WORD)).map(word));
@@ -66,7 +66,8 @@ impl Bits {
         self.length = count;
     }
 
-    /// Makes it what comes of the words of two others of one length; zeros make zeros.
+    /// Sets it to the result of `word` on each pair of words of two bitmaps of one length. `word` must return
+    /// zeros for zeros.
     pub fn combine(&mut self, one: &Self, other: &Self, word: impl Fn(u64, u64) -> u64) {
         self.words.clear();
         self.words.extend(one.words.iter().zip(&other.words).map(|(&one, &other)| word(one, other)));
@@ -82,13 +83,13 @@ impl Bits {
         self.part(0..self.length)
     }
 
-    /// The bits of a range that lies within them.
+    /// The bits of a range.
     pub fn part(&self, range: Range<usize>) -> Marks<'_> {
         Marks { words: &self.words, range }
     }
 }
 
-/// Some bits that lie side by side, counted from their first one.
+/// Some consecutive bits, counted from their first one.
 #[derive(Debug, Clone)]
 pub struct Marks<'a> {
     words: &'a [u64],
@@ -100,7 +101,7 @@ impl<'a> Marks<'a> {
         self.range.len()
     }
 
-    /// All of them as words, from the lowest bit of the first one on; what lies behind the last bit is 0.
+    /// All of them as words, from the lowest bit of the first one on; bits behind the last one are 0.
     #[inline]
     pub fn words(&self) -> impl Iterator<Item = u64> + use<'a> {
         let (first, inside) = (self.range.start / WORD, self.range.start % WORD);
@@ -108,29 +109,29 @@ impl<'a> Marks<'a> {
         let used = lowest(self.len() - count.saturating_sub(1) * WORD);
         let words = self.words.get(first..=first + count).unwrap_or_default();
         words.windows(2).enumerate().map(move |(index, pair)| {
-            // In two steps: a word can't be moved by 64 places.
+            // In two steps, because a word can't be shifted by 64 places.
             let word = pair[0] >> inside | pair[1] << 1 << (WORD - 1 - inside);
             if index + 1 == count { word & used } else { word }
         })
     }
 
-    /// Each of them.
+    /// Each bit.
     pub fn each(&self) -> impl Iterator<Item = bool> + use<'a> {
         let words = self.words().flat_map(|word| (0..WORD).map(move |place| word >> place & 1 == 1));
         words.take(self.len())
     }
 
-    /// How many are 1.
+    /// How many bits are 1.
     pub fn ones(&self) -> usize {
         self.words().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Of bits that ascend, whether each is 1, and how many 1s lie before it.
+    /// For each of some ascending bits: whether it is 1, and how many 1s lie before it.
     pub fn ranks(&self, bits: impl Iterator<Item = usize>) -> impl Iterator<Item = (bool, usize)> {
         let ones = |word: u64| word.count_ones() as usize;
         let (words, start) = (self.words, self.range.start);
         let mut at = start / WORD;
-        // Those before the word that a bit is in, and before the first bit.
+        // The 1s before the word that a bit is in, less those before the first bit.
         let outside = words.get(at).map_or(0, |&word| ones(word & lowest(start % WORD)));
         let mut passed = 0;
         bits.map(move |bit| {
@@ -142,7 +143,7 @@ impl<'a> Marks<'a> {
         })
     }
 
-    /// Which one is the first that is 0.
+    /// The index of the first 0.
     pub fn first_zero(&self) -> Option<usize> {
         let place = self.words().enumerate().find(|(_, word)| *word != u64::MAX);
         place
@@ -150,7 +151,8 @@ impl<'a> Marks<'a> {
             .filter(|&bit| bit < self.len())
     }
 
-    /// Which one is the 1 that has so many before it, and how many there are, if they are not more.
+    /// The index of the 1 that has `before` 1s before it; the error is the number of 1s if there are not
+    /// more.
     pub fn nth_one(&self, before: usize) -> Result<usize, usize> {
         let mut passed = 0;
         for (index, mut word) in self.words().enumerate() {
@@ -178,7 +180,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// A word of which the lowest `count` bits are 1.
+/// A word whose lowest `count` bits are 1.
 #[inline]
 pub fn lowest(count: usize) -> u64 {
     if count >= WORD { u64::MAX } else { (1 << count) - 1 }
@@ -188,7 +190,7 @@ pub fn lowest(count: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Some bits, in runs of ones and in words.
+    /// A bitmap of runs of ones and whole words.
     fn made(length: usize) -> (Bits, Vec<u8>) {
         let (mut bits, mut expected) = (Bits::default(), vec![0; length]);
         bits.clear(1000);

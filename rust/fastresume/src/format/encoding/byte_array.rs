@@ -1,4 +1,4 @@
-//! Texts as pages hold them.
+//! Byte arrays (strings and binary values) in the encodings of pages.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -7,10 +7,11 @@ use crate::format::encoding::delta::deltas;
 use crate::format::encoding::varint::{ends, goes_on};
 use crate::memory::vectors::{room_for, with_room};
 
-/// What expands to more at once is taken for damaged: prefixes and dictionaries let few bytes state many.
+/// The largest expansion at once: more is treated as damage, because with prefixes and dictionaries few bytes
+/// can expand to many.
 pub const MAX_EXPANDED_BYTES: usize = 1 << 27;
 
-/// Texts one after another, and where each ends.
+/// Byte arrays one behind another, and where each ends.
 #[derive(Debug, Default)]
 pub struct Texts {
     pub bytes: Vec<u8>,
@@ -18,14 +19,14 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// The text of this number, if there is one.
+    /// The byte array of this index, if there is one.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? };
         self.bytes.get(start..*self.ends.get(index)?)
     }
 }
 
-/// The text behind its length at `position`, which moves past it.
+/// PLAIN: the byte array behind its length at `position`, which moves past it.
 pub fn plain<'a>(bytes: &'a [u8], position: &mut usize) -> Result<&'a [u8]> {
     let rest = bytes.get(*position..).unwrap_or_default();
     let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(ends)?;

@@ -1,4 +1,4 @@
-//! Delta-encoded integers.
+//! Delta-encoded integers (`DELTA_BINARY_PACKED`).
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -7,7 +7,7 @@ use crate::format::encoding::bit_packing::{single, unpack};
 use crate::format::encoding::rle::{CHUNK, MAX_VALUES};
 use crate::format::encoding::varint::varint;
 
-/// Gives `count` delta-encoded integers to `push`, and the bytes that they take.
+/// Passes `count` delta-encoded integers to `push`, and returns the bytes that they take.
 ///
 /// # Errors
 /// `Data` if there are fewer, or they contradict their header.
@@ -50,7 +50,7 @@ pub fn deltas(bytes: &[u8], count: usize, mut push: impl FnMut(i64)) -> Result<u
             if width > 64 {
                 return Err(damaged(&format!("packs differences of {width} bits")));
             }
-            // What fills up the last part may be left out.
+            // The padding of the last miniblock may be left out.
             let wanted = each.min(count - given);
             let source = bytes.get(position..).unwrap_or_default();
             if (wanted * width).div_ceil(8) > source.len() {

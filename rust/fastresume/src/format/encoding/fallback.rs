@@ -1,6 +1,8 @@
-//! Numbers of pages whose encoding has no decoder here, from that of the `parquet` crate: slower, never wrong.
+//! Decodes numbers in encodings that have no decoder here, with that of the `parquet` crate: slower, never
+//! wrong.
 //!
-//! What it decodes of texts, bytes and truth values has one. Of numbers it knows ALP besides.
+//! All encodings of byte arrays and booleans that the crate decodes have one here. For numbers it also knows
+//! ALP.
 
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -16,13 +18,13 @@ use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 use crate::error::{Error, Result, caught};
 use crate::memory::vectors::{room_for, with_room};
 
-/// A page may claim any number of values: so many are asked for at a time.
+/// Values are asked for this many at a time, because a page may claim any number of them.
 const AT_A_TIME: usize = 1 << 16;
 
-/// Puts the `count` values of a page in the place of what `output` has; `bytes` begin behind the page's levels.
+/// Replaces the contents of `output` by the `count` values of a page; `bytes` begin behind the page's levels.
 ///
 /// # Errors
-/// `Data` if there are fewer, or there is no such encoding of the type.
+/// `Data` if there are fewer, or the type has no such encoding.
 pub fn decode<P: Pod>(
     encoding: Encoding,
     is_integer: bool,
@@ -64,7 +66,7 @@ where
     T::T: Pod,
 {
     let failed = |cause: ParquetError| Error::data(format!("the page can't be decoded: {cause}"));
-    // There are no levels: nulls were counted before.
+    // No levels are passed: nulls were counted before.
     let builder = Type::primitive_type_builder("values", physical).with_repetition(Repetition::REQUIRED);
     let leaf = Arc::new(builder.build().map_err(failed)?);
     let leaf = Arc::new(ColumnDescriptor::new(leaf, 0, 0, ColumnPath::from("values")));

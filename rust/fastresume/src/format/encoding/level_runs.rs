@@ -1,4 +1,4 @@
-//! Levels as a page holds them: in runs and packed groups, or packed in the old way.
+//! Decodes levels from a page's bytes: the RLE/bit-packed hybrid, and the deprecated `BIT_PACKED` encoding.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -81,8 +81,8 @@ fn check_end(bytes: &[u8], position: usize) -> Result<()> {
     Ok(())
 }
 
-/// Adds levels of one bit as long as a short run and a few packed groups take turns, which is what nulls here and
-/// there make of them; gives the byte and the level behind them.
+/// Adds levels of one bit while a short run and a few packed groups alternate, as they do where nulls are
+/// scattered. Returns the byte and the level behind them.
 #[inline]
 fn add_turns(levels: &mut Bits, bytes: &[u8], mut position: usize, range: Range<usize>) -> (usize, usize) {
     let mut place = range.start;
@@ -109,7 +109,7 @@ fn add_turns(levels: &mut Bits, bytes: &[u8], mut position: usize, range: Range<
 /// Adds levels that are packed from the lowest bit on.
 #[inline]
 fn add_packed<const WIDTH: usize>(planes: &mut [Bits], bytes: &[u8], range: Range<usize>) {
-    // Whole groups of eight, so that each step begins with a byte.
+    // In whole groups of eight, so that each step begins at a byte.
     let step = WORD / WIDTH / 8 * 8;
     let (mut place, mut start) = (range.start, 0);
     while place < range.end {
@@ -145,7 +145,7 @@ fn word_at(bytes: &[u8], start: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Every other bit of a word, from the lowest one on, side by side.
+/// Every other bit of a word, from the lowest one on, moved together.
 #[inline]
 fn even_bits(word: u64) -> u64 {
     let mut bits = word & 0x5555_5555_5555_5555;
@@ -156,7 +156,7 @@ fn even_bits(word: u64) -> u64 {
     (bits | bits >> 16) & 0x0000_0000_ffff_ffff
 }
 
-/// The old packing of levels: from the highest bit on.
+/// `BIT_PACKED` (deprecated): one level, packed from the highest bit on.
 pub fn from_the_top(bytes: &[u8], width: usize, index: usize) -> u8 {
     (index * width..(index + 1) * width).fold(0, |level, bit| {
         let byte = bytes.get(bit / 8).copied().unwrap_or(0);
@@ -164,12 +164,12 @@ pub fn from_the_top(bytes: &[u8], width: usize, index: usize) -> u8 {
     })
 }
 
-/// What is said of a level that a column has not.
+/// The error for a level above the column's largest.
 pub fn too_high(found: u8, largest: u8) -> Error {
     Error::data(format!("a page holds the level {found}, {largest} is the largest"))
 }
 
-/// Refuses more levels than are kept: runs let few bytes state many.
+/// Refuses more levels than are kept: a few bytes of runs can state many.
 fn check_count(count: usize) -> Result<()> {
     if count > MAX_VALUES {
         return Err(Error::data(format!("a page has {count} levels, at most {MAX_VALUES} are read")));

@@ -1,7 +1,7 @@
-//! Repetition and definition levels: which values of a page begin a row, and which are there.
+//! Repetition and definition levels: which values of a page begin a row, and which are not null.
 //!
-//! They are kept as the bits that they have in common with a hybrid: a page's levels are looked at by the word,
-//! never one by one.
+//! They are kept as bitmaps, one for each bit of a level: so a page's levels are read word by word, never one
+//! by one.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -15,24 +15,24 @@ use crate::format::encoding::level_runs::{from_the_top, read_hybrid, too_high};
 #[derive(Debug, Default)]
 pub struct Levels {
     count: usize,
-    /// The level of all values, if they are known to have the same one: then `planes` say nothing.
+    /// The level of all values, if all are known to be the same: then `planes` are not used.
     same: Option<u8>,
     /// Bit k of each level.
     planes: Vec<Bits>,
 }
 
 impl Levels {
-    /// Makes all of `count` levels this one.
+    /// Sets all of `count` levels to this one.
     pub fn set(&mut self, level: u8, count: usize) {
         (self.same, self.count) = (Some(level), count);
     }
 
-    /// The level that all values have, if they are known to.
+    /// The level that all values have, if they are known to be the same.
     pub fn same(&self) -> Option<u8> {
         self.same
     }
 
-    /// Which levels are at least this one.
+    /// Sets the bits of the levels that are at least this one.
     pub fn at_least(&self, level: u8, found: &mut Bits) {
         if let Some(same) = self.same {
             found.clear(self.count);
@@ -40,10 +40,10 @@ impl Levels {
             return;
         }
         if usize::from(level) >> self.planes.len() > 0 {
-            // No level has more bits than there are planes.
+            // A level has no more bits than there are planes.
             return found.clear(self.count);
         }
-        // Almost all lists and nulls need two bits or one.
+        // Almost all columns need two bits or one.
         match (self.planes.as_slice(), level) {
             ([only], 1) => return found.combine(only, only, |word, _| word),
             ([low, high], 1) => return found.combine(low, high, |low, high| low | high),
@@ -52,7 +52,7 @@ impl Levels {
             _ => {}
         }
         found.set(self.count, |index| {
-            // Compared from the highest bit on: what is larger already, and what is the same so far.
+            // Compared from the highest bit on: which levels are larger already, and which are equal so far.
             let (mut larger, mut equal) = (0, u64::MAX);
             for (bit, plane) in self.planes.iter().enumerate().rev() {
                 let word = plane.words()[index];
@@ -67,11 +67,11 @@ impl Levels {
         });
     }
 
-    /// Reads `count` levels of at most `largest` (and not 0), which begin at byte `start` of a page; gives
-    /// the byte after them. `stated` are their bytes, if the page's header says how many they are.
+    /// Reads `count` levels of at most `largest` (not 0) from byte `start` of a page; returns the byte after
+    /// them. `stated` is their size in bytes, if the page's header has it.
     ///
     /// # Errors
-    /// `Data` if the page ends before them, or one is larger.
+    /// `Data` if the page ends before them, or one is too large.
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -117,7 +117,7 @@ impl Levels {
             self.same = by_width!(1 2 3 4 5 6 7 8);
         } else {
             self.same = None;
-            // As many bytes lie behind them, so that their number is bounded.
+            // As many bytes lie behind them, which bounds their number.
             self.planes.iter_mut().for_each(|plane| plane.clear(count));
             for index in 0..count {
                 let level = from_the_top(levels, width, index);

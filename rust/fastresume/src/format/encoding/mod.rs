@@ -1,4 +1,4 @@
-//! The encodings of values and levels within a page.
+//! Decoders of the encodings of values and levels within a page.
 
 pub mod varint;
 pub mod page_values;

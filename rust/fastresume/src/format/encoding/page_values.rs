@@ -1,4 +1,4 @@
-//! The page that is decoded, and what decodes its values.
+//! The trait of value decoders, and the page that they decode.
 
 use parquet::basic::Encoding;
 
@@ -9,27 +9,27 @@ use crate::error::{Error, Result};
 pub struct Page<'p> {
     /// Its bytes.
     pub bytes: &'p [u8],
-    /// Those of the dictionary that was opened last, aligned to 8.
+    /// The bytes of the dictionary that was opened last, aligned to 8.
     pub dictionary: &'p [u8],
 }
 
-/// The values of the pages of a column chunk, as far as they were read. A page's bytes are the caller's.
+/// The values of the pages of a column chunk, and how far they were read. The caller holds a page's bytes.
 pub trait PageValues {
-    /// Whether the dictionary is of use: nobody reads it otherwise.
+    /// Whether the dictionary is needed: otherwise it is not read.
     fn wants_dictionary(&self) -> bool {
         true
     }
 
-    /// Notes a dictionary of `count` values, whose bytes come with each page.
+    /// Registers a dictionary of `count` values, whose bytes come with each page.
     ///
     /// # Errors
     /// `Data` if it has fewer.
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()>;
 
-    /// Goes to the `count` values that begin at byte `start` of a page.
+    /// Moves to the `count` values that begin at byte `start` of a page.
     ///
     /// # Errors
-    /// `Data` if the page is too short, contradicts itself, or has an encoding that is not one for them.
+    /// `Data` if the page is too short, contradicts itself, or has an encoding that these values can't have.
     fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()>;
 
     /// Refuses a page that was opened, if it does not end behind its `count` values (not 0). Where their bytes
@@ -41,6 +41,11 @@ pub trait PageValues {
         Ok(())
     }
 
+    /// Whether opening the page would have failed with any other number of values.
+    fn is_counted(&self) -> bool {
+        false
+    }
+
     /// Passes over `count` values.
     ///
     /// # Errors
@@ -48,10 +53,10 @@ pub trait PageValues {
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()>;
 }
 
-/// Refuses a dictionary that has not the bytes of `count` values of `width` bytes.
+/// Refuses a dictionary whose bytes are not `count` values of `width` bytes.
 ///
 /// # Errors
-/// `Data`, naming both.
+/// `Data`, naming both numbers.
 pub fn check_dictionary(bytes: &[u8], count: usize, width: usize) -> Result<()> {
     if count.saturating_mul(width) > bytes.len() {
         return Err(Error::data(format!(
@@ -65,7 +70,7 @@ pub fn check_dictionary(bytes: &[u8], count: usize, width: usize) -> Result<()> 
 /// Refuses a page that has fewer bytes than its `count` values need, or more.
 ///
 /// # Errors
-/// `Data`, naming both.
+/// `Data`, naming both numbers.
 pub fn check_values(count: usize, there: usize, needed: usize) -> Result<()> {
     if there < needed || there > needed && count > 0 {
         return Err(Error::data(format!(

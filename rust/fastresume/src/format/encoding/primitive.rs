@@ -1,4 +1,4 @@
-//! The values of one data page, in whatever encoding, as plain numbers.
+//! Decodes the numbers of one data page, in any encoding.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -14,9 +14,9 @@ use crate::format::encoding::rle::{EncodedRun, Hybrid, MAX_VALUES, not_in_dictio
 use crate::format::encoding::varint::{ends, goes_on};
 use crate::memory::vectors::room_for;
 
-/// A number as a page holds it: its bits, whatever they mean.
+/// A number as a page holds it: its bits, whatever their type.
 pub trait Word: Pod + Default {
-    /// The lowest bits of a number: what is an integer comes delta-encoded.
+    /// The number in the lowest bits, as delta-encoded integers come.
     fn lowest(bits: u64) -> Self;
 }
 
@@ -33,38 +33,38 @@ macro_rules! words {
 
 words!(u8 u16 u32 u64);
 
-/// The values of the pages of a column chunk, as far as they were read. Pages are the caller's.
+/// The values of the pages of a column chunk, and how far they were read. The caller holds the pages.
 #[derive(Debug)]
 pub struct Values<P> {
     is_integer: bool,
-    /// How many values the dictionary has.
+    /// The number of values in the dictionary.
     dictionary: usize,
-    /// The values of the present page, where they are decoded all at once.
+    /// The values of the current page, if they are decoded all at once.
     decoded: Vec<P>,
-    /// Indices of values that were picked.
+    /// The indices of picked values.
     indices: Vec<u32>,
     form: PrimitiveForm,
 }
 
-/// How the values of the present page are held.
+/// The encoding of the current page's values.
 #[derive(Debug)]
 enum PrimitiveForm {
-    /// From byte `.0` on.
+    /// PLAIN: from byte `.0` on.
     Plain(usize),
-    /// Truth values, from bit `.0` on.
+    /// PLAIN booleans: from bit `.0` on.
     Bits(usize),
-    /// Indices to the dictionary.
+    /// Dictionary indices.
     Dictionary(Hybrid),
-    /// Truth values in runs, which end before byte `.1`.
+    /// RLE booleans, which end before byte `.1`.
     Runs(Hybrid, usize),
-    /// Byte k of all values together: where they begin, how many there are, how many were read.
+    /// `BYTE_STREAM_SPLIT`: where the values begin, how many there are, how many were read.
     Split(usize, usize, usize),
-    /// Decoded all at once: how many were read.
+    /// All values decoded at once, and how many were read.
     Decoded(usize),
 }
 
 impl<P: Word> Values<P> {
-    /// The values of a chunk whose pages were not opened yet; `is_integer` allows delta encoding.
+    /// The values of a chunk with no page open; `is_integer` allows delta encoding.
     pub fn new(is_integer: bool) -> Self {
         Self {
             is_integer,
@@ -108,7 +108,7 @@ impl<P: Word> Values<P> {
                 for byte in 0..width {
                     let first = *start + byte * *stride + *read;
                     let source = bytes.get(first..first + places.len() / width).ok_or_else(ends)?;
-                    // Of no values, there is no second byte either.
+                    // With no values left, there is no second byte either.
                     let places = places.get_mut(byte..).unwrap_or_default();
                     for (place, &value) in places.iter_mut().step_by(width).zip(source) {
                         *place = value;
@@ -125,14 +125,14 @@ impl<P: Word> Values<P> {
         Ok(())
     }
 
-    /// What comes next on a page of indices to the dictionary: these, and its values.
+    /// The next indices of a page of dictionary indices, and the dictionary's values.
     pub fn indices<'p>(&mut self, page: Page<'p>) -> Option<(&mut Hybrid, &'p [P])> {
         let PrimitiveForm::Dictionary(indices) = &mut self.form else { return None };
         Some((indices, entries(page.dictionary, self.dictionary)))
     }
 
-    /// Some of the next `count` values, ascending ones that are counted from the next one on; all of them are
-    /// passed.
+    /// Some of the next `count` values. `places` ascend, counted from the next value on. All `count` values
+    /// are passed.
     ///
     /// # Errors
     /// As for `read`.
@@ -204,7 +204,7 @@ impl<P: Word> PageValues for Values<P> {
                 enough(count.saturating_mul(width))?;
                 PrimitiveForm::Plain(start)
             }
-            // A dictionary of truth values makes no sense, and could hold others.
+            // A dictionary of booleans makes no sense, and could hold other bytes.
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !is_truth => {
                 PrimitiveForm::Dictionary(Hybrid::indices(bytes, start)?)
             }
@@ -231,7 +231,7 @@ impl<P: Word> PageValues for Values<P> {
                 }
                 PrimitiveForm::Decoded(0)
             }
-            // Half-precision numbers are texts of two bytes, to the specification.
+            // In the specification, half-precision floats are byte arrays of two bytes.
             Encoding::DELTA_BYTE_ARRAY if width == 2 => {
                 let texts = of_one_length(bytes.get(start..).unwrap_or_default(), count, width)?;
                 self.decoded.clear();
@@ -253,6 +253,10 @@ impl<P: Word> PageValues for Values<P> {
             PrimitiveForm::Dictionary(hybrid) => hybrid.check_end(bytes, count),
             _ => Ok(()),
         }
+    }
+
+    fn is_counted(&self) -> bool {
+        matches!(self.form, PrimitiveForm::Plain(_) | PrimitiveForm::Split(..))
     }
 
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
@@ -285,12 +289,12 @@ fn runs_end(bytes: &[u8], start: usize) -> Result<usize> {
     Ok(start + 4 + length)
 }
 
-/// The values of a dictionary that has so many.
+/// The `count` values of a dictionary.
 fn entries<P: Pod>(dictionary: &[u8], count: usize) -> &[P] {
     bytemuck::cast_slice(&dictionary[..count * size_of::<P>()])
 }
 
-/// The values of the dictionary that the next indices of a hybrid name.
+/// The dictionary values that the next indices name.
 ///
 /// # Errors
 /// `Data` if there are fewer, or the dictionary is too small.
@@ -314,7 +318,7 @@ pub fn look_up<P: Pod>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], outp
     Ok(())
 }
 
-/// The values of the dictionary that some of the next `count` indices of a hybrid name.
+/// The dictionary values that some of the next `count` indices name.
 fn pick_up<P: Copy>(
     hybrid: &mut Hybrid,
     bytes: &[u8],
@@ -339,7 +343,7 @@ mod tests {
 
     #[test]
     fn runs_of_truth_values_end_where_their_length_says() {
-        // A group of eight ones, behind which the page has another one that is not among its runs.
+        // A group of eight ones; behind it the page has another one that is in none of its runs.
         let page = |length| [length, 0, 0, 0, 3, 0xff, 3, 0xff];
         let read = |bytes: &[u8], count| {
             let mut values = Values::<u8>::new(false);

@@ -1,4 +1,4 @@
-//! Bit-packed integers, and the hybrid of runs and bit-packed groups that levels and indices come in.
+//! The RLE/bit-packed hybrid, in which levels, booleans and dictionary indices are stored.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -6,13 +6,13 @@ use crate::error::{Error, Result};
 use crate::format::encoding::bit_packing::{Packed, integer};
 use crate::format::encoding::varint::{ends, goes_on, varint};
 
-/// How many integers are unpacked at a time.
+/// The number of integers that are unpacked at a time.
 pub const CHUNK: usize = 512;
 
-/// A page whose levels or values are decoded all at once holds at most so many: runs let few bytes state many.
+/// The most levels or values of a page that are decoded all at once: a few bytes of runs can state many.
 pub const MAX_VALUES: usize = 1 << 26;
 
-/// Integers of a hybrid, as far as they were read. The bytes are the caller's.
+/// The integers of a hybrid, and how far they were read. The caller holds the bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Hybrid {
     /// Bits of each integer, at most 32.
@@ -36,26 +36,26 @@ enum Run {
     },
 }
 
-/// What stands next in a hybrid, as it is there.
+/// The next run of a hybrid, still encoded.
 pub enum EncodedRun<'p> {
-    /// So many times this value.
+    /// This value, so many times.
     Repeated(u32, usize),
     Packed(Packed<'p>),
 }
 
-/// What stands next in a hybrid, unpacked.
+/// The next run of a hybrid, unpacked.
 pub enum DecodedRun<'b> {
-    /// So many times this value.
+    /// This value, so many times.
     Repeated(u32, usize),
-    /// Integers, which were unpacked to the buffer.
+    /// Integers, unpacked to the buffer.
     Unpacked(&'b [u32]),
 }
 
 impl Hybrid {
-    /// The integers that begin at byte `position`.
+    /// The integers of `width` bits that begin at byte `position`.
     ///
     /// # Errors
-    /// `Data` if they have more than 32 bits.
+    /// `Data` if `width` is above 32.
     pub fn new(position: usize, width: usize) -> Result<Self> {
         if width > 32 {
             return Err(Error::data(format!("a page packs integers of {width} bits, 32 are the most")));
@@ -63,17 +63,17 @@ impl Hybrid {
         Ok(Self { width, position, run: Run::Repeated { value: 0, left: 0 } })
     }
 
-    /// Indices to a dictionary, behind the byte that states their width.
+    /// Dictionary indices, behind the byte that states their width.
     ///
     /// # Errors
     /// As for `new`.
     pub fn indices(bytes: &[u8], start: usize) -> Result<Self> {
-        // A page of no values may leave out the width.
+        // A page without values may leave out the width.
         let width = bytes.get(start).copied().unwrap_or(0);
         Self::new(start + 1, usize::from(width))
     }
 
-    /// At most `most` (and not 0) of the next integers.
+    /// At most `most` (not 0) of the next integers.
     ///
     /// # Errors
     /// `Data` if the bytes end before.
@@ -95,7 +95,7 @@ impl Hybrid {
         })
     }
 
-    /// At most `most` (and not 0) of the next integers; `buffer` is for unpacked ones.
+    /// At most `most` (not 0) of the next integers; `buffer` is for unpacked ones.
     ///
     /// # Errors
     /// `Data` if the bytes end before.
@@ -116,8 +116,8 @@ impl Hybrid {
         })
     }
 
-    /// Some of the next integers, ascending ones that are counted from the next one on, go to `found`; all up to
-    /// the last of them are passed.
+    /// Writes some of the next integers to `found`. `places` ascend, counted from the next integer on. All up
+    /// to the last of them are passed.
     ///
     /// # Errors
     /// `Data` if the bytes end before.
@@ -152,7 +152,7 @@ impl Hybrid {
         Ok(())
     }
 
-    /// Passes over `count` integers.
+    /// Skips `count` integers.
     ///
     /// # Errors
     /// `Data` if the bytes end before.
@@ -209,7 +209,7 @@ impl Hybrid {
                 let there = bytes.len() - start;
                 let stated = count.saturating_mul(self.width);
                 self.position += stated.min(there);
-                // Some writers leave out what fills up the last group.
+                // Some writers leave out the padding of the last group.
                 let is_whole = stated <= there;
                 let left = if is_whole { count.saturating_mul(8) } else { there * 8 / self.width };
                 self.run = Run::Packed { start, index: 0, left };
@@ -222,7 +222,7 @@ impl Hybrid {
     }
 }
 
-/// What is said of an index that a dictionary of `count` values has not.
+/// The error for an index beyond a dictionary of `count` values.
 pub fn not_in_dictionary(index: u32, count: usize) -> Error {
     Error::data(format!("a page names value {index} of a dictionary that has {count}"))
 }

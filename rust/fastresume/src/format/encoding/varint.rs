@@ -1,11 +1,11 @@
-//! Integers of 7 bits per byte (ULEB128), as pages hold them.
+//! Varints (ULEB128): integers of 7 bits per byte.
 
 use crate::error::{Error, Result};
 
-/// An unsigned integer of 7 bits per byte; `position` moves past it.
+/// An unsigned varint; `position` moves past it.
 ///
 /// # Errors
-/// `Data` if the bytes end before it does, or it has more than 64 bits.
+/// `Data` if the bytes end within it, or it has more than 64 bits.
 #[inline]
 pub fn varint(bytes: &[u8], position: &mut usize) -> Result<u64> {
     if let Some(&byte) = bytes.get(*position).filter(|byte| **byte < 0x80) {

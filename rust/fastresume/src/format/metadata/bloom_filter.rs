@@ -1,4 +1,4 @@
-//! Bloom filters of column chunks: which values are surely not there.
+//! Bloom filters of column chunks: they say that a value is surely not there.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/BloomFilter.md>
 
@@ -8,16 +8,16 @@ use crate::error::{Error, Result};
 use crate::format::metadata::thrift::{Walk, Wire};
 use crate::source::byte_source::Source;
 
-/// A header has some 20 bytes.
+/// A header has some 20 bytes; this leaves room.
 const HEADER_BYTES: u64 = 256;
 
-/// A block holds eight words of 32 bits; a value sets one bit of each.
+/// A block holds eight words of 32 bits. A value sets one bit of each.
 const BLOCK_BYTES: usize = 32;
 
 const SALT: [u64; 8] =
     [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
 
-/// A bloom filter in a file: of each value that is asked for, one block is read.
+/// A bloom filter in a file. One block is read for each value that is looked up.
 pub struct BloomFilter<'s> {
     source: &'s dyn Source,
     start: u64,
@@ -38,7 +38,7 @@ impl<'s> BloomFilter<'s> {
         walk.fields(|walk, number, wire| {
             match (number, wire) {
                 (1, Wire::I32) => stated = walk.integer32()?,
-                // The algorithm, the hash and the compression: of each the one that there is.
+                // The algorithm, the hash and the compression: the specification has one of each.
                 (2..=4, Wire::Struct) => walk.fields(|_, choice, _| {
                     known += u8::from(choice == 1);
                     Ok(false)
@@ -65,7 +65,7 @@ impl<'s> BloomFilter<'s> {
         Ok(is_so_long.then_some(Self { source, start, blocks: length / BLOCK_BYTES as u64 }))
     }
 
-    /// Whether a value is surely not there; `plain` are its bytes as a page would hold them, without a length.
+    /// Whether a value is surely not there; `plain` are its PLAIN-encoded bytes, without a length.
     ///
     /// # Errors
     /// `Source` if its block can't be read.

@@ -1,4 +1,4 @@
-//! Where a column chunk and its pages lie.
+//! Where a column chunk and its pages lie in the file.
 
 use std::ops::Range;
 
@@ -19,15 +19,16 @@ pub struct Chunk {
     pub index: Option<Range<u64>>,
     /// Rows of the row group.
     pub rows: u64,
-    /// Values of all pages, as the footer states them: rows in a flat column, else pairs of levels.
+    /// The number of values in all pages, as the footer states it: rows in a flat column, else pairs of
+    /// levels.
     pub values: u64,
-    /// Bytes of all pages, decompressed, as the footer states them.
+    /// Uncompressed bytes of all pages, as the footer states them.
     pub uncompressed_bytes: u64,
     /// A page that takes more when it is decompressed, or decoded, is refused.
     pub most_page_bytes: u64,
     /// How the pages are compressed.
     pub compression: Compression,
-    /// Bytes of one plain value; 0 for values of a bit, none if values differ in length.
+    /// Bytes of one plain value; 0 for booleans, `None` if values differ in length.
     pub value_bytes: Option<usize>,
     /// The largest repetition level, and the largest definition level.
     pub levels: (u8, u8),
@@ -86,7 +87,8 @@ impl Encodings {
     }
 }
 
-/// The offset of the first page of a chunk, as its footer claims it: that of the dictionary, if it names one before the data.
+/// The offset of a chunk's first page, as its footer states it: the dictionary page, if that is named and
+/// lies before the data.
 #[must_use]
 pub fn start_of(chunk: &ColumnChunkMetaData) -> i64 {
     let data = chunk.data_page_offset();
@@ -111,7 +113,7 @@ mod tests {
             let chunk = chunk.set_data_page_offset(500).set_dictionary_page_offset(dictionary);
             start_of(&chunk.build().unwrap())
         };
-        // Some writers name the offset 0 where there is none.
+        // Some writers state the offset 0 for a missing dictionary.
         assert_eq!(
             [None, Some(4), Some(0), Some(-1), Some(500), Some(900)].map(start),
             [500, 4, 500, 500, 500, 500]

@@ -1,4 +1,5 @@
-//! What a footer tells of the leaves that are read. Of no others anything is kept: a file may have thousands.
+//! The footer's metadata of the leaf columns that are read. Nothing is kept of the others: a file may have
+//! thousands.
 
 use std::mem::{size_of, size_of_val};
 
@@ -12,21 +13,21 @@ use crate::error::{Error, Result};
 use crate::format::metadata::footer::Footer;
 use crate::format::metadata::writer::Writer;
 
-/// What a leaf takes, with its path and its type.
+/// The estimated memory of a leaf, with its path and its type.
 pub const LEAF_BYTES: usize = 1 << 10;
 
-/// What is kept of a column chunk.
+/// The estimated memory of a column chunk's metadata.
 pub const CHUNK_BYTES: usize = size_of::<ColumnChunkMetaData>();
 
-/// A leaf of a file's schema.
+/// A leaf column of a file's schema.
 #[derive(Debug)]
 pub struct Leaf {
-    /// Which one it is, in the file's order.
+    /// Its index among the leaves, in the file's order.
     number: usize,
     pub described: ColumnDescPtr,
-    /// How its values are compared, if that is said.
+    /// How its values are ordered, if the footer says it.
     pub order: Option<ColumnOrder>,
-    /// The definition level at which the outermost list that it is in is there.
+    /// The definition level at which the outermost list around it is not null.
     pub outermost_level: u8,
 }
 
@@ -52,19 +53,19 @@ impl Leaf {
 /// The leaves of one file that are read, and their column chunks.
 #[derive(Debug)]
 pub struct Leaves {
-    /// In the order of their numbers.
+    /// In ascending order of their indices.
     each: Vec<Leaf>,
     writer: Writer,
     group_rows: Vec<u64>,
-    /// Of each row group those of all leaves.
+    /// The column chunks of all leaves, row group after row group.
     chunks: Vec<ColumnChunkMetaData>,
 }
 
 impl Leaves {
-    /// What a footer tells of leaves, whose numbers ascend. Bounds of values are kept of integers of 64 bits alone.
+    /// The footer's metadata of leaves, whose indices ascend. Statistics are kept for 64-bit integers only.
     ///
     /// # Errors
-    /// `Data` if the footer is damaged, or the file has not so many leaves.
+    /// `Data` if the footer is damaged, or the file has fewer leaves.
     pub fn of(footer: &Footer, numbers: &[usize]) -> Result<Self> {
         let each = Leaf::all(footer.file(), numbers)?;
         let bounded = each.iter().filter(|leaf| leaf.described.physical_type() == Physical::INT64);
@@ -83,10 +84,10 @@ impl Leaves {
         Ok(Self { each, writer, group_rows, chunks })
     }
 
-    /// A leaf by its number.
+    /// The leaf of this index.
     ///
     /// # Errors
-    /// `Data` if it is not among these.
+    /// `Data` if it is not among those that were read.
     pub fn leaf(&self, number: usize) -> Result<&Leaf> {
         self.each.get(self.place(number)?).ok_or_else(|| not_there(number))
     }
@@ -94,7 +95,7 @@ impl Leaves {
     /// The column chunk of a leaf in a row group.
     ///
     /// # Errors
-    /// `Data` if it is not among these.
+    /// `Data` if it is not among those that were read.
     pub fn chunk(&self, row_group: usize, number: usize) -> Result<&ColumnChunkMetaData> {
         let place = row_group * self.each.len() + self.place(number)?;
         self.chunks.get(place).ok_or_else(|| not_there(number).in_row_group(row_group))
@@ -110,14 +111,14 @@ impl Leaves {
         self.group_rows.get(row_group).copied().unwrap_or(0)
     }
 
-    /// What they take.
+    /// The memory that they take, in bytes.
     pub fn bytes(&self) -> usize {
         let paths = self.chunks.iter().filter_map(ColumnChunkMetaData::file_path).map(str::len);
         let leaves = self.each.len() * LEAF_BYTES;
         leaves + size_of_val(&self.group_rows[..]) + size_of_val(&self.chunks[..]) + paths.sum::<usize>()
     }
 
-    /// Row groups of so many rows.
+    /// Metadata of row groups with these numbers of rows.
     #[cfg(test)]
     pub fn of_no_columns(group_rows: Vec<u64>) -> Self {
         Self { each: Vec::new(), writer: Writer::default(), group_rows, chunks: Vec::new() }

@@ -1,4 +1,4 @@
-//! The footer of one Parquet file: read, hashed, and looked at before it is believed.
+//! The footer of one Parquet file: it is read, hashed, and checked before it is parsed.
 //!
 //! Source: <https://parquet.apache.org/docs/file-format/>
 
@@ -9,29 +9,31 @@ use parquet::file::metadata::{
 };
 
 use crate::error::{Error, Result, caught};
+use crate::format::metadata::lookalike;
 use crate::format::metadata::thrift::Walk;
 use crate::format::metadata::thrift_types;
 use crate::source::byte_source::Source;
 
-/// How deep a schema may nest. The parser recurses, so a deeper one could exhaust the stack.
+/// The deepest schema that is accepted. The parser recurses, so a deeper one could exhaust the stack.
 const MAX_SCHEMA_DEPTH: usize = 100;
 
-/// A schema of more columns and groups is taken for damaged: each takes a kilobyte when parsed.
+/// The most schema elements that are accepted: each takes a kilobyte when parsed.
 const MAX_SCHEMA_ELEMENTS: u64 = 1 << 18;
 
-/// Names of columns, with those of the groups that they are in, may take so many bytes in all: each is kept.
+/// The most bytes of all column paths (names with those of the groups around them), because each is kept.
 const MAX_PATHS_BYTES: u64 = 64 << 20;
 
-/// A longer footer is taken for damaged: those of 100,000 columns and thousands of row groups are shorter.
+/// The longest footer that is accepted: those of 100,000 columns and thousands of row groups are shorter.
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
 /// Length of a footer's hash in bytes.
 pub const HASH_BYTES: usize = 16;
 
-/// The head of a list of no structs, in Thrift's compact protocol.
+/// The header of an empty list of structs, in Thrift's compact protocol.
 const EMPTY_LIST_OF_STRUCTS: u8 = 0x0c;
 
-/// A footer of one row group, up to that, and its end: a version (1), a number of rows (0), the head of the list.
+/// A footer of one row group, up to that group, and its end. Before it come a version (1), a number of rows
+/// (0), and the header of the list.
 const ONE_ROW_GROUP: (&[u8], u8) = (&[0x15, 0x02, 0x26, 0x00, 0x19, 0x1c], 0);
 
 const TAIL_BYTES: usize = 8;
@@ -41,16 +43,16 @@ const ENCRYPTED_MAGIC: &[u8] = b"PARE";
 /// The first read asks for this many bytes, so that most footers come in one read.
 const FIRST_READ_BYTES: u64 = 64 << 10;
 
-/// A footer, whose row groups are parsed one at a time: all of them together take many times its bytes.
+/// A footer. Its row groups are parsed one at a time: all of them together take many times its bytes.
 #[derive(Debug)]
 pub struct Footer {
     bytes: Vec<u8>,
-    /// All that is said beside row groups.
+    /// All metadata but the row groups.
     metadata: ParquetMetaData,
     groups: Vec<RowGroup>,
 }
 
-/// What a row group is said to have, and where the footer says the rest.
+/// The rows of a row group, and where the footer has the rest of it.
 #[derive(Debug)]
 struct RowGroup {
     rows: i64,
@@ -60,7 +62,7 @@ struct RowGroup {
 /// A footer as the file holds it, and the hash of its bytes.
 pub struct FooterBytes {
     bytes: Vec<u8>,
-    /// BLAKE3 of them, cut to 128 bits.
+    /// Their BLAKE3 hash, cut to 128 bits.
     pub hash: [u8; HASH_BYTES],
 }
 
@@ -73,7 +75,9 @@ impl FooterBytes {
     pub fn read(source: &dyn Source) -> Result<Self> {
         let size = source.size();
         if size < (TAIL_BYTES + MAGIC.len()) as u64 {
-            return Err(Error::data(format!("not a parquet file: {size} bytes, expected at least 12")));
+            let content = source.read(0, usize_of(size))?;
+            let told = lookalike::told(&content);
+            return Err(Error::data(format!("not a parquet file: {size} bytes, expected at least 12{told}")));
         }
         let first_length = size.min(FIRST_READ_BYTES);
         let end = source.read(size - first_length, usize_of(first_length))?;
@@ -83,10 +87,12 @@ impl FooterBytes {
             return Err(Error::data("the footer is encrypted, which is not supported"));
         }
         if magic != MAGIC {
+            let start = source.read(0, usize_of(first_length.min(lookalike::LOOKED_AT_BYTES)))?;
             return Err(Error::data(format!(
-                "no parquet footer: the file ends in {}, expected {}",
+                "no parquet footer: the file ends in {}, expected {}{}",
                 magic.escape_ascii(),
-                MAGIC.escape_ascii()
+                MAGIC.escape_ascii(),
+                lookalike::told(&start)
             )));
         }
         let length = u64::from(u32::from_le_bytes([length[0], length[1], length[2], length[3]]));
@@ -112,12 +118,12 @@ impl FooterBytes {
         Ok(Self { bytes, hash })
     }
 
-    /// How many there are.
+    /// The number of bytes.
     pub fn count(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The footer, with its row counts cross-checked; its row groups are still to be parsed.
+    /// The footer, with its row counts cross-checked; its row groups are not parsed yet.
     ///
     /// # Errors
     /// `Data` if it is damaged, nested too deep, or disagrees with itself about rows.
@@ -132,18 +138,18 @@ impl FooterBytes {
 }
 
 impl Footer {
-    /// What is said of the whole file.
+    /// The metadata of the whole file.
     pub fn file(&self) -> &FileMetaData {
         self.metadata.file_metadata()
     }
 
     /// The rows of each row group.
     pub fn group_rows(&self) -> impl Iterator<Item = u64> {
-        // Not negative: they were checked.
+        // Never negative: they were checked.
         self.groups.iter().map(|group| group.rows.unsigned_abs())
     }
 
-    /// The row groups, each parsed when it is asked for.
+    /// The row groups, each parsed when the iterator reaches it.
     ///
     /// # Errors
     /// `Data` if one is damaged.
@@ -176,13 +182,13 @@ fn usize_of(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// Where a footer lists row groups, head and all (nowhere if it does not), and each of these.
+/// Where a footer has its list of row groups, header included (empty if it has none), and each row group.
 struct Outline {
     list: Range<usize>,
     groups: Vec<RowGroup>,
 }
 
-/// Finds the row groups of a footer, and refuses what its parser could not take.
+/// Finds the row groups of a footer, and refuses what the parser could not take.
 fn outline(bytes: &[u8]) -> Result<Outline> {
     const SCHEMA: i16 = 2;
     const ROW_GROUPS: i16 = 4;
@@ -225,7 +231,8 @@ fn row_group(walk: &mut Walk<'_>) -> Result<RowGroup> {
     Ok(RowGroup { rows, bytes: start..walk.position() })
 }
 
-/// Refuses a schema that is nested deeper than a recursive parser can take, or counts children that are not there.
+/// Refuses a schema that is nested too deep for a recursive parser, or that counts children which are not
+/// there.
 fn check_schema(walk: &mut Walk<'_>) -> Result<()> {
     const NAME: i16 = 4;
     const NUM_CHILDREN: i16 = 5;
@@ -305,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// The footer of a file of two columns, with row groups of so many rows.
+    /// The footer of a file of two columns, with row groups of these numbers of rows.
     fn footer(group_rows: &[i64]) -> Vec<u8> {
         let schema = parse_message_type("message root { required int64 a; required int64 b; }").unwrap();
         let mut file = Vec::new();

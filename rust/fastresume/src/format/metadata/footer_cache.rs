@@ -1,4 +1,4 @@
-//! What footers tell of the leaves that are read, kept for whoever asks next.
+//! A cache of the footers' metadata of the leaf columns that are read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,12 +7,12 @@ use crate::error::{Result, locked};
 use crate::format::metadata::column_metadata::Leaves;
 use crate::format::metadata::footer::{FooterBytes, HASH_BYTES};
 
-/// What is kept takes no more memory than this: some hundred files' leaves, of whatever number there are.
+/// The most memory of the cache: leaves of some hundred files, whatever their number.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// Leaves by the hash of a footer's bytes, which tells that they are still the same, and by their numbers.
+/// Leaves by the hash of the footer's bytes, which shows that they have not changed, and by their indices.
 ///
-/// The first ones stay: who goes over all files again and again would find none of those that came last.
+/// The first entries stay. A loop over all files, again and again, would find none of the latest ones.
 #[derive(Debug, Default)]
 pub struct Footers(Mutex<CachedFooters>);
 
@@ -25,7 +25,7 @@ struct CachedFooters {
 }
 
 impl Footers {
-    /// The leaves of a file by their numbers, which ascend; its footer is parsed if they are not kept.
+    /// The leaves of a file by their ascending indices; the footer is parsed if they are not cached.
     ///
     /// # Errors
     /// As for `FooterBytes::parse` and `Leaves::of`.
@@ -59,7 +59,7 @@ impl Footers {
 mod tests {
     use super::*;
 
-    /// Leaves that take at least so many bytes.
+    /// Leaves that take at least `bytes` bytes.
     fn leaves(bytes: usize) -> Arc<Leaves> {
         Arc::new(Leaves::of_no_columns(vec![1; bytes / size_of::<u64>()]))
     }
@@ -72,7 +72,7 @@ mod tests {
         footers.keep(key(0), &small);
         for hash in 1..5 {
             footers.keep(key(hash), &large);
-            // Twice the same takes no room.
+            // A second copy of the same takes no room.
             footers.keep(key(hash), &large);
         }
         let is_kept = |hash: u8| footers.get(&key(hash)).is_some();

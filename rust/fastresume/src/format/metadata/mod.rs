@@ -1,8 +1,9 @@
-//! What a Parquet file says of itself: footers, page headers, page indexes and bloom filters.
+//! The metadata of a Parquet file: footers, page headers, page indexes and bloom filters.
 
 pub mod thrift;
 pub mod thrift_types;
 pub mod writer;
+pub mod lookalike;
 pub mod footer;
 pub mod column_metadata;
 pub mod footer_cache;

@@ -1,4 +1,5 @@
-//! The page index of a column chunk: where its data pages lie (`OffsetIndex`), and what their values are bounded by (`ColumnIndex`).
+//! The page index of a column chunk: where its data pages lie (`OffsetIndex`), and the bounds of their values
+//! (`ColumnIndex`).
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/PageIndex.md>
 
@@ -9,7 +10,7 @@ use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::thrift::{Walk, Wire};
 use crate::source::byte_source::Source;
 
-/// A longer index is taken for damaged: it has some 20 bytes for a page.
+/// The longest index that is accepted: it has some 20 bytes for a page.
 pub const MAX_INDEX_BYTES: u64 = 64 << 20;
 
 /// Where a data page is.
@@ -23,13 +24,13 @@ pub struct PagePlace {
     pub told_rows: Option<u64>,
 }
 
-/// The data pages of a chunk, in order, as its index names them.
+/// The data pages of a chunk, in order, from its offset index.
 ///
 /// Source: <https://github.com/apache/parquet-format/blob/master/PageIndex.md>
 ///
 /// # Errors
-/// `Data` if the index lies outside of the file, or its pages outside of the chunk, or out of order, or if the
-/// first one does not begin with row 0.
+/// `Data` if the index lies outside of the file, or its pages outside of the chunk or out of order. The same if the
+/// first page does not begin with row 0.
 pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Result<Vec<PagePlace>> {
     let length = place.end.saturating_sub(place.start);
     if length > MAX_INDEX_BYTES {
@@ -92,14 +93,14 @@ fn read_place(walk: &mut Walk<'_>) -> Result<PagePlace> {
     }
 }
 
-/// The bounds of the pages of a column chunk, as its index holds them: plain values, which may be cut short.
+/// The bounds of the pages of a column chunk, from its column index: plain values, which may be truncated.
 #[derive(Debug)]
 pub struct PageIndex {
     bytes: Vec<u8>,
     pages: Vec<PageBounds>,
 }
 
-/// What is told of one page.
+/// The bounds and the null count of one page.
 #[derive(Debug, Clone, Default)]
 struct PageBounds {
     is_null: bool,
@@ -108,7 +109,7 @@ struct PageBounds {
     nulls: Option<u64>,
 }
 
-/// The lists of an index, each with an element for each page.
+/// The lists of a column index, each with an element for each page.
 #[derive(Debug, Default)]
 struct Lists {
     are_null: Vec<bool>,
@@ -118,10 +119,10 @@ struct Lists {
 }
 
 impl PageIndex {
-    /// The index of a chunk of so many pages.
+    /// The column index of a chunk of `pages` pages.
     ///
     /// # Errors
-    /// `Data` if it lies outside of the file, is damaged, or is of another number of pages.
+    /// `Data` if it lies outside of the file, is damaged, or has another number of pages.
     pub fn read(source: &dyn Source, place: Range<u64>, pages: usize) -> Result<Self> {
         let length = place.end.saturating_sub(place.start);
         if length > MAX_INDEX_BYTES {
@@ -152,13 +153,13 @@ impl PageIndex {
         self.pages[page].is_null
     }
 
-    /// The bounds of the values of a page that has some: none is below the first, none above the second.
+    /// The bounds of the values of a page that has some: no value is below the first, none above the second.
     pub fn bounds(&self, page: usize) -> (&[u8], &[u8]) {
         let PageBounds { low, high, .. } = &self.pages[page];
         (&self.bytes[low.clone()], &self.bytes[high.clone()])
     }
 
-    /// How many values of a page are null, if that is told.
+    /// The number of nulls of a page, if the index has it.
     pub fn nulls(&self, page: usize) -> Option<u64> {
         self.pages[page].nulls
     }

@@ -1,4 +1,4 @@
-//! How much the rows of a column take, as near as footers tell: on the average, and at most.
+//! Estimates of how many bytes the rows of a column take, from footers: on average, and at most.
 
 use parquet::basic::Encoding;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
@@ -9,35 +9,35 @@ use crate::format::metadata::page_header::Header;
 use crate::schema::columns::{Column, Dtype, Kind};
 use crate::source::byte_source::Source;
 
-/// Where the values of a row end.
+/// The bytes of an offset, where the values of a row end.
 const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
 
-/// Writers end a page when it has so many bytes: where the pages of a chunk have more, cells are large.
+/// Writers end a page at about this many bytes. Where the pages of a chunk have more, cells are large.
 pub const PAGE_BYTES: u64 = 1 << 20;
 
-/// They look at its size after so many values.
+/// Writers check the size of a page after this many values.
 pub const PAGE_VALUES: u64 = 1024;
 
-/// The header of a dictionary has some 20 bytes.
+/// The bytes that are read of a dictionary page's header, which has some 20.
 const HEADER_BYTES: u64 = 64;
 
-/// In front of each text in a dictionary stands its length.
+/// The bytes of the length in front of each string in a dictionary.
 const LENGTH_BYTES: u64 = size_of::<u32>() as u64;
 
-/// How much the rows of a jagged column take as they are delivered.
+/// The size of the rows of a jagged column as they are delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// Bytes of all rows.
     pub bytes: u64,
-    /// Mean bytes of a row without large cells, rounded up, in the row group in which they are most.
+    /// Mean bytes of a row without large cells, rounded up, in the row group where that is largest.
     pub densest: u64,
-    /// What the large cells of one row group have at most, beyond pages as writers make them.
+    /// The most bytes of large cells in one row group, beyond pages as writers make them.
     pub large: u64,
 }
 
 impl Extent {
-    /// The extent of a jagged column in a row group. Where the footer does not tell how much texts take, entries of a
-    /// dictionary have so many bytes on the average.
+    /// The size of the rows of a jagged column in a row group. `entry_bytes` is the mean size of a dictionary
+    /// entry, used where the footer does not say how much strings take.
     #[must_use]
     pub fn of_column(column: &Column, group: &RowGroupMetaData, entry_bytes: u64) -> Self {
         let width = column.dtype.map_or(1, Dtype::width) as u64;
@@ -52,7 +52,7 @@ impl Extent {
                 to_count,
             ),
         };
-        // Of lists of lists, no more than there are values.
+        // Lists of lists take no more than there are values.
         let inner =
             if column.kind.is_nested() || column.lists > 1 { count.saturating_mul(OFFSET_BYTES) } else { 0 };
         let bytes = values.saturating_add(inner).saturating_add(rows.saturating_mul(OFFSET_BYTES));
@@ -63,14 +63,14 @@ impl Extent {
         Self { bytes, densest: bytes.saturating_sub(large).div_ceil(rows.max(1)), large }
     }
 
-    /// The same of elements of `width` bytes in place of those of `before`.
+    /// The same with elements of `width` bytes instead of `before`.
     #[must_use]
     pub fn of_width(self, width: u64, before: u64) -> Self {
         let as_wide = |bytes: u64| bytes.saturating_mul(width) / before.max(1);
         Self { bytes: as_wide(self.bytes), densest: as_wide(self.densest), large: as_wide(self.large) }
     }
 
-    /// The extent of these rows and of others.
+    /// The size of these rows and of others.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -81,9 +81,9 @@ impl Extent {
     }
 }
 
-/// How many bytes an entry of the dictionary of a chunk of texts has on the average, as the header of that page tells; none
-/// if there is no such page, or if the footer tells how much the texts take. A page that can't be read is an error of who
-/// reads its values.
+/// The mean bytes of an entry in a string chunk's dictionary, from that page's header. `None` if there is no
+/// such page, or if the footer says how much the strings take. A page that can't be read is an error only
+/// when its values are read.
 #[must_use]
 pub fn entry_bytes(source: &dyn Source, chunk: &ColumnChunkMetaData) -> Option<u64> {
     let is_dictionary = |encoding| matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY);
@@ -99,21 +99,22 @@ pub fn entry_bytes(source: &dyn Source, chunk: &ColumnChunkMetaData) -> Option<u
     (entries > 0).then(|| stored.saturating_sub(entries.saturating_mul(LENGTH_BYTES)).div_ceil(entries))
 }
 
-/// What the pages of a chunk have at most, decompressed, beyond those that writers make where cells are small:
-/// the most that any of them, or the dictionary and one of them, may have beyond that.
+/// The most uncompressed bytes of a chunk's pages beyond what writers make where cells are small. It is the
+/// most of any page, or of the dictionary and one page together.
 #[must_use]
 pub fn large_page_bytes(chunk: &ColumnChunkMetaData) -> u64 {
     to_count(chunk.uncompressed_size()).saturating_sub(paged_bytes(chunk))
 }
 
-/// What as many pages as a chunk has hold where cells are small; of one that does not tell, one page.
+/// The bytes of as many pages as the chunk has, if cells are small; of one page if the footer does not say
+/// how many.
 fn paged_bytes(chunk: &ColumnChunkMetaData) -> u64 {
     let counts = chunk.page_encoding_stats().map_or(&[][..], Vec::as_slice).iter();
     let pages: u64 = counts.map(|of| u64::from(of.count.max(0).unsigned_abs())).sum();
     pages.max(1).saturating_mul(PAGE_BYTES)
 }
 
-/// What a footer claims; less than nothing is nothing.
+/// A number that a footer states; a negative one is 0.
 #[must_use]
 pub fn to_count(claimed: i64) -> u64 {
     u64::try_from(claimed).unwrap_or(0)
@@ -201,9 +202,9 @@ mod tests {
         let large = |edit: Edit| of_groups(&[(9, [|of| of, |of| of, edit])])[2].map(|extent| extent.large);
         assert_eq!(large(|of| pages(of, 3).set_total_uncompressed_size(3 << 20)), Some(0));
         assert_eq!(large(|of| pages(of, 3).set_total_uncompressed_size(10 << 20)), Some(7 << 20));
-        // Of one that does not tell how many pages it has.
+        // A chunk whose footer does not say how many pages it has.
         assert_eq!(large(|of| of.set_total_uncompressed_size(10 << 20)), Some(9 << 20));
-        // Many values that are few different ones are none, but those that are large may be repeated.
+        // A few small values repeated many times are not large. A few large ones may be.
         let repeated: [Edit; 2] = [
             |of| {
                 pages(of, 2)

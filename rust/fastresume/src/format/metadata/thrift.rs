@@ -1,11 +1,11 @@
-//! A bounded walk over Thrift's compact protocol: enough to read page headers, and to look at a
-//! footer before a recursive parser is trusted with it.
+//! A bounded reader of Thrift's compact protocol. It reads page headers, and checks a footer before a
+//! recursive parser gets it.
 //!
 //! Source: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
 
 use crate::error::{Error, Result};
 
-/// How deep structures may nest inside each other. Parquet's own reach 6.
+/// The deepest nesting of structures. Parquet's own reach 6.
 const MAX_DEPTH: usize = 32;
 
 /// The wire types that a field or an element can have.
@@ -46,7 +46,7 @@ impl Wire {
     }
 }
 
-/// What is wrong, in few bytes: it is asked for at each byte.
+/// The kind of an error. It is small, because a result is made at each byte.
 #[derive(Debug, Clone, Copy)]
 enum Damage {
     Truncated,
@@ -73,7 +73,7 @@ impl Damage {
     }
 }
 
-/// A position in bytes of the compact protocol.
+/// A position in the bytes of a compact protocol message.
 #[derive(Debug)]
 pub struct Walk<'a> {
     bytes: &'a [u8],
@@ -85,7 +85,7 @@ impl<'a> Walk<'a> {
         Self { bytes, position: 0 }
     }
 
-    /// How many bytes were read.
+    /// The number of bytes that were read.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -117,7 +117,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The number that begins with a byte which was read.
+    /// The rest of a varint whose first byte was read.
     fn long_varint(&mut self, first: u8) -> ThriftResult<u64> {
         let mut value = u64::from(first & 0x7f);
         for shift in (7..64).step_by(7) {
@@ -141,7 +141,7 @@ impl<'a> Walk<'a> {
         self.zigzag().map_err(Damage::told)
     }
 
-    /// A signed integer of 32 bits.
+    /// A signed 32-bit integer.
     pub fn integer32(&mut self) -> Result<i32> {
         let value = self.integer()?;
         i32::try_from(value)
@@ -153,16 +153,16 @@ impl<'a> Walk<'a> {
         let length = self.varint().map_err(Damage::told)?;
         self.advance(length).map_err(Damage::told)?;
         let end = self.position;
-        // As many were passed.
+        // That many bytes were passed.
         Ok(&self.bytes[end - usize::try_from(length).unwrap_or(end)..end])
     }
 
-    /// A truth value in a list: a byte.
+    /// A boolean in a list: a byte.
     pub fn listed_boolean(&mut self) -> Result<bool> {
         self.byte().map(|byte| byte == 1).map_err(Damage::told)
     }
 
-    /// The element type and length of a list; the length is not yet believed.
+    /// The element type and the stated length of a list; the length is not checked yet.
     pub fn list(&mut self) -> Result<(Wire, u64)> {
         self.list_head().map_err(Damage::told)
     }
@@ -189,7 +189,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Passes over a value of this wire type.
+    /// Skips a value of this wire type.
     pub fn pass(&mut self, wire: Wire) -> Result<()> {
         self.skip(wire, MAX_DEPTH).map_err(Damage::told)
     }
@@ -245,8 +245,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Skips what stands in a list or map. Booleans there take a byte each, or none, as parsers disagree;
-    /// Parquet's metadata have none.
+    /// Skips an element of a list or map. Booleans there take a byte each, or none, as parsers disagree;
+    /// Parquet's metadata has none.
     fn skip_element(&mut self, wire: Wire, depth: usize) -> ThriftResult<()> {
         match wire {
             Wire::True | Wire::False => Err(Damage::Booleans),

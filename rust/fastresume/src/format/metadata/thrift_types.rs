@@ -1,8 +1,8 @@
-//! The shape of a footer: which field of which struct has which type.
+//! The expected types of a footer's fields: which field of which struct has which type.
 //!
-//! The parser behind it reads what it expects, whatever type a field states. If a file could make it and us
-//! read the same bytes in two ways, no check of ours would mean anything. So the types must be those of
-//! the specification, and are looked at first.
+//! The parser reads the type that it expects, whatever type a field states. So a file could make the parser
+//! and us read the same bytes in two ways, and our checks would mean nothing. Therefore the types must be
+//! those of the specification, and are checked first.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>
 
@@ -22,7 +22,7 @@ enum FieldType {
     Struct(Fields),
 }
 
-/// The known fields of a struct. Others are passed over.
+/// The known fields of a struct. Others are skipped.
 type Fields = &'static [(i16, FieldType)];
 
 use FieldType::{Binary, Bool, Byte, Double, I16, I32, I64, List, Struct};
@@ -117,7 +117,7 @@ const STATISTICS: Fields =
 const BOUNDING_BOX: Fields =
     &[(1, Double), (2, Double), (3, Double), (4, Double), (5, Double), (6, Double), (7, Double), (8, Double)];
 
-/// Refuses a footer of another shape.
+/// Refuses a footer whose fields have other types.
 pub fn check(footer: &[u8]) -> Result<()> {
     check_struct(&mut Walk::new(footer), FILE)
 }

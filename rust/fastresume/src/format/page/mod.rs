@@ -1,5 +1,6 @@
 //! Pages of a column chunk: found, read and opened one after another.
 
+pub mod sizes;
 pub mod locations;
 pub mod dictionary_cache;
 pub mod scanner;

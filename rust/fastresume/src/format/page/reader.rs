@@ -12,7 +12,8 @@ use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
 use crate::format::page::dictionary_cache::{DictionaryKey, PageDictionaries};
 use crate::format::page::locations::PagePlaces;
-use crate::format::page::scanner::{PageWalk, PassedPage, grow, other_rows, to_usize};
+use crate::format::page::scanner::{PageWalk, PassedPage, other_rows};
+use crate::format::page::sizes::{grow, to_usize};
 use crate::memory::buffer::Memory;
 use crate::source::byte_source::Source;
 
@@ -113,6 +114,11 @@ impl PageStart {
         }
     }
 
+    /// Whether the bytes of the page, which has a value in each row, tell how many there are.
+    pub fn is_counted(&self, values: &impl PageValues) -> bool {
+        self.num_values > 0 && !self.is_padded && values.is_counted()
+    }
+
     /// Refuses a page that has other rows than were stated.
     pub fn check_rows(&self, found: usize) -> Result<()> {
         match self.rows {
@@ -163,6 +169,14 @@ impl<'a> Pages<'a> {
     /// Notes which rows begin in the present page; see [`PageWalk::note_rows`].
     pub fn note_rows(&mut self, rows: Range<usize>) {
         self.walk.note_rows(rows);
+    }
+
+    /// Notes that the present page of a flat column was decoded; see [`PageWalk::note_decoded`].
+    ///
+    /// # Errors
+    /// As told there.
+    pub fn note_decoded(&mut self, is_counted: bool) -> Result<()> {
+        self.walk.note_decoded(is_counted)
     }
 
     /// Opens the dictionary alone, if the chunk begins with one, and gives how many values it has.

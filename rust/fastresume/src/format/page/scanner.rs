@@ -14,6 +14,7 @@ use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::{PagePlace, read_index};
 use crate::format::page::locations::PagePlaces;
+use crate::format::page::sizes::{grow, to_usize};
 use crate::source::byte_source::Source;
 
 /// A header is looked for in this many bytes first (statistics may make it longer), then in more.
@@ -38,7 +39,8 @@ pub struct PassedPage {
 /// Walks the pages of one column chunk, which need not be decompressed for that.
 ///
 /// What headers state is not covered by checksums, and some writers err. So before pages are passed over, or left for others, all
-/// headers of the chunk are looked at: their values are as many as the footer states. Rows of a flat column are its values. Those
+/// headers of the chunk are looked at: their values are as many as the footer states. This is not done as long as pages of a flat
+/// column are decoded one after the other, and the bytes of each tell how many values it has. Rows of a flat column are its values. Those
 /// of lists are what their repetition levels say, whatever a header states; where these are compressed, pages are decompressed,
 /// unless the writer of their index is known to count rows.
 pub struct PageWalk<'a> {
@@ -183,7 +185,7 @@ impl<'a> PageWalk<'a> {
 
     /// The header of the next page that holds data or a dictionary; the offset is after it.
     pub fn header(&mut self) -> Result<Option<&Header>> {
-        if self.is_part() {
+        if self.is_part() && !self.chunk.is_flat() {
             self.check_headers()?;
         }
         while self.next.is_none() && self.offset < self.chunk.end {
@@ -308,6 +310,30 @@ impl<'a> PageWalk<'a> {
         }
     }
 
+    /// Notes that the page of a flat column that was passed by last was decoded: where the next one begins, if its bytes tell how many
+    /// values it has; else that is learned from all headers.
+    ///
+    /// # Errors
+    /// `Data` if the values are not as many as the footer states, or one of the headers is damaged.
+    pub fn note_decoded(&mut self, is_counted: bool) -> Result<()> {
+        if !self.is_part() || self.is_checked {
+            return Ok(());
+        }
+        if !is_counted {
+            // The page that was decoded stays where it is.
+            let ahead = std::mem::replace(&mut self.ahead, self.offset..self.offset);
+            let held = std::mem::take(self.memory);
+            let checked = self.check_headers();
+            (*self.memory, self.ahead) = (held, ahead);
+            return checked;
+        }
+        let next = PagePlace { offset: self.offset, first_row: self.row_found, told_rows: None };
+        if self.offset < self.chunk.end {
+            self.places.note(&self.chunk, &[next]);
+        }
+        Ok(())
+    }
+
     /// Whether the values of all pages are known to be as many as the footer states.
     pub fn is_checked(&self) -> bool {
         self.is_checked
@@ -319,7 +345,9 @@ impl<'a> PageWalk<'a> {
     /// What the last of them goes on with, behind them, is passed over as well by whoever reads on. Where nothing tells rows, as
     /// headers of old lists do not, nothing is passed.
     pub fn pass_rows(&mut self, row: usize, rows: usize) -> Result<usize> {
-        self.check_headers()?;
+        if !self.chunk.is_flat() {
+            self.check_headers()?;
+        }
         self.is_skipping = true;
         let jumped = self.jump(row as u64, rows as u64)?;
         let mut passed = to_usize(jumped)?;
@@ -329,6 +357,9 @@ impl<'a> PageWalk<'a> {
         {
             let count = if header.is_dictionary() { Some(0) } else { self.rows_of(&header)? };
             let Some(count) = count.filter(|&count| count <= rows - passed) else { break };
+            if count > 0 {
+                self.check_headers()?;
+            }
             self.pass();
             if !self.chunk.is_flat() && !header.is_dictionary() {
                 self.note_rows(row + passed..row + passed + count);
@@ -397,80 +428,6 @@ pub fn other_rows(found: usize, stated: u64) -> Error {
     Error::data(format!("a page holds {found} rows, its header or the page index states {stated}"))
 }
 
-/// Makes room for so many bytes.
-///
-/// # Errors
-/// `Argument` if the system does not give so much memory.
-pub fn grow(buffer: &mut Vec<u8>, size: usize) -> Result<()> {
-    if buffer.len() < size {
-        let more = size - buffer.len();
-        let given = buffer.try_reserve_exact(more);
-        given.map_err(|_| Error::Argument(format!("no memory for a page of {size} bytes")))?;
-        buffer.resize(size, 0);
-    }
-    Ok(())
-}
-
-/// A count as a length.
-///
-/// # Errors
-/// `Data` if there can't be so many bytes.
-pub fn to_usize(count: u64) -> Result<usize> {
-    usize::try_from(count).map_err(|_| Error::data(format!("{count} bytes do not fit the address space")))
-}
-
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use parquet::basic::Compression;
-
-    use super::*;
-    use crate::format::metadata::column_chunk::Encodings;
-    use crate::format::metadata::writer::Writer;
-
-    struct Bytes(Vec<u8>);
-
-    impl Source for Bytes {
-        fn size(&self) -> u64 {
-            self.0.len() as u64
-        }
-
-        fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-            let start = usize::try_from(offset).unwrap();
-            buffer.copy_from_slice(&self.0[start..start + buffer.len()]);
-            Ok(())
-        }
-
-        fn path(&self) -> &Path {
-            Path::new("bytes")
-        }
-    }
-
-    #[test]
-    fn rows_are_passed_without_a_look_at_what_lies_behind_the_last_one() {
-        // A data page of 8 bytes, with two plain values.
-        let page = [0x15, 0, 0x15, 16, 0x15, 16, 0x2c, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0];
-        let page = [&page[..], &[7; 8]].concat();
-        let bytes = [&page[..], &page, &[0xff; 3]].concat();
-        let chunk = Chunk {
-            start: 0,
-            end: bytes.len() as u64,
-            index: None,
-            rows: 4,
-            values: 4,
-            most_page_bytes: u64::MAX,
-            uncompressed_bytes: 16,
-            compression: Compression::UNCOMPRESSED,
-            value_bytes: Some(4),
-            levels: (0, 0),
-            encodings: Encodings::default(),
-            writer: Writer::default(),
-        };
-        let mut memory = Vec::new();
-        let mut walk = PageWalk::new(Arc::new(Bytes(bytes)), chunk, Arc::default(), 4, &mut memory).unwrap();
-        assert_eq!(walk.pass_rows(0, 3).unwrap(), 2);
-        assert_eq!(walk.pass_rows(2, 2).unwrap(), 2);
-        assert!(walk.header().is_err(), "what lies behind the pages is no header");
-    }
-}
+#[path = "scanner_tests.rs"]
+mod tests;

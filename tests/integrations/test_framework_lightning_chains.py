@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rehearsal import STEPS, make, run, steps, write_data
+
+from support.rehearsal import STEPS, make, run, steps, write_data
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
 
@@ -31,7 +32,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def jobs() -> Any:
     """What the tests' processes run; the framework is imported before they fork."""
-    return importlib.import_module("lightning_jobs")
+    return importlib.import_module("support.lightning_jobs")
 
 
 def settings(chance: random.Random) -> dict[str, Any]:

@@ -1,0 +1,69 @@
+"""The run of `fastresume audit`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from fastresume._core import StateError
+from fastresume.audit.verify import Declared, Report, audit
+from fastresume.state.cursor import KEY, Cursor
+
+PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
+
+
+def run(given: argparse.Namespace) -> int:
+    """The exit status: 0 if all is proven, 1 if it is not, 2 if the logs can't be read."""
+    try:
+        report = audit(given.directory, [declared(text) for text in given.start])
+    except (OSError, StateError) as cause:
+        return _refuse(str(cause))
+    if report.logs == 0:
+        return _refuse(f"{given.directory}: there is no delivery log (rank-*.log) in this directory")
+    if min(report.finished, default=0) < given.passes:
+        found = min(report.finished, default=0)
+        report.problem(f"--passes {given.passes}: {found} finished passes are proven")
+    lines = "\n".join([*report.lines, verdict(report)]) + "\n"
+    # Names of files need be no text.
+    sys.stdout.write(lines.encode(errors="backslashreplace").decode())
+    return NOT_PROVEN if report.problems else PROVEN
+
+
+def verdict(report: Report) -> str:
+    """The last line of the report."""
+    if report.problems:
+        return f"NOT PROVEN: {report.problems} problem{'s' if report.problems > 1 else ''}"
+    passes = sum(report.finished)
+    if passes == 0:
+        return "PROVEN so far: no row was delivered twice; no pass is finished yet"
+    return f"PROVEN: {passes} finished pass{'es' if passes > 1 else ''}, every row delivered exactly once"
+
+
+def declared(text: str) -> Declared:
+    """The state that `--start` names.
+
+    Raises:
+        StateError: if it is no state, or the file can't be read; says which was meant.
+    """
+    source = "--start"
+    try:
+        if not text.lstrip().startswith("{"):
+            source = f"--start {text}"
+            text = Path(text).read_text()
+        state = json.loads(text)
+        # A state may be nested under a name, as in the checkpoint that it was saved in.
+        if isinstance(state, dict) and KEY not in state and len(state) == 1:
+            (state,) = state.values()
+        cursor = Cursor.from_state(state)
+    except UnicodeDecodeError:
+        raise StateError(f"{source}: it is not text; save json.dumps(state) for the audit") from None
+    except (OSError, ValueError) as cause:  # a StateError is also a ValueError
+        raise StateError(f"{source}: {cause}") from None
+    return Declared(cursor.to_state()[KEY], cursor.remaining())
+
+
+def _refuse(reason: str) -> int:
+    sys.stderr.write(f"fastresume audit: {reason}\n")
+    return UNUSABLE

@@ -1,0 +1,86 @@
+"""The arguments of `fastresume bench`; to tell of them imports neither torch nor a reader."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fastresume._core import cores
+
+NAMES = (
+    "fastresume",
+    "fastresume-stacked",
+    "fastresume-shuffled",
+    "fastresume-shuffled-columns",
+    "fastresume-threads",
+    "fastresume-thread",
+    "pyarrow",
+    "pyarrow-tensors",
+    "pyarrow-dataset",
+    "polars",
+    "duckdb",
+    "datasets",
+    "dataloader",
+    "torchdata",
+    "numpy",
+)
+"""The names of all contenders, which `contenders` lists: to import these would import torch."""
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    command.add_argument("paths", metavar="PATH", nargs="+", help="files, directories or glob patterns")
+    command.add_argument(
+        "--columns",
+        metavar="NAMES",
+        type=_list,
+        help="names or patterns, with commas (default: all that can be read)",
+    )
+    command.add_argument(
+        "--batch-size", metavar="N", type=positive, default=4096, help="(default: %(default)s)"
+    )
+    command.add_argument("--rounds", metavar="N", type=positive, help="turns of each contender (default: 5)")
+    command.add_argument(
+        "--contenders",
+        metavar="NAMES",
+        type=_list,
+        help=f"with commas, of {', '.join(NAMES)}, and readers of your own as MODULE:FUNCTION, which "
+        "takes a task and gives batches: tensors by name, Arrow tables or polars frames",
+    )
+    command.add_argument(
+        "--against", metavar="NAME", help="whom to compare with (default: polars, or pyarrow)"
+    )
+    command.add_argument(
+        "--threads", metavar="N", type=positive, default=cores(), help="(default: %(default)s)"
+    )
+    command.add_argument(
+        "--quick",
+        action="store_true",
+        help="seconds, not minutes: one round of fastresume-stacked, pyarrow and polars (or the contenders "
+        "that are named) over the first files, up to 64 MiB; no resumes. The report says what was left out",
+    )
+    command.add_argument("--no-resume", action="store_true", help="measure no resumes")
+    command.add_argument("--json", metavar="FILE", type=Path, help="write every measurement")
+    command.add_argument("--plot", metavar="FILE", type=Path, help="draw a picture, such as out.png")
+
+
+def _list(text: str) -> list[str]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError(f"expected names, with commas between them, found {text!r}")
+    return names
+
+
+def positive(text: str) -> int:
+    """The positive number in an argument.
+
+    Raises:
+        ArgumentTypeError: if it is not one.
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
+    return number

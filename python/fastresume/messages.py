@@ -1,0 +1,41 @@
+"""Messages of errors stay short, whatever a user passes, and hold no password of an address."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+import fastresume._core as _core
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def bounded(message: str) -> str:
+    """The message as the core's errors have it: long words lose their middle, then the whole does."""
+    return _core.bounded(message.encode(errors="backslashreplace").decode())  # names of files need be no text
+
+
+def bounds_messages(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function, whose errors have bounded messages. Errors of functions that the user passes stay."""
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **options)
+        except Exception as error:
+            if _is_ours(error.__traceback__):
+                error.args = tuple(bounded(part) if isinstance(part, str) else part for part in error.args)
+            raise
+
+    return call
+
+
+def _is_ours(trace: TracebackType | None) -> bool:
+    """Whether code of this package raised it."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    name = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    return isinstance(name, str) and name.partition(".")[0] == "fastresume"

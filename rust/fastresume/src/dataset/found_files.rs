@@ -1,0 +1,66 @@
+//! The files of a listing as they are found: by a cache of what footers told, or by their footers.
+
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use crate::dataset::file_summary::Summary;
+use crate::dataset::listing::Listed;
+use crate::dataset::manifest_cache::Known;
+use crate::error::Result;
+use crate::parallel;
+use crate::schema::columns::Column;
+use crate::source::local::Status;
+
+/// At most this many threads read footers: they wait for the disk more than they compute.
+const MAX_THREADS: usize = 16;
+
+/// A thread takes this many files at a time, which lie together.
+const FILES_AT_A_TIME: usize = 16;
+
+/// A file as the system sees it, and what its footer told, now or when it was cached.
+pub struct FoundFile {
+    /// What the system says of it.
+    pub status: Status,
+    /// What its footer tells.
+    pub summary: Summary,
+    /// Whether a cache told that.
+    pub was_known: bool,
+}
+
+/// The schemas found so far: each is kept once, however many files have it.
+#[derive(Default)]
+struct Schemas(Mutex<HashSet<Arc<[Column]>>>);
+
+impl Schemas {
+    fn shared(&self, columns: Arc<[Column]>) -> Arc<[Column]> {
+        let Ok(mut met) = self.0.lock() else { return columns };
+        if let Some(known) = met.get(&columns) {
+            return Arc::clone(known);
+        }
+        met.insert(Arc::clone(&columns));
+        columns
+    }
+}
+
+/// What each of the listed files is: as the cache tells of a file that it knows, else by its footer.
+///
+/// # Errors
+/// `Source` if a file can't be asked or read; `Data` if its footer is damaged; `Interrupted`.
+pub fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<FoundFile>> {
+    let schemas = Schemas::default();
+    known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
+    let find = |path: &Path| {
+        // Before the footer is read: a file that changes in between is not taken for the one that it became.
+        let status = Status::of(path)?;
+        if let Some(summary) = known.get(path.as_os_str().as_bytes(), &status) {
+            return Ok(FoundFile { status, summary, was_known: true });
+        }
+        let read = Summary::read(path)?;
+        let summary = Summary { columns: schemas.shared(read.columns), ..read };
+        Ok(FoundFile { status, summary, was_known: false })
+    };
+    parallel::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| find(&listed[index].path))
+}

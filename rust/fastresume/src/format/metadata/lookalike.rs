@@ -1,0 +1,101 @@
+//! What a file that is not Parquet looks like, for people who named another one.
+
+use std::str::from_utf8;
+
+/// So many bytes of a file's start are looked at.
+pub const LOOKED_AT_BYTES: u64 = 512;
+
+const PACKED: &str = "unpack it first";
+const TABLE: &str = "write it as Parquet first, as with pyarrow.parquet.write_table";
+const DOWNLOAD: &str = "the download went wrong";
+
+/// How kinds of files begin, what they are, and what to do.
+const BEGINNINGS: [(&[u8], &str, &str); 20] = [
+    (b"\x1f\x8b", "a gzip file", PACKED),
+    (b"\x28\xb5\x2f\xfd", "a zstd file", PACKED),
+    (b"BZh", "a bzip2 file", PACKED),
+    (b"\xfd7zXZ\0", "an xz file", PACKED),
+    (b"\x04\x22\x4d\x18", "an LZ4 file", PACKED),
+    (b"PK\x03\x04", "a zip file (as .zip, .npz and torch's .pt are)", PACKED),
+    (b"ARROW1", "an Arrow IPC file (Feather)", TABLE),
+    (b"\xff\xff\xff\xff", "a stream of Arrow IPC", TABLE),
+    (b"FEA1", "a Feather file of version 1", TABLE),
+    (b"ORC", "an ORC file", TABLE),
+    (b"Obj\x01", "an Avro file", TABLE),
+    (b"\x89HDF", "an HDF5 file", TABLE),
+    (b"SQLite format 3", "an SQLite database", TABLE),
+    (b"\x93NUMPY", "an array of numpy", TABLE),
+    (b"\x80\x04\x95", "a pickle", TABLE),
+    (b"\x80\x05\x95", "a pickle", TABLE),
+    (b"version https://git-lfs", "a pointer of Git LFS", "fetch the file with `git lfs pull`"),
+    (b"<!DOCTYPE", "a page of HTML", DOWNLOAD),
+    (b"<html", "a page of HTML", DOWNLOAD),
+    (b"<?xml", "XML", DOWNLOAD),
+];
+
+/// What a file that begins so looks like, and what to do, to stand behind a message; empty if nothing is known.
+#[must_use]
+pub fn told(start: &[u8]) -> String {
+    looks_like(start).map(|(what, advice)| format!("; it looks like {what}: {advice}")).unwrap_or_default()
+}
+
+fn looks_like(start: &[u8]) -> Option<(&'static str, &'static str)> {
+    if start.is_empty() {
+        return Some(("an empty file", "its writer may not have begun, or failed"));
+    }
+    if start.starts_with(b"PAR1") {
+        return Some(("Parquet whose end is missing", "its writer, or a copy, has not ended or failed"));
+    }
+    if start.iter().all(|&byte| byte == 0) {
+        return Some(("zeros", "room was made for it, but its bytes were not written"));
+    }
+    for (beginning, what, advice) in BEGINNINGS {
+        if start.starts_with(beginning) {
+            return Some((what, advice));
+        }
+    }
+    if start.get(257..262).is_some_and(|magic| magic == b"ustar") {
+        return Some(("a tar archive", PACKED));
+    }
+    let text = text_of(start)?.trim_start();
+    if text.starts_with(['{', '[']) {
+        return Some(("JSON", TABLE));
+    }
+    let (line, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let is_split = |by| line.contains(by) && rest.lines().next().is_none_or(|next| next.contains(by));
+    if [',', '\t', ';', '|'].into_iter().any(is_split) {
+        return Some(("CSV text", TABLE));
+    }
+    Some(("text", TABLE))
+}
+
+/// The bytes as text, if they are some: the last character may be cut off.
+fn text_of(start: &[u8]) -> Option<&str> {
+    let text = match from_utf8(start) {
+        Ok(text) => text,
+        Err(cause) if cause.error_len().is_none() => from_utf8(&start[..cause.valid_up_to()]).ok()?,
+        Err(_) => return None,
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let is_text = |char: char| !char.is_control() || char.is_ascii_whitespace();
+    (!text.is_empty() && text.chars().all(is_text)).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_and_known_by_no_beginning_is_not_guessed() {
+        for start in [&b"\x01\x02"[..], b"abc\0", b"\xff", b"\xc3"] {
+            assert_eq!(told(start), "");
+        }
+    }
+
+    #[test]
+    fn text_that_is_cut_within_a_character_is_text() {
+        assert_eq!(looks_like(b"a,b\n1,\xc3").map(|(what, _)| what), Some("CSV text"));
+        assert_eq!(looks_like(b"\xef\xbb\xbf {\"a\": 1}").map(|(what, _)| what), Some("JSON"));
+        assert_eq!(looks_like(b"one, two\nthree").map(|(what, _)| what), Some("text"));
+    }
+}

@@ -1,0 +1,50 @@
+"""What a newcomer types first answers at once, and finds all names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import fastresume as fr
+from fastresume.bench.arguments import NAMES
+from fastresume.bench.contenders import CONTENDERS
+
+HELP = """
+import contextlib, io, sys
+
+sys.argv = ["/usr/bin/fastresume"]
+from fastresume.cli import main
+
+for arguments in (["--help"], ["--version"], ["audit", "--help"], ["bench", "--help"]):
+    said = io.StringIO()
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(said):
+        main(arguments)
+    assert said.getvalue(), arguments
+print(*sys.modules)
+sys.stdout.flush()
+import fastresume as fr
+for name in fr.__all__:
+    assert name in dir(fr) and getattr(fr, name) is getattr(fr, name), name
+assert "torch" in sys.modules
+"""
+
+
+@pytest.mark.processes
+def test_help_waits_for_no_package_that_takes_long_to_import() -> None:
+    ended = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    assert not {"torch", "numpy", "pyarrow", "polars"} & set(ended.stdout.split())
+
+
+def test_all_names_of_the_package_are_there() -> None:
+    assert set(fr.__all__) <= {*dir(fr)} & {*vars(fr)}, "some are imported late, where no command runs"
+    found: dict[str, object] = {}
+    exec("from fastresume import *", found)  # noqa: S102  (the very statement)
+    assert found["Loader"] is fr.Loader
+    with pytest.raises(AttributeError, match=r"module 'fastresume' has no attribute 'Loder'"):
+        fr.Loder  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_help_of_bench_names_all_contenders() -> None:
+    assert tuple(CONTENDERS) == NAMES

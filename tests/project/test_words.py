@@ -1,0 +1,145 @@
+"""Sentences of docstrings and comments are short, and each source file of Rust says first what it holds."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUST = sorted((ROOT / "rust").glob("*/src/**/*.rs"))
+PYTHON = sorted((ROOT / "python/fastresume").rglob("*.py"))
+
+MOST_WORDS = 30
+"""CONTRIBUTING asks for 25; a list of names may take a few more."""
+
+LONGER = {
+    "python/fastresume/checkpoint/checkpointer.py": 48,
+    "python/fastresume/checkpoint/directory.py": 35,
+    "python/fastresume/checkpoint/rng_state.py": 37,
+    "python/fastresume/dataset.py": 49,
+    "python/fastresume/integrations/lightning.py": 31,
+    "python/fastresume/state/cursor.py": 36,
+    "python/fastresume/state/shared_cursor.py": 31,
+    "rust/fastresume/src/projection/layout.rs": 33,
+}
+"""Files that have longer sentences still. No file is to be added: split its sentences."""
+
+LITERAL = re.compile(r">>>|\.\.\. |\||#")
+ITEM = re.compile(r"[-*] |\*{0,2}[\w`]+(, \*{0,2}[\w`]+)*: ")
+
+Line = tuple[int, str]
+
+
+def rust_blocks(text: str) -> Iterator[list[Line]]:
+    """The comments of a Rust file, each as its lines."""
+    block: list[Line] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := re.match(r"\s*//[/!]? ?(.*)", line):
+            block.append((number, found[1]))
+        else:
+            yield block
+            block = []
+    yield block
+
+
+def python_blocks(text: str) -> Iterator[list[Line]]:
+    """The docstrings and comments of a Python file, each as its lines."""
+    for node in ast.walk(ast.parse(text)):
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield list(enumerate(value.value.splitlines(), value.lineno))
+    block: list[Line] = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            if block and token.start[0] != block[-1][0] + 1:
+                yield block
+                block = []
+            block.append((token.start[0], token.string.removeprefix("#").strip()))
+    yield block
+
+
+def sentences(block: list[Line]) -> Iterator[tuple[int, str]]:
+    """The sentences of a comment with the line of each one's paragraph, without examples and tables."""
+    paragraph: list[Line] = []
+    is_code = False
+    for number, line in [*block, (0, "")]:
+        stripped = line.strip()
+        is_fence = stripped.startswith("```")
+        is_code ^= is_fence
+        is_end = is_fence or is_code or not stripped or LITERAL.match(stripped)
+        if paragraph and (is_end or ITEM.match(stripped)):
+            joined = " ".join(part for _, part in paragraph)
+            yield from ((paragraph[0][0], part) for part in re.split(r"(?<=[.!?:;])\s+", joined))
+            paragraph = []
+        if not is_end:
+            paragraph.append((number, stripped))
+
+
+def too_long(name: str, text: str, most: int) -> list[str]:
+    """The sentences of a file with more words than these, and where each of them is."""
+    blocks = rust_blocks(text) if name.endswith(".rs") else python_blocks(text)
+    return [
+        f"{name}:{number}: {len(sentence.split())} words: {sentence}"
+        for block in blocks
+        for number, sentence in sentences(block)
+        if len(sentence.split()) > most
+    ]
+
+
+def test_no_sentence_of_a_docstring_or_comment_is_too_long() -> None:
+    found = []
+    for path in [*RUST, *PYTHON]:
+        name = path.relative_to(ROOT).as_posix()
+        found += too_long(name, path.read_text(encoding="utf-8"), LONGER.get(name, MOST_WORDS))
+    assert len(RUST) > 100
+    assert len(PYTHON) > 100
+    assert not found, "split these sentences:\n" + "\n".join(found)
+
+
+def test_each_rust_file_says_in_its_first_line_what_it_holds() -> None:
+    assert not [path for path in RUST if not path.read_text(encoding="utf-8").startswith("//! ")]
+
+
+LONG = "word " * MOST_WORDS + "word."
+SHORT = "word " * (MOST_WORDS - 1) + "word."
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.rs", f"//! {LONG}\n"),
+        ("a.rs", f"/// {LONG[:60]}\n/// {LONG[60:]}\nfn f() {{\n}}\n"),
+        ("a.rs", f"fn f() {{\n    // Short. {LONG}\n}}\n"),
+        ("a.py", f'"""{LONG}"""\n'),
+        (
+            "a.py",
+            f'def f():\n    """Short.\n\n    Raises:\n        A: {LONG[:60]}\n    {LONG[60:]}\n    """\n',
+        ),
+        ("a.py", f"# {LONG[:60]}\n# {LONG[60:]}\n"),
+        ("a.py", f"a = 1  # {LONG}\n"),
+    ],
+)
+def test_a_long_sentence_is_found_wherever_it_stands(name: str, text: str) -> None:
+    assert len(too_long(name, text, MOST_WORDS)) == 1
+    assert not too_long(name, text, MOST_WORDS + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.rs", f"//! {SHORT} {SHORT}\n"),
+        ("a.rs", f"//! ```text\n//! {LONG}\n//! ```\n"),
+        ("a.rs", f'const A: &str = "{LONG}";\n'),
+        ("a.py", f'"""{SHORT}\n\n>>> f("{LONG}")\n"""\n'),
+        ("a.py", f'a = "# {LONG}"\n'),
+        ("a.py", f'def f():\n    """Short.\n\n    Args:\n        a: {SHORT}\n        b: {SHORT}\n    """\n'),
+    ],
+)
+def test_examples_code_and_short_sentences_pass(name: str, text: str) -> None:
+    assert not too_long(name, text, MOST_WORDS)

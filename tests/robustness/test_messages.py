@@ -1,0 +1,230 @@
+"""Law 11 for messages: whatever names and values are in one, it stays short, and holds no password."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastresume as fr
+from fastresume import _core
+from fastresume.checkpoint import Checkpointer
+from fastresume.intervals import max_merge, remaining
+from fastresume.messages import bounded, bounds_messages
+from support.refusals import open_dataset, write
+
+pytestmark = pytest.mark.law(11)
+
+MOST = 2100
+"""The most characters of a message, with the words that tell how many were left out."""
+
+LONG = {
+    "one word": "x" * 200_000,
+    "many words": "é " * 100_000,
+    "many names": ", ".join(f"c_{number}" for number in range(40_000)),
+    "quotes": "'" * 200_000,
+    "no text": "\udc80" * 200_000,
+}
+
+WRONG: dict[str, Callable[[Path, str], object]] = {
+    "paths": lambda path, long: open_dataset(long),
+    "a list of paths": lambda path, long: open_dataset([path, long]),
+    "an address": lambda path, long: open_dataset(f"s3://{long}"),
+    "a pattern": lambda path, long: open_dataset(f"/no/*/{long}"),
+    "a pattern that can't be read": lambda path, long: open_dataset(f"{path.parent}/***{long}"),
+    "batch_size": lambda path, long: open_dataset(path, batch_size=long),
+    "columns": lambda path, long: open_dataset(path, columns=[long]),
+    "columns of no strings": lambda path, long: open_dataset(path, columns=[long.encode("utf-8", "ignore")]),
+    "stack": lambda path, long: open_dataset(
+        path, columns=[fr.stack("row", name=long), fr.stack("row", name=long)]
+    ),
+    "stack of a column": lambda path, long: open_dataset(path, columns=fr.stack(long, name="s")),
+    "nulls": lambda path, long: open_dataset(path, nulls=long),
+    "nulls of names": lambda path, long: open_dataset(path, nulls={long: "mask"}),
+    "pad": lambda path, long: open_dataset(path, columns=fr.col(long).pad(3)),
+    "pad of nothing": lambda path, long: open_dataset(path, columns=fr.col("row").pad(long)),
+    "truncate": lambda path, long: open_dataset(path, columns=fr.col("row").pad(3, truncate=long)),
+    "cast": lambda path, long: open_dataset(path, columns=fr.col(long).cast(torch.int8)),
+    "cast to nothing": lambda path, long: open_dataset(path, columns=fr.col("row").cast(long)),
+    "hash": lambda path, long: open_dataset(path, columns=fr.col(long).hash(3)),
+    "dictionary": lambda path, long: open_dataset(path, columns=fr.col(long).codes()),
+    "alias": lambda path, long: open_dataset(path, columns=fr.col(long).alias("other")),
+    "optional": lambda path, long: open_dataset(path, optional=3 * [long, 3]),
+    "partitions": lambda path, long: open_dataset(path, columns=fr.col(long).from_path()),
+    "decimals": lambda path, long: open_dataset(path, columns=fr.col("row").decimal(long)),
+    "fixed": lambda path, long: open_dataset(path, columns=fr.col(long).fixed(3)),
+    "on_iter": lambda path, long: open_dataset(path, on_iter=long),
+    "tail": lambda path, long: open_dataset(path, tail=long),
+    "rows": lambda path, long: open_dataset(path, rows=long),
+    "rank": lambda path, long: open_dataset(path, rank=long, world_size=2),
+    "world": lambda path, long: open_dataset(path, world=long),
+    "a filter": lambda path, long: open_dataset(path, filter=long),
+    "a filter's column": lambda path, long: open_dataset(path, filter=fr.col(long) == 1),
+    "a filter's text": lambda path, long: open_dataset(path, filter=fr.col("row") == long),
+    "a filter's texts": lambda path, long: open_dataset(path, filter=fr.col("row").isin(9 * [long])),
+    "a filter's term": lambda path, long: open_dataset(path, filter=[("row", long, 3)]),
+    "a filter's list": lambda path, long: fr.col("row") == [long],
+    "a filter's join": lambda path, long: (fr.col("row") == 1) & long,
+    "a name of a column": lambda path, long: fr.col([long]),
+    "a state": lambda path, long: open_dataset(path).load_state_dict(long),
+    "a state of other keys": lambda path, long: open_dataset(path).load_state_dict({long: 3}),
+    "a state of no JSON": lambda path, long: open_dataset(path).load_state_dict({"fastresume": long}),
+    "a state with more": lambda path, long: open_dataset(path).load_state_dict({"fastresume": "", long: ""}),
+    "a state of objects": lambda path, long: open_dataset(path).load_state_dict({"fastresume": {long: {1}}}),
+    "a state of another version": lambda path, long: open_dataset(path).load_state_dict(
+        {"fastresume": '{"version":"' + long.replace("\udc80", "x") + '"}'}
+    ),
+    "states": lambda path, long: fr.Cursor.merge(long),
+    "offsets": lambda path, long: fr.Cursor.from_offsets({f"{long}:0": 3}, open_dataset(path)),
+    "offsets of no number": lambda path, long: fr.Cursor.from_offsets(
+        {f"{path}:{long}": 3}, open_dataset(path)
+    ),
+    "counts": lambda path, long: max_merge([{long: "x"}]),
+    "counts of no numbers": lambda path, long: remaining(long, 3),
+    "rows to read": lambda path, long: open_dataset(path).read_rows(long),
+    "rows to find": lambda path, long: open_dataset(path).locate([long]),
+    "a function": lambda path, long: open_dataset(path).map(long),
+    "a tensor": lambda path, long: next(iter(open_dataset(path)))[long],
+    "tensors": lambda path, long: next(iter(open_dataset(path))).to_keyed_jagged_tensor([long]),
+    "a device": lambda path, long: fr.Loader(open_dataset(path), device=long),
+    "a start method": lambda path, long: fr.Loader(
+        open_dataset(path), num_workers=1, multiprocessing_context=long
+    ),
+    "a split": lambda path, long: fr.Split(long, 1),
+    "buckets": lambda path, long: fr.col("row").hash(long),
+    "a size": lambda path, long: fr.col("row").pad(3, value=long),
+    "a side": lambda path, long: fr.col("row").pad(3, side=long),
+    "a world": lambda path, long: fr.World(long, 1),
+    "best": lambda path, long: Checkpointer(path.parent / "a", best=long),
+    "the best of a mode": lambda path, long: Checkpointer(path.parent / "a", best=("loss", long)),
+    "extra": lambda path, long: Checkpointer(path.parent / "a").save(1, extra={(long,): 1}),
+    "a step": lambda path, long: Checkpointer(path.parent / "a").restore(step=long),
+    "metrics": lambda path, long: Checkpointer(path.parent / "a").save(1, metrics={long: "x"}),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("long", LONG)
+def test_a_message_about_something_long_is_short(path: Path, wrong: str, long: str) -> None:
+    with pytest.raises((TypeError, ValueError, KeyError, IndexError, fr.FastresumeError)) as caught:
+        WRONG[wrong](write(path), LONG[long])
+    assert len(str(caught.value)) <= MOST
+    assert repr(caught.value).count("characters left out") < 20
+
+
+NAME = "c" * 200_000
+
+
+def names(path: Path, values: Any, **how: Any) -> Path:
+    """Write a file of one column whose name has 200,000 characters."""
+    pq.write_table(pa.table({NAME: values}), path, **how)
+    return path
+
+
+OF_COLUMNS: dict[str, Callable[[Path], object]] = {
+    "a null": lambda path: next(iter(open_dataset(names(path, [None] * 10 + [1]), batch_size=1))),
+    "another column": lambda path: open_dataset(names(path, [1]), columns="other"),
+    "a cast that does not fit": lambda path: next(
+        iter(open_dataset(names(path, [300]), batch_size=1, columns=fr.col(NAME).cast(torch.int8)))
+    ),
+    "two of them in a stack": lambda path: open_dataset(names(path, ["a"]), columns=fr.stack(NAME, name="s")),
+    "a filter": lambda path: open_dataset(names(path, [1]), filter=fr.col(NAME) == "a"),
+    "a page that is damaged": lambda path: next(iter(open_dataset(damaged(path), batch_size=1))),
+    "a tensor": lambda path: next(iter(open_dataset(names(path, [1]), batch_size=1)))["other"],
+    "another type in another file": lambda path: open_dataset(
+        [names(path, [1]), names(path.with_name("other.parquet"), ["a"])], batch_size=1
+    ),
+}
+
+
+def damaged(path: Path) -> Path:
+    content = bytearray(names(path, np.arange(10_000), compression="zstd").read_bytes())
+    content[4:40] = b"\xff" * 36
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("wrong", OF_COLUMNS)
+def test_a_message_about_a_column_with_a_long_name_is_short_and_names_it(path: Path, wrong: str) -> None:
+    with pytest.raises((TypeError, ValueError, KeyError, fr.FastresumeError)) as caught:
+        OF_COLUMNS[wrong](path)
+    message = str(caught.value)
+    assert len(message) <= MOST
+    assert "cccc...(" in message
+    assert "characters left out)...cccc" in message
+
+
+@given(st.text(max_size=5000), st.text(max_size=5))
+def test_any_message_is_short_and_one_of_200_characters_stays(start: str, part: str) -> None:
+    message = bounded(start + part * 1000)
+    assert len(message) <= MOST + 8 * MOST * ("\ud800" <= max(start + part, default="") <= "\udfff")
+    short = (start + part)[:200]
+    if ":/" not in short:
+        assert bounded(short) == short.encode(errors="backslashreplace").decode()
+
+
+def test_errors_of_a_users_own_function_keep_their_messages() -> None:
+    @bounds_messages
+    def call(function: Callable[[str], object]) -> object:
+        return function("x" * 10_000)
+
+    def fail(text: str) -> object:
+        raise ValueError(text)
+
+    with pytest.raises(ValueError, match=r"^x{10000}$"):
+        call(fail)
+
+
+SECRET = "hunter2"  # noqa: S105  (it is none)
+ADDRESSES = [
+    f"s3://key:{SECRET}@bucket/data",
+    f"s3:/key:{SECRET}@bucket/data",
+    f"https://{SECRET}@host/data",
+    f"ftp://user:a/{SECRET}@host/data",
+]
+OF_PATHS: dict[str, Callable[[Path, str], object]] = {
+    "paths": lambda path, address: open_dataset(address),
+    "a Path": lambda path, address: open_dataset(Path(address)),
+    "a list of paths": lambda path, address: open_dataset([path, address]),
+    "a pattern": lambda path, address: open_dataset(f"{address}/*.parquet"),
+    "checkpoints": lambda path, address: Checkpointer(address),
+    "checkpoints in a Path": lambda path, address: Checkpointer(Path(address)),
+    "a log": lambda path, address: fr.Loader(open_dataset(path), audit=address),
+    "a manifest's cache": lambda path, address: open_dataset(path, manifest_cache=address),
+    "a filter's cache": lambda path, address: open_dataset(
+        path, filter=fr.col("row") > 3, filter_cache=address
+    ),
+    "offsets": lambda path, address: fr.Cursor.from_offsets({f"{address}:0": 3}, open_dataset(path)),
+}
+
+
+@pytest.mark.parametrize("what", OF_PATHS)
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_is_refused_without_its_password(
+    path: Path, monkeypatch: pytest.MonkeyPatch, what: str, address: str
+) -> None:
+    monkeypatch.chdir(path.parent)
+    write(path)
+    with pytest.raises((ValueError, fr.FastresumeError)) as caught:
+        OF_PATHS[what](path, address)
+    message = str(caught.value)
+    assert "***@" in message
+    assert SECRET not in message
+    assert SECRET not in repr(caught.value)
+    assert sorted(path.parent.iterdir()) == [path], "something was made of the address"
+
+
+def test_the_core_bounds_what_python_does() -> None:
+    assert (
+        _core.bounded("x" * 1000)
+        == bounded("x" * 1000)
+        == f"{'x' * 200}...(600 characters left out)...{'x' * 200}"
+    )
