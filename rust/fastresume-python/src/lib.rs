@@ -17,6 +17,7 @@ mod order;
 mod pagelock;
 mod pass;
 mod reader;
+mod reserve;
 mod tensor;
 mod values;
 
