@@ -17,7 +17,7 @@ use fastresume::buffer::note_reserve;
 const RESERVE: Layout = Layout::new::<[u64; 1 << 20]>();
 
 /// More than this is not taken from the reserve: who asks for it hears that there is none.
-const SMALL_BYTES: usize = 4 << 10;
+const SMALL_BYTES: usize = 64 << 10;
 
 static HELD: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 

@@ -36,7 +36,7 @@ impl EndedBunch {
         // Filled up with copies of its rows, in turn.
         let copies = (0..rows.div_ceil(distinct.max(1)))
             .map(|turn| first..first + distinct.min(rows - turn * distinct));
-        let fields = gather(&self.fields, layout, copies)?;
+        let fields = gather(&self.fields, layout, &copies)?;
         let numbers = self.numbers.get(first..first + distinct).unwrap_or_default();
         let mut written = Written::default();
         for (slot_row, &number) in (0..).zip(numbers) {

@@ -18,7 +18,7 @@ use crate::projection::layout::Layout;
 pub fn gather<M: Borrow<Memory>>(
     memory: impl IntoIterator<Item = M>,
     layout: &Layout,
-    places: impl Iterator<Item = Range<usize>> + Clone,
+    places: &(impl Iterator<Item = Range<usize>> + Clone),
 ) -> Result<Vec<Memory>> {
     let mut found = Vec::new();
     let mut given = memory.into_iter();

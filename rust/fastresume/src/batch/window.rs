@@ -121,7 +121,7 @@ impl Span {
     #[inline]
     fn slot(&self, place: u64) -> Option<(u64, u64)> {
         let past = self.past + (place - self.places.start);
-        let likely = (u128::from(past) + 1) * u128::from(self.part_of_slice) >> 64;
+        let likely = ((u128::from(past) + 1) * u128::from(self.part_of_slice)) >> 64;
         let mut slice = u64::try_from(likely).unwrap_or(u64::MAX);
         let mut row = past.wrapping_sub(slice.wrapping_mul(self.slice_stride));
         if row >= self.slice_stride {

@@ -225,13 +225,13 @@ impl Manifest {
         let footers = Arc::default();
         let (verifies_checksums, max_page_bytes) = (true, MAX_PAGE_BYTES);
         Ok(Self {
-            max_page_bytes,
             files,
             schemas,
             group_starts,
             data_bytes,
             fingerprint,
             verifies_checksums,
+            max_page_bytes,
             footers,
             second_names,
         })
