@@ -5,5 +5,6 @@ pub mod listing;
 pub mod path_bytes;
 pub mod file_summary;
 pub mod manifest_cache;
+pub mod page_checks;
 pub mod manifest;
 pub mod hive_partition;
