@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -295,3 +296,60 @@ def test_texts_in_mixed_order_take_twice_their_bytes(
     """Indices of 8 bytes for each byte of text took 25 times as much."""
     taken, delivered = child.call(again_alone, str(file("long_text")), how)
     assert taken < 2 * delivered + ALLOCATOR, f"{taken / MIB:.0f} MiB for {delivered / MIB:.0f}"
+
+
+def whole_or_refused(path: str, room: int, arguments: dict[str, Any]) -> str:
+    """What comes of a pass whose process may map so many bytes more."""
+    dataset = fr.ParquetDataset(path, rank=0, world_size=1, **arguments)
+    with fr.Loader(dataset, threads=3) as loader:
+        batches = iter(loader)
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (mapped() + room, hard))
+        try:
+            for _ in batches:
+                pass
+        except (fr.FastresumeError, ValueError, MemoryError) as error:
+            return str(error)[:200]
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    return "whole"
+
+
+def mapped() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def outcomes(path: str, rooms: list[int], arguments: dict[str, Any]) -> list[str]:
+    """Of each room what came of it in a fork of this process; of one that died, that it did."""
+    found = []
+    for room in rooms:
+        receiving, sending = os.pipe()
+        process = os.fork()
+        if process == 0:
+            try:
+                os.write(sending, whole_or_refused(path, room, arguments).encode())
+            finally:
+                os._exit(0)
+        os.close(sending)
+        with os.fdopen(receiving, "rb") as said:
+            found.append(said.read().decode() or "died")
+        os.waitpid(process, 0)
+    return found
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize("arguments", [{"batch_size": 64, "shuffle": True}, {"batch_size": 8192}], ids=str)
+def test_memory_that_runs_out_in_a_decoding_thread_is_an_error(
+    child: Child, tmp_path: Path, arguments: dict[str, Any]
+) -> None:
+    """Whatever the limit is; each in a process of its own, which would abort."""
+    rows, path = 100_000, tmp_path / "limit.parquet"
+    values = pa.array(np.arange(3 * rows) % 99)
+    lists = pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * 3, values)
+    table = {f"c{n}": np.arange(rows) % 1000 for n in range(6)}
+    texts = [f"text {n % 5000}" * (1 + n % 7) for n in range(rows)]
+    pq.write_table(pa.table(table | {"t": texts, "l": lists}), path, row_group_size=25_000)
+    rooms = [room * MIB for room in range(10, 90, 5)]
+    found = {outcome.split(" ")[0] for outcome in child.call(outcomes, str(path), rooms, arguments)}
+    assert found <= {"whole", "no", "can't"}, "there is no memory, or no thread"
+    assert len(found) > 1

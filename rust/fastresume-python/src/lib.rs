@@ -18,6 +18,7 @@ mod order;
 mod pagelock;
 mod pass;
 mod reader;
+mod reserve;
 mod tensor;
 mod values;
 

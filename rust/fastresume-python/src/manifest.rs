@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fastresume::{
-    Cache, Error, Intervals, Kind, Manifest as CoreManifest, Result, Selection, arrays, hive_partition,
-    patterns, row_group_stats, unify,
+    Cache, Error, Intervals, Kind, Manifest as CoreManifest, PageChecks, Result, Selection, arrays,
+    hive_partition, patterns, row_group_stats, unify,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -64,7 +64,8 @@ impl Manifest {
                 Some(cache) => CoreManifest::open_cached(&paths, &cache, stop)?,
                 None => (CoreManifest::open(&paths, stop)?, Ok(())),
             };
-            let inner = inner.verifying_checksums(verify_checksums).with_max_page_bytes(max_page_bytes);
+            let checks = PageChecks { verifies_checksums: verify_checksums, max_page_bytes };
+            let inner = inner.with_page_checks(checks);
             Ok(Self::of(inner, cached))
         })
     }
@@ -72,13 +73,13 @@ impl Manifest {
     /// Whether page checksums (CRC) are verified where pages have one.
     #[getter]
     fn verifies_checksums(&self) -> bool {
-        self.inner.verifies_checksums()
+        self.inner.page_checks().verifies_checksums
     }
 
     /// A page that takes more when it is decompressed is refused.
     #[getter]
     fn max_page_bytes(&self) -> u64 {
-        self.inner.max_page_bytes()
+        self.inner.page_checks().max_page_bytes
     }
 
     /// Why the cache could not be written, if so.

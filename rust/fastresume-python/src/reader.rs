@@ -16,6 +16,7 @@ use crate::manifest::Manifest;
 use crate::order;
 use crate::pagelock::PageLock;
 use crate::pass::Pass;
+use crate::reserve;
 use crate::tensor::Memory;
 use crate::values::Written;
 
@@ -117,6 +118,7 @@ impl Reader {
         let (rank, world_size, worker, workers) = place;
         let place = WorkerId { rank, world_size, worker, workers };
         let page_lock = page_lock.map(PageLock::of_core);
+        reserve::hold();
         let pipeline = gate::run(py, || {
             let order = order::of_cursor(cursor, manifest)?;
             let (manifest, layout) = (Arc::clone(&manifest.inner), layout.inner.clone());

@@ -58,7 +58,8 @@ pub fn read(
         let named = runs.iter().cloned().flatten();
         let places = named.map(|row| to_usize(distinct.rank(row))).collect::<Result<_>>()?;
         let fields = decoded(manifest, layout.clone(), &distinct, None, stop)?;
-        gather(fields, &layout, &filled_up(places, count)?.iter().map(|&place| place..place + 1))?
+        let places = filled_up(places, count)?;
+        gather(fields, &layout, &places.iter().map(|&place| place..place + 1))?
     };
     Ok(ReadRows { fields, written })
 }

@@ -12,6 +12,7 @@ use crate::dataset::file_summary::Summary;
 use crate::dataset::found_files::{FoundFile, find_all};
 use crate::dataset::listing::{self, Listed};
 use crate::dataset::manifest_cache::{Cache, Known};
+use crate::dataset::page_checks::PageChecks;
 use crate::dataset::path_bytes;
 use crate::error::{Error, Result, shown};
 use crate::format::metadata::footer::HASH_BYTES;
@@ -21,10 +22,6 @@ use crate::schema::columns::{Column, Kind};
 
 /// The upper limit of row counts, so that every count fits a JSON number.
 pub const MAX_ROWS: u64 = 1 << 53;
-
-/// A page that takes more when it is decompressed is refused, unless more is allowed: writers end pages after a megabyte,
-/// or after a thousand cells.
-pub const MAX_PAGE_BYTES: u64 = 1 << 30;
 
 /// What a value of a column that can't be delivered is taken for.
 const UNKNOWN_BYTES: u64 = 16;
@@ -60,10 +57,7 @@ pub struct Manifest {
     /// The uncompressed bytes of all row groups, as their footers say.
     data_bytes: u64,
     fingerprint: String,
-    /// Whether page checksums are verified. It changes no row, so it is not in the fingerprint.
-    verifies_checksums: bool,
-    /// A page that takes more is refused.
-    max_page_bytes: u64,
+    page_checks: PageChecks,
     /// What footers told of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
     footers: Arc<Footers>,
@@ -216,18 +210,8 @@ impl Manifest {
         }
         let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
         let footers = Arc::default();
-        let (verifies_checksums, max_page_bytes) = (true, MAX_PAGE_BYTES);
-        Ok(Self {
-            files,
-            schemas,
-            group_starts,
-            data_bytes,
-            fingerprint,
-            verifies_checksums,
-            max_page_bytes,
-            footers,
-            second_names,
-        })
+        let page_checks = PageChecks::default();
+        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint, page_checks, footers, second_names })
     }
 
     /// What is to be said of files that were found under two names, where they were opened.
@@ -236,28 +220,16 @@ impl Manifest {
         self.second_names.as_deref()
     }
 
-    /// The same files, with page checksums verified or not. By default they are verified.
+    /// The same files, whose pages are checked in this way.
     #[must_use]
-    pub fn verifying_checksums(self, verifies_checksums: bool) -> Self {
-        Self { verifies_checksums, ..self }
+    pub fn with_page_checks(self, page_checks: PageChecks) -> Self {
+        Self { page_checks, ..self }
     }
 
-    /// The same files, of which no page is read that takes more when it is decompressed; 1 GiB if nothing else is said.
+    /// How pages are checked.
     #[must_use]
-    pub fn with_max_page_bytes(self, max_page_bytes: u64) -> Self {
-        Self { max_page_bytes, ..self }
-    }
-
-    /// A page that takes more when it is decompressed is refused.
-    #[must_use]
-    pub fn max_page_bytes(&self) -> u64 {
-        self.max_page_bytes
-    }
-
-    /// Whether the checksums of pages that have one are compared.
-    #[must_use]
-    pub fn verifies_checksums(&self) -> bool {
-        self.verifies_checksums
+    pub fn page_checks(&self) -> PageChecks {
+        self.page_checks
     }
 
     /// The number of rows.

@@ -6,5 +6,6 @@ pub mod path_bytes;
 pub mod file_summary;
 pub mod manifest_cache;
 pub mod found_files;
+pub mod page_checks;
 pub mod manifest;
 pub mod hive_partition;

@@ -9,6 +9,7 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::schema::types::ColumnDescPtr;
 
 use crate::dataset::manifest::Manifest;
+use crate::dataset::page_checks::PageChecks;
 use crate::error::{Error, Result};
 use crate::format::metadata::column_chunk::{Chunk, Encodings, start_of};
 use crate::format::metadata::column_metadata::Leaves;
@@ -31,8 +32,7 @@ pub struct OpenFile {
     status: Status,
     leaves: Arc<Leaves>,
     places: Arc<PagePlaces>,
-    verifies_checksums: bool,
-    most_page_bytes: u64,
+    page_checks: PageChecks,
 }
 
 impl OpenFile {
@@ -55,8 +55,7 @@ impl OpenFile {
             source: Arc::new(source),
             leaves,
             places: Arc::default(),
-            verifies_checksums: manifest.verifies_checksums(),
-            most_page_bytes: manifest.max_page_bytes(),
+            page_checks: manifest.page_checks(),
         })
     }
 
@@ -87,7 +86,7 @@ impl OpenFile {
     ) -> Result<Pages<'a>> {
         let chunk = self.chunk(row_group, leaf_number, leaf)?;
         let (source, places) = (Arc::clone(&self.source), Arc::clone(&self.places));
-        Pages::new(source, chunk, places, self.verifies_checksums, buffers)
+        Pages::new(source, chunk, places, self.page_checks.verifies_checksums, buffers)
     }
 
     /// Where a column chunk lies.
@@ -101,7 +100,7 @@ impl OpenFile {
                 chunk.num_values()
             )));
         }
-        place(chunk, leaf, rows, self.leaves.writer(), self.most_page_bytes)
+        place(chunk, leaf, rows, self.leaves.writer(), self.page_checks.max_page_bytes)
     }
 
     /// The first row of each data page of a flat column chunk, as its index names them; none if it has none, or names others

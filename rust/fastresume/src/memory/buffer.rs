@@ -5,6 +5,7 @@ use crate::memory::block::Block;
 pub use crate::memory::block::{PAGED_BYTES, PageLock, most_paged};
 use crate::memory::free_list::{KEPT_BYTES, STORE, Store};
 use crate::memory::vectors::no_memory;
+pub use crate::memory::vectors::note_reserve;
 
 /// Where a reader gets memory: freed memory comes first, because fresh memory costs more than what is written
 /// to it.

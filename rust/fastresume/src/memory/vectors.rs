@@ -1,6 +1,29 @@
 //! Vectors whose length a file, a batch or a window tells: where the system has no memory for one, it is an error.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::error::{Error, Result};
+
+/// Whether there was nothing left for small things, so that they came from what was held back for them.
+static IS_USED_UP: AtomicBool = AtomicBool::new(false);
+
+/// Notes whether memory is held back for what is small, or it was given back, since there was no other.
+pub fn note_reserve(is_held: bool) {
+    IS_USED_UP.store(!is_held, Ordering::Relaxed);
+}
+
+/// Refuses to begin anything when memory is used up but for what was held back.
+///
+/// # Errors
+/// `Argument` if it is.
+pub fn check_reserve() -> Result<()> {
+    if IS_USED_UP.load(Ordering::Relaxed) {
+        return Err(Error::Argument(
+            "no memory is left: batches, or what is decoded ahead, are too large".into(),
+        ));
+    }
+    Ok(())
+}
 
 /// What is said when the system does not give so many bytes.
 pub fn no_memory(bytes: usize) -> Error {

@@ -12,6 +12,7 @@ use crate::batch::slots::row_ids::Written;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, caught, locked};
 use crate::memory::buffer::Memory;
+use crate::memory::vectors::check_reserve;
 use crate::order::pass_order::Order;
 use crate::pipeline::activity::{Activity, Doing};
 use crate::pipeline::task_queue::{Agenda, Decoding, Front, Task};
@@ -293,7 +294,10 @@ impl Work {
         let has_front = match task {
             Task::Decode(decoding) => {
                 let Decoding { segment, slots, .. } = decoding;
-                let fill = || self.filler.fill(segment, |batch| slots.get(&batch), &self.stop);
+                let fill = || {
+                    check_reserve()?;
+                    self.filler.fill(segment, |batch| slots.get(&batch), &self.stop)
+                };
                 let filled = self.activity.during(thread, Doing::Decoding(segment.group), || caught(fill));
                 let filled = filled.map_err(|error| {
                     let first = caught(|| Ok(segment.first_needing_batch()));

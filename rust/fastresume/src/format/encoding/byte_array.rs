@@ -43,24 +43,21 @@ pub fn plain<'a>(bytes: &'a [u8], position: &mut usize) -> Result<&'a [u8]> {
 /// # Errors
 /// `Data` if they are damaged; `Argument` if the system does not give so much memory.
 pub fn behind_lengths(bytes: &[u8], count: usize) -> Result<Texts> {
-    let mut texts = Texts::default();
-    let mut lengths = integers(bytes, count)?;
-    let held = bytes.get(lengths.1..).unwrap_or_default();
-    texts.bytes = with_room(held.len())?;
+    let (lengths, start) = integers(bytes, count)?;
+    let held = bytes.get(start..).unwrap_or_default();
+    let mut texts = Texts { bytes: with_room(held.len())?, ends: with_room(lengths.len())? };
     texts.bytes.extend_from_slice(held);
     let mut end = 0_usize;
-    for length in &mut lengths.0 {
-        let of = usize::try_from(*length).ok().and_then(|length| end.checked_add(length)).ok_or_else(ends)?;
-        if of > texts.bytes.len() {
+    for length in lengths {
+        end = usize::try_from(length).ok().and_then(|length| end.checked_add(length)).ok_or_else(ends)?;
+        if end > held.len() {
             return Err(ends());
         }
-        (end, *length) = (of, of.cast_signed() as i64);
+        texts.ends.push(end);
     }
-    if end < texts.bytes.len() && count > 0 {
-        return Err(goes_on(texts.bytes.len() - end));
+    if end < held.len() && count > 0 {
+        return Err(goes_on(held.len() - end));
     }
-    texts.ends = with_room(count)?;
-    texts.ends.extend(lengths.0.iter().map(|end| usize::try_from(*end).unwrap_or(usize::MAX)));
     Ok(texts)
 }
 

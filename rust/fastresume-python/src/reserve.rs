@@ -1,0 +1,88 @@
+//! Memory that is held back, so that what is small can be had where there is no more.
+//!
+//! What a file, a batch or a window sizes is asked for, and it is an error where there is none. Between such requests, small
+//! things are made which end the process where they can't be: the reserve has them until the work that runs comes to its end.
+#![allow(
+    unsafe_code,
+    reason = "an allocator is unsafe; every call goes to the system's allocator as it came"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use fastresume::buffer::note_reserve;
+
+/// 8 MiB, which nobody writes to: they take addresses, and no memory.
+const RESERVE: Layout = Layout::new::<[u64; 1 << 20]>();
+
+/// More than this is not taken from the reserve: who asks for it hears that there is none.
+const SMALL_BYTES: usize = 64 << 10;
+
+static HELD: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+/// The system's allocator, with a reserve.
+struct WithReserve;
+
+#[global_allocator]
+static ALLOCATOR: WithReserve = WithReserve;
+
+/// Holds the reserve back, if it can be had and is not held.
+pub fn hold() {
+    if HELD.load(Ordering::Acquire).is_null() {
+        // SAFETY: it has a size.
+        let new = unsafe { System.alloc(RESERVE) };
+        if new.is_null() {
+            return;
+        }
+        if HELD.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: it was made here, and nobody else knows of it.
+            unsafe { System.dealloc(new, RESERVE) };
+        }
+    }
+    note_reserve(true);
+}
+
+/// Gives the reserve back to the system.
+#[cold]
+fn release() {
+    let held = HELD.swap(null_mut(), Ordering::AcqRel);
+    if !held.is_null() {
+        note_reserve(false);
+        // SAFETY: it was made by `hold`, and who takes it out of its place is the only one who has it.
+        unsafe { System.dealloc(held, RESERVE) };
+    }
+}
+
+/// What the system gives; of what is small, once more when the reserve is back.
+fn given(size: usize, ask: impl Fn() -> *mut u8) -> *mut u8 {
+    let found = ask();
+    if found.is_null() && size <= SMALL_BYTES {
+        release();
+        return ask();
+    }
+    found
+}
+
+// SAFETY: every call goes to the system's allocator as it came, a second time where it gave nothing.
+unsafe impl GlobalAlloc for WithReserve {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract.
+        given(layout.size(), || unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        given(layout.size(), || unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(address, layout) }
+    }
+
+    unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above; what was not given leaves the old memory as it is.
+        given(size, || unsafe { System.realloc(address, layout, size) })
+    }
+}
