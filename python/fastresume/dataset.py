@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy.typing as npt
 
 import fastresume._core as _core
+from fastresume.batch.jagged import texts
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
 from fastresume.filter.resolve import FilterReport, select_filtered
@@ -305,7 +306,7 @@ class ParquetDataset(ResumableDataset):
         """Of each column of `dictionary=`, by its name, the values by their codes: str, or bytes if binary.
 
         Raises:
-            UnicodeDecodeError: if a string is not UTF-8: a file may hold any bytes.
+            DataError: if a string is not UTF-8, as a file may hold any bytes; names the column and the text.
 
         Example:
             >>> dataset.dictionaries  # as with dictionary="city": {"city": ["Berlin", "Oslo", "Porto"]}
@@ -314,7 +315,7 @@ class ParquetDataset(ResumableDataset):
         found: dict[str, list[str] | list[bytes]] = {}
         for name, _ in self.spec.columns.known:
             values, is_text = self.spec.layout.dictionary(name) or ([], False)
-            found[name] = [value.decode() for value in values] if is_text else values
+            found[name] = texts(values, f"column '{name}'") if is_text else values
         return found
 
     @property
