@@ -234,8 +234,8 @@ fn is_decimal(physical: i32, length: Option<i32>, precision: i32, scale: i32) ->
 /// How many digits always fit so many bytes, one bit of which is the sign.
 fn digits_of(bytes: i32) -> i32 {
     // The logarithm of 2, in units of 10^-11.
-    const DIGITS_OF_A_BIT: i64 = 30_102_999_566;
-    let digits = (i64::from(bytes) * 8 - 1).max(0) * DIGITS_OF_A_BIT / 100_000_000_000;
+    const DIGITS_OF_A_BIT: i128 = 30_102_999_566;
+    let digits = (i128::from(bytes) * 8 - 1).max(0) * DIGITS_OF_A_BIT / 100_000_000_000;
     i32::try_from(digits).unwrap_or(i32::MAX)
 }
 
