@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Never
 
 import fastresume._core as _core
+from fastresume.batch.jagged import texts
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
 from fastresume.columns.request import Columns, column_request
@@ -245,7 +246,7 @@ class ParquetDataset(ResumableDataset):
         """Of each tensor of `.codes()`, by its name, the values by their codes: str, or bytes if binary.
 
         Raises:
-            UnicodeDecodeError: if a string is not UTF-8: a file may hold any bytes.
+            DataError: if a string is not UTF-8, as a file may hold any bytes; names the column and the text.
 
         Example:
             >>> dataset.dictionaries  # as with fr.col("city").codes(): {"city": ["Berlin", "Oslo", "Porto"]}
@@ -254,7 +255,7 @@ class ParquetDataset(ResumableDataset):
         found: dict[str, list[str] | list[bytes]] = {}
         for _, name, _ in self.spec.layout.dictionaries:
             values, is_text = self.spec.layout.dictionary(name) or ([], False)
-            found[name] = [value.decode() for value in values] if is_text else values
+            found[name] = texts(values, f"column '{name}'") if is_text else values
         return found
 
     @property

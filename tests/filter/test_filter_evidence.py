@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_filter import MAX, MIN, NULL_COUNT, kept_rows, statistics_of
-from test_filter_pages import (
-    BLOOM_FILTER_OFFSET,
-    OFFSET_INDEX,
-    chunk_of,
-    number,
-    plain,
-    rewrite,
-)
 
 import fastresume as fr
 from support import thrift_writer as tw
+from support.conditions import kept_rows
 from support.jobs import parallel
+from support.pages import BLOOM_FILTER_OFFSET, OFFSET_INDEX, chunk_of, number, rewrite
+from support.thrift_writer import MAX, MIN, NULL_COUNT, statistics_of
 
 BLOOM_FILTER_LENGTH = 15
 CREATED_BY = 6
@@ -164,7 +159,7 @@ def with_other_nulls(index: Any) -> None:
 
 def with_bounds_elsewhere(index: Any) -> None:
     for field in (2, 3):
-        index[field] = tw.listing(tw.Wire.BINARY, [plain(1000 + page) for page in range(10)])
+        index[field] = tw.listing(tw.Wire.BINARY, [struct.pack("<q", 1000 + page) for page in range(10)])
 
 
 @pytest.mark.parametrize("edit", [with_other_nulls, with_bounds_elsewhere])

@@ -46,7 +46,7 @@ def test_a_damaged_index_is_an_error_that_names_it(tmp_path: Path, edit: Any, na
     assert kept_rows(path, filter=text == "00055") == [55]
 
 
-@pytest.mark.parametrize("place", [(-1, 9), (2**40, 9), (4, -3), (4, 2**31 - 1), (4, 0)])
+@pytest.mark.parametrize("place", [(2**40, 9), (4, 2**31 - 1), (4, 0)])
 def test_an_index_that_lies_elsewhere_is_an_error(tmp_path: Path, place: tuple[int, int]) -> None:
     path = write(tmp_path / "x.parquet")
 

@@ -116,8 +116,9 @@ def test_strings_come_out_as_python_has_them() -> None:
 def test_bytes_that_are_no_text_are_an_error_that_says_so() -> None:
     jagged = jagged_of([0xFF], dtype=torch.uint8)
     assert jagged.to_bytes() == [b"\xff"]
-    with pytest.raises(UnicodeDecodeError):
+    with pytest.raises(fr.DataError, match="row 0 holds text that is not UTF-8"):
         jagged.to_strings()
+    assert jagged.to_strings(errors="replace") == ["\ufffd"]
 
 
 def test_numbers_are_no_text() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from fastresume import _core
 from fastresume.batch import arrow
 
 PLACES_AT_A_TIME = 1 << 18
@@ -201,18 +202,28 @@ class Jagged:
             raise TypeError(f"the rows of strings and binary columns are uint8, found {found}")
         return self._sliced(self.values.cpu().numpy().tobytes())
 
-    def to_strings(self) -> list[Any]:
+    def to_strings(self, errors: str = "strict") -> list[Any]:
         """The rows of a string column as str; None for a row that `valid` marks as null.
 
         The rows of lists of strings are lists of str.
 
+        Args:
+            errors: what becomes of a row that is not UTF-8, as for `bytes.decode`: a file may hold any bytes.
+
         Raises:
             TypeError: if the values are not bytes (uint8).
-            UnicodeDecodeError: if a row is not UTF-8: a file may hold any bytes.
+            DataError: if a row is not UTF-8 and `errors` is "strict"; names the row.
+
+        Example:
+            >>> import torch
+            >>> words = Jagged(torch.tensor([99, 97, 102, 233], dtype=torch.uint8), torch.tensor([0, 4]))
+            >>> words.to_strings(errors="replace")
+            ['caf\ufffd']
         """
         if isinstance(self.values, Jagged):
-            return self._sliced(self.values.to_strings())
-        return [None if row is None else row.decode() for row in self.to_bytes()]
+            return self._sliced(self.values.to_strings(errors))
+        rows = self.to_bytes()
+        return [None if row is None else _text(row, errors, f"row {n}") for n, row in enumerate(rows)]
 
     def take(self, rows: Tensor) -> Jagged:
         """The rows with these indices (int64 `[n]`), in this order; an index may come more than once.
@@ -286,6 +297,27 @@ class Jagged:
         is_nested = isinstance(self.values, Jagged)
         values = repr(self.values) if is_nested else f"{dtype_name(self.dtype)}[{len(self.values)}]"
         return f"Jagged(rows={len(self)}, values={values}{marks})"
+
+
+def texts(values: list[bytes], what: str) -> list[str]:
+    """The values as str.
+
+    Raises:
+        DataError: if one is not UTF-8; names it, and says what they are the values of.
+    """
+    return [_text(value, "strict", what) for value in values]
+
+
+def _text(value: bytes, errors: str, what: str) -> str:
+    try:
+        return value.decode(errors=errors)
+    except UnicodeDecodeError as cause:
+        start = cause.start
+    shown = value[max(start - 20, 0) : start + 20]
+    raise _core.DataError(
+        f"{what} holds text that is not UTF-8: {shown!r} around byte {start}; to_bytes() gives it as it is, "
+        "to_strings(errors='replace') marks such bytes"
+    )
 
 
 def keyed_jagged_tensor(rows: Mapping[str, Jagged]) -> Any:

@@ -1,6 +1,6 @@
 //! The manifest: the immutable table of the dataset's files, row groups and rows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::file_summary::Summary;
+use crate::dataset::file_schema::{FooterSize, Schema};
 use crate::dataset::found_files::{FoundFile, find_all};
 use crate::dataset::listing::{self, Listed};
 use crate::dataset::manifest_cache::{Cache, Known};
@@ -64,60 +64,6 @@ pub struct Manifest {
     /// What is to be said of files that have two names.
     #[serde(skip)]
     second_names: Option<String>,
-}
-
-/// The columns of the files that share one schema.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Schema {
-    columns: Vec<Column>,
-    /// The first of these files.
-    first_file: usize,
-    /// The rows of these files.
-    rows: u64,
-    /// The number of each jagged column, and the size of its rows.
-    extents: Vec<(usize, Extent)>,
-    /// For each column with large pages, their bytes beyond what writers usually make.
-    large_pages: BTreeMap<usize, u64>,
-    /// The most bytes, and the most row groups, of any footer.
-    footer: FooterSize,
-}
-
-/// The sizes of the largest footers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FooterSize {
-    /// The bytes of the largest footer.
-    pub bytes: u64,
-    /// The most row groups of one footer.
-    pub row_groups: u64,
-}
-
-impl Schema {
-    fn new(first: &Summary, first_file: usize) -> Self {
-        let extents = first.extents.iter().map(|&(column, _)| (column, Extent::default())).collect();
-        let columns = first.columns.to_vec();
-        Self {
-            columns,
-            first_file,
-            rows: 0,
-            extents,
-            large_pages: BTreeMap::new(),
-            footer: FooterSize::default(),
-        }
-    }
-
-    fn add(&mut self, summary: &Summary) {
-        self.rows = summary.group_rows.iter().fold(self.rows, |rows, &more| rows.saturating_add(more));
-        for ((_, extent), (_, more)) in self.extents.iter_mut().zip(&summary.extents) {
-            *extent = extent.and(*more);
-        }
-        for &(column, more) in &summary.large_pages {
-            let bytes = self.large_pages.entry(column).or_default();
-            *bytes = more.max(*bytes);
-        }
-        let FooterSize { bytes, row_groups } = &mut self.footer;
-        *bytes = summary.footer_bytes.max(*bytes);
-        *row_groups = (summary.group_rows.len() as u64).max(*row_groups);
-    }
 }
 
 /// Where a row group is.
@@ -283,8 +229,7 @@ impl Manifest {
             Some(_) => column.row_bytes() as u64,
             None => UNKNOWN_BYTES,
         };
-        let widths =
-            self.schemas.first().map_or(0, |schema| schema.columns.iter().enumerate().map(width).sum());
+        let widths = self.schemas.first().map_or(0, |_| self.columns(0).iter().enumerate().map(width).sum());
         (self.data_bytes / self.num_rows().max(1)).max(widths).max(1)
     }
 
@@ -292,14 +237,14 @@ impl Manifest {
     /// as near as footers tell, and at most 2^40. 0 for another column.
     #[must_use]
     pub fn jagged_row_bytes(&self, schema: usize, column: usize) -> u64 {
-        let mean = |extent: Extent| extent.bytes.div_ceil(self.schemas[schema].rows.max(1));
+        let mean = |extent: Extent| extent.bytes.div_ceil(self.lived(schema).rows.max(1));
         self.extent(schema, column).map_or(0, mean).min(MAX_ROW_BYTES)
     }
 
     /// The size of the rows of a jagged column in files of a schema; `None` for another column.
     #[must_use]
     pub fn extent(&self, schema: usize, column: usize) -> Option<Extent> {
-        let extents = &self.schemas[schema].extents;
+        let extents = &self.lived(schema).extents;
         let found = extents.binary_search_by_key(&column, |&(column, _)| column).ok()?;
         Some(extents[found].1)
     }
@@ -308,7 +253,7 @@ impl Manifest {
     /// small.
     #[must_use]
     pub fn large_page_bytes(&self, schema: usize, column: usize) -> u64 {
-        self.schemas[schema].large_pages.get(&column).copied().unwrap_or(0)
+        self.lived(schema).large_pages.get(&column).copied().unwrap_or(0)
     }
 
     /// The sizes of the largest footers among files of a schema.
@@ -371,7 +316,8 @@ impl Manifest {
     /// The distinct schemas, each with the first file that has it, in canonical order.
     pub fn schemas(&self) -> impl Iterator<Item = (&[Column], &Path)> {
         let first = |schema: &Schema| self.files[schema.first_file].path.as_path();
-        self.schemas.iter().map(move |schema| (schema.columns.as_slice(), first(schema)))
+        let each = (0..self.schemas.len()).map(|schema| self.lived(schema));
+        each.map(move |schema| (schema.columns.as_slice(), first(schema)))
     }
 
     /// Which of the distinct schemas a file has.
@@ -383,6 +329,13 @@ impl Manifest {
     /// The columns of one of the distinct schemas.
     #[must_use]
     pub fn columns(&self, schema: usize) -> &[Column] {
-        &self.schemas[schema].columns
+        &self.lived(schema).columns
+    }
+
+    /// The schema, or the first one with rows if its files have none: what these say of columns does not matter.
+    fn lived(&self, schema: usize) -> &Schema {
+        let own = &self.schemas[schema];
+        let other = || self.schemas.iter().find(|schema| schema.rows > 0);
+        if own.rows > 0 { own } else { other().unwrap_or(own) }
     }
 }

@@ -4,6 +4,7 @@ pub mod tables;
 pub mod listing;
 pub mod path_bytes;
 pub mod file_summary;
+pub mod file_schema;
 pub mod manifest_cache;
 pub mod found_files;
 pub mod page_checks;

@@ -16,6 +16,7 @@ use crate::decode::flat::pages::{FlatLevels, FlatPages};
 use crate::decode::flat::primitive::FlatDecoder;
 use crate::decode::flat::validity::{ConstantDecoder, PresenceDecoder};
 use crate::decode::list::byte_array::TextListDecoder;
+use crate::decode::list::converted::ConvertedValues;
 use crate::decode::list::fixed_size::{EqualDecoder, FixedRows};
 use crate::decode::list::grid::Grid;
 use crate::decode::list::pages::{ListLevels, ListPages};
@@ -256,11 +257,29 @@ fn lists<'a>(
             let numbers = HashedValues::new(numbering(column)?);
             Ok(Box::new(ListDecoder::<u64, _>::new(pages, nulls, numbers)))
         }
+        (Stored::Int96, _) => instants(pages, column, nulls),
         _ => {
             let delivery = delivery(column, number(column, leaf)?)?;
             of_numbers!(delivery, |numbers| ListDecoder::new(pages, nulls, numbers))
         }
     }
+}
+
+const INT96_BYTES: usize = 12;
+
+/// A decoder of lists of INT96.
+fn instants<'a>(pages: ListPages<'a>, column: &Column, nulls: Nulls) -> Result<Box<dyn JaggedDecoder + 'a>> {
+    let then = match column.shaping {
+        Shaping::None => None,
+        _ => Some(delivery(column, Dtype::Int64)?),
+    };
+    let values = ConvertedValues::new(INT96_BYTES, Converter { conversion: Conversion::Instant, then });
+    Ok(match column.dtype.map_or(0, Dtype::width) {
+        1 => Box::new(ListDecoder::<u8, _>::new(pages, nulls, values)),
+        2 => Box::new(ListDecoder::<u16, _>::new(pages, nulls, values)),
+        4 => Box::new(ListDecoder::<u32, _>::new(pages, nulls, values)),
+        _ => Box::new(ListDecoder::<u64, _>::new(pages, nulls, values)),
+    })
 }
 
 /// How the strings of a column become numbers: buckets or codes.

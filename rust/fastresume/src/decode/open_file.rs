@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::metadata::column_chunk::{Chunk, Encodings, start_of};
 use crate::format::metadata::column_metadata::Leaves;
 use crate::format::metadata::footer::FooterBytes;
+use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::{PagePlace, read_index};
 use crate::format::metadata::writer::Writer;
 use crate::format::page::locations::PagePlaces;
@@ -25,6 +26,9 @@ use crate::source::local::{LocalFile, Status};
 
 /// The number of files that a reader keeps open.
 pub const OPEN_FILES: usize = 8;
+
+/// The header of a dictionary has no statistics, and some 20 bytes.
+const DICTIONARY_HEADER_BYTES: u64 = 512;
 
 /// A file of the dataset, opened for decoding.
 pub struct OpenFile {
@@ -100,7 +104,19 @@ impl OpenFile {
                 chunk.num_values()
             )));
         }
-        place(chunk, leaf, rows, self.leaves.writer(), self.page_checks.max_page_bytes)
+        let mut chunk = place(chunk, leaf, rows, self.leaves.writer(), self.page_checks.max_page_bytes)?;
+        if !self.leaves.writer().counts_dictionary_headers() {
+            chunk.end += self.dictionary_header_bytes(chunk.start)?;
+        }
+        Ok(chunk)
+    }
+
+    /// The length of a page's header, if it is that of a dictionary.
+    fn dictionary_header_bytes(&self, start: u64) -> Result<u64> {
+        let length = self.source.size().saturating_sub(start).min(DICTIONARY_HEADER_BYTES);
+        let bytes = self.source.read(start, usize::try_from(length).unwrap_or(0))?;
+        let header = Header::parse(&bytes).ok().filter(|(header, _)| header.is_dictionary());
+        Ok(header.map_or(0, |(_, length)| length as u64))
     }
 
     /// The first row of each data page of a flat column chunk, as its index names them; none if it has none, or names others

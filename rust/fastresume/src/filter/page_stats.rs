@@ -91,8 +91,9 @@ fn pages(
     let Some((offset, length)) = place.filter(|_| is_flat && column.kind != Kind::List) else {
         return Ok(Vec::new());
     };
+    // Some writers state -1 where they write none.
     let (Ok(offset), Ok(length)) = (u64::try_from(offset), u64::try_from(length)) else {
-        return Err(Error::data(format!("the page index claims {length} bytes of bounds at {offset}")));
+        return Ok(Vec::new());
     };
     let Some(starts) = file.page_starts(group, column)? else { return Ok(Vec::new()) };
     let index = PageIndex::read(file.source(), offset..offset.saturating_add(length), starts.len())?;
@@ -119,9 +120,8 @@ fn absent(
     sought: &[Bound],
 ) -> Result<Vec<usize>> {
     let mut filter = None;
-    if let Some(offset) = chunk.bloom_filter_offset().filter(|_| !sought.is_empty()) {
-        let offset = u64::try_from(offset)
-            .map_err(|_| Error::data(format!("the bloom filter is said to lie at {offset}")))?;
+    let offset = chunk.bloom_filter_offset().and_then(|offset| u64::try_from(offset).ok());
+    if let Some(offset) = offset.filter(|_| !sought.is_empty()) {
         let length = chunk.bloom_filter_length().and_then(|length| u64::try_from(length).ok());
         filter = BloomFilter::open(file.source(), offset, length)?;
     }

@@ -65,7 +65,12 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
             let rows = groups.clone().map(|group| manifest.group_rows(group));
             found.extend(rows.map(|rows| facts_of_path(&file.path, column, rows.end - rows.start)));
         }
-        if !told.is_empty() {
+        if groups.clone().all(|group| manifest.group_rows(group).is_empty()) {
+            // Its columns may be others.
+            for (_, found) in told {
+                found.extend(groups.clone().map(|_| Facts::new(None, None)));
+            }
+        } else if !told.is_empty() {
             add_told(manifest, index, told).map_err(|error| error.in_file(&file.path))?;
         }
     }

@@ -81,7 +81,10 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
     let mut start = starts.next().unwrap_or(0);
     for (file, end) in starts.enumerate() {
         let firsts = (start..end).step_by(GROUPS_AT_A_TIME);
-        parts.extend(firsts.map(|first| (file, first..end.min(first + GROUPS_AT_A_TIME))));
+        let groups = firsts.map(|first| (file, first..end.min(first + GROUPS_AT_A_TIME)));
+        // A file without rows may have other columns.
+        let has_rows = |group| !manifest.group_rows(group).is_empty();
+        parts.extend(groups.filter(|(_, groups)| groups.clone().any(has_rows)));
         start = end;
     }
     parallel::each(parts.len(), 1, parallel::cores(), stop, |number| {

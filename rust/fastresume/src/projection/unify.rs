@@ -157,7 +157,6 @@ fn undeliverable<'a>(columns: &[(Option<Column>, &'a Path)]) -> Option<(String, 
         Stored::Decimal { .. } if column.kind == Kind::Scalar => {
             "may not fit 64 bits: .decimal() says whether it becomes \"int64\", \"float64\" or \"bytes\""
         }
-        Stored::Int96 => "is held as INT96, which is not read in lists: as INT64 it is",
         _ => "is not supported yet",
     };
     Some((format!("the type {} {hint}", column.type_name), file))

@@ -151,13 +151,7 @@ impl FoundColumns<'_> {
         if node.is_primitive() {
             self.add_leaf(name, &above, arrow);
         } else if let Some(repeated) = list_of(node) {
-            let above = above.repeated(arrow.and_then(|list| list.size));
-            let arrow = arrow.and_then(ArrowField::element);
-            match element_of(node, repeated) {
-                Some(element) => self.add(element, name, above, arrow),
-                None if repeated.is_primitive() => self.add_leaf(name, &above, arrow),
-                None => self.add_members(repeated, name, &above, arrow),
-            }
+            self.add_list(node, repeated, name, above, arrow);
         } else if let Some([key, values @ ..]) = entries_of(node) {
             let above = above.repeated(None);
             let entry = arrow.and_then(ArrowField::element);
@@ -173,6 +167,24 @@ impl FoundColumns<'_> {
                 let mask = struct_mask(name, above.level, &self.columns[place..]);
                 self.columns.insert(place, mask);
             }
+        }
+    }
+
+    fn add_list(
+        &mut self,
+        list: &Type,
+        repeated: &Type,
+        name: &str,
+        above: Above,
+        arrow: Option<&ArrowField>,
+    ) {
+        let above = above.repeated(arrow.and_then(|list| list.size));
+        let arrow = arrow.and_then(ArrowField::element);
+        match (element_of(list, repeated), inner_list(repeated)) {
+            (Some(element), _) => self.add(element, name, above, arrow),
+            (None, Some(inner)) => self.add_list(repeated, inner, name, above, arrow),
+            (None, None) if repeated.is_primitive() => self.add_leaf(name, &above, arrow),
+            (None, None) => self.add_members(repeated, name, &above, arrow),
         }
     }
 
@@ -222,7 +234,8 @@ impl FoundColumns<'_> {
 /// A leaf inside of lists, as a column.
 fn listed(column: Column, above: &Above) -> Column {
     let type_name = format!("{}{}{}", "list<".repeat(above.lists), column.type_name, ">".repeat(above.lists));
-    let holds_numbers = matches!(column.stored, Stored::Number(_) | Stored::Decimal { is_integer: true, .. });
+    let holds_numbers =
+        matches!(column.stored, Stored::Number(_) | Stored::Int96 | Stored::Decimal { is_integer: true, .. });
     let (kind, is_delivered) = match (above.lists, column.kind) {
         (1, Kind::String) => (Kind::Strings, true),
         (1, Kind::Binary) => (Kind::Binaries, true),
@@ -264,10 +277,24 @@ fn is(node: &Type, repetition: Repetition) -> bool {
 
 /// What a list repeats: its elements, or groups around them.
 fn list_of(node: &Type) -> Option<&Type> {
+    repeated_in(node).filter(|_| is_list(node))
+}
+
+/// What a list repeats that is repeated by the list around it, as old files have lists of lists.
+fn inner_list(repeated: &Type) -> Option<&Type> {
+    match (repeated.is_group() && is_list(repeated), repeated) {
+        (true, Type::GroupType { fields, .. }) => match &fields[..] {
+            [field] if is(field, Repetition::REPEATED) => Some(field),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_list(node: &Type) -> bool {
     let info = node.get_basic_info();
-    let is_marked = matches!(info.logical_type_ref(), Some(LogicalType::List))
-        || (info.logical_type_ref().is_none() && info.converted_type() == ConvertedType::LIST);
-    repeated_in(node).filter(|_| is_marked)
+    matches!(info.logical_type_ref(), Some(LogicalType::List))
+        || (info.logical_type_ref().is_none() && info.converted_type() == ConvertedType::LIST)
 }
 
 /// The element of a list whose repeated part is a group around each element, as in all but old files.

@@ -257,7 +257,7 @@ impl LeafType {
                 (Some(16), Some(LogicalType::Uuid), _) => Self::fixed(16, Some("uuid")),
                 (Some(12), None, ConvertedType::INTERVAL) => Self::fixed(12, Some("interval")),
                 (Some(length), None, ConvertedType::NONE) => Self::fixed(length, None),
-                _ => Self::unknown(describe(physical, logical, converted)),
+                _ => Self::unknown(describe(physical, converted)),
             },
             (Physical::BYTE_ARRAY, Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _)
             | (Physical::BYTE_ARRAY, None, ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
@@ -267,7 +267,7 @@ impl LeafType {
             | (Physical::BYTE_ARRAY, None, ConvertedType::NONE | ConvertedType::BSON) => {
                 Self::bytes("binary", Kind::Binary)
             }
-            _ => Self::unknown(describe(physical, logical, converted)),
+            _ => Self::unknown(describe(physical, converted)),
         }
     }
 }
@@ -360,7 +360,7 @@ fn integer(physical: Physical, logical: Option<&LogicalType>, converted: Convert
         (_, None, ConvertedType::TIME_MICROS) => counted("time[us]"),
         _ => match plain_integer(physical, logical, converted) {
             Some(dtype) => LeafType::number(dtype),
-            None => LeafType::unknown(describe(physical, logical, converted)),
+            None => LeafType::unknown(describe(physical, converted)),
         },
     }
 }
@@ -404,10 +404,10 @@ fn plain_integer(
     })
 }
 
-fn describe(physical: Physical, logical: Option<&LogicalType>, converted: ConvertedType) -> String {
-    match (logical, converted) {
-        (Some(logical), _) => format!("{logical:?}").to_lowercase(),
-        (None, ConvertedType::NONE) => physical.to_string().to_lowercase(),
-        (None, converted) => converted.to_string().to_lowercase(),
+/// A type that is not known by its annotation, for people.
+fn describe(physical: Physical, converted: ConvertedType) -> String {
+    match converted {
+        ConvertedType::NONE => physical.to_string().to_lowercase(),
+        converted => converted.to_string().to_lowercase(),
     }
 }

@@ -4,5 +4,6 @@ pub mod grid;
 pub mod pages;
 pub mod primitive;
 pub mod byte_array;
+pub mod converted;
 pub mod validity;
 pub mod fixed_size;

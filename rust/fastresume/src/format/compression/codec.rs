@@ -134,22 +134,30 @@ fn lz4(input: &[u8], output: &mut [u8]) -> Result<usize> {
     }
 }
 
+/// Hadoop's framing: the bytes of what was written at once, uncompressed, and for them one block or several behind their lengths.
 fn lz4_hadoop(mut input: &[u8], output: &mut [u8]) -> Option<usize> {
     let mut filled = 0_usize;
     while !input.is_empty() {
-        let (expanded, rest) = input.split_first_chunk::<4>()?;
-        let (length, rest) = rest.split_first_chunk::<4>()?;
-        let expanded = usize::try_from(u32::from_be_bytes(*expanded)).ok()?;
-        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
-        let block = rest.get(..length)?;
-        let room = output.get_mut(filled..filled.checked_add(expanded)?)?;
-        if lz4_flex::block::decompress_into(block, room).ok()? != expanded {
-            return None;
+        let mut left = big_endian(&mut input)?;
+        while left > 0 {
+            let length = big_endian(&mut input)?;
+            let (block, rest) = input.split_at_checked(length)?;
+            let room = output.get_mut(filled..filled.checked_add(left)?)?;
+            let written =
+                lz4_flex::block::decompress_into(block, room).ok().filter(|&written| written > 0)?;
+            filled += written;
+            left -= written;
+            input = rest;
         }
-        filled += expanded;
-        input = &rest[length..];
     }
     (filled == output.len()).then_some(filled)
+}
+
+/// The length that comes next.
+fn big_endian(input: &mut &[u8]) -> Option<usize> {
+    let (length, rest) = input.split_first_chunk::<4>()?;
+    *input = rest;
+    usize::try_from(u32::from_be_bytes(*length)).ok()
 }
 
 #[cfg(test)]
@@ -226,10 +234,20 @@ mod tests {
         hadoop.extend(u32::try_from(plain.len()).unwrap().to_be_bytes());
         hadoop.extend(u32::try_from(block.len()).unwrap().to_be_bytes());
         hadoop.extend(&block);
+        let mut inner = u32::try_from(plain.len()).unwrap().to_be_bytes().to_vec();
+        for part in plain.chunks(1300) {
+            let block = lz4_flex::block::compress(part);
+            inner.extend(u32::try_from(block.len()).unwrap().to_be_bytes());
+            inner.extend(&block);
+        }
+        let two = [&inner[..], &inner].concat();
+        let mut output = vec![0; 2 * plain.len()];
+        Codec::Lz4.decompress(&two, &mut output).unwrap();
+        assert_eq!(output, plain.repeat(2), "each of two parts has several blocks");
         let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
         std::io::Write::write_all(&mut encoder, &plain).unwrap();
         let framed = encoder.finish().unwrap();
-        for input in [block, hadoop, framed] {
+        for input in [block, hadoop, inner, framed] {
             let mut output = vec![0; plain.len()];
             Codec::Lz4.decompress(&input, &mut output).unwrap();
             assert_eq!(output, plain);

@@ -11,6 +11,7 @@ use parquet::schema::types::{ColumnDescPtr, Type};
 
 use crate::error::{Error, Result};
 use crate::format::metadata::footer::Footer;
+use crate::format::metadata::thrift_types::Unreadable;
 use crate::format::metadata::writer::Writer;
 
 /// The estimated memory of a leaf, with its path and its type.
@@ -29,6 +30,8 @@ pub struct Leaf {
     pub order: Option<ColumnOrder>,
     /// The definition level at which the outermost list around it is not null.
     pub outermost_level: u8,
+    /// Why it can't be read, if it can't.
+    pub unreadable: Option<Unreadable>,
 }
 
 impl Leaf {
@@ -44,7 +47,7 @@ impl Leaf {
             let described = leaves.get(number).cloned().ok_or_else(|| not_there(number))?;
             let order = file.column_orders().and_then(|orders| orders.get(number)).copied();
             let outermost_level = levels.get(number).copied().unwrap_or(0);
-            Ok(Self { number, described, order, outermost_level })
+            Ok(Self { number, described, order, outermost_level, unreadable: None })
         };
         numbers.iter().map(of).collect()
     }
@@ -67,7 +70,9 @@ impl Leaves {
     /// # Errors
     /// `Data` if the footer is damaged, or the file has fewer leaves.
     pub fn of(footer: &Footer, numbers: &[usize]) -> Result<Self> {
-        let each = Leaf::all(footer.file(), numbers)?;
+        let each = Leaf::all(footer.file(), numbers)?.into_iter();
+        let each: Vec<Leaf> =
+            each.map(|leaf| Leaf { unreadable: footer.unreadable(leaf.number), ..leaf }).collect();
         let bounded = each.iter().filter(|leaf| leaf.described.physical_type() == Physical::INT64);
         let bounded: Vec<usize> = bounded.map(|leaf| leaf.number).collect();
         let options = ParquetMetaDataOptions::new()
@@ -97,6 +102,9 @@ impl Leaves {
     /// # Errors
     /// `Data` if it is not among those that were read.
     pub fn chunk(&self, row_group: usize, number: usize) -> Result<&ColumnChunkMetaData> {
+        if let Some(why) = self.leaf(number)?.unreadable {
+            return Err(why.told());
+        }
         let place = row_group * self.each.len() + self.place(number)?;
         self.chunks.get(place).ok_or_else(|| not_there(number).in_row_group(row_group))
     }

@@ -2,8 +2,10 @@
 
 pub mod thrift;
 pub mod thrift_types;
+pub mod thrift_writer;
 pub mod writer;
 pub mod lookalike;
+pub mod schema_element;
 pub mod footer;
 pub mod column_metadata;
 pub mod footer_cache;

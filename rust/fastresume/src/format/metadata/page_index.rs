@@ -54,6 +54,10 @@ pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Resu
         }
         Ok(true)
     })?;
+    // Some writers state -1 for what they do not know.
+    let Some(mut pages) = pages.into_iter().collect::<Option<Vec<PagePlace>>>() else {
+        return Ok(Vec::new());
+    };
     if let Some(first) = pages.first().filter(|first| first.first_row != 0) {
         return Err(Error::data(format!("the page index begins at row {}, expected 0", first.first_row)));
     }
@@ -77,7 +81,7 @@ pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Resu
     }
 }
 
-fn read_place(walk: &mut Walk<'_>) -> Result<PagePlace> {
+fn read_place(walk: &mut Walk<'_>) -> Result<Option<PagePlace>> {
     let (mut offset, mut first_row) = (-1, -1);
     walk.fields(|walk, number, wire| {
         match (number, wire) {
@@ -87,10 +91,8 @@ fn read_place(walk: &mut Walk<'_>) -> Result<PagePlace> {
         }
         Ok(true)
     })?;
-    match (u64::try_from(offset), u64::try_from(first_row)) {
-        (Ok(offset), Ok(first_row)) => Ok(PagePlace { offset, first_row, told_rows: None }),
-        _ => Err(Error::data(format!("the page index places row {first_row} at byte {offset}"))),
-    }
+    let numbers = u64::try_from(offset).ok().zip(u64::try_from(first_row).ok());
+    Ok(numbers.map(|(offset, first_row)| PagePlace { offset, first_row, told_rows: None }))
 }
 
 /// The bounds of the pages of a column chunk, from its column index: plain values, which may be truncated.

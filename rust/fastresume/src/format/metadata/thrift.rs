@@ -23,9 +23,29 @@ pub enum Wire {
     Set,
     Map,
     Struct,
+    Uuid,
 }
 
 impl Wire {
+    /// Its number.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::True => 1,
+            Self::False => 2,
+            Self::Byte => 3,
+            Self::I16 => 4,
+            Self::I32 => 5,
+            Self::I64 => 6,
+            Self::Double => 7,
+            Self::Binary => 8,
+            Self::List => 9,
+            Self::Set => 10,
+            Self::Map => 11,
+            Self::Struct => 12,
+            Self::Uuid => 13,
+        }
+    }
+
     #[inline]
     fn new(code: u8) -> ThriftResult<Self> {
         Ok(match code {
@@ -41,6 +61,7 @@ impl Wire {
             10 => Self::Set,
             11 => Self::Map,
             12 => Self::Struct,
+            13 => Self::Uuid,
             _ => return Err(Damage::Wire(code)),
         })
     }
@@ -54,7 +75,6 @@ enum Damage {
     FieldNumber,
     Wire(u8),
     Depth,
-    Booleans,
 }
 
 type ThriftResult<T> = std::result::Result<T, Damage>;
@@ -68,13 +88,12 @@ impl Damage {
             Self::FieldNumber => "damaged metadata: a field number out of range".to_owned(),
             Self::Wire(code) => format!("damaged metadata: unknown wire type {code}"),
             Self::Depth => format!("damaged metadata: nested more than {MAX_DEPTH} deep"),
-            Self::Booleans => "damaged metadata: a list of booleans".to_owned(),
         })
     }
 }
 
 /// A position in the bytes of a compact protocol message.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Walk<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -157,6 +176,16 @@ impl<'a> Walk<'a> {
         Ok(&self.bytes[end - usize::try_from(length).unwrap_or(end)..end])
     }
 
+    /// A number of one byte.
+    pub fn listed_byte(&mut self) -> Result<u8> {
+        self.byte().map_err(Damage::told)
+    }
+
+    /// The bytes from here on up to where another walk through them is.
+    pub fn up_to(&self, later: &Self) -> &'a [u8] {
+        self.bytes.get(self.position..later.position).unwrap_or_default()
+    }
+
     /// A boolean in a list: a byte.
     pub fn listed_boolean(&mut self) -> Result<bool> {
         self.byte().map(|byte| byte == 1).map_err(Damage::told)
@@ -215,6 +244,7 @@ impl<'a> Walk<'a> {
             Wire::Byte => self.advance(1),
             Wire::I16 | Wire::I32 | Wire::I64 => self.varint().map(drop),
             Wire::Double => self.advance(8),
+            Wire::Uuid => self.advance(16),
             Wire::Binary => {
                 let length = self.varint()?;
                 self.advance(length)
@@ -245,11 +275,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Skips an element of a list or map. Booleans there take a byte each, or none, as parsers disagree;
-    /// Parquet's metadata has none.
+    /// Skips an element of a list or map. Booleans there take a byte each.
     fn skip_element(&mut self, wire: Wire, depth: usize) -> ThriftResult<()> {
         match wire {
-            Wire::True | Wire::False => Err(Damage::Booleans),
+            Wire::True | Wire::False => self.advance(1),
             other => self.skip(other, depth),
         }
     }

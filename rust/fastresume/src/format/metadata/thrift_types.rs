@@ -1,148 +1,316 @@
-//! The expected types of a footer's fields: which field of which struct has which type.
+//! The fields of a footer that are used, and their types: all others are dropped before a parser gets it.
 //!
-//! The parser reads the type that it expects, whatever type a field states. So a file could make the parser
-//! and us read the same bytes in two ways, and our checks would mean nothing. Therefore the types must be
-//! those of the specification, and are checked first.
+//! The parser reads the type that it expects, whatever type a field states, and refuses what it does not know. So a file
+//! could make the parser and us read the same bytes in two ways, and our checks would mean nothing; and a column that nobody
+//! reads could make a file unreadable. Therefore what the parser gets has the fields that are used alone, each with the type
+//! that the specification gives it.
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>
 
+use std::collections::BTreeMap;
+
 use crate::error::{Error, Result};
+use crate::format::metadata::schema_element;
 use crate::format::metadata::thrift::{Walk, Wire};
+use crate::format::metadata::thrift_writer::{FieldWriter, put_integer, put_list, put_text};
 
 /// What a field holds.
+#[derive(Clone, Copy)]
 enum FieldType {
     Bool,
-    Byte,
-    I16,
     I32,
     I64,
-    Double,
+    /// Not negative.
+    Count,
+    /// The number of one of so many, the first of which is 0.
+    Code(i64),
+    /// The number of a codec.
+    Codec,
     Binary,
+    /// UTF-8; what is not is replaced.
+    Text,
     List(&'static FieldType),
-    Struct(Fields),
+    /// With the fields, and the numbers of those without which it is left out.
+    Struct(Fields, &'static [i16]),
+    Schema,
+    Chunks,
+    /// The order of a column: the crate knows what it knows.
+    Order,
+    /// What is looked for, and left out.
+    Noted,
 }
 
-/// The known fields of a struct. Others are skipped.
+/// The used fields of a struct. Others are left out.
 type Fields = &'static [(i16, FieldType)];
 
-use FieldType::{Binary, Bool, Byte, Double, I16, I32, I64, List, Struct};
+use FieldType::{
+    Binary, Bool, Chunks, Code, Codec, Count, I32, I64, List, Noted, Order, Schema, Struct, Text,
+};
 
 const FILE: Fields = &[
-    (1, I32),
-    (2, List(&Struct(SCHEMA_ELEMENT))),
+    (VERSION, I32),
+    (2, Schema),
     (3, I64),
-    (4, List(&Struct(ROW_GROUP))),
-    (5, List(&Struct(KEY_VALUE))),
-    (6, Binary),
-    (7, List(&Struct(COLUMN_ORDER))),
-    (8, Struct(&[])),
-    (9, Binary),
+    (ROW_GROUPS, List(&Struct(ROW_GROUP, &[]))),
+    (5, List(&Struct(&[(1, Text), (2, Text)], &[1]))),
+    (6, Text),
+    (7, List(&Order)),
 ];
-const SCHEMA_ELEMENT: Fields = &[
-    (1, I32),
-    (2, I32),
-    (3, I32),
-    (4, Binary),
-    (5, I32),
-    (6, I32),
-    (7, I32),
-    (8, I32),
-    (9, I32),
-    (10, Struct(LOGICAL_TYPE)),
-];
-const LOGICAL_TYPE: Fields = &[
-    (1, Struct(&[])),
-    (2, Struct(&[])),
-    (3, Struct(&[])),
-    (4, Struct(&[])),
-    (5, Struct(&[(1, I32), (2, I32)])),
-    (6, Struct(&[])),
-    (7, Struct(TIME)),
-    (8, Struct(TIME)),
-    (10, Struct(&[(1, Byte), (2, Bool)])),
-    (11, Struct(&[])),
-    (12, Struct(&[])),
-    (13, Struct(&[])),
-    (14, Struct(&[])),
-    (15, Struct(&[])),
-    (16, Struct(&[(1, Byte)])),
-    (17, Struct(&[(1, Binary)])),
-    (18, Struct(&[(1, Binary), (2, I32)])),
-    (19, Struct(&[])),
-];
-const TIME: Fields = &[(1, Bool), (2, Struct(&[(1, Struct(&[])), (2, Struct(&[])), (3, Struct(&[]))]))];
-const KEY_VALUE: Fields = &[(1, Binary), (2, Binary)];
-const COLUMN_ORDER: Fields = &[(1, Struct(&[])), (2, Struct(&[]))];
-const ROW_GROUP: Fields = &[
-    (1, List(&Struct(COLUMN_CHUNK))),
-    (2, I64),
-    (3, I64),
-    (4, List(&Struct(&[(1, I32), (2, Bool), (3, Bool)]))),
-    (5, I64),
-    (6, I64),
-    (7, I16),
-];
+const VERSION: i16 = 1;
+const ROW_GROUPS: i16 = 4;
+const ROW_GROUP: Fields = &[(1, Chunks), (2, I64), (3, I64)];
 const COLUMN_CHUNK: Fields = &[
-    (1, Binary),
-    (2, I64),
-    (3, Struct(COLUMN_METADATA)),
+    (FILE_OFFSET, I64),
+    (METADATA, Struct(COLUMN_METADATA, &[])),
     (4, I64),
     (5, I32),
     (6, I64),
     (7, I32),
-    (8, Struct(&[])),
-    (9, Binary),
+    (ENCRYPTION, Noted),
+    (ENCRYPTED_METADATA, Noted),
 ];
+const FILE_OFFSET: i16 = 2;
+const METADATA: i16 = 3;
+const ENCRYPTION: i16 = 8;
+const ENCRYPTED_METADATA: i16 = 9;
 const COLUMN_METADATA: Fields = &[
     (1, I32),
-    (2, List(&I32)),
-    (3, List(&Binary)),
-    (4, I32),
+    (2, List(&Code(MOST_ENCODINGS))),
+    (4, Codec),
     (5, I64),
     (6, I64),
     (7, I64),
-    (8, List(&Struct(KEY_VALUE))),
     (9, I64),
     (10, I64),
     (11, I64),
-    (12, Struct(STATISTICS)),
-    (13, List(&Struct(&[(1, I32), (2, I32), (3, I32)]))),
+    (12, Struct(STATISTICS, &[])),
+    (13, List(&Struct(&[(1, Code(4)), (2, Code(MOST_ENCODINGS)), (3, I32)], &[1, 2, 3]))),
     (14, I64),
     (15, I32),
-    (16, Struct(&[(1, I64), (2, List(&I64)), (3, List(&I64))])),
-    (17, Struct(&[(1, Struct(BOUNDING_BOX)), (2, List(&I32))])),
+    (16, Struct(&[(1, I64), (2, List(&I64)), (3, List(&I64))], &[])),
 ];
 const STATISTICS: Fields =
-    &[(1, Binary), (2, Binary), (3, I64), (4, I64), (5, Binary), (6, Binary), (7, Bool), (8, Bool), (9, I64)];
-const BOUNDING_BOX: Fields =
-    &[(1, Double), (2, Double), (3, Double), (4, Double), (5, Double), (6, Double), (7, Double), (8, Double)];
+    &[(1, Binary), (2, Binary), (3, Count), (5, Binary), (6, Binary), (7, Bool), (8, Bool)];
 
-/// Refuses a footer whose fields have other types.
-pub fn check(footer: &[u8]) -> Result<()> {
-    check_struct(&mut Walk::new(footer), FILE)
+const MOST_ENCODINGS: i64 = 11;
+/// An encoding that never was.
+const NO_ENCODING: i64 = 1;
+/// A codec that is known, and not supported.
+const LZO: i64 = 3;
+const KNOWN_CODECS: i64 = 8;
+
+/// Why the chunks of a column can't be read, though the file can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreadable {
+    Encrypted,
+    /// By a codec of this number.
+    Codec(i64),
 }
 
-fn check_struct(walk: &mut Walk<'_>, fields: Fields) -> Result<()> {
-    walk.fields(|walk, number, wire| match fields.iter().find(|(known, _)| *known == number) {
-        Some((_, kind)) => check_value(walk, kind, wire).map(|()| true),
-        None => Ok(false),
-    })
+impl Unreadable {
+    /// The error for whoever reads the column.
+    pub fn told(self) -> Error {
+        Error::data(match self {
+            Self::Encrypted => {
+                "the column is encrypted, which is not supported: leave it out (columns=)".into()
+            }
+            Self::Codec(code) => {
+                format!(
+                    "the column is compressed by the codec {code}, which is not known: leave it out (columns=)"
+                )
+            }
+        })
+    }
 }
 
-fn check_value(walk: &mut Walk<'_>, kind: &FieldType, wire: Wire) -> Result<()> {
-    match (kind, wire) {
-        (Struct(fields), Wire::Struct) => check_struct(walk, fields),
-        (List(kind), Wire::List) => {
-            let (element, length) = walk.list()?;
-            (0..length).try_for_each(|_| check_value(walk, kind, element))
+/// A footer without what is not used.
+pub struct Sifted {
+    pub bytes: Vec<u8>,
+    /// The leaves that can't be read.
+    pub unreadable: BTreeMap<usize, Unreadable>,
+}
+
+/// The footer without what is not used, and without fields of other types than their own.
+///
+/// # Errors
+/// `Data` if its structure is damaged.
+pub fn sift(footer: &[u8]) -> Result<Sifted> {
+    let mut sifted = Sifted { bytes: Vec::with_capacity(footer.len()), unreadable: BTreeMap::new() };
+    let kept = sifted.structure(&mut Walk::new(footer), FILE)?;
+    let mut more = FieldWriter::resumed(&mut sifted.bytes, i16::MAX);
+    if !kept.has(VERSION) {
+        more.integer(VERSION, Wire::I32, 1);
+    }
+    if !kept.has(ROW_GROUPS) {
+        more.begin(ROW_GROUPS, Wire::List);
+        put_list(more.out(), Wire::Struct, 0);
+    }
+    more.end();
+    Ok(sifted)
+}
+
+/// Which of the numbers up to 15 of fields were kept.
+#[derive(Default)]
+struct Kept(u32, Option<i64>);
+
+impl Kept {
+    fn has(&self, number: i16) -> bool {
+        self.0 >> number & 1 == 1
+    }
+}
+
+impl Sifted {
+    /// Keeps the fields of a struct, whose end is not written.
+    fn structure(&mut self, walk: &mut Walk<'_>, fields: Fields) -> Result<Kept> {
+        let (mut kept, mut last) = (Kept::default(), 0);
+        walk.fields(|walk, number, wire| {
+            let Some((_, kind)) = fields.iter().find(|(known, _)| *known == number) else { return Ok(false) };
+            if let Noted = kind {
+                kept.0 |= 1 << number;
+                return Ok(false);
+            }
+            let place = self.bytes.len();
+            FieldWriter::resumed(&mut self.bytes, last).begin(number, wire);
+            let is_kept = match (kind, wire) {
+                (Codec, Wire::I32) => {
+                    let code = walk.integer()?;
+                    let is_known = (0..KNOWN_CODECS).contains(&code);
+                    kept.1 = (!is_known).then_some(code);
+                    put_integer(&mut self.bytes, if is_known { code } else { LZO });
+                    true
+                }
+                _ => self.value(walk, *kind, wire, &mut kept)?,
+            };
+            if is_kept {
+                kept.0 |= 1 << number;
+                last = number;
+            } else {
+                self.bytes.truncate(place);
+            }
+            Ok(true)
+        })?;
+        Ok(kept)
+    }
+
+    /// Keeps a value, if it has its own type; gives whether it has.
+    fn value(&mut self, walk: &mut Walk<'_>, kind: FieldType, wire: Wire, kept: &mut Kept) -> Result<bool> {
+        let before = walk.clone();
+        match (kind, wire) {
+            (Struct(fields, needed), Wire::Struct) => {
+                let found = self.structure(walk, fields)?;
+                self.bytes.push(0);
+                kept.1 = kept.1.or(found.1);
+                return Ok(needed.iter().all(|&number| found.has(number)));
+            }
+            (Order, Wire::Struct) => {
+                let mut order = None;
+                walk.fields(|_, number, wire| {
+                    order = order.or(Some(if wire == Wire::Struct { number } else { i16::MAX }));
+                    Ok(false)
+                })?;
+                let mut fields = FieldWriter::new(&mut self.bytes);
+                fields.begin(order.unwrap_or(i16::MAX), Wire::Struct);
+                FieldWriter::new(fields.out()).end();
+                fields.end();
+                return Ok(true);
+            }
+            (List(kind), Wire::List) => return self.list(walk, *kind),
+            (Schema | Chunks, Wire::List) => {
+                let (element, length) = walk.list()?;
+                if element != Wire::Struct && length > 0 {
+                    return Err(Error::data("damaged footer: columns that are no structs"));
+                }
+                put_list(&mut self.bytes, Wire::Struct, length);
+                for index in 0..length {
+                    if let Schema = kind {
+                        schema_element::sift(walk, index == 0, &mut self.bytes)?;
+                    } else {
+                        self.chunk(walk, usize::try_from(index).unwrap_or(usize::MAX))?;
+                    }
+                }
+                return Ok(true);
+            }
+            (Count, Wire::I64) if before.clone().integer()? < 0 => walk.pass(wire)?,
+            (Code(count), Wire::I32) => {
+                let code = walk.integer()?;
+                let is_known = (0..count).contains(&code) && (count != MOST_ENCODINGS || code != NO_ENCODING);
+                put_integer(&mut self.bytes, code);
+                return Ok(is_known);
+            }
+            (Text, Wire::Binary) => {
+                put_text(&mut self.bytes, walk.binary()?);
+                return Ok(true);
+            }
+            (Bool, Wire::True | Wire::False) => return Ok(true),
+            (I32, Wire::I32) | (I64 | Count, Wire::I64) | (Binary, Wire::Binary) => {
+                walk.pass(wire)?;
+                self.bytes.extend_from_slice(before.up_to(walk));
+                return Ok(true);
+            }
+            _ => walk.pass(wire)?,
         }
-        (Bool, Wire::True | Wire::False)
-        | (Byte, Wire::Byte)
-        | (I16, Wire::I16)
-        | (I32, Wire::I32)
-        | (I64, Wire::I64)
-        | (Double, Wire::Double)
-        | (Binary, Wire::Binary) => walk.pass(wire),
-        _ => Err(Error::data(format!("damaged footer: a field has the type {wire:?}, which is not its own"))),
+        Ok(false)
+    }
+
+    /// Keeps the elements of a list that have their own type.
+    fn list(&mut self, walk: &mut Walk<'_>, kind: FieldType) -> Result<bool> {
+        let mut before = walk.clone();
+        let (element, length) = walk.list()?;
+        let own = match kind {
+            Struct(..) | Order => Wire::Struct,
+            Code(_) | I32 => Wire::I32,
+            _ => Wire::I64,
+        };
+        if element != own && length > 0 {
+            before.pass(Wire::List)?;
+            *walk = before;
+            return Ok(false);
+        }
+        let start = self.bytes.len();
+        put_list(&mut self.bytes, own, length);
+        let first = self.bytes.len();
+        let mut count = 0;
+        for _ in 0..length {
+            let end = self.bytes.len();
+            if self.value(walk, kind, own, &mut Kept::default())? {
+                count += 1;
+            } else {
+                self.bytes.truncate(end);
+            }
+        }
+        if count < length {
+            let mut head = Vec::new();
+            put_list(&mut head, own, count);
+            self.bytes.splice(start..first, head);
+        }
+        Ok(true)
+    }
+
+    /// Keeps a column chunk. One without metadata, because these are encrypted, gets some: it is not read.
+    fn chunk(&mut self, walk: &mut Walk<'_>, leaf: usize) -> Result<()> {
+        let kept = self.structure(walk, COLUMN_CHUNK)?;
+        let is_encrypted = kept.has(ENCRYPTION) || kept.has(ENCRYPTED_METADATA);
+        let mut more = FieldWriter::resumed(&mut self.bytes, i16::MAX);
+        if !kept.has(FILE_OFFSET) {
+            more.integer(FILE_OFFSET, Wire::I64, 0);
+        }
+        if is_encrypted && !kept.has(METADATA) {
+            more.begin(METADATA, Wire::Struct);
+            let mut fields = FieldWriter::new(more.out());
+            fields.integer(1, Wire::I32, 0);
+            fields.begin(2, Wire::List);
+            put_list(fields.out(), Wire::I32, 0);
+            fields.integer(4, Wire::I32, LZO);
+            for number in [5, 6, 7, 9] {
+                fields.integer(number, Wire::I64, 0);
+            }
+            fields.end();
+        }
+        more.end();
+        let codec = kept.1.map(Unreadable::Codec);
+        if let Some(why) = is_encrypted.then_some(Unreadable::Encrypted).or(codec) {
+            self.unreadable.insert(leaf, why);
+        }
+        Ok(())
     }
 }

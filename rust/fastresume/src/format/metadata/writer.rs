@@ -93,6 +93,11 @@ impl Writer {
         self.program == Program::Fastparquet
     }
 
+    /// Whether the sizes of column chunks count the header of their dictionary: parquet-mr left it out before 1.2.9 (PARQUET-816).
+    pub fn counts_dictionary_headers(self) -> bool {
+        !(self.program == Program::Java && self.version < [1, 2, 9])
+    }
+
     /// Whether pages of version 2 that say that they are not compressed are not: Arrow C++ compressed them all, as long as it
     /// had the version of Parquet C++ (ARROW-10353).
     pub fn marks_uncompressed_pages(self) -> bool {
@@ -139,6 +144,7 @@ mod tests {
             assert_eq!(java("1.9.0").knows_bounds(physical, is_signed), expected);
             assert!(java("1.10.0").knows_bounds(physical, is_signed));
         }
+        assert!(java("1.2.9").counts_dictionary_headers() && !java("1.2.8").counts_dictionary_headers());
         let indexes = |told: &str| Writer::of(Some(told)).indexes_list_rows();
         assert!(indexes("parquet-mr version 1.13.1") && indexes("parquet-rs version 58.0.0"));
         assert!(!indexes("parquet-mr version 1.10.1") && !indexes("ClickHouse v25") && !indexes("by hand"));

@@ -61,6 +61,17 @@ fn key(chunk: &Chunk) -> ChunkKey {
     (chunk.start, chunk.end, chunk.is_flat())
 }
 
+/// Whether an index names these pages, which have so many values together, and in none more rows than it has values.
+pub fn is_same_pages(told: &[PagePlace], pages: &[PagePlace], values: u64) -> bool {
+    let ends = pages.iter().skip(1).map(|page| page.first_row).chain([values]);
+    let has_room =
+        |rows: Option<u64>, values: u64| rows.is_some_and(|rows| (values.min(1)..=values).contains(&rows));
+    told.len() == pages.len()
+        && told.iter().zip(pages).zip(ends).all(|((told, page), end)| {
+            told.offset == page.offset && has_room(told.told_rows, end.saturating_sub(page.first_row))
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use parquet::basic::Compression;

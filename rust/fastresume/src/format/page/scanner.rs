@@ -13,7 +13,7 @@ use crate::format::encoding::rle::MAX_VALUES;
 use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::{PagePlace, read_index};
-use crate::format::page::locations::PagePlaces;
+use crate::format::page::locations::{PagePlaces, is_same_pages};
 use crate::format::page::sizes::{grow, to_usize};
 use crate::source::byte_source::Source;
 
@@ -410,17 +410,6 @@ impl<'a> PageWalk<'a> {
         self.row_found = page.first_row;
         Ok(page.first_row - row)
     }
-}
-
-/// Whether an index names these pages, which have so many values together, and in none more rows than it has values.
-fn is_same_pages(told: &[PagePlace], pages: &[PagePlace], values: u64) -> bool {
-    let ends = pages.iter().skip(1).map(|page| page.first_row).chain([values]);
-    let has_room =
-        |rows: Option<u64>, values: u64| rows.is_some_and(|rows| (values.min(1)..=values).contains(&rows));
-    told.len() == pages.len()
-        && told.iter().zip(pages).zip(ends).all(|((told, page), end)| {
-            told.offset == page.offset && has_room(told.told_rows, end.saturating_sub(page.first_row))
-        })
 }
 
 /// What is said of a page that has other rows than were stated.
