@@ -293,11 +293,11 @@ def test_a_time_between_two_numbers_of_a_unit_is_none_of_them(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("type_", "value", "said"),
     [
-        (pa.timestamp("us"), dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "without a time zone"),
-        (pa.timestamp("us", "UTC"), dt.datetime(2024, 1, 1), "with a time zone, as datetime"),
-        (pa.timestamp("us"), dt.timedelta(1), "an instant or a date is needed"),
+        (pa.timestamp("us"), dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "write the datetime without tzinfo"),
+        (pa.timestamp("us", "UTC"), dt.datetime(2024, 1, 1), "write a datetime with tzinfo=datetime.UTC"),
+        (pa.timestamp("us"), dt.timedelta(1), "write a value of that type"),
         (pa.timestamp("us"), np.datetime64("NaT"), r"ask is_null\(\)"),
-        (pa.duration("us"), dt.date(2024, 1, 1), "a timedelta is needed"),
+        (pa.duration("us"), dt.date(2024, 1, 1), "write a value of that type"),
         (pa.int64(), dt.date(2024, 1, 1), "can't be compared with datetime.date"),
     ],
     ids=str,
@@ -305,7 +305,7 @@ def test_a_time_between_two_numbers_of_a_unit_is_none_of_them(tmp_path: Path) ->
 def test_a_time_of_another_kind_is_refused(tmp_path: Path, type_: pa.DataType, value: Any, said: str) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"at": pa.array([1, 2], pa.int64()).cast(type_)}), path)
-    with pytest.raises(TypeError, match=rf"column 'at' of the type int64 .*{said}"):
+    with pytest.raises(TypeError, match=rf"column 'at' of the type .*{said}"):
         kept_rows(path, filter=fr.col("at") > value)
 
 

@@ -9,13 +9,24 @@ from typing import Any, Literal, NoReturn
 import torch
 
 from fastresume.columns.rules import Rules, dtype_name
-from fastresume.filter.condition import Comparison, Condition, IsNull, Membership, Named, Not, literal
+from fastresume.filter.condition import (
+    Comparison,
+    Condition,
+    IsNull,
+    Membership,
+    Named,
+    Not,
+    literal,
+    refuse_operator,
+)
+from fastresume.messages import bounds_messages, bounds_methods
 from fastresume.options.checks import at_least, integer, number, one_of, text, text_or_bytes
 
 LONGEST = 200
 """An error shows no more of an expression."""
 
 
+@bounds_methods
 class Column:
     """Columns, by names and patterns, and what becomes of each: what `fr.col(...)` gives.
 
@@ -273,6 +284,14 @@ class Column:
             raise TypeError(f"{self._shown}.isin takes a list of values, found {values!r}")
         return Membership(self._asked("isin"), tuple(literal(value) for value in values))
 
+    def __and__(self, _other: object) -> NoReturn:
+        refuse_operator("&")
+
+    def __or__(self, _other: object) -> NoReturn:
+        refuse_operator("|")
+
+    __rand__, __ror__ = __and__, __or__
+
     def is_null(self) -> Condition:
         """The condition that there is no value."""
         return IsNull(self._asked("is_null"))
@@ -356,6 +375,7 @@ def _made(names: tuple[str, ...], rules: Rules, tensor_name: str | None) -> Colu
     return made
 
 
+@bounds_messages
 def col(*names: str) -> Column:
     """Columns by names and patterns, for `columns=` (with what becomes of them) and for `filter=` (compared).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fastresume.columns.expression import LONGEST, Column
+from fastresume.messages import bounds_messages
 from fastresume.options.checks import text
 
 
@@ -36,6 +37,7 @@ class Stack:
         return f"fr.stack({', '.join(map(repr, self.parts))}, name={self.name!r})"
 
 
+@bounds_messages
 def stack(*parts: str | Column, name: str = "dense") -> Stack:
     """Columns of one dtype side by side, as a matrix `[B, k]`, in the order of `parts`.
 

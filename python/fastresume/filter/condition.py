@@ -6,24 +6,23 @@ neither, too. Only `is_null` and `is_valid` always answer. A row is kept if the 
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
 
 from fastresume.filter.exact_compare import compare, compare_text, floor_of, is_nan, to_bytes
 from fastresume.filter.ternary import Facts, Sought, Text, Truth, Values, may_equal
-from fastresume.filter.times import Time, count_of, is_counted
+from fastresume.filter.times import TIMES, Time, number_of
+from fastresume.messages import bounds_messages
 
-Literal = bool | int | float | str | bytes | Time
+Literal = bool | int | float | str | bytes | Fraction | Time
 
 Types = Mapping[str, tuple[str, str, str | None]]
 """The dtype, kind and unit of each column."""
-
-TIMES = (np.datetime64, np.timedelta64, dt.date, dt.time, dt.timedelta)
 
 FEW = 16
 """Up to this many values are compared with strings one by one; more of them are looked up row by row."""
@@ -59,6 +58,12 @@ class Condition:
 
     def __or__(self, other: object) -> Condition:
         return _joined("|", self, other)
+
+    def __rand__(self, _other: object) -> NoReturn:
+        refuse_operator("&")
+
+    def __ror__(self, _other: object) -> NoReturn:
+        refuse_operator("|")
 
     def __invert__(self) -> Condition:
         return Not(self)
@@ -141,7 +146,7 @@ class Comparison(ColumnCondition):
 
     def in_units(self, types: Types) -> Condition:
         """The same with a time as a number."""
-        return replace(self, value=_in_unit(self.name, self.value, types))
+        return replace(self, value=number_of(self.name, self.value, types[self.name]))
 
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
@@ -198,7 +203,9 @@ class Membership(ColumnCondition):
 
     def in_units(self, types: Types) -> Condition:
         """The same with times as numbers."""
-        return replace(self, values=tuple(_in_unit(self.name, value, types) for value in self.values))
+        return replace(
+            self, values=tuple(number_of(self.name, value, types[self.name]) for value in self.values)
+        )
 
     def check(self, types: Types) -> None:
         """Refuses values that a column can't be compared with."""
@@ -357,6 +364,7 @@ class Both(Condition):
         return f"({self.left!r} {self.op} {self.right!r})"
 
 
+@bounds_messages
 def literal(value: object) -> Literal:
     """The value as one of Python's own types.
 
@@ -374,13 +382,14 @@ def literal(value: object) -> Literal:
     return value
 
 
+@bounds_messages
 def _joined(op: str, left: Condition, right: object) -> Condition:
     if not isinstance(right, Condition):
         raise TypeError(f"{op} joins conditions, found {right!r}: comparisons need parentheses around them")
     return Both(op, left, right)
 
 
-def _refuse_operator(op: str) -> NoReturn:
+def refuse_operator(op: str) -> NoReturn:
     """Refuses a column or value that an operator met before a comparison did."""
     raise TypeError(
         f"{op} binds more tightly than ==: put parentheses around comparisons, as "
@@ -395,21 +404,6 @@ def _negated(truth: Truth) -> Truth:
 def _sought(values: Iterable[Literal]) -> set[Sought]:
     """The values that something can equal (all but NaN)."""
     return {to_bytes(value) for value in values if not is_nan(value)}
-
-
-def _in_unit(name: str, value: Literal, types: Types) -> Literal:
-    """The value, or the number that a time is in the unit of a column."""
-    dtype, kind, unit = types[name]
-    if kind != "scalar" or unit is None or not is_counted(unit):
-        return value
-    if not isinstance(value, (str, *TIMES)):
-        return value
-    try:
-        return count_of(value, unit)
-    except (TypeError, ValueError) as cause:
-        raise type(cause)(
-            f"column '{name}' of the type {dtype} can't be compared with {value!r}: it is {unit}: {cause}"
-        ) from None
 
 
 def _check_value(name: str, value: Literal, dtype: str, kind: str, unit: str | None) -> None:

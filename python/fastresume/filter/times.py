@@ -1,86 +1,123 @@
-"""Times, dates and durations as the numbers that columns of a unit hold."""
+"""Times, dates and durations in conditions, as exact numbers in the unit of their column."""
 
 from __future__ import annotations
 
 import datetime as dt
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 Time = dt.date | dt.time | dt.timedelta | np.datetime64 | np.timedelta64
 """A time of Python or numpy; a `datetime` is a `date`."""
 
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-DAY_SECONDS = 86_400
-EPOCH = dt.datetime(1970, 1, 1)
+TIMES = (dt.date, dt.time, dt.timedelta, np.datetime64, np.timedelta64)
+
+COUNTED = ("timestamp[", "date[", "time[", "duration[")
+"""How the units begin of columns of times."""
+
+NANOSECONDS: dict[str, int | Fraction] = {
+    "W": 604_800 * 10**9,
+    "day": 86_400 * 10**9,
+    "D": 86_400 * 10**9,
+    "h": 3600 * 10**9,
+    "m": 60 * 10**9,
+    "s": 10**9,
+    "ms": 10**6,
+    "us": 10**3,
+    "ns": 1,
+    "ps": Fraction(1, 10**3),
+    "fs": Fraction(1, 10**6),
+    "as": Fraction(1, 10**9),
+}
+"""Of a unit of ours or numpy's."""
 
 
-def is_counted(unit: str | None) -> bool:
-    """Whether numbers of a unit are times, dates or durations."""
-    return unit is not None and unit.startswith(("timestamp[", "date[", "time[", "duration["))
+def number_of(name: str, value: Any, type_: tuple[str, str, str | None]) -> Any:
+    """A time, or its text, as the number that a column has for it; other values as they are.
 
-
-def count_of(value: Time | str, unit: str) -> int | float:
-    """The number that a time, or its text, is in a unit ("timestamp[us, UTC]"); between two, a half.
+    `type_` is the dtype, kind and unit of the column.
 
     Raises:
-        TypeError: if it is no time of the unit's kind, or only one of both has a time zone.
+        TypeError: if the column has no such values, or only one of both has a time zone.
         ValueError: if a text is no time.
     """
-    kind, _, inner = unit.removesuffix("]").partition("[")
-    counted, _, zone = inner.partition(", ")
-    seconds = {"timestamp": _instant, "date": _instant, "time": _of_day, "duration": _duration}[kind](
-        value, bool(zone)
-    )
-    number = seconds / DAY_SECONDS if kind == "date" else seconds * PER_SECOND[counted]
-    whole = number.numerator // number.denominator
-    return whole if number.denominator == 1 else whole + 0.5
-
-
-def _instant(value: Time | str, has_zone: bool) -> Fraction:
-    """Seconds since 1970."""
-    if isinstance(value, np.datetime64):
-        return _of_numpy(value)
-    given = dt.datetime.fromisoformat(value) if isinstance(value, str) else value
-    is_date = not isinstance(given, dt.datetime) or (
-        isinstance(value, str) and len(value) <= len("2026-01-01")
-    )
-    if not isinstance(given, dt.date):
-        raise TypeError(f"an instant or a date is needed, found {value!r}")
-    found = given if isinstance(given, dt.datetime) else dt.datetime(given.year, given.month, given.day)
-    if not is_date and (found.tzinfo is not None) != has_zone:
-        needed = (
-            "with a time zone, as datetime(..., tzinfo=timezone.utc)" if has_zone else "without a time zone"
+    dtype, kind, unit = type_
+    if isinstance(value, (str, bytes)) and kind == "scalar" and unit is not None and unit.startswith(COUNTED):
+        value = _parsed(name, value, type_)
+    if not isinstance(value, TIMES):
+        return value
+    form, _, rest = (unit or "").rstrip("]").partition("[")
+    step, _, zone = rest.partition(", ")
+    told = f"column '{name}' of the type {unit or (dtype if kind == 'scalar' else kind)}"
+    refusal = f"{told} can't be compared with {value!r}"
+    if value != value:
+        raise TypeError(f"{refusal}: ask is_null()")
+    if kind == "string":
+        raise TypeError(f"{refusal}: write it as the text that the column has")
+    found = None
+    if kind == "scalar" and form in ("timestamp", "date"):
+        found = _instant(value, refusal, bool(zone))
+    elif kind == "scalar" and form == "time" and isinstance(value, dt.time):
+        if value.tzinfo is not None:
+            raise TypeError(f"{refusal}: it has no time zone; write the time without tzinfo")
+        found = _of_delta(
+            dt.timedelta(
+                hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond
+            )
         )
-        raise TypeError(f"a datetime {needed} is needed, found {value!r}")
-    if found.tzinfo is not None:
-        found = found.astimezone(dt.UTC).replace(tzinfo=None)
-    return _duration(found - EPOCH, has_zone)
+    elif kind == "scalar" and form == "duration" and isinstance(value, dt.timedelta | np.timedelta64):
+        found = _of_numpy(value, refusal) if isinstance(value, np.timedelta64) else _of_delta(value)
+    if found is None:
+        raise TypeError(f"{refusal}: write a value of that type, or the integer that its tensor holds")
+    number = Fraction(found) / NANOSECONDS[step]
+    return int(number) if number.denominator == 1 else number
 
 
-def _of_day(value: Time | str, _has_zone: bool) -> Fraction:
-    """Seconds since midnight."""
-    given = dt.time.fromisoformat(value) if isinstance(value, str) else value
-    if not isinstance(given, dt.time) or given.tzinfo is not None:
-        raise TypeError(f"a time of day without a time zone is needed, found {value!r}")
-    return given.hour * 3600 + given.minute * 60 + given.second + Fraction(given.microsecond, 10**6)
+def _instant(value: Any, refusal: str, has_zone: bool) -> Fraction | int | None:
+    """Nanoseconds since 1970; None for a time or a duration."""
+    offset = value.utcoffset() if isinstance(value, dt.datetime) else None
+    if isinstance(value, dt.date | np.datetime64) and has_zone != (offset is not None):
+        how = (
+            "it is of UTC; write a datetime with tzinfo=datetime.UTC"
+            if has_zone
+            else ("it has no time zone; write the datetime without tzinfo")
+        )
+        raise TypeError(f"{refusal}: {how}")
+    if isinstance(value, np.datetime64):
+        return _of_numpy(value, refusal)
+    if isinstance(value, dt.datetime):
+        local = _of_delta(value.replace(tzinfo=None) - dt.datetime(1970, 1, 1))
+        return local - (0 if offset is None else _of_delta(offset))
+    return _of_delta(value - dt.date(1970, 1, 1)) if isinstance(value, dt.date) else None
 
 
-def _duration(value: Time | str, _has_zone: bool) -> Fraction:
-    """Seconds."""
-    if isinstance(value, np.timedelta64):
-        return _of_numpy(value)
-    if not isinstance(value, dt.timedelta):
-        raise TypeError(f"a timedelta is needed, found {value!r}")
-    return value.days * DAY_SECONDS + value.seconds + Fraction(value.microseconds, 10**6)
+def _of_delta(delta: dt.timedelta) -> int:
+    """Nanoseconds of a duration; pandas' have some beyond the microseconds."""
+    seconds = delta.days * 86_400 + delta.seconds
+    return (seconds * 10**6 + delta.microseconds) * 1000 + int(getattr(delta, "nanoseconds", 0))
 
 
-def _of_numpy(value: np.datetime64 | np.timedelta64) -> Fraction:
-    """Seconds (since 1970)."""
-    if np.isnat(value):
-        raise TypeError(f"no time is {value!r}: ask is_null()")
-    kind = "datetime64" if isinstance(value, np.datetime64) else "timedelta64"
-    unit, _ = np.datetime_data(value.dtype)
-    fine = unit if unit in ("ns", "ps", "fs", "as") else "us"
-    per = {"us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}[fine]
-    return Fraction(int(value.astype(f"{kind}[{fine}]").astype(np.int64)), per)
+def _of_numpy(value: np.datetime64 | np.timedelta64, refusal: str) -> Fraction | int:
+    unit, count = np.datetime_data(value.dtype)
+    if unit in ("Y", "M") and isinstance(value, np.datetime64):
+        value, unit, count = value.astype("datetime64[D]"), "D", 1
+    if unit not in NANOSECONDS:
+        raise TypeError(f"{refusal}: months and years have no one length; write days")
+    return int(value.astype(np.int64)) * count * NANOSECONDS[unit]
+
+
+def _parsed(name: str, text: str | bytes, type_: tuple[str, str, str | None]) -> Time:
+    """The time that a text in ISO 8601 is."""
+    dtype, _, unit = type_
+    refusal = f"column '{name}' of the type {dtype} can't be compared with {text!r}: it is {unit}"
+    if isinstance(text, bytes) or str(unit).startswith("duration"):
+        raise TypeError(f"{refusal}: write a datetime, date, time or timedelta")
+    try:
+        if str(unit).startswith("time["):
+            return dt.time.fromisoformat(text)
+        return (
+            dt.date.fromisoformat(text) if len(text) <= len("2026-01-01") else dt.datetime.fromisoformat(text)
+        )
+    except ValueError as cause:
+        raise ValueError(f"{refusal}: {cause}") from None
