@@ -99,10 +99,8 @@ def main(arguments: list[str]) -> None:
     if options.write and not data.exists():
         write_visits(data)
     # Twelve lanes: the same global batches in the same order at every number of ranks that divides twelve.
-    what: dict[str, Any] = {
-        "global_batch_size": options.global_batch,
-        "columns": ["*", "!n_*", fr.stack("n_*", name="numbers")],
-    }
+    columns = ["*", "!n_*", fr.stack("n_*", name="numbers")]
+    what: dict[str, Any] = {"global_batch_size": options.global_batch, "columns": columns}
     visits = fr.ParquetDataset(data, rows=fr.Split(0, 0.9), shuffle=True, seed=7, lanes=12, **what)
     held_out = fr.ParquetDataset(data, rows=fr.Split(0.9, 1), on_iter="restart", tail="pad", **what)
 

@@ -9,12 +9,8 @@ import fastresume as fr
 from fastresume.integrations.accelerate import register
 
 accelerator = Accelerator()
-dataset = fr.ParquetDataset(
-    "data/*.parquet",
-    global_batch_size=512,
-    shuffle=True,
-    columns=["label", fr.stack("i_*", name="inputs")],
-)
+columns = ["label", fr.stack("i_*", name="inputs")]
+dataset = fr.ParquetDataset("data/*.parquet", global_batch_size=512, shuffle=True, columns=columns)
 model = torch.nn.Linear(len(dataset.schema["inputs"].columns), 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 loader = fr.Loader(dataset, device=accelerator.device)

@@ -10,12 +10,8 @@ import fastresume as fr
 
 dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
 device = f"cuda:{dist.get_node_local_rank()}" if torch.cuda.is_available() else "cpu"
-dataset = fr.ParquetDataset(
-    "data/*.parquet",
-    global_batch_size=512,
-    shuffle=True,
-    columns=["label", fr.stack("i_*", name="inputs")],
-)
+columns = ["label", fr.stack("i_*", name="inputs")]
+dataset = fr.ParquetDataset("data/*.parquet", global_batch_size=512, shuffle=True, columns=columns)
 loader = fr.Loader(dataset, device=device)
 model = DistributedDataParallel(torch.nn.Linear(len(dataset.schema["inputs"].columns), 1).to(device))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -7,12 +7,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 import fastresume as fr
 from fastresume.integrations.lightning import ResumeCallback
 
-dataset = fr.ParquetDataset(
-    "data/*.parquet",
-    global_batch_size=512,
-    shuffle=True,
-    columns=["label", fr.stack("i_*", name="inputs")],
-)
+columns = ["label", fr.stack("i_*", name="inputs")]
+dataset = fr.ParquetDataset("data/*.parquet", global_batch_size=512, shuffle=True, columns=columns)
 loader = fr.Loader(dataset)
 
 

@@ -7,9 +7,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastresume as fr
 
-dataset = fr.ParquetDataset(
-    "data/*.parquet", batch_size=512, shuffle=True, columns=["label", fr.stack("i_*", name="inputs")]
-)
+columns = ["label", fr.stack("i_*", name="inputs")]
+dataset = fr.ParquetDataset("data/*.parquet", batch_size=512, shuffle=True, columns=columns)
 loader = StatefulDataLoader(dataset, batch_size=None, num_workers=2)
 model = torch.nn.Linear(len(dataset.schema["inputs"].columns), 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

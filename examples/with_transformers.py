@@ -23,12 +23,8 @@ class Model(torch.nn.Module):
 arguments = TrainingArguments(
     "checkpoints", num_train_epochs=3, save_steps=1, ignore_data_skip=True, report_to="none"
 )
-dataset = fr.ParquetDataset(
-    "data/*.parquet",
-    global_batch_size=512,
-    shuffle=True,
-    columns=["label", fr.stack("i_*", name="inputs")],
-)
+columns = ["label", fr.stack("i_*", name="inputs")]
+dataset = fr.ParquetDataset("data/*.parquet", global_batch_size=512, shuffle=True, columns=columns)
 resume = ResumeCallback(fr.Loader(dataset))
 trainer = Trainer(Model(len(dataset.schema["inputs"].columns)), arguments, callbacks=[resume])
 trainer.get_train_dataloader = lambda: resume.dataloader

@@ -167,6 +167,9 @@ def seeds(_batch: fr.Batch) -> dict[str, Any]:
 
 
 @pytest.mark.law(10)
+@pytest.mark.filterwarnings(
+    "ignore:the transform seeds draws from a generator"
+)  # what it is here to draw from
 def test_a_generator_of_ones_own_keeps_torchs_global_state_and_repeats_the_workers_seeds(
     data: Dataset,
 ) -> None:

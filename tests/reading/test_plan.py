@@ -61,6 +61,14 @@ def window_bytes(plan: fr.Plan) -> int:
     return plan.window_rows * (plan.row_bytes + 8) + plan.window_rows * plan.row_bytes // 8
 
 
+def bunch_bytes(plan: fr.Plan) -> int:
+    """Of a window: what its batches of four rows take beside these, and one that is open before."""
+    fields, bundles = 7, 3  # numbers of 8, 4 and 1 bytes
+    segments = -(-plan.blocks // plan.windows) + 1
+    one = 512 + 256 * fields + segments * 128 * (1 + 2 * bundles)
+    return (-(-plan.window_rows // 4) + 1) * one
+
+
 def dictionary_bytes(dataset: Dataset, plan: fr.Plan) -> int:
     """Of the dictionaries that parts of a row group share: no more are kept than its rows take."""
     files = [pq.read_metadata(file) for file in dataset.files]
@@ -82,12 +90,12 @@ def test_memory_is_a_window_for_each_lane_and_worker_of_a_rank(small_dataset: Da
     one = made.plan()
     shared = dictionary_bytes(small_dataset, one) + of_footers(made)[0]
     batch = 4 * (one.row_bytes + 8)
-    assert one.bytes_per_rank == window_bytes(one) + batch + shared
+    assert one.bytes_per_rank == window_bytes(one) + bunch_bytes(one) + batch + shared
     arguments |= {"block_rows": 4, "window_rows": 12}
     four = quiet_plan(make(small_dataset, 4, lanes=4, **arguments))
-    assert four.bytes_per_rank == 4 * window_bytes(four) + batch + shared
+    assert four.bytes_per_rank == 4 * (window_bytes(four) + bunch_bytes(four)) + batch + shared
     time_order = quiet_plan(make(small_dataset, 4, lanes=1, **arguments), workers=3)
-    assert time_order.bytes_per_rank == 3 * (window_bytes(four) + shared) + batch
+    assert time_order.bytes_per_rank == 3 * (window_bytes(four) + bunch_bytes(four) + shared) + batch
 
 
 def test_short_lanes_have_the_windows_that_they_share_open_as_well(small_dataset: Dataset) -> None:
@@ -95,7 +103,7 @@ def test_short_lanes_have_the_windows_that_they_share_open_as_well(small_dataset
     made = make(small_dataset, 4, lanes=4, **arguments)
     plan = quiet_plan(made)
     assert (plan.windows, 2 * plan.window_rows > 103 // 4) == (6, True)
-    held = 6 * window_bytes(plan) + 4 * (plan.row_bytes + 8)
+    held = 6 * (window_bytes(plan) + bunch_bytes(plan)) + 4 * (plan.row_bytes + 8)
     assert plan.bytes_per_rank == held + dictionary_bytes(small_dataset, plan) + of_footers(made)[0]
 
 

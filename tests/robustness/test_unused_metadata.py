@@ -121,7 +121,7 @@ UNUSED: dict[str, Callable[[Struct], object]] = {
 def test_what_is_not_used_refuses_nothing(path: Path, what: str) -> None:
     tw.edit_footer(path, UNUSED[what])
     assert read(path) == ROWS
-    (batch,) = fr.ParquetDataset(path, batch_size=1, columns="x", filter=fr.column("x") == 1)
+    (batch,) = fr.ParquetDataset(path, batch_size=1, columns="x", filter=fr.col("x") == 1)
     assert batch["x"].tolist() == [1]
 
 

@@ -278,6 +278,8 @@ class Cells:
     kind: str
     rows: list[Cell]
     size: int | None = None
+    scale: int | None = None
+    """Of decimals: they are integers in units of 10^-scale."""
 
     @property
     def is_jagged(self) -> bool:
@@ -333,7 +335,9 @@ def written_columns(spec: DatasetSpec) -> dict[str, pa.ChunkedArray]:
             for given, stored in ((pa.timestamp("s"), pa.timestamp("ms")), (pa.date64(), pa.date32())):
                 part = cast_element(part, given, stored)
             # Parquet's own schema does not say that lists have one length.
-            if pa.types.is_fixed_size_list(part.type) and not all(file.arrow_schema for file in spec.files):
+            # What files without rows say does not count.
+            lived = [file for file in spec.files if sum(file.groups)] or spec.files
+            if pa.types.is_fixed_size_list(part.type) and not all(file.arrow_schema for file in lived):
                 part = part.cast(pa.list_(part.type.value_field))
             found[name] = part
     return found
@@ -394,7 +398,10 @@ def cells_of(column: pa.ChunkedArray) -> Cells:
     if pa.types.is_decimal(type_):
         numbers = [None if cell is None else unscaled(cell, type_.scale) for cell in column.to_pylist()]
         return Cells(
-            np.dtype(np.int64), "scalar", [None if n is None else np.int64(n).tobytes() for n in numbers]
+            np.dtype(np.int64),
+            "scalar",
+            [None if n is None else np.int64(n).tobytes() for n in numbers],
+            scale=type_.scale,
         )
     values = oracle.as_numpy(column.drop_null())
     found = iter(values)

@@ -399,7 +399,7 @@ def test_a_dictionary_of_one_long_text_is_bounded_in_what_it_expands_to(path: Pa
     file = ListColumn(pages, 1, form=form, values=count, element=leaf)
     outcome = reader.read(file.write(path), 1)
     outcome.assert_refused(path)
-    assert "texts expand to more than" in outcome.message
+    assert "expand to more than" in outcome.message
 
 
 @pytest.mark.parametrize("threads", [0, 2])

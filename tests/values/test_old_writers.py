@@ -57,7 +57,7 @@ def test_arrow_reads_the_same_lists_of_instants(tmp_path: Path) -> None:
     whole = [[0, 10**9], None, [None, 5 * 10**15]]
     column = pa.array(whole, pa.list_(pa.timestamp("ns")))
     pq.write_table(pa.table({"x": column}), path, use_deprecated_int96_timestamps=True)
-    batch = read(path, nulls=-1)
+    batch = read(path, columns=fr.col("x").fill_null(-1))
     assert batch["x"].to_list() == [[0, 10**9], [], [-1, 5 * 10**15]]
 
 
@@ -100,7 +100,7 @@ def test_a_file_without_rows_has_no_say_in_what_columns_are(tmp_path: Path, rows
     pq.write_table(pa.table({"other": rows, "x": rows}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "b.parquet")
     assert read(tmp_path)["x"].tolist() == [1, 2, 3]
-    (batch,) = fr.ParquetDataset(tmp_path, batch_size=1, filter=fr.column("x") == 2)
+    (batch,) = fr.ParquetDataset(tmp_path, batch_size=1, filter=fr.col("x") == 2)
     assert batch["x"].tolist() == [2]
     cache = tmp_path / "cache"
     for _ in range(2):
@@ -118,7 +118,7 @@ def test_an_index_may_state_that_it_knows_nothing(tmp_path: Path) -> None:
     text = tw.encode({1: listing(tw.Wire.STRUCT, index[1].value[1])})
     chunk[4], chunk[5] = i64(len(before)), i32(len(text))
     path.write_bytes(tw.join(before + text, footer))
-    (batch,) = fr.ParquetDataset(path, batch_size=1, filter=fr.column("x") == 55)
+    (batch,) = fr.ParquetDataset(path, batch_size=1, filter=fr.col("x") == 55)
     assert batch["x"].tolist() == [55]
 
 
@@ -131,6 +131,6 @@ def test_text_that_is_not_utf_8_is_told_with_its_row_and_can_be_replaced(tmp_pat
         city.to_strings()
     assert city.to_strings(errors="replace") == ["ok", "caf\ufffd", "ok"]
     assert read(path)["lists"].to_strings(errors="ignore") == [["a"]] * 3
-    dataset = fr.ParquetDataset(path, batch_size=3, dictionary=["city"], columns="city")
+    dataset = fr.ParquetDataset(path, batch_size=3, columns=fr.col("city").codes())
     with pytest.raises(fr.DataError, match=r"column 'city' holds text that is not UTF-8: b'caf\\xe9'"):
         _ = dataset.dictionaries

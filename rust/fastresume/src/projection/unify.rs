@@ -12,6 +12,8 @@ use crate::schema::columns::{Column, Dtype, Kind, Stored};
 pub struct Schemas<'a> {
     each: Vec<(&'a [Column], &'a Path)>,
     places: Vec<HashMap<&'a str, usize>>,
+    /// Of each schema, the names that two columns have.
+    twice: Vec<HashSet<&'a str>>,
 }
 
 impl<'a> Schemas<'a> {
@@ -24,7 +26,8 @@ impl<'a> Schemas<'a> {
             return Err(Error::Argument("the dataset has no files".into()));
         }
         let places = each.iter().map(|(columns, _)| places(columns)).collect();
-        Ok(Self { each, places })
+        let twice = each.iter().map(|(columns, _)| named_twice(columns)).collect();
+        Ok(Self { each, places, twice })
     }
 
     /// The first file.
@@ -85,12 +88,12 @@ impl<'a> Schemas<'a> {
     /// asked can't be.
     pub fn agree(&self, name: &str, rules: &ColumnRules) -> Result<Vec<Column>> {
         let mut asked = Vec::with_capacity(self.each.len());
-        for ((columns, file), (column, _)) in self.each.iter().zip(self.columns(name)) {
-            if columns.iter().filter(|column| column.kind != Kind::Mask && column.name == name).count() > 1 {
+        for (twice, (column, file)) in self.twice.iter().zip(self.columns(name)) {
+            if twice.contains(name) {
                 return Err(Error::data("two columns have this name").in_column(name).in_file(file));
             }
             let column = column.map(|column| as_asked(column, rules)).transpose();
-            asked.push((column.map_err(|error| error.in_column(name).in_file(file))?, *file));
+            asked.push((column.map_err(|error| error.in_column(name).in_file(file))?, file));
         }
         self.check_fit(name, rules)?;
         if let Some((reason, file)) = undeliverable(&asked) {
@@ -124,6 +127,13 @@ impl<'a> Schemas<'a> {
 pub fn places(columns: &[Column]) -> HashMap<&str, usize> {
     let own = columns.iter().enumerate().filter(|(_, column)| column.kind != Kind::Mask);
     own.map(|(place, column)| (column.name.as_str(), place)).collect()
+}
+
+/// The names that two columns have.
+fn named_twice(columns: &[Column]) -> HashSet<&str> {
+    let mut seen = HashSet::new();
+    let own = columns.iter().filter(|column| column.kind != Kind::Mask);
+    own.map(|column| column.name.as_str()).filter(|name| !seen.insert(*name)).collect()
 }
 
 /// The columns that files may lack, and that some do: of each its name, and the first file that has it.
