@@ -3,7 +3,7 @@
 pub mod stream_queue;
 pub mod schedule;
 pub mod decode_cost;
-pub mod in_flight;
+pub mod prefetch_queue;
 pub mod task_queue;
 pub mod activity;
 pub mod memory_bound;

@@ -14,7 +14,7 @@ use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::memory::buffer::Pool;
 use crate::order::pass_order::Order;
-use crate::pipeline::in_flight::{BatchSlots, Filling, New};
+use crate::pipeline::prefetch_queue::{BatchSlots, Filling, New};
 use crate::pipeline::schedule::Schedule;
 use crate::projection::layout::Layout;
 use crate::resume::lanes::WorkerId;

@@ -2,9 +2,9 @@
 
 use bytemuck::Pod;
 
-use super::dispatch::chosen;
 #[cfg(target_arch = "x86_64")]
-use super::prefetch::fetch_ahead;
+use super::cache_lines::fetch_ahead;
+use super::dispatch::chosen;
 
 /// The number of values that must be readable behind the last one that `expand` takes.
 pub const EXPAND_SPARE: usize = 8;

@@ -5,9 +5,9 @@ use std::arch::x86_64 as x86;
 
 use bytemuck::Pod;
 
-use super::dispatch::{chosen, is_newer_intel};
 #[cfg(target_arch = "x86_64")]
-use super::prefetch::fetch_ahead;
+use super::cache_lines::fetch_ahead;
+use super::dispatch::{chosen, is_newer_intel};
 #[cfg(target_arch = "x86_64")]
 use super::unpack::Groups;
 use super::unpack::unpack_plain;

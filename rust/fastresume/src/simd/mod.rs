@@ -11,7 +11,7 @@
 #![allow(clippy::inline_always, reason = "what is not inlined is not compiled for AVX2")]
 
 mod dispatch;
-mod prefetch;
+mod cache_lines;
 mod max;
 mod unpack;
 mod gather;
@@ -22,13 +22,13 @@ mod expand;
 mod tiles;
 mod transpose;
 
+pub use self::cache_lines::{fetch_bytes, fetch_places};
 pub use self::expand::{EXPAND_SPARE, expand, write_bits};
 pub use self::feistel::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
 pub use self::gather::{gather, look_up_groups};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use self::gather::{gather_groups, load_groups};
 pub use self::max::raise;
-pub use self::prefetch::{fetch_bytes, fetch_places};
 pub use self::scatter::{Move, deal, scatter, scatter_raised};
 pub use self::snappy::{decompress_numbers, literal_length};
 pub use self::transpose::{

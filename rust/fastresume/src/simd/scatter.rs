@@ -1,7 +1,7 @@
 //! Moves rows to their places in batches.
 
+use super::cache_lines::{fetch_bytes, fetch_near};
 use super::dispatch::{chosen, is_newer_intel};
-use super::prefetch::{fetch_bytes, fetch_near};
 
 /// A move: a decoded row, and the row of a batch that it becomes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

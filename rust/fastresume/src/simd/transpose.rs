@@ -7,8 +7,8 @@ use std::cell::Cell;
 
 use bytemuck::Pod;
 
+use super::cache_lines::{LINE_BYTES, fetch_line, fetch_near};
 use super::dispatch::{chosen, is_newer_intel};
-use super::prefetch::{LINE_BYTES, fetch_line, fetch_near};
 use super::tiles::transposed;
 #[cfg(target_arch = "x86_64")]
 use super::tiles::{

@@ -1,4 +1,4 @@
-//! Batches of one reader, or bunches of them, whose rows are coming in, until they are delivered.
+//! The prefetch queue: batches of one reader, or bunches of them, from when their first rows come in until they are delivered.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
