@@ -103,7 +103,6 @@ def main(arguments: list[str]) -> None:
     what: dict[str, Any] = {"global_batch_size": options.global_batch, "columns": columns}
     visits = fr.ParquetDataset(data, rows=fr.Split(0, 0.9), shuffle=True, seed=7, lanes=12, **what)
     held_out = fr.ParquetDataset(data, rows=fr.Split(0.9, 1), on_iter="restart", tail="pad", **what)
-
     torch.manual_seed(0)
     model = parallel(Recommender(options.dropout), options.fsdp)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

@@ -18,7 +18,6 @@ model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 resume = register(accelerator, loader)
 if saved := sorted(pathlib.Path("checkpoints").glob("*-*")):
     accelerator.load_state(saved[-1])
-
 for _ in range(loader.epoch, 3):
     for batch in loader:
         optimizer.zero_grad()

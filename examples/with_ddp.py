@@ -20,7 +20,6 @@ if checkpoint.exists():
     saved = torch.load(checkpoint, map_location=device)
     model.load_state_dict(saved["model"])
     loader.load_state_dict(saved["data"], check_same=True)  # an error on all ranks if they differ
-
 for _ in range(loader.epoch, 3):
     for batch in loader:
         optimizer.zero_grad()

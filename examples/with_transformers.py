@@ -20,9 +20,8 @@ class Model(torch.nn.Module):
         return {"loss": torch.nn.functional.mse_loss(self.linear(inputs).squeeze(1), label)}
 
 
-arguments = TrainingArguments(
-    "checkpoints", num_train_epochs=3, save_steps=1, ignore_data_skip=True, report_to="none"
-)
+kept = {"save_steps": 1, "ignore_data_skip": True, "report_to": "none"}
+arguments = TrainingArguments("checkpoints", num_train_epochs=3, **kept)
 columns = ["label", fr.stack("i_*", name="inputs")]
 dataset = fr.ParquetDataset("data/*.parquet", global_batch_size=512, shuffle=True, columns=columns)
 resume = ResumeCallback(fr.Loader(dataset))
