@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -27,6 +27,8 @@ __all__ = [
     "SourceError",
     "StateError",
     "Statistics",
+    "StoreCounts",
+    "Stores",
     "TensorMaker",
     "ThreadActivity",
     "Written",
@@ -92,16 +94,44 @@ class TensorMaker:
     def tensors(self, memory: Memory) -> list[Tensor]: ...
 
 @final
+class StoreCounts:
+    @property
+    def requests(self) -> int: ...
+    @property
+    def retries(self) -> int: ...
+    @property
+    def bytes_asked(self) -> int: ...
+    @property
+    def bytes_needed(self) -> int: ...
+    @property
+    def wait_for_bytes_seconds(self) -> float: ...
+
+@final
+class Stores:
+    def __new__(
+        cls,
+        options: Mapping[str, str] = ...,
+        credentials: Callable[[], Mapping[str, str]] | None = None,
+        read_bytes: int = ...,
+    ) -> Stores: ...
+    def counts(self) -> StoreCounts: ...
+    @property
+    def read_bytes(self) -> int: ...
+
+@final
 class Manifest:
     @staticmethod
     def open(
         paths: Sequence[str],
+        stores: Stores,
         cache: str | None = None,
         verify_checksums: bool = True,
         max_page_bytes: int = ...,
     ) -> Manifest: ...
     @staticmethod
-    def from_bytes(data: bytes) -> Manifest: ...
+    def from_bytes(data: bytes, stores: Stores) -> Manifest: ...
+    @property
+    def stores(self) -> Stores: ...
     @property
     def verifies_checksums(self) -> bool: ...
     @property

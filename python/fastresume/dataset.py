@@ -18,6 +18,7 @@ from fastresume.filter.resolve import FilterReport, select_filtered
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, one_of, one_path, path_list, truth
 from fastresume.options.rows import Rows, order_choice, select
+from fastresume.options.stores import Credentials, stores_of
 from fastresume.options.topology import World, cut_of, global_share, resolve_world
 from fastresume.options.unknown import OF_DATASETS, refuse_unknown
 from fastresume.plan import Plan, make_plan
@@ -43,8 +44,9 @@ class ParquetDataset(ResumableDataset):
     Args:
         paths: a file, a directory (all files below it that end in `.parquet`, names that begin with `_` or
             `.` left out), a glob pattern, or a list of these. `~` is the home directory; `file:///data` is
-            `/data`. Rows are numbered by the bytes of the files' paths, whatever the order of a list:
-            `part-10` stands before `part-2`.
+            `/data`. Addresses of objects, `s3://bucket/day=*/`, `gs://`, `az://`, `abfss://`, `http(s)://`,
+            stand for the same: a web server lists nothing, so each of its files is named. Rows are numbered
+            by the bytes of the files' paths, whatever the order of a list: `part-10` stands before `part-2`.
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, in place of `batch_size`.
         columns: what is delivered, in this order; every column as it is if None. Names and glob patterns
@@ -102,6 +104,15 @@ class ParquetDataset(ResumableDataset):
         max_page_bytes: a page that takes more bytes when it is decompressed is a DataError, before memory is
             taken for it: a few kB of a file may state 2 GiB. Writers end a page after a megabyte, or after a
             thousand cells: 1 GiB is enough for cells of a megabyte.
+        storage_options: how stores are reached, by the names that `object_store` (and polars) has for it:
+            `{"endpoint_url": "http://localhost:9000", "region": "eu-central-1"}`. What is not named comes
+            from the environment: `AWS_ACCESS_KEY_ID`, `GOOGLE_APPLICATION_CREDENTIALS`, `HTTPS_PROXY`.
+            Values may be secrets: no message, state or cache holds one; a pickle of the dataset does.
+        credentials: a function without arguments that returns credentials which expire, as a dict:
+            `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token`; or `bearer_token`. It is
+            asked before each request, in other threads, and should keep what has not expired.
+        read_bytes: how many bytes of objects may be on their way, or there and not decoded yet, in each
+            process that reads. More of them hide longer delays of the network.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
             evaluation that breaks off and is to see the same rows each time.
         rank, world_size: which of how many ranks this is; together or not at all.
@@ -155,6 +166,9 @@ class ParquetDataset(ResumableDataset):
         manifest_cache: Path | None = None,
         verify_checksums: bool = True,
         max_page_bytes: int = 1 << 30,
+        storage_options: Mapping[str, object] | None = None,
+        credentials: Credentials | None = None,
+        read_bytes: int = 256 << 20,
         on_iter: Literal["continue", "restart"] = "continue",
         rank: int | None = None,
         world_size: int | None = None,
@@ -189,7 +203,8 @@ class ParquetDataset(ResumableDataset):
         request = column_request(columns, nulls)
         verifies = truth("verify_checksums", verify_checksums)
         page_bytes = at_least(1, "max_page_bytes", max_page_bytes)
-        opened = _open_manifest(named_paths, manifest_cache, verifies, page_bytes)
+        stores = stores_of(storage_options, credentials, read_bytes)
+        opened = _open_manifest(named_paths, manifest_cache, verifies, page_bytes, stores)
         manifest = select(opened, rows)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
         report: FilterReport | None = None
@@ -309,10 +324,10 @@ def dataset_behind(loader: object) -> ParquetDataset | None:
 
 
 def _open_manifest(
-    paths: list[str], cache: Path | None, verify_checksums: bool, max_page_bytes: int
+    paths: list[str], cache: Path | None, verify_checksums: bool, max_page_bytes: int, stores: _core.Stores
 ) -> _core.Manifest:
     path = None if cache is None else one_path("manifest_cache", cache)
-    manifest = _core.Manifest.open(paths, path, verify_checksums, max_page_bytes)
+    manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes)
     if manifest.not_cached is not None:
         warnings.warn(manifest.not_cached, stacklevel=4)
     if manifest.second_names is not None:  # some link files in order to read them twice

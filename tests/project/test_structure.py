@@ -197,6 +197,7 @@ def test_only_what_reads_many_files_starts_threads() -> None:
     }
     assert threaded == {
         "parallel",
+        "batch/fetches",
         "dataset/found_files",
         "projection/dictionary_scan",
         "pipeline/thread_pool",

@@ -19,6 +19,7 @@ mod pagelock;
 mod pass;
 mod reader;
 mod reserve;
+mod stores;
 mod tensor;
 mod values;
 
@@ -45,6 +46,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pass::Pass>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()?;
+    module.add_class::<stores::StoreCounts>()?;
+    module.add_class::<stores::Stores>()?;
     module.add_class::<tensor::Memory>()?;
     module.add_class::<tensor::TensorMaker>()?;
     module.add_class::<values::ChunkDetails>()?;

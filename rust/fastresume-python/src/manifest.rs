@@ -17,6 +17,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use crate::buffer::Buffer;
 use crate::gate;
 use crate::intervals;
+use crate::stores::Stores;
 use crate::values::Value;
 
 /// The immutable table of a dataset's files, and the selection of their rows.
@@ -24,6 +25,7 @@ use crate::values::Value;
 pub struct Manifest {
     pub inner: Arc<CoreManifest>,
     pub selection: Arc<Selection>,
+    stores: Arc<Py<Stores>>,
     not_cached: Option<String>,
     files: PyOnceLock<Py<PyTuple>>,
 }
@@ -34,39 +36,42 @@ fn now() -> SystemTime {
 }
 
 impl Manifest {
-    fn of(inner: CoreManifest, cached: Result<()>) -> Self {
+    fn of(inner: CoreManifest, stores: Arc<Py<Stores>>, cached: Result<()>) -> Self {
         let not_cached = cached.err().map(|cause| cause.to_string());
         let selection = Arc::new(Selection::everything(inner.group_starts()));
-        Self { inner: Arc::new(inner), selection, not_cached, files: PyOnceLock::new() }
+        Self { inner: Arc::new(inner), selection, stores, not_cached, files: PyOnceLock::new() }
     }
 
     fn selecting(&self, rows: Intervals) -> Result<Self> {
         let selection = Arc::new(Selection::new(self.inner.group_starts(), rows)?);
-        let (inner, not_cached) = (Arc::clone(&self.inner), self.not_cached.clone());
-        Ok(Self { inner, selection, not_cached, files: PyOnceLock::new() })
+        let (inner, stores, not_cached) =
+            (Arc::clone(&self.inner), Arc::clone(&self.stores), self.not_cached.clone());
+        Ok(Self { inner, selection, stores, not_cached, files: PyOnceLock::new() })
     }
 }
 
 #[pymethods]
 impl Manifest {
     #[staticmethod]
-    #[pyo3(signature = (paths, cache=None, verify_checksums=true, max_page_bytes=1 << 30))]
+    #[pyo3(signature = (paths, stores, cache=None, verify_checksums=true, max_page_bytes=1 << 30))]
     fn open(
         py: Python<'_>,
         paths: Vec<PathBuf>,
+        stores: Py<Stores>,
         cache: Option<PathBuf>,
         verify_checksums: bool,
         max_page_bytes: u64,
     ) -> PyResult<Self> {
+        let files = stores.get().file_system();
         let cache = cache.map(|path| Cache { path, now: now() });
         gate::run_stoppable(py, |stop| {
             let (inner, cached) = match cache {
-                Some(cache) => CoreManifest::open_cached(&paths, &cache, stop)?,
-                None => (CoreManifest::open(&paths, stop)?, Ok(())),
+                Some(cache) => CoreManifest::open_cached(files, &paths, &cache, stop)?,
+                None => (CoreManifest::open_in(files, &paths, stop)?, Ok(())),
             };
             let checks = PageChecks { verifies_checksums: verify_checksums, max_page_bytes };
             let inner = inner.with_page_checks(checks);
-            Ok(Self::of(inner, cached))
+            Ok(Self::of(inner, Arc::new(stores), cached))
         })
     }
 
@@ -94,12 +99,19 @@ impl Manifest {
         self.inner.second_names()
     }
 
+    /// The stores that objects are read from, if files are objects.
+    #[getter]
+    fn stores(&self, py: Python<'_>) -> Py<Stores> {
+        self.stores.clone_ref(py)
+    }
+
     #[staticmethod]
-    fn from_bytes(py: Python<'_>, data: &[u8]) -> PyResult<Self> {
+    fn from_bytes(py: Python<'_>, data: &[u8], stores: Py<Stores>) -> PyResult<Self> {
+        let files = stores.get().file_system();
         gate::run(py, || {
-            let (inner, rows): (_, Option<Vec<Range<u64>>>) = postcard::from_bytes(data)
+            let (inner, rows): (CoreManifest, Option<Vec<Range<u64>>>) = postcard::from_bytes(data)
                 .map_err(|cause| Error::State(format!("a pickled dataset is damaged: {cause}")))?;
-            let everything = Self::of(inner, Ok(()));
+            let everything = Self::of(inner.in_file_system(files), Arc::new(stores), Ok(()));
             match rows {
                 Some(rows) => everything.selecting(Intervals::new(rows)?),
                 None => Ok(everything),
@@ -207,12 +219,13 @@ impl Manifest {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let py = slf.py();
-        let Self { inner, selection, .. } = slf.get();
+        let Self { inner, selection, stores, .. } = slf.get();
         let bytes = gate::run(py, || {
             postcard::to_allocvec(&(inner.as_ref(), selection.intervals().map(Intervals::ranges)))
                 .map_err(|cause| Error::Argument(format!("the dataset can't be pickled: {cause}")))
         })?;
         let class: Bound<'py, PyType> = slf.get_type();
-        Ok((class.getattr("from_bytes")?, PyTuple::new(py, [PyBytes::new(py, &bytes)])?))
+        let stores = stores.clone_ref(py);
+        Ok((class.getattr("from_bytes")?, (PyBytes::new(py, &bytes), stores).into_pyobject(py)?))
     }
 }

@@ -70,3 +70,8 @@ pub use self::resume::tail::Tail;
 pub use self::schema::buckets::Buckets;
 pub use self::schema::dictionary::Vocabulary;
 pub use self::schema::types::{Dtype, Kind};
+pub use self::source::address;
+pub use self::source::byte_source::Source;
+pub use self::source::file_system::FileSystem;
+pub use self::source::status::{Status, Version};
+pub use self::source::store::{Object, Store};

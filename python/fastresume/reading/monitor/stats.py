@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+import fastresume._core as _core
 from fastresume.batch.delivered import Delivered
 from fastresume.buffers import row_count
 from fastresume.reading.monitor.activity import Activity
@@ -119,6 +120,31 @@ class Stats:
         return self._transformed_before + ahead
 
     @property
+    def requests(self) -> int:
+        """HTTP requests to stores since the dataset was opened, in this process, retries among them."""
+        return self._stores().requests
+
+    @property
+    def retries(self) -> int:
+        """Requests that a store answered by a fault, and that were made again."""
+        return self._stores().retries
+
+    @property
+    def bytes_asked(self) -> int:
+        """The bytes of objects that were asked for."""
+        return self._stores().bytes_asked
+
+    @property
+    def bytes_needed(self) -> int:
+        """The bytes of column chunks and footers among them."""
+        return self._stores().bytes_needed
+
+    @property
+    def wait_for_bytes_seconds(self) -> float:
+        """How long decoding waited for the bytes of objects, summed over its threads."""
+        return self._stores().wait_for_bytes_seconds
+
+    @property
     def queued_batches(self) -> int:
         """The number of batches that are ready for `next()`."""
         return self._queued()[0]
@@ -158,6 +184,21 @@ class Stats:
         pace = self.batches_per_second
         return self._spec.pass_from(self._shared.cursor, 1).batches_left / pace if pace else None
 
+    def __getitem__(self, name: str) -> float | int | None:
+        """One of them by its name.
+
+        Raises:
+            KeyError: if there is none of that name.
+
+        Example:
+            >>> loader.stats()["rows"]
+            0
+        """
+        if name not in _NAMES:
+            raise KeyError(name)
+        value: float | int | None = getattr(self, name)
+        return value
+
     def as_dict(self) -> dict[str, float | int | None]:
         """All of it at this moment, by name, for a log or a dashboard.
 
@@ -185,6 +226,9 @@ class Stats:
         if (eta := self.eta_seconds) is not None:
             told.append(f"{eta:.0f} s left at {self.batches_per_second:.1f} batches/s")
         return f"Stats({', '.join(told)})"
+
+    def _stores(self) -> _core.StoreCounts:
+        return self._spec.manifest.stores.counts()
 
     def _queued(self) -> tuple[int, int]:
         return (0, 0) if self._activity is None else self._activity.queued()
@@ -230,6 +274,11 @@ _NAMES = (
     "wait_share",
     "decode_seconds",
     "transform_seconds",
+    "requests",
+    "retries",
+    "bytes_asked",
+    "bytes_needed",
+    "wait_for_bytes_seconds",
     "queued_batches",
     "queued_bytes",
     "epoch",

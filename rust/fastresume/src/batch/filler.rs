@@ -1,9 +1,10 @@
 //! Decodes a segment's rows into the slots of their batches.
 
-use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use crate::batch::fetches::Fetches;
+use crate::batch::open_files::OpenFiles;
 use crate::batch::padded::PadDecoder;
 use crate::batch::routing::{Route, RouteParts, Routes, hand_out, hand_out_jagged};
 use crate::batch::segment::{Places, Segment, to_usize};
@@ -15,7 +16,7 @@ use crate::batch::strips::{StripSource, decode_together};
 use crate::batch::window::{Scatter, Stretch};
 use crate::dataset::manifest::Manifest;
 use crate::decode::decoder::{JaggedRows, Target};
-use crate::decode::open_file::{OPEN_FILES, OpenFile};
+use crate::decode::open_file::OpenFile;
 use crate::decode::row_picker::StepRows;
 use crate::error::{Error, Result, check, locked};
 use crate::format::page::dictionary_cache::{PageDictionaries, most_kept};
@@ -23,7 +24,6 @@ use crate::format::page::reader::Buffers;
 use crate::memory::buffer::Memory;
 use crate::projection::layout::Layout;
 use crate::projection::padding::Padding;
-use crate::source::local::{CHANGED, Status};
 
 /// The limit of jagged rows, in bytes, that are decoded of a segment in one go. With dictionaries, a few
 /// bytes of a file can expand to many.
@@ -33,12 +33,12 @@ pub const DIVIDED_BYTES: usize = 64 << 20;
 pub struct Filler {
     manifest: Arc<Manifest>,
     layout: Layout,
-    files: Mutex<VecDeque<(usize, Arc<OpenFile>)>>,
-    /// When each file was modified last, in nanoseconds since 1970, as it was when it was opened last.
-    modified: Mutex<Vec<i64>>,
+    files: OpenFiles,
     dictionaries: Arc<PageDictionaries>,
     scratch: Mutex<Vec<Scratch>>,
     scatters: Mutex<Vec<Scatter>>,
+    /// What is on its way, where files are objects of a store.
+    fetches: Option<Fetches>,
 }
 
 /// What was decoded of a segment.
@@ -82,11 +82,12 @@ impl Scratch {
 impl Filler {
     pub fn new(manifest: Arc<Manifest>, layout: Layout) -> Self {
         let most_kept = most_kept(manifest.largest_group(), layout.row_bytes() as u64);
+        let fetches = manifest.has_objects().then(|| Fetches::new(manifest.read_bytes()));
         Self {
+            files: OpenFiles::new(Arc::clone(&manifest)),
+            fetches,
             manifest,
             layout,
-            files: Mutex::default(),
-            modified: Mutex::default(),
             dictionaries: Arc::new(PageDictionaries::new(most_kept)),
             scratch: Mutex::default(),
             scatters: Mutex::default(),
@@ -158,7 +159,10 @@ impl Filler {
     /// Decodes rows of a row group, if its file is the same before and after it.
     fn decode(&self, group: usize, shares: &mut Routes<'_>, stop: &AtomicBool) -> Result<()> {
         let place = self.manifest.place_of(group);
-        let file = self.open(place.file)?;
+        let mut file = self.files.open(place.file, &self.layout)?;
+        if let Some(fetches) = &self.fetches {
+            file = fetches.fetched(group, &file, &self.files, &self.layout)?;
+        }
         let decoded = self.decode_from(&file, group, shares, stop);
         if decoded == Err(Error::Interrupted) {
             return decoded;
@@ -242,33 +246,15 @@ impl Filler {
         Ok(())
     }
 
-    fn open(&self, index: usize) -> Result<Arc<OpenFile>> {
-        if let Some((_, file)) = locked(&self.files).iter().find(|(open, _)| *open == index) {
-            return Ok(Arc::clone(file));
-        }
-        let columns = self.layout.columns(self.manifest.schema_of(index));
-        let file = Arc::new(OpenFile::open(&self.manifest, index, columns)?);
-        self.check_still(index, &file)?;
-        let mut files = locked(&self.files);
-        files.push_front((index, Arc::clone(&file)));
-        files.truncate(OPEN_FILES);
-        Ok(file)
+    /// Whether row groups should be asked for before they are decoded.
+    pub fn looks_ahead(&self) -> bool {
+        self.fetches.is_some()
     }
 
-    /// Refuses a file that was modified since it was open before, though its footer is the same.
-    fn check_still(&self, index: usize, file: &OpenFile) -> Result<()> {
-        let now = file.status();
-        let mut modified = locked(&self.modified);
-        // As nobody's files are: a time that does not fit is not compared.
-        modified.resize(self.manifest.files().len(), i64::MIN);
-        let before =
-            std::mem::replace(&mut modified[index], i64::try_from(now.modified_ns).unwrap_or(i64::MIN));
-        let then = Status { modified_ns: before.into(), ..*now };
-        match then.change(now) {
-            Some(change) if before != i64::MIN => {
-                Err(Error::source(CHANGED, &self.manifest.files()[index].path, change))
-            }
-            _ => Ok(()),
+    /// Asks for row groups that are decoded soon; see [`Fetches::look_ahead`].
+    pub fn look_ahead(&self, groups: &[usize], stop: &AtomicBool) {
+        if let Some(fetches) = &self.fetches {
+            fetches.look_ahead(&self.files, &self.layout, groups, stop);
         }
     }
 }

@@ -8,6 +8,8 @@ pub mod bunch_size;
 pub mod routing;
 pub mod strips;
 pub mod padded;
+pub mod fetches;
+pub mod open_files;
 pub mod filler;
 pub mod gather_rows;
 pub mod ended_bunch;

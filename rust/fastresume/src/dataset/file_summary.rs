@@ -11,7 +11,8 @@ use crate::format::metadata::size_estimate::{self, Extent, to_count};
 use crate::schema::arrow_schema::{self, ArrowFields};
 use crate::schema::columns::{self, Column, Stored};
 use crate::source::byte_source::Source;
-use crate::source::local::LocalFile;
+use crate::source::file_system::FileSystem;
+use crate::source::status::Status;
 
 /// What a manifest keeps of one file's footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,12 +35,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Reads a file's footer.
+    /// Reads the footer of a file of a listing.
     ///
     /// # Errors
-    /// As for `FooterBytes::read` and `FooterBytes::parse`.
-    pub fn read(path: &Path) -> Result<Self> {
-        let read = || Self::of_file(&LocalFile::open(path)?);
+    /// As for `FileSystem::open`, `FooterBytes::read` and `FooterBytes::parse`.
+    pub fn read(files: &FileSystem, path: &Path, listed: Option<&Status>) -> Result<Self> {
+        let read = || Self::of_file(files.open(path, listed)?.0.as_ref());
         read().map_err(|error| error.in_file(path))
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +11,9 @@ use crate::dataset::manifest_cache::Known;
 use crate::error::Result;
 use crate::parallel;
 use crate::schema::columns::Column;
-use crate::source::local::Status;
+use crate::source::file_system::FileSystem;
+use crate::source::local;
+use crate::source::status::Status;
 
 /// At most this many threads read footers: they wait for the disk more than they compute.
 const MAX_THREADS: usize = 16;
@@ -49,18 +50,23 @@ impl Schemas {
 ///
 /// # Errors
 /// `Source` if a file can't be asked or read; `Data` if its footer is damaged; `Interrupted`.
-pub fn find_all(listed: &[Listed], known: &Known<'_>, stop: &AtomicBool) -> Result<Vec<FoundFile>> {
+pub fn find_all(
+    files: &FileSystem,
+    listed: &[Listed],
+    known: &Known<'_>,
+    stop: &AtomicBool,
+) -> Result<Vec<FoundFile>> {
     let schemas = Schemas::default();
     known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
-    let find = |path: &Path| {
+    let find = |Listed { path, status: told, .. }: &Listed| {
         // Before the footer is read: a file that changes in between is not taken for the one that it became.
-        let status = Status::of(path)?;
+        let status = told.clone().map_or_else(|| local::status(path), Ok)?;
         if let Some(summary) = known.get(path.as_os_str().as_bytes(), &status) {
             return Ok(FoundFile { status, summary, was_known: true });
         }
-        let read = Summary::read(path)?;
+        let read = Summary::read(files, path, told.as_ref())?;
         let summary = Summary { columns: schemas.shared(read.columns), ..read };
         Ok(FoundFile { status, summary, was_known: false })
     };
-    parallel::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| find(&listed[index].path))
+    parallel::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| find(&listed[index]))
 }

@@ -8,9 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use crate::dataset::object_listing;
 use crate::dataset::tables::{Names, Tables, is_there};
 use crate::error::{Error, Result, check, shown};
-use crate::source::local::Status;
+use crate::source::address::scheme;
+use crate::source::file_system::FileSystem;
+use crate::source::status::Status;
 
 /// A file of the dataset, before it is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub struct Listed {
     pub path: PathBuf,
     /// The bytes of the path relative to the common root of all files.
     pub relative: Vec<u8>,
+    /// The status that the listing told of an object; none of a local file.
+    pub status: Option<Status>,
 }
 
 /// The files that `named` means, in canonical order: by the bytes of the path relative to their
@@ -35,31 +40,42 @@ pub struct Listed {
 ///
 /// # Errors
 /// `Source` if an entry of `named` gives no file, or a directory or a status can't be read; `Data` if a
-/// directory or pattern means files of a table; `Argument` if nothing is named, or an address is (only local
-/// files can be read); `Interrupted` if `stop` is set on the way.
-pub fn list(named: &[PathBuf], stop: &AtomicBool) -> Result<Vec<Listed>> {
+/// directory or pattern means files of a table; `Argument` if nothing is named, or an address of no store; `Interrupted` if `stop` is set on the way.
+pub fn list(files: &FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<Vec<Listed>> {
     if named.is_empty() {
         return Err(Error::Argument("no path is given".into()));
     }
     let mut paths = Vec::new();
+    let mut statuses = Vec::new();
     let mut tables = Tables::default();
     for entry in named {
-        let found = expand(entry, &mut tables, stop)?;
+        let found = match files.store_of(entry)? {
+            Some(store) => {
+                let objects = object_listing::expand(store, entry, stop)?;
+                statuses.extend(objects.iter().map(|object| Some(object.status.clone())));
+                objects.into_iter().map(|object| object.path).collect()
+            }
+            None => expand(entry, &mut tables, stop)?,
+        };
         if found.is_empty() {
-            return Err(Error::Source(if entry.is_dir() {
+            return Err(Error::Source(if scheme(entry).is_some() {
+                format!("no object that ends in .parquet lies at or below '{}', or matches it", shown(entry))
+            } else if entry.is_dir() {
                 format!("no file that ends in .parquet lies below '{}'", shown(entry))
             } else {
                 format!("no file matches '{}'{}", shown(entry), about_brackets(entry))
             }));
         }
         paths.extend(found);
+        statuses.resize(paths.len(), None);
     }
     let root = common_root(&paths);
     let mut files: Vec<Listed> = paths
         .into_iter()
-        .map(|path| {
+        .zip(statuses)
+        .map(|(path, status)| {
             let relative = path.strip_prefix(&root).unwrap_or(&path).as_os_str().as_bytes().to_vec();
-            Listed { path, relative }
+            Listed { path, relative, status }
         })
         .collect();
     files.sort_by(|a, b| a.relative.cmp(&b.relative));
@@ -79,7 +95,15 @@ pub fn check_distinct<'a>(
     // Only what is one file for the system can be one path, and only these are resolved.
     let mut resolved: HashMap<PathBuf, usize> = HashMap::new();
     let mut second_names = Vec::new();
+    // The same path stands beside itself, since paths below one root ascend.
+    if let Some(pair) = listed.windows(2).find(|pair| pair[0].path == pair[1].path) {
+        return Err(Error::Argument(format!("the same file twice: '{}'", shown(&pair[0].path))));
+    }
     for (index, status) in statuses.enumerate() {
+        // Objects of one content may have one tag: their addresses tell them apart.
+        if status.tag().is_some() {
+            continue;
+        }
         let first = *first_of.entry(status).or_insert(index);
         if first == index {
             continue;
@@ -114,9 +138,9 @@ pub fn check_distinct<'a>(
 }
 
 fn expand(entry: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
-    if is_address(entry)? {
+    if let Some(scheme) = is_collapsed(entry)? {
         return Err(Error::Argument(format!(
-            "only local files can be read, found the address '{}'",
+            "'{}' is an address that lost a slash, as in pathlib.Path: write it as a string, '{scheme}://...'",
             shown(entry)
         )));
     }
@@ -143,14 +167,13 @@ fn expand(entry: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<Pa
     Ok(found)
 }
 
-/// Whether it is an address, also as `pathlib` writes it: `s3:/bucket`, with one slash.
-fn is_address(entry: &Path) -> Result<bool> {
-    if entry.as_os_str().as_bytes().windows(3).any(|bytes| bytes == b"://") {
-        return Ok(true);
-    }
-    match entry.iter().next() {
-        Some(first) if first.as_bytes().ends_with(b":") => Ok(!is_there(Path::new(first))?),
-        _ => Ok(false),
+/// The scheme of an address as `pathlib` writes it, `s3:/bucket`, with one slash.
+fn is_collapsed(entry: &Path) -> Result<Option<&str>> {
+    let Some(first) = entry.iter().next() else { return Ok(None) };
+    let scheme = first.to_str().and_then(|first| first.strip_suffix(':'));
+    match scheme {
+        Some(scheme) if !scheme.is_empty() && !is_there(Path::new(first))? => Ok(Some(scheme)),
+        _ => Ok(None),
     }
 }
 
@@ -356,11 +379,12 @@ mod tests {
 
     #[test]
     fn a_listing_can_be_stopped() {
+        let disks = FileSystem::default();
         let source = Path::new(env!("CARGO_MANIFEST_DIR"));
         let (go, stop) = (AtomicBool::new(false), AtomicBool::new(true));
         for (named, files) in [(source.join("src/*.rs"), true), (source.to_owned(), false)] {
-            assert_eq!(list(std::slice::from_ref(&named), &go).is_ok(), files);
-            assert_eq!(list(&[named], &stop), Err(Error::Interrupted));
+            assert_eq!(list(&disks, std::slice::from_ref(&named), &go).is_ok(), files);
+            assert_eq!(list(&disks, &[named], &stop), Err(Error::Interrupted));
         }
     }
 }

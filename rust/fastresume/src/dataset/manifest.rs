@@ -19,6 +19,9 @@ use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::footer_cache::Footers;
 use crate::format::metadata::size_estimate::Extent;
 use crate::schema::columns::{Column, Kind};
+use crate::source::byte_source::Source;
+use crate::source::file_system::FileSystem;
+use crate::source::status::{Status, Version};
 
 /// The upper limit of row counts, so that every count fits a JSON number.
 pub const MAX_ROWS: u64 = 1 << 53;
@@ -39,6 +42,8 @@ pub struct DataFile {
     pub size: u64,
     /// The hash of the footer's bytes.
     pub footer_hash: [u8; HASH_BYTES],
+    /// The tag that the listing told of an object; none of a local file.
+    tag: Option<Box<str>>,
     /// Its columns, as an index into the manifest's distinct schemas.
     schema: usize,
     /// The number of its first row group, counted over the dataset.
@@ -58,6 +63,9 @@ pub struct Manifest {
     data_bytes: u64,
     fingerprint: String,
     page_checks: PageChecks,
+    /// Where the files lie.
+    #[serde(skip)]
+    file_system: FileSystem,
     /// What footers told of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
     footers: Arc<Footers>,
@@ -83,9 +91,17 @@ impl Manifest {
     /// For the first file in canonical order with a fault: `Source`, `Data` or `Argument` if it is missing,
     /// unreadable, not Parquet, damaged, or listed twice. `Interrupted` if stopped.
     pub fn open(named: &[PathBuf], stop: &AtomicBool) -> Result<Self> {
-        let listed = listing::list(named, stop)?;
-        let found = find_all(&listed, &Known::default(), stop)?;
-        Self::build(&listed, &found)
+        Self::open_in(FileSystem::default(), named, stop)
+    }
+
+    /// The same for files that may be objects of a store.
+    ///
+    /// # Errors
+    /// As for `open`.
+    pub fn open_in(file_system: FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<Self> {
+        let listed = listing::list(&file_system, named, stop)?;
+        let found = find_all(&file_system, &listed, &Known::default(), stop)?;
+        Self::build(file_system, &listed, &found)
     }
 
     /// Opens the same manifest without reading the footers of files that the cache knows unchanged. Adds the
@@ -93,12 +109,17 @@ impl Manifest {
     ///
     /// # Errors
     /// As for `open`.
-    pub fn open_cached(named: &[PathBuf], cache: &Cache, stop: &AtomicBool) -> Result<(Self, Result<()>)> {
-        let listed = listing::list(named, stop)?;
+    pub fn open_cached(
+        file_system: FileSystem,
+        named: &[PathBuf],
+        cache: &Cache,
+        stop: &AtomicBool,
+    ) -> Result<(Self, Result<()>)> {
+        let listed = listing::list(&file_system, named, stop)?;
         let bytes = cache.read();
         let known = Known::parse(&bytes);
-        let found = find_all(&listed, &known, stop)?;
-        let manifest = Self::build(&listed, &found)?;
+        let found = find_all(&file_system, &listed, &known, stop)?;
+        let manifest = Self::build(file_system, &listed, &found)?;
         let is_kept = |found: &FoundFile| found.was_known || cache.has_settled(&found.status);
         let (kept, new) = found.iter().fold((0, false), |(kept, new), found| {
             (kept + usize::from(is_kept(found)), new || (is_kept(found) && !found.was_known))
@@ -115,7 +136,7 @@ impl Manifest {
         Ok((manifest, written))
     }
 
-    fn build(listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
+    fn build(file_system: FileSystem, listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
         let second_names = listing::check_distinct(listed, found.iter().map(|found| &found.status))?;
         let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
         let mut schemas: Vec<Schema> = Vec::new();
@@ -124,7 +145,7 @@ impl Manifest {
         let mut rows = 0_u64;
         let mut data_bytes = 0_u64;
         let mut fingerprint = blake3::Hasher::new();
-        for (index, (listed, FoundFile { summary, .. })) in listed.iter().zip(found).enumerate() {
+        for (index, (listed, FoundFile { summary, status, .. })) in listed.iter().zip(found).enumerate() {
             data_bytes = data_bytes.saturating_add(summary.data_bytes);
             // Mostly the schema of the file before, which shares the same memory.
             let is_same = index > 0 && Arc::ptr_eq(&summary.columns, &found[index - 1].summary.columns);
@@ -140,6 +161,7 @@ impl Manifest {
                 path: listed.path.clone(),
                 size: summary.size,
                 footer_hash: summary.footer_hash,
+                tag: status.tag().map(Box::from),
                 schema,
                 first_group: group_starts.len() - 1,
             });
@@ -157,7 +179,17 @@ impl Manifest {
         let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
         let footers = Arc::default();
         let page_checks = PageChecks::default();
-        Ok(Self { files, schemas, group_starts, data_bytes, fingerprint, page_checks, footers, second_names })
+        Ok(Self {
+            files,
+            schemas,
+            group_starts,
+            data_bytes,
+            fingerprint,
+            page_checks,
+            file_system,
+            footers,
+            second_names,
+        })
     }
 
     /// What is to be said of files that were found under two names, where they were opened.
@@ -170,6 +202,34 @@ impl Manifest {
     #[must_use]
     pub fn with_page_checks(self, page_checks: PageChecks) -> Self {
         Self { page_checks, ..self }
+    }
+
+    /// The same files, which lie there.
+    #[must_use]
+    pub fn in_file_system(self, file_system: FileSystem) -> Self {
+        Self { file_system, ..self }
+    }
+
+    /// Whether files are objects of a store.
+    #[must_use]
+    pub fn has_objects(&self) -> bool {
+        self.files.iter().any(|file| file.tag.is_some())
+    }
+
+    /// How many bytes of objects may be on their way.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.file_system.read_bytes()
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// As for [`FileSystem::open`].
+    pub(crate) fn open_file(&self, file: usize) -> Result<(Arc<dyn Source>, Status)> {
+        let DataFile { path, size, tag, .. } = &self.files[file];
+        let listed = tag.clone().map(|tag| Status { size: *size, version: Version::Tag(tag) });
+        self.file_system.open(path, listed.as_ref())
     }
 
     /// How pages are checked.
@@ -300,7 +360,7 @@ impl Manifest {
     /// As for `listing::list`; `Argument` if a file is not of this dataset.
     pub fn files_of(&self, named: PathBuf, stop: &AtomicBool) -> Result<Vec<usize>> {
         let mut found = Vec::new();
-        for listed in listing::list(&[named], stop)? {
+        for listed in listing::list(&self.file_system, &[named], stop)? {
             // Files of one root are also in the order of their whole paths.
             let file = self.files.binary_search_by(|file| {
                 file.path.as_os_str().as_bytes().cmp(listed.path.as_os_str().as_bytes())

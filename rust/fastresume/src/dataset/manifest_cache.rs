@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::size_estimate::Extent;
 use crate::schema::columns::Column;
-use crate::source::local::Status;
+use crate::source::status::{Status, Version};
 
 /// The number changes with the format of the entries: an older or newer file is not read.
 const MAGIC: &[u8] = b"fastresume manifest cache 6\n";
@@ -152,8 +152,9 @@ impl Cache {
 
     /// Whether a file's last modification was long enough ago when its footer was read.
     pub(crate) fn has_settled(&self, status: &Status) -> bool {
+        let Version::Modified { ns, .. } = status.version else { return true };
         let latest = self.now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(SETTLED);
-        i128::try_from(latest.as_nanos()).is_ok_and(|latest| status.modified_ns <= latest)
+        i128::try_from(latest.as_nanos()).is_ok_and(|latest| ns <= latest)
     }
 
     /// Replaces the cache by these files, sorted by their paths.

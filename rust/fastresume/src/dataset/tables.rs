@@ -10,7 +10,7 @@ use crate::error::{Error, Result, shown};
 
 /// What keeps a log of which of a directory's files are its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Table {
+pub(crate) enum Table {
     Delta,
     Hudi,
     Iceberg,
@@ -95,7 +95,18 @@ impl Names {
 }
 
 impl Table {
-    fn refused(self, directory: &Path) -> Error {
+    /// What tells a table where a directory holds it, from the one that is told first.
+    pub(crate) const LOGS: [(Self, &str); 3] =
+        [(Self::Delta, DELTA_LOG), (Self::Hudi, HUDI_LOG), (Self::Iceberg, ICEBERG_LOG)];
+
+    /// The table that an object tells, by what follows its directory: `_delta_log/0.json`, say.
+    pub(crate) fn told_by(log: &str, rest: &str) -> Option<Self> {
+        let (table, _) = Self::LOGS.into_iter().find(|(_, name)| *name == log)?;
+        (table != Self::Iceberg || is_iceberg_metadata(rest.as_bytes())).then_some(table)
+    }
+
+    /// The error for a directory that is one.
+    pub(crate) fn refused(self, directory: &Path) -> Error {
         let root = shown(directory);
         let (name, files) = match self {
             Self::Delta => ("a Delta", format!("DeltaTable('{root}').file_uris()")),
@@ -126,12 +137,15 @@ fn is_iceberg(directory: &Path) -> Result<bool> {
     }
     for entry in std::fs::read_dir(&metadata).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        let name = name.as_bytes().strip_suffix(b".gz").unwrap_or(name.as_bytes());
-        if name.ends_with(b".metadata.json") {
+        if is_iceberg_metadata(name.as_bytes()) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+fn is_iceberg_metadata(name: &[u8]) -> bool {
+    name.strip_suffix(b".gz").unwrap_or(name).ends_with(b".metadata.json")
 }
 
 /// Whether a path is there, if only as a link that leads nowhere. What lies below a file is not.

@@ -22,7 +22,7 @@ use crate::format::page::reader::{Buffers, Pages};
 use crate::format::page::scanner::PageWalk;
 use crate::schema::columns::Column;
 use crate::source::byte_source::Source;
-use crate::source::local::{LocalFile, Status};
+use crate::source::status::Status;
 
 /// The number of files that a reader keeps open.
 pub const OPEN_FILES: usize = 8;
@@ -49,18 +49,12 @@ impl OpenFile {
         file: usize,
         columns: impl IntoIterator<Item = &'a Column>,
     ) -> Result<Self> {
-        let (source, footer) = read_footer(manifest, file)?;
+        let (source, status, footer) = read_footer(manifest, file)?;
         let columns = columns.into_iter().filter(|column| !column.stored.is_constant());
         let numbers: BTreeSet<usize> = columns.map(|column| column.leaf).collect();
         let leaves = manifest.footers().leaves(footer, numbers.into_iter().collect());
         let leaves = leaves.map_err(|error: Error| error.in_file(&manifest.files()[file].path))?;
-        Ok(Self {
-            status: *source.status(),
-            source: Arc::new(source),
-            leaves,
-            places: Arc::default(),
-            page_checks: manifest.page_checks(),
-        })
+        Ok(Self { status, source, leaves, places: Arc::default(), page_checks: manifest.page_checks() })
     }
 
     /// The metadata of the leaf columns that are read.
@@ -135,6 +129,41 @@ impl OpenFile {
         Ok(are_there.then(|| told.iter().map(|page: &PagePlace| page.first_row).collect()))
     }
 
+    /// Where the column chunks of a row group lie; none that lies outside of the file.
+    ///
+    /// # Errors
+    /// `Data` if the row group has no such column.
+    pub fn chunk_ranges(&self, row_group: usize, columns: &[&Column]) -> Result<Vec<Range<u64>>> {
+        let mut ranges = Vec::with_capacity(columns.len());
+        for column in columns.iter().filter(|column| !column.stored.is_constant()) {
+            let chunk = self.leaves.chunk(row_group, column.leaf)?;
+            let start = u64::try_from(start_of(chunk)).unwrap_or(u64::MAX);
+            let end = start.saturating_add(u64::try_from(chunk.compressed_size()).unwrap_or(0));
+            ranges.push(start.min(self.source.size())..end.min(self.source.size()));
+        }
+        Ok(ranges)
+    }
+
+    /// The same file, whose bytes come from here.
+    #[must_use]
+    pub fn read_from(&self, source: Arc<dyn Source>) -> Self {
+        Self {
+            source,
+            status: self.status.clone(),
+            leaves: Arc::clone(&self.leaves),
+            places: Arc::clone(&self.places),
+            page_checks: self.page_checks,
+        }
+    }
+
+    /// Begins to read ranges, if that takes a network.
+    ///
+    /// # Errors
+    /// As for [`Source::fetching`].
+    pub fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn Source>>> {
+        self.source.fetching(ranges)
+    }
+
     /// What the system said of it when it was opened.
     #[must_use]
     pub fn status(&self) -> &Status {
@@ -160,23 +189,23 @@ impl OpenFile {
 ///
 /// # Errors
 /// `Source` if the file can't be opened; `Data` if it is damaged or was changed.
-pub fn read_footer(manifest: &Manifest, file: usize) -> Result<(LocalFile, FooterBytes)> {
+pub fn read_footer(manifest: &Manifest, file: usize) -> Result<(Arc<dyn Source>, Status, FooterBytes)> {
+    let (source, status) = manifest.open_file(file)?;
     let file = &manifest.files()[file];
-    let source = LocalFile::open(&file.path)?;
     let changed = |what: &str| {
         Error::data(format!("the file was changed since the dataset was opened: {what}")).in_file(&file.path)
     };
     if source.size() != file.size {
         return Err(changed(&format!("it had {} bytes, it has {}", file.size, source.size())));
     }
-    let footer = FooterBytes::read(&source).map_err(|error| error.in_file(&file.path))?;
+    let footer = FooterBytes::read(source.as_ref()).map_err(|error| error.in_file(&file.path))?;
     if footer.hash != file.footer_hash {
         return Err(changed(
             "its footer differs, though its size does not; if manifest_cache= was given, that file is stale: \
              remove it",
         ));
     }
-    Ok((source, footer))
+    Ok((source, status, footer))
 }
 
 /// The error for a column whose type can't be delivered.

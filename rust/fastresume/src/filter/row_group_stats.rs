@@ -79,7 +79,7 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
 
 /// Adds the statistics that a file's footer has of columns.
 fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Vec<Facts>)>) -> Result<()> {
-    let (_, footer) = read_footer(manifest, file)?;
+    let (_, _, footer) = read_footer(manifest, file)?;
     let footer = footer.parse()?;
     let writer = Writer::of(footer.file().created_by());
     let numbers: Vec<usize> = columns.iter().map(|(column, _)| column.leaf).collect();

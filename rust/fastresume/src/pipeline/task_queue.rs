@@ -1,5 +1,6 @@
 //! The tasks of one reader: what its batches still need, and what to do next.
 
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -28,6 +29,9 @@ const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
 /// memory would have left the processor's caches before they are asked for.
 const ENDED_AHEAD: u64 = 8;
 
+/// So many segments are looked up where their bytes take a network: they are asked for before their turn.
+const MOST_AHEAD: usize = 64;
+
 /// The batches of one reader in the rest of a pass: from those to be decoded to those that wait for the
 /// consumer.
 pub struct Agenda {
@@ -37,8 +41,10 @@ pub struct Agenda {
     /// The memory of batches that the consumer released.
     pool: Pool,
     schedule: Schedule,
-    /// A segment that waits for room.
-    waiting: Option<Segment>,
+    /// The segments that come next: the first one waits for room.
+    ahead: VecDeque<Segment>,
+    /// So many of them are looked up.
+    most_ahead: usize,
     /// The rests of segments that were too large to be decoded at once.
     divided: Vec<Decoding>,
     /// The window that was opened last, and the memory of its batches, which all its segments share.
@@ -103,6 +109,7 @@ impl Agenda {
         reader: WorkerId,
         budget_bytes: u64,
     ) -> Result<Self> {
+        let manifest_has_objects = manifest.has_objects();
         let schedule = Schedule::new(manifest, layout, order, Arc::clone(&pass), reader)?;
         let is_scattered = schedule.is_shuffled();
         let pool = Pool::new(to_usize(budget_bytes.saturating_add(schedule.open_bytes()))?);
@@ -117,7 +124,8 @@ impl Agenda {
             budget_bytes,
             pool,
             schedule,
-            waiting: None,
+            ahead: VecDeque::new(),
+            most_ahead: if manifest_has_objects { MOST_AHEAD } else { 1 },
             divided: Vec::new(),
             window: None,
             filling: Filling::new(is_scattered),
@@ -196,7 +204,7 @@ impl Agenda {
                 self.decoding += 1;
                 return Some(Task::Decode(self.divided.swap_remove(at)));
             }
-            NextDecode::Segment => self.waiting.take()?,
+            NextDecode::Segment => self.ahead.pop_front()?,
         };
         match self.slots_for(&segment, layout) {
             Ok(slots) => {
@@ -216,6 +224,17 @@ impl Agenda {
     /// Takes the task to finish the front batch, if it has all its rows.
     pub fn take_front_end(&mut self) -> Option<Task> {
         self.take_end(0)
+    }
+
+    /// The row groups of the segments that come next, each once.
+    pub fn groups_ahead(&self) -> Vec<usize> {
+        let mut groups: Vec<usize> = Vec::new();
+        for segment in &self.ahead {
+            if !groups.contains(&segment.group) {
+                groups.push(segment.group);
+            }
+        }
+        groups
     }
 
     /// Whether there seems to be a task.
@@ -301,10 +320,11 @@ impl Agenda {
         if let Some((at, _)) = divided.min_by_key(|(_, task)| task.segment.first_batch()) {
             return Some(NextDecode::Divided(at));
         }
-        if self.waiting.is_none() {
-            self.waiting = self.schedule.next_segment();
+        while self.ahead.len() < self.most_ahead {
+            let Some(segment) = self.schedule.next_segment() else { break };
+            self.ahead.push_back(segment);
         }
-        self.waiting.as_ref().filter(|segment| may_go(segment)).map(|_| NextDecode::Segment)
+        self.ahead.front().filter(|segment| may_go(segment)).map(|_| NextDecode::Segment)
     }
 
     /// The bytes that a batch of `rows` rows is expected to take beside its rows of one length.

@@ -1,6 +1,8 @@
 //! What gives bytes at ranges, wherever they lie.
 
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::memory::vectors::filled;
@@ -47,6 +49,15 @@ pub trait Source: Send + Sync {
     /// `Source`, naming what changed.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// The same bytes, of which these ranges are on their way from now on; none where reading waits for no network.
+    ///
+    /// # Errors
+    /// `Source` if they can't be asked for.
+    fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn Source>>> {
+        let _ = ranges;
+        Ok(None)
     }
 
     /// The path, for messages.

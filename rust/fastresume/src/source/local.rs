@@ -6,63 +6,24 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::source::byte_source::Source;
+use crate::source::status::{SECOND_NS, Status, Version};
 
-/// What the system says of a regular file, and what differs if it is another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Status {
-    /// The size in bytes.
-    pub size: u64,
-    /// The time of its last modification in nanoseconds since 1970.
-    pub modified_ns: i128,
-    /// The device and the number on it: two paths of one file have the same. (Links share it, too.)
-    pub node: (u64, u64),
+/// The status of a file, which is not opened.
+///
+/// # Errors
+/// `Source` if the system does not say, or it is a directory, pipe or device.
+pub fn status(path: &Path) -> Result<Status> {
+    let status = std::fs::metadata(path).map_err(|cause| Error::source("can't open", path, cause))?;
+    if !status.is_file() {
+        return Err(Error::source("can't read", path, "not a regular file"));
+    }
+    Ok(told(&status))
 }
 
-impl Status {
-    /// The status of a file, which is not opened.
-    ///
-    /// # Errors
-    /// `Source` if the system does not say, or it is a directory, pipe or device.
-    pub fn of(path: &Path) -> Result<Self> {
-        let status = std::fs::metadata(path).map_err(|cause| Error::source("can't open", path, cause))?;
-        if !status.is_file() {
-            return Err(Error::source("can't read", path, "not a regular file"));
-        }
-        Ok(Self::from(&status))
-    }
-
-    /// What differs if the content does: of a local file, the time of its last modification in nanoseconds
-    /// (an object store would say its `ETag`).
-    #[must_use]
-    pub fn version(&self) -> String {
-        self.modified_ns.to_string()
-    }
-
-    /// What became of a file with this status, as far as it shows; nothing if that is the status now.
-    #[must_use]
-    pub fn change(&self, now: &Self) -> Option<String> {
-        if now.node != self.node {
-            return Some("another file has taken its place".into());
-        }
-        if now.size != self.size {
-            return Some(format!("it had {} bytes, it has {}", self.size, now.size));
-        }
-        let seconds = |ns: i128| format!("{}.{:09}", ns.div_euclid(SECOND_NS), ns.rem_euclid(SECOND_NS));
-        (now.modified_ns != self.modified_ns).then(|| {
-            let [before, now] = [self, now].map(|status| seconds(status.modified_ns));
-            format!("it was modified {now} s after 1970, and before that {before} s")
-        })
-    }
+fn told(found: &Metadata) -> Status {
+    let ns = i128::from(found.mtime()) * SECOND_NS + i128::from(found.mtime_nsec());
+    Status { size: found.size(), version: Version::Modified { ns, node: (found.dev(), found.ino()) } }
 }
-
-impl From<&Metadata> for Status {
-    fn from(found: &Metadata) -> Self {
-        let modified_ns = i128::from(found.mtime()) * SECOND_NS + i128::from(found.mtime_nsec());
-        Self { size: found.size(), modified_ns, node: (found.dev(), found.ino()) }
-    }
-}
-
-const SECOND_NS: i128 = 1_000_000_000;
 
 /// What is said of a file that is another one than before.
 pub const CHANGED: &str = "the file was changed while it was read:";
@@ -82,10 +43,10 @@ impl LocalFile {
     /// `Source` if it can't be opened or is a directory, pipe or device.
     pub fn open(path: &Path) -> Result<Self> {
         // Before opening: to open a pipe waits for its writer.
-        Status::of(path)?;
+        status(path)?;
         let failed = |cause| Error::source("can't open", path, cause);
         let file = File::open(path).map_err(failed)?;
-        let status = Status::from(&file.metadata().map_err(failed)?);
+        let status = told(&file.metadata().map_err(failed)?);
         Ok(Self { file, status, path: path.to_owned() })
     }
 
@@ -116,7 +77,7 @@ impl Source for LocalFile {
         let changed = |cause: String| Error::source(CHANGED, &self.path, cause);
         for now in [self.file.metadata(), std::fs::metadata(&self.path)] {
             let now = now.map_err(|cause| changed(cause.to_string()))?;
-            if let Some(change) = self.status.change(&Status::from(&now)) {
+            if let Some(change) = self.status.change(&told(&now)) {
                 return Err(changed(change));
             }
         }

@@ -1,0 +1,40 @@
+"""How stores of objects are reached, as users name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import fastresume._core as _core
+from fastresume.options.checks import at_least, quoted
+
+Credentials = Callable[[], Mapping[str, str]]
+
+
+def stores_of(
+    storage_options: Mapping[str, object] | None, credentials: Credentials | None, read_bytes: int
+) -> _core.Stores:
+    """The stores that addresses among the paths name; none is asked yet.
+
+    Raises:
+        TypeError: if the options are no mapping of names, or what gives credentials can't be called.
+        ValueError: if fewer bytes than one may be on their way.
+    """
+    if not isinstance(storage_options, Mapping | None):
+        raise TypeError(f"storage_options must be a dict of names and values, found {type(storage_options)}")
+    # A value may be a secret: no message has one.
+    if unnamed := [name for name in storage_options or {} if not isinstance(name, str)]:
+        raise TypeError(f"storage_options must have names that are strings, found {quoted(unnamed[0])}")
+    if not (credentials is None or callable(credentials)):
+        raise TypeError(
+            "credentials must be a function that returns a dict, such as {'aws_access_key_id': ..., "
+            f"'aws_secret_access_key': ...}}, found {type(credentials)}: what does not expire goes into "
+            "storage_options"
+        )
+    names = cast("Mapping[str, object]", storage_options or {})
+    options = {name: _text(value) for name, value in names.items() if value is not None}
+    return _core.Stores(options, credentials, at_least(1, "read_bytes", read_bytes))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,88 @@
+//! The stores that a dataset reads from, as a Python class.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fastresume::{Error, FileSystem};
+use fastresume_stores::{CredentialsOf, Options, Stores as CoreStores};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+/// Stores of objects that are reached with these options. It is pickled with them: they are secrets.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct Stores {
+    inner: CoreStores,
+    options: BTreeMap<String, String>,
+    credentials: Option<Py<PyAny>>,
+    read_bytes: u64,
+}
+
+impl Stores {
+    /// Local disks, and these stores.
+    pub fn file_system(&self) -> FileSystem {
+        FileSystem::with_store(Arc::new(self.inner.clone()), self.read_bytes)
+    }
+}
+
+/// What was asked of stores until now, in this process.
+#[pyclass(frozen, get_all, module = "fastresume._core")]
+pub struct StoreCounts {
+    requests: u64,
+    retries: u64,
+    bytes_asked: u64,
+    bytes_needed: u64,
+    wait_for_bytes_seconds: f64,
+}
+
+#[pymethods]
+impl Stores {
+    #[new]
+    #[pyo3(signature = (options=BTreeMap::new(), credentials=None, read_bytes=256 << 20))]
+    fn new(
+        py: Python<'_>,
+        options: BTreeMap<String, String>,
+        credentials: Option<Py<PyAny>>,
+        read_bytes: u64,
+    ) -> Self {
+        let asked = credentials.as_ref().map(|function| credentials_of(function.clone_ref(py)));
+        let inner = CoreStores::new(Options { named: options.clone(), credentials: asked });
+        Self { inner, options, credentials, read_bytes }
+    }
+
+    /// What was asked of them until now, in this process.
+    fn counts(&self) -> StoreCounts {
+        let counts = self.inner.counts().snapshot();
+        StoreCounts {
+            requests: counts.requests,
+            retries: counts.retries,
+            bytes_asked: counts.bytes_asked,
+            bytes_needed: counts.bytes_needed,
+            wait_for_bytes_seconds: counts.wait.as_secs_f64(),
+        }
+    }
+
+    /// How many bytes of objects may be on their way.
+    #[getter]
+    fn read_bytes(&self) -> u64 {
+        self.read_bytes
+    }
+
+    #[allow(clippy::type_complexity, reason = "what pickle wants: a class and its arguments")]
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> (Bound<'py, PyType>, (BTreeMap<String, String>, Option<Py<PyAny>>, u64)) {
+        let Self { options, credentials, read_bytes, .. } = slf.get();
+        let credentials = credentials.as_ref().map(|function| function.clone_ref(slf.py()));
+        (slf.get_type(), (options.clone(), credentials, *read_bytes))
+    }
+}
+
+/// Calls a function of the user's. A thread that reads calls it, and waits for the interpreter.
+fn credentials_of(function: Py<PyAny>) -> CredentialsOf {
+    Arc::new(move || {
+        Python::attach(|py| {
+            let given = function.call0(py).and_then(|given| given.extract(py));
+            given.map_err(|cause| Error::Source(format!("credentials() failed: {cause}")))
+        })
+    })
+}

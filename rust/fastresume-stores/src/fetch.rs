@@ -1,0 +1,165 @@
+//! Ranges of an object that are needed soon: asked for together, joined where they lie near each other.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use bytes::Bytes;
+use fastresume::{Result, Source};
+use tokio::task::AbortHandle;
+
+use crate::object::{Object, copy, waiting};
+use crate::process::Process;
+
+/// Ranges with a gap of at most so many bytes are asked for in one request: the gap takes less time than another request.
+const MAX_GAP_BYTES: u64 = 1 << 20;
+
+/// A request asks for at most so many bytes, so that several bring a large range together.
+const MAX_REQUEST_BYTES: u64 = 8 << 20;
+
+/// What came of one request.
+#[derive(Default)]
+struct Slot {
+    came: Mutex<Option<Result<Bytes>>>,
+    is_there: Condvar,
+}
+
+impl Slot {
+    fn put(&self, came: Result<Bytes>) {
+        *self.came.lock().unwrap_or_else(PoisonError::into_inner) = Some(came);
+        self.is_there.notify_all();
+    }
+
+    /// Waits for what comes.
+    fn get(&self) -> Result<Bytes> {
+        let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match &*came {
+                Some(came) => return came.clone(),
+                None => came = self.is_there.wait(came).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+struct Part {
+    range: Range<u64>,
+    slot: Arc<Slot>,
+    request: AbortHandle,
+}
+
+/// Ranges of an object that are on their way, or there. What lies outside of them is not to be read here.
+pub struct Fetched {
+    object: Arc<Object>,
+    /// The parts, ascending, none of them empty.
+    parts: Vec<Part>,
+}
+
+impl Fetched {
+    /// Asks for ranges of an object, and does not wait for them.
+    ///
+    /// # Errors
+    /// `Source` if there is no client.
+    pub fn begin(object: &Arc<Object>, ranges: &[Range<u64>]) -> Result<Self> {
+        let process = Process::current()?;
+        let client = object.client()?;
+        object.counts().note_needed(ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum());
+        let parts = requests(ranges, object.status.size).into_iter().map(|range| {
+            let slot = Arc::new(Slot::default());
+            let (filled, object, client) = (Arc::clone(&slot), Arc::clone(object), Arc::clone(&client));
+            let asked = range.clone();
+            let request = process.runtime.spawn(async move {
+                filled.put(object.get(client.as_ref(), asked).await);
+            });
+            Part { range, slot, request: request.abort_handle() }
+        });
+        Ok(Self { object: Arc::clone(object), parts: parts.collect() })
+    }
+}
+
+/// The requests that bring ranges of an object of so many bytes.
+fn requests(ranges: &[Range<u64>], size: u64) -> Vec<Range<u64>> {
+    let mut sorted: Vec<Range<u64>> = ranges.iter().map(|range| range.start..range.end.min(size)).collect();
+    sorted.retain(|range| range.start < range.end);
+    sorted.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in sorted {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(MAX_GAP_BYTES) => {
+                last.end = last.end.max(range.end);
+            }
+            _ => joined.push(range),
+        }
+    }
+    let divided = joined.into_iter().flat_map(|range| {
+        let count = (range.end - range.start).div_ceil(MAX_REQUEST_BYTES);
+        let bytes = (range.end - range.start).div_ceil(count);
+        (0..count).map(move |number| {
+            let start = range.start + number * bytes;
+            start..(start + bytes).min(range.end)
+        })
+    });
+    divided.filter(|range| range.start < range.end).collect()
+}
+
+impl Source for Fetched {
+    fn size(&self) -> u64 {
+        self.object.status.size
+    }
+
+    fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(offset, buffer.len())?;
+        let mut done = 0;
+        let mut index = self.parts.partition_point(|part| part.range.end <= offset);
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            let Some(part) = self.parts.get(index).filter(|part| part.range.contains(&at)) else {
+                // Nobody asked for it before: a header that lies outside of what the footer states, say.
+                let end = self.parts.get(index).map_or(u64::MAX, |next| next.range.start);
+                let count = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len() - done);
+                let read = async {
+                    let client = self.object.client()?;
+                    self.object.get(client.as_ref(), at..at + count as u64).await
+                };
+                let bytes = waiting(self.object.counts(), || Process::current()?.runtime.block_on(read))?;
+                buffer[done..done + count].copy_from_slice(&bytes);
+                done += count;
+                continue;
+            };
+            let bytes = waiting(self.object.counts(), || part.slot.get())?;
+            let count = usize::try_from(part.range.end - at).unwrap_or(usize::MAX).min(buffer.len() - done);
+            copy(&bytes, part.range.start, at, &mut buffer[done..done + count])?;
+            done += count;
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn path(&self) -> &Path {
+        &self.object.path
+    }
+}
+
+impl Drop for Fetched {
+    fn drop(&mut self) {
+        for part in &self.parts {
+            part.request.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_ranges_are_joined_and_large_ones_divided() {
+        const MIB: u64 = 1 << 20;
+        let size = 100 * MIB;
+        assert_eq!(requests(&[0..10, 20..30], size), [0..30]);
+        assert_eq!(requests(&[3 * MIB..4 * MIB, 0..MIB], size), [0..MIB, 3 * MIB..4 * MIB]);
+        assert_eq!(requests(&[0..16 * MIB], size), [0..8 * MIB, 8 * MIB..16 * MIB]);
+        assert_eq!(requests(&[99 * MIB..200 * MIB, 5..5], size), [99 * MIB..100 * MIB]);
+        assert!(requests(&[], size).is_empty());
+    }
+}

@@ -1,0 +1,17 @@
+//! Objects of S3, GCS, Azure and HTTP servers as sources of fastresume's core.
+//!
+//! The core is pure and waits for nothing but local disks. All that waits for a network is here: one asynchronous runtime
+//! for each process, the clients of stores, and the reads that are in flight.
+
+mod address;
+mod client;
+mod counts;
+mod fetch;
+mod object;
+mod options;
+mod process;
+mod stores;
+
+pub use crate::counts::{Counts, Snapshot};
+pub use crate::options::{CredentialsOf, Options};
+pub use crate::stores::Stores;

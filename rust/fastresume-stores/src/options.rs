@@ -1,0 +1,270 @@
+//! How stores are reached: what the user named, and the environment.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fastresume::{Error, Result};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
+use object_store::azure::{AzureConfigKey, AzureCredential, MicrosoftAzureBuilder};
+use object_store::client::{ClientConfigKey, CredentialProvider};
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+
+use crate::address::{Address, Kind};
+use crate::client::Connector;
+
+/// A body that brings no byte for so long is asked for again.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A fault is tried again for so long.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
+
+const MAX_RETRIES: usize = 10;
+
+/// Gives credentials that expire, by the names that options have, when it is asked.
+pub type CredentialsOf = Arc<dyn Fn() -> Result<BTreeMap<String, String>> + Send + Sync>;
+
+/// How stores are reached. Its `Debug` form shows no value: some are secrets.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Options by their names, as `object_store` has them.
+    pub named: BTreeMap<String, String>,
+    /// What gives credentials that expire.
+    pub credentials: Option<CredentialsOf>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Options")
+            .field("named", &self.named.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// The client of the store that an address lies in.
+    ///
+    /// # Errors
+    /// `Argument` if an option has no meaning for it, or one is missing.
+    pub fn client(&self, address: &Address, connector: Connector) -> Result<Arc<dyn ObjectStore>> {
+        let client = self.client_options(&address.root);
+        let retry = RetryConfig {
+            backoff: BackoffConfig::default(),
+            max_retries: MAX_RETRIES,
+            retry_timeout: RETRY_TIMEOUT,
+        };
+        let root = &address.root;
+        let made: object_store::Result<Arc<dyn ObjectStore>> = match address.kind {
+            Kind::S3 => {
+                let mut builder = AmazonS3Builder::from_env().with_url(root).with_client_options(client);
+                for (key, value) in self.of_store::<AmazonS3ConfigKey>("S3")? {
+                    builder = builder.with_config(key, value);
+                }
+                let is_plain = builder
+                    .get_config_value(&AmazonS3ConfigKey::Endpoint)
+                    .is_some_and(|endpoint| endpoint.starts_with("http://"));
+                if is_plain {
+                    builder = builder.with_allow_http(true);
+                }
+                if let Some(credentials) = &self.credentials {
+                    builder = builder.with_credentials(Arc::new(OfAws(Renewed(Arc::clone(credentials)))));
+                }
+                builder
+                    .with_retry(retry)
+                    .with_http_connector(connector)
+                    .build()
+                    .map(|made| Arc::new(made) as _)
+            }
+            Kind::Gcs => {
+                let mut builder =
+                    GoogleCloudStorageBuilder::from_env().with_url(root).with_client_options(client);
+                for (key, value) in self.of_store::<GoogleConfigKey>("GCS")? {
+                    builder = builder.with_config(key, value);
+                }
+                if let Some(credentials) = &self.credentials {
+                    builder = builder.with_credentials(Arc::new(OfGcp(Renewed(Arc::clone(credentials)))));
+                }
+                builder
+                    .with_retry(retry)
+                    .with_http_connector(connector)
+                    .build()
+                    .map(|made| Arc::new(made) as _)
+            }
+            Kind::Azure => {
+                let mut builder =
+                    MicrosoftAzureBuilder::from_env().with_url(root).with_client_options(client);
+                for (key, value) in self.of_store::<AzureConfigKey>("Azure")? {
+                    builder = builder.with_config(key, value);
+                }
+                if let Some(credentials) = &self.credentials {
+                    builder = builder.with_credentials(Arc::new(OfAzure(Renewed(Arc::clone(credentials)))));
+                }
+                builder
+                    .with_retry(retry)
+                    .with_http_connector(connector)
+                    .build()
+                    .map(|made| Arc::new(made) as _)
+            }
+            Kind::Http => {
+                self.of_store::<NoKey>("HTTP")?;
+                HttpBuilder::new()
+                    .with_url(root)
+                    .with_client_options(client)
+                    .with_retry(retry)
+                    .with_http_connector(connector)
+                    .build()
+                    .map(|made| Arc::new(made) as _)
+            }
+        };
+        made.map_err(|cause| Error::Argument(format!("the store of '{root}' can't be reached: {cause}")))
+    }
+
+    /// The options that are not of every HTTP client, as this kind of store knows them.
+    fn of_store<K: std::str::FromStr>(&self, store: &str) -> Result<Vec<(K, &str)>> {
+        let others = self.named.iter().filter(|(name, _)| client_key(name).is_none());
+        let each = others.map(|(name, value)| {
+            let key = name.to_ascii_lowercase().parse();
+            key.map(|key| (key, value.as_str())).map_err(|_| {
+                Error::Argument(format!(
+                    "storage_options: {store} has no option '{name}'; they are named as in object_store"
+                ))
+            })
+        });
+        each.collect()
+    }
+
+    fn client_options(&self, root: &str) -> ClientOptions {
+        let mut options = ClientOptions::default()
+            .with_connect_timeout(CONNECT_TIMEOUT)
+            .with_read_timeout(READ_TIMEOUT)
+            .with_timeout_disabled()
+            .with_allow_http(root.starts_with("http://"));
+        for (name, value) in &self.named {
+            if let Some(key) = client_key(name) {
+                options = options.with_config(key, value);
+            }
+        }
+        options
+    }
+}
+
+/// The key of an option that every HTTP client has.
+fn client_key(name: &str) -> Option<ClientConfigKey> {
+    let name = name.to_ascii_lowercase();
+    let name =
+        ["aws_", "azure_", "google_"].iter().find_map(|store| name.strip_prefix(store)).unwrap_or(&name);
+    name.parse().ok()
+}
+
+/// What an HTTP server has: no option of its own.
+enum NoKey {}
+
+impl std::str::FromStr for NoKey {
+    type Err = ();
+
+    fn from_str(_: &str) -> std::result::Result<Self, ()> {
+        Err(())
+    }
+}
+
+/// Credentials that are asked for at each request; what gives them may keep them until they expire.
+struct Renewed(CredentialsOf);
+
+impl fmt::Debug for Renewed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Renewed")
+    }
+}
+
+impl Renewed {
+    /// The credentials now, and the names that `wanted` has, in its order.
+    async fn get<const N: usize>(&self, wanted: [&str; N]) -> object_store::Result<[Option<String>; N]> {
+        let ask = Arc::clone(&self.0);
+        // It may wait for long, and for a lock of the interpreter.
+        let asked = tokio::task::spawn_blocking(move || ask()).await;
+        let given = asked.map_err(failed)?.map_err(failed)?;
+        let short = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            ["aws_", "azure_storage_", "azure_", "google_"]
+                .iter()
+                .find_map(|store| name.strip_prefix(store))
+                .unwrap_or(&name)
+                .to_owned()
+        };
+        let given: BTreeMap<String, String> =
+            given.into_iter().map(|(name, value)| (short(&name), value)).collect();
+        Ok(wanted.map(|name| given.get(name).cloned()))
+    }
+}
+
+fn failed(cause: impl std::error::Error + Send + Sync + 'static) -> object_store::Error {
+    object_store::Error::Generic { store: "credentials=", source: Box::new(cause) }
+}
+
+fn lacking(name: &str) -> object_store::Error {
+    failed(Error::Argument(format!("credentials() must return a dict with '{name}'")))
+}
+
+#[derive(Debug)]
+struct OfAws(Renewed);
+
+#[async_trait]
+impl CredentialProvider for OfAws {
+    type Credential = AwsCredential;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
+        let [key_id, secret_key, token] =
+            self.0.get(["access_key_id", "secret_access_key", "session_token"]).await?;
+        Ok(Arc::new(AwsCredential {
+            key_id: key_id.ok_or_else(|| lacking("aws_access_key_id"))?,
+            secret_key: secret_key.ok_or_else(|| lacking("aws_secret_access_key"))?,
+            token,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct OfGcp(Renewed);
+
+#[async_trait]
+impl CredentialProvider for OfGcp {
+    type Credential = GcpCredential;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<GcpCredential>> {
+        let [bearer] = self.0.get(["bearer_token"]).await?;
+        Ok(Arc::new(GcpCredential { bearer: bearer.ok_or_else(|| lacking("bearer_token"))? }))
+    }
+}
+
+#[derive(Debug)]
+struct OfAzure(Renewed);
+
+#[async_trait]
+impl CredentialProvider for OfAzure {
+    type Credential = AzureCredential;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<AzureCredential>> {
+        let [bearer, sas] = self.0.get(["bearer_token", "sas_token"]).await?;
+        let pairs = |sas: &str| {
+            let pairs = sas.trim_start_matches('?').split('&').filter_map(|pair| pair.split_once('='));
+            pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
+        };
+        match (bearer, sas) {
+            (Some(bearer), _) => Ok(Arc::new(AzureCredential::BearerToken(bearer))),
+            (None, Some(sas)) => Ok(Arc::new(AzureCredential::SASToken(pairs(&sas)))),
+            (None, None) => Err(lacking("bearer_token' or 'sas_token")),
+        }
+    }
+}
+
+/// A part of a query, which is percent-encoded.
+fn decoded(text: &str) -> String {
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+}

@@ -1,0 +1,101 @@
+//! What a process has of its own: a runtime, the clients of stores, and how much may be in flight.
+//!
+//! A forked child has none of its parent's threads: it makes its own at the first read, and leaves the copy that it
+//! inherited alone.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fastresume::{Error, Result};
+use object_store::ObjectStore;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::client::Throttle;
+
+/// Two threads move more bytes than decoding takes.
+const THREADS: usize = 2;
+
+/// What one process has of its own.
+pub struct Process {
+    id: u32,
+    pub runtime: Runtime,
+    pub throttle: Arc<Throttle>,
+    /// By the number of whose they are, and the root of their addresses.
+    clients: Mutex<HashMap<(u64, String), Arc<dyn ObjectStore>>>,
+}
+
+static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+impl Process {
+    /// That of the present process.
+    ///
+    /// # Errors
+    /// `Source` if the system gives no thread.
+    #[allow(
+        unsafe_code,
+        reason = "what is published is never freed, so that a fork may find it in any state"
+    )]
+    pub fn current() -> Result<&'static Self> {
+        let id = std::process::id();
+        loop {
+            let found = CURRENT.load(Ordering::Acquire);
+            // SAFETY: it is null, or came from `Box::leak`.
+            if let Some(process) = unsafe { found.as_ref() }.filter(|process| process.id == id) {
+                return Ok(process);
+            }
+            let made = Self::new(id)?;
+            let made = Box::into_raw(Box::new(made));
+            match CURRENT.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
+                // SAFETY: it was made above, and is never freed from here on.
+                Ok(_) => return Ok(unsafe { &*made }),
+                // SAFETY: nobody else has seen it.
+                Err(_) => drop(unsafe { Box::from_raw(made) }),
+            }
+        }
+    }
+
+    fn new(id: u32) -> Result<Self> {
+        // An application may have chosen one before: then that one is used.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("fastresume-io")
+            .enable_all()
+            .build()
+            .map_err(|cause| {
+                Error::Source(format!("can't start the threads that read from stores: {cause}"))
+            })?;
+        Ok(Self { id, runtime, throttle: Arc::default(), clients: Mutex::default() })
+    }
+
+    /// The client of a root of addresses, made where there is none yet.
+    ///
+    /// # Errors
+    /// As `make` has.
+    pub fn client(
+        &self,
+        owner: u64,
+        root: &str,
+        make: impl FnOnce() -> Result<Arc<dyn ObjectStore>>,
+    ) -> Result<Arc<dyn ObjectStore>> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&(owner, root.to_owned())) {
+            return Ok(Arc::clone(client));
+        }
+        let client = make()?;
+        clients.insert((owner, root.to_owned()), Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// Drops the clients of one that is gone, if this process has any.
+    #[allow(unsafe_code, reason = "what is published is never freed")]
+    pub fn forget(owner: u64) {
+        // SAFETY: it is null, or came from `Box::into_raw` and is never freed.
+        let current = unsafe { CURRENT.load(Ordering::Acquire).as_ref() };
+        if let Some(process) = current.filter(|process| process.id == std::process::id()) {
+            let mut clients = process.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            clients.retain(|(other, _), _| *other != owner);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The stores that a dataset reads from, as the core asks them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fastresume::error::check;
+use fastresume::{Error, Object as Listed, Result, Source, Status, Store};
+use futures_util::StreamExt;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+
+use crate::address::{Address, Kind};
+use crate::client::Connector;
+use crate::counts::Counts;
+use crate::object::{Object, ObjectSource, status_of, told};
+use crate::options::Options;
+use crate::process::Process;
+
+/// How often a call that waits looks whether it is to stop.
+const STOP_EVERY: Duration = Duration::from_millis(100);
+
+static NEXT_OWNER: AtomicU64 = AtomicU64::new(0);
+
+/// What the objects of a dataset share.
+#[derive(Debug)]
+pub struct Shared {
+    owner: u64,
+    options: Options,
+    pub counts: Arc<Counts>,
+}
+
+impl Shared {
+    /// The client of the store that an address lies in, in this process.
+    pub fn client(&self, address: &Path) -> Result<Arc<dyn ObjectStore>> {
+        let address = Address::parse(address)?;
+        let process = Process::current()?;
+        process.client(self.owner, &address.root, || {
+            let (counts, throttle) = (Arc::clone(&self.counts), Arc::clone(&process.throttle));
+            self.options.client(&address, Connector { counts, throttle })
+        })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        Process::forget(self.owner);
+    }
+}
+
+/// The stores that a dataset reads from.
+#[derive(Debug, Clone)]
+pub struct Stores {
+    shared: Arc<Shared>,
+}
+
+impl Stores {
+    /// Stores that are reached with these options. Nothing is asked yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
+        Self { shared: Arc::new(Shared { owner, options, counts: Arc::default() }) }
+    }
+
+    /// What was asked of them until now, in this process.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.shared.counts
+    }
+
+    /// Waits for an answer, unless it is to stop.
+    fn wait<T>(stop: &AtomicBool, work: impl Future<Output = Result<T>>) -> Result<T> {
+        Process::current()?.runtime.block_on(async {
+            let mut work = std::pin::pin!(work);
+            loop {
+                match tokio::time::timeout(STOP_EVERY, work.as_mut()).await {
+                    Ok(done) => return done,
+                    Err(_) => check(stop)?,
+                }
+            }
+        })
+    }
+
+    /// At most so many of the objects of an address, or below it.
+    async fn listed(&self, path: &Path, most: usize) -> Result<Vec<Listed>> {
+        let address = Address::parse(path)?;
+        let client = self.shared.client(path)?;
+        let failed = |cause: &object_store::Error| Error::source("can't list", path, told(cause));
+        let listed = |meta: &object_store::ObjectMeta| {
+            let path = match address.kind {
+                Kind::Http => path.to_owned(),
+                _ => address.of(&meta.location),
+            };
+            Listed { path, status: status_of(meta) }
+        };
+        if !address.key.as_ref().is_empty() {
+            match client.head(&address.key).await {
+                Ok(meta) => return Ok(vec![listed(&meta)]),
+                Err(object_store::Error::NotFound { .. }) if address.kind != Kind::Http => {}
+                Err(cause) => return Err(failed(&cause)),
+            }
+        }
+        if address.kind == Kind::Http {
+            return Err(failed(&object_store::Error::NotSupported {
+                source: "a web server lists no directories: name each file".into(),
+            }));
+        }
+        let prefix = Some(&address.key).filter(|key| !key.as_ref().is_empty());
+        let mut objects = client.list(prefix).take(most);
+        let mut found = Vec::new();
+        while let Some(object) = objects.next().await {
+            let object = object.map_err(|cause| failed(&cause))?;
+            // What names a directory holds no rows.
+            if object.size > 0 {
+                found.push(listed(&object));
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Store for Stores {
+    fn list(&self, address: &Path, stop: &AtomicBool) -> Result<Vec<Listed>> {
+        Self::wait(stop, self.listed(address, usize::MAX))
+    }
+
+    fn has(&self, address: &Path, stop: &AtomicBool) -> Result<bool> {
+        Ok(!Self::wait(stop, self.listed(address, 1))?.is_empty())
+    }
+
+    fn open(&self, address: &Path, status: &Status) -> Result<Arc<dyn Source>> {
+        let Address { key, .. } = Address::parse(address)?;
+        let (shared, path): (_, PathBuf) = (Arc::clone(&self.shared), address.to_owned());
+        Ok(Arc::new(ObjectSource::new(Object { shared, path, key, status: status.clone() })))
+    }
+}

@@ -1,0 +1,65 @@
+//! The files of a dataset that are open.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use crate::dataset::manifest::Manifest;
+use crate::decode::open_file::{OPEN_FILES, OpenFile};
+use crate::error::{Error, Result, locked};
+use crate::projection::layout::Layout;
+use crate::source::local::CHANGED;
+use crate::source::status::{Status, Version};
+
+/// So many objects stay open, which takes no file of the system's: their footers were read.
+const OPEN_OBJECTS: usize = 256;
+
+/// The files that were opened last.
+pub struct OpenFiles {
+    pub manifest: Arc<Manifest>,
+    most: usize,
+    files: Mutex<VecDeque<(usize, Arc<OpenFile>)>>,
+    /// When each file was modified last, in nanoseconds since 1970, as it was when it was opened last.
+    modified: Mutex<Vec<i64>>,
+}
+
+impl OpenFiles {
+    pub fn new(manifest: Arc<Manifest>) -> Self {
+        let most = if manifest.has_objects() { OPEN_OBJECTS } else { OPEN_FILES };
+        Self { manifest, most, files: Mutex::default(), modified: Mutex::default() }
+    }
+
+    /// A file, opened for the columns of a layout, which is the same at each call.
+    ///
+    /// # Errors
+    /// As for [`OpenFile::open`]; `Source` if it was modified since it was open before.
+    pub fn open(&self, index: usize, layout: &Layout) -> Result<Arc<OpenFile>> {
+        if let Some((_, file)) = locked(&self.files).iter().find(|(open, _)| *open == index) {
+            return Ok(Arc::clone(file));
+        }
+        let columns = layout.columns(self.manifest.schema_of(index));
+        let file = Arc::new(OpenFile::open(&self.manifest, index, columns)?);
+        self.check_still(index, &file)?;
+        let mut files = locked(&self.files);
+        files.push_front((index, Arc::clone(&file)));
+        files.truncate(self.most);
+        Ok(file)
+    }
+
+    /// Refuses a file that was modified since it was open before, though its footer is the same.
+    fn check_still(&self, index: usize, file: &OpenFile) -> Result<()> {
+        let now = file.status();
+        // An object is opened as the one that was listed.
+        let Version::Modified { ns, node } = now.version else { return Ok(()) };
+        let mut modified = locked(&self.modified);
+        // As nobody's files are: a time that does not fit is not compared.
+        modified.resize(self.manifest.files().len(), i64::MIN);
+        let before = std::mem::replace(&mut modified[index], i64::try_from(ns).unwrap_or(i64::MIN));
+        let then = Status { size: now.size, version: Version::Modified { ns: before.into(), node } };
+        match then.change(now) {
+            Some(change) if before != i64::MIN => {
+                Err(Error::source(CHANGED, &self.manifest.files()[index].path, change))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Addresses: paths that a store understands, not the local file system.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What stands between the scheme of an address and the rest.
+pub const AFTER_SCHEME: &str = "://";
+
+/// The scheme of an address, as `s3` of `s3://bucket/key`; none of a path on a local disk.
+#[must_use]
+pub fn scheme(path: &Path) -> Option<&str> {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.windows(AFTER_SCHEME.len()).position(|bytes| bytes == AFTER_SCHEME.as_bytes())?;
+    let scheme = std::str::from_utf8(&bytes[..end]).ok()?;
+    let is_one = !scheme.is_empty()
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    is_one.then_some(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_begins_with_a_scheme() {
+        let of = |path: &'static str| scheme(Path::new(path));
+        assert_eq!(of("s3://bucket/key"), Some("s3"));
+        assert_eq!(of("abfss://container@account.host/key"), Some("abfss"));
+        assert_eq!(of("/data/s3://bucket"), None);
+        assert_eq!(of("s3:/bucket"), None);
+        assert_eq!(of("://bucket"), None);
+    }
+}

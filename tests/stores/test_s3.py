@@ -1,0 +1,176 @@
+"""Objects of a real S3 server are read as files are: the same rows, order, states and errors."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import fastresume as fr
+from support.s3_server import S3Server
+
+ROWS = 1000
+
+
+def _ids(dataset: fr.ParquetDataset) -> list[list[int]]:
+    return [batch["id"].tolist() for batch in dataset]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_tree_has_the_same_fingerprint_and_order_wherever_it_lies(
+    server: S3Server, tree: Path, address: str, shuffle: bool
+) -> None:
+    local = fr.ParquetDataset(tree, batch_size=64, shuffle=shuffle)
+    remote = fr.ParquetDataset(address, batch_size=64, shuffle=shuffle, storage_options=server.options)
+    assert remote.fingerprint == local.fingerprint
+    for here, there in zip(local, remote, strict=True):
+        assert torch.equal(here["id"], there["id"])
+        assert torch.equal(here["x"], there["x"])
+        assert here["list"].to_list() == there["list"].to_list()
+        assert here["text"].to_strings() == there["text"].to_strings()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "/", "/day=*", "/day=*/", "/day=0/*.parquet", "/**/*.parquet", "/day=[1]"]
+)
+def test_a_pattern_means_what_it_means_on_a_disk(
+    server: S3Server, tree: Path, address: str, pattern: str
+) -> None:
+    local = fr.ParquetDataset(str(tree) + pattern, batch_size=64)
+    remote = fr.ParquetDataset(address + pattern, batch_size=64, storage_options=server.options)
+    assert [Path(name).name for name in remote.files] == [Path(name).name for name in local.files]
+    assert remote.fingerprint == local.fingerprint
+
+
+def test_a_state_of_files_resumes_on_objects(server: S3Server, tree: Path, address: str) -> None:
+    local = fr.ParquetDataset(tree, batch_size=64, shuffle=True)
+    whole = _ids(local)
+    local = fr.ParquetDataset(tree, batch_size=64, shuffle=True)
+    batches = iter(local)
+    for _ in range(20):
+        batch = next(batches)
+    remote = fr.ParquetDataset(address, batch_size=64, shuffle=True, storage_options=server.options)
+    remote.load_state_dict(batch.state_dict())
+    assert _ids(remote) == whole[20:]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_reads_objects_in_threads_and_in_workers(
+    server: S3Server, address: str, workers: int
+) -> None:
+    dataset = fr.ParquetDataset(address, batch_size=64, storage_options=server.options)
+    with fr.Loader(dataset, num_workers=workers) as loader:
+        got = [batch["id"].tolist() for batch in loader]
+        stats = loader.stats()
+    rows = [row for batch in got for row in batch]
+    assert len(rows) == len(set(rows)) == 93 * 64
+    if workers == 0:
+        assert stats["requests"] > 0
+        assert stats["retries"] == 0
+        assert stats["bytes_needed"] > 0
+
+
+def test_a_filter_and_random_rows_are_read_from_objects(server: S3Server, address: str) -> None:
+    dataset = fr.ParquetDataset(
+        address, batch_size=10, filter=fr.col("id") >= 5_900, storage_options=server.options
+    )
+    assert [row for batch in _ids(dataset) for row in batch] == list(range(5_900, 6_000))
+    whole = fr.ParquetDataset(address, batch_size=10, storage_options=server.options)
+    assert whole.read_rows([5, 4_000, 7])["id"].tolist() == [5, 4_000, 7]
+
+
+def test_a_dataset_is_pickled_with_what_reaches_its_stores(server: S3Server, address: str) -> None:
+    dataset = fr.ParquetDataset(address, batch_size=64, storage_options=server.options)
+    assert _ids(pickle.loads(pickle.dumps(dataset))) == _ids(dataset)
+
+
+def test_an_object_that_was_replaced_is_named(server: S3Server, tree: Path) -> None:
+    one = next(tree.rglob("*.parquet"))
+    server.put("changing", "a.parquet", one.read_bytes())
+    dataset = fr.ParquetDataset("s3://changing", batch_size=64, storage_options=server.options)
+    table = pq.read_table(one)
+    changed = table.set_column(0, "id", pa.array(range(7, 7 + ROWS)))
+    other = one.parent.parent / "changed"
+    pq.write_table(changed, other, row_group_size=300)
+    server.put("changing", "a.parquet", other.read_bytes())
+    other.unlink()
+    with pytest.raises(fr.SourceError, match=r"the object was changed .*s3://changing/a\.parquet"):
+        _ids(dataset)
+
+
+def test_credentials_are_asked_for(server: S3Server, address: str) -> None:
+    asked = 0
+
+    def credentials() -> dict[str, str]:
+        nonlocal asked
+        asked += 1
+        return {"aws_access_key_id": "a", "aws_secret_access_key": "b", "aws_session_token": "c"}
+
+    options = {name: server.options[name] for name in ("endpoint_url", "region")}
+    dataset = fr.ParquetDataset(address, batch_size=64, storage_options=options, credentials=credentials)
+    assert sum(map(len, _ids(dataset))) == 6 * ROWS - 6 * ROWS % 64
+    assert asked > 0
+
+
+def test_credentials_that_fail_are_named(server: S3Server, address: str) -> None:
+    def credentials() -> dict[str, str]:
+        raise RuntimeError("the vault is closed")
+
+    options = {name: server.options[name] for name in ("endpoint_url", "region")}
+    with pytest.raises(fr.SourceError, match="the vault is closed"):
+        fr.ParquetDataset(address, batch_size=64, storage_options=options, credentials=credentials)
+
+
+def test_what_is_wrong_about_an_address_is_said(server: S3Server) -> None:
+    def opened(address: str, **options: object) -> None:
+        fr.ParquetDataset(address, batch_size=8, storage_options={**server.options, **options})
+
+    with pytest.raises(fr.SourceError, match=r"no object .*s3://bucket/nothing"):
+        opened("s3://bucket/nothing")
+    with pytest.raises(fr.SourceError, match="s3://no-such-bucket"):
+        opened("s3://no-such-bucket/x")
+    with pytest.raises(ValueError, match="nothing reads the address 'ftp://host/x'"):
+        opened("ftp://host/x")
+    with pytest.raises(ValueError, match="S3 has no option 'acess_key'"):
+        opened("s3://bucket/data", acess_key="secret")
+    with pytest.raises(ValueError, match="lost a slash"):
+        fr.ParquetDataset(Path("s3://bucket/data"), batch_size=8)
+
+
+def test_a_table_among_objects_is_refused(server: S3Server, tree: Path) -> None:
+    one = next(tree.rglob("*.parquet")).read_bytes()
+    server.put("tables", "delta/day=1/a.parquet", one)
+    server.put("tables", "delta/_delta_log/00000000000000000000.json", b"{}")
+    for named in ("s3://tables/delta", "s3://tables/*", "s3://tables/delta/day=1"):
+        with pytest.raises(fr.DataError, match=r"DeltaTable\('s3://tables/delta'\)"):
+            fr.ParquetDataset(named, batch_size=8, storage_options=server.options)
+    dataset = fr.ParquetDataset(
+        "s3://tables/delta/day=1/a.parquet", batch_size=8, storage_options=server.options
+    )
+    assert len(dataset.files) == 1
+
+
+def test_no_message_has_a_secret(server: S3Server, address: str) -> None:
+    options = {**server.options, "aws_secret_access_key": "hunter2-secret"}
+    dataset = fr.ParquetDataset(address, batch_size=64, storage_options=options)
+    assert "hunter2" not in repr(dataset) + repr(dataset.spec) + str(dataset.state_dict())
+    with pytest.raises(fr.FastresumeError) as raised:
+        fr.ParquetDataset("s3://no-such-bucket/x", batch_size=64, storage_options=options)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_manifest_cache_knows_objects_by_their_tags(server: S3Server, address: str, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+
+    def requests() -> int:
+        dataset = fr.ParquetDataset(
+            address, batch_size=64, storage_options=server.options, manifest_cache=cache
+        )
+        return dataset.spec.manifest.stores.counts().requests
+
+    cold, warm = requests(), requests()
+    assert warm < cold
