@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any
 
 import fastresume._core as _core
 from fastresume.options.checks import at_least, quoted
@@ -12,7 +12,7 @@ Credentials = Callable[[], Mapping[str, str]]
 
 
 def stores_of(
-    storage_options: Mapping[str, object] | None, credentials: Credentials | None, read_bytes: int
+    storage_options: Mapping[Any, object] | None, credentials: Credentials | None, read_bytes: int
 ) -> _core.Stores:
     """The stores that addresses among the paths name; none is asked yet.
 
@@ -31,8 +31,9 @@ def stores_of(
             f"'aws_secret_access_key': ...}}, found {type(credentials)}: what does not expire goes into "
             "storage_options"
         )
-    names = cast("Mapping[str, object]", storage_options or {})
-    options = {name: _text(value) for name, value in names.items() if value is not None}
+    options = {
+        str(name): _text(value) for name, value in (storage_options or {}).items() if value is not None
+    }
     return _core.Stores(options, credentials, at_least(1, "read_bytes", read_bytes))
 
 
