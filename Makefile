@@ -14,7 +14,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTENSION_SOURCES := Cargo.toml $(wildcard Cargo.lock) pyproject.toml \
-  $(shell find rust/fastresume rust/fastresume-python -name '*.rs' -o -name Cargo.toml)
+  $(shell find rust/fastresume rust/fastresume-stores rust/fastresume-python -name '*.rs' -o -name Cargo.toml)
 
 # The same environment for every step: cargo builds PyO3 anew when the interpreter that it sees changes.
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)

@@ -68,7 +68,7 @@ def test_command_measures_resumes_of_those_that_can_unless_nobody_asks(
     monkeypatch.setattr(turns, "in_process", here)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
     told = tmp_path / "out.json"
-    names = "fastresume,fastresume-shuffled,pyarrow,pyarrow-tensors"
+    names = "fastresume,fastresume-shuffled,pyarrow"
     arguments = ["bench", str(files), "--columns", "id", "--contenders", names, "--json", str(told)]
     arguments += ["--rounds", "1", "--batch-size", "64", *([] if is_asked else ["--no-resume"])]
     assert cli.main(arguments) == 0

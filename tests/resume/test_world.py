@@ -16,6 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import fastresume as fr
 from fastresume import _core
+from fastresume.distributed import same_reads
 from support.strategies import Dataset
 
 Launch = Callable[[int, int], None]
@@ -202,8 +203,10 @@ def test_the_process_group_comes_before_the_environment(
 
 
 def test_a_process_group_or_a_mesh_of_one_dimension_is_a_world(
-    init_process_group: Launch, small_dataset: Dataset
+    init_process_group: Launch, small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The other ranks are not there.
+    monkeypatch.setattr(same_reads, "WAIT_SECONDS", 0.0)
     init_process_group(5, 8)
     mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("data", "model"))
     worlds = {
@@ -236,8 +239,9 @@ def test_what_is_no_world_is_refused(init_process_group: Launch) -> None:
 
 
 def test_a_process_group_that_says_otherwise_at_iter_is_an_error_that_names_both(
-    small_dataset: Dataset, init_process_group: Launch
+    small_dataset: Dataset, init_process_group: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(same_reads, "WAIT_SECONDS", 0.0)
     dataset = fr.ParquetDataset(small_dataset.directory, batch_size=5)
     loader = fr.Loader(dataset, threads=1)
     placed = fr.ParquetDataset(small_dataset.directory, batch_size=5, rank=0, world_size=1)

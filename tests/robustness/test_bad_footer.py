@@ -287,6 +287,7 @@ def test_a_million_columns_are_refused_or_take_little(path: Path, reader: Reader
     assert outcome.grown < 500 * MIB
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_columns_take_no_quadratic_time(path: Path, reader: Reader) -> None:
     outcome = reader.read(ONE.write(path, many_columns(100_000)))
     assert "no batch would come from 0 rows" in outcome.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from support import thrift_writer as tw
 from support.jobs import parallel
 
 pytestmark = pytest.mark.law(11)
+
+EVERY = 1 if os.environ.get("FASTRESUME_PROFILE") in ("all", "soak") else 3
+"""One of so many damages is tried."""
 
 ROWS = 60
 RANDOM = np.random.default_rng(5)
@@ -133,14 +137,14 @@ def test_a_damaged_header_gives_the_right_values_or_an_error(path: Path, case: s
     assert len(places) > 2
     refused = 0
     for start, end in [places[0], places[-1]]:
-        for changed in [*turned_bits(data[start:end]), *changed_numbers(data[start:end])]:
+        for changed in [*turned_bits(data[start:end]), *changed_numbers(data[start:end])][::EVERY]:
             path.write_bytes(data[:start] + changed + data[end:])
             found = read(path)
             assert found is None or found == whole, changed.hex()
             last = read(path, rows=[[21, 23], [ROWS - 1, ROWS]])
             assert last is None or last == [*whole[21:23], whole[-1]], changed.hex()
             refused += found is None
-    assert refused > 100
+    assert refused > 100 // EVERY
 
 
 def numbers_by(

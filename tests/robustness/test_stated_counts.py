@@ -91,7 +91,7 @@ def test_whatever_counts_a_file_states_rows_are_those_that_there_are(
         check_ways(path, column, may_fail=True)
 
 
-LISTS: list[Row] = [[row, row] if row < 200 else [row] for row in range(1000)]
+LISTS: list[Row] = [[row, row] if row < 60 else [row] for row in range(300)]
 
 
 def of_pages(rows: list[Row], page_rows: int, **how: Any) -> Column:
@@ -106,7 +106,7 @@ def of_pages(rows: list[Row], page_rows: int, **how: Any) -> Column:
 @pytest.mark.parametrize("is_cut_within", [False, True], ids=["whole rows", "cut within rows"])
 def test_pages_of_old_arrow_that_state_values_as_rows_are_read(tmp_path: Path, is_cut_within: bool) -> None:
     """Data pages of version 2 by Arrow C++ before 12: `num_rows` is `num_values`, pages begin anywhere."""
-    column = of_pages(LISTS, 50, version=2, created_by=OLD_ARROW)
+    column = of_pages(LISTS, 15, version=2, created_by=OLD_ARROW)
     if is_cut_within:
         column.cuts = list(range(1, len(column.triples()), 7))
     column.stated = {number: Stated(rows=len(page)) for number, page in enumerate(column.pages())}
@@ -116,10 +116,10 @@ def test_pages_of_old_arrow_that_state_values_as_rows_are_read(tmp_path: Path, i
 
 
 def test_other_writers_are_not_excused(tmp_path: Path) -> None:
-    column = of_pages(LISTS, 50, version=2, created_by=b"parquet-cpp-arrow version 12.0.0")
+    column = of_pages(LISTS, 15, version=2, created_by=b"parquet-cpp-arrow version 12.0.0")
     column.stated = {number: Stated(rows=len(page)) for number, page in enumerate(column.pages())}
     path = column.write(tmp_path / "x.parquet")
-    assert "states 100" in str(read_all(path))
+    assert "states 30" in str(read_all(path))
     check_ways(path, column, may_fail=True)
 
 
@@ -138,8 +138,8 @@ FIRST_ROWS = {
 def test_an_index_that_errs_leads_nobody_to_other_rows(
     tmp_path: Path, how: str, is_flat: bool, version: int
 ) -> None:
-    rows: list[Row] = list(range(1000)) if is_flat else LISTS
-    column = of_pages(rows, 50, version=version, is_indexed=True)
+    rows: list[Row] = list(range(300)) if is_flat else LISTS
+    column = of_pages(rows, 15, version=version, is_indexed=True)
     column.stated = {page: Stated(first_row=FIRST_ROWS[how](column, page)) for page in range(20)}
     path = column.write(tmp_path / "x.parquet")
     assert read_all(path) == list(enumerate(rows))
@@ -152,7 +152,7 @@ def test_an_index_that_errs_leads_nobody_to_other_rows(
 def test_an_index_of_a_known_writer_is_believed_as_far_as_nothing_contradicts_it(
     tmp_path: Path, how: str
 ) -> None:
-    column = of_pages(LISTS, 50, is_indexed=True, created_by=JAVA)
+    column = of_pages(LISTS, 15, is_indexed=True, created_by=JAVA)
     column.stated = {page: Stated(first_row=FIRST_ROWS[how](column, page)) for page in range(20)}
     check_ways(column.write(tmp_path / "x.parquet"), column, may_fail=True)
     column.stated = {}

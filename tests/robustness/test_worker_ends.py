@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.law(11), pytest.mark.processes]
 
 SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
 QUICK = {
-    "again_and_again": 8,
-    "told_to_leave": 4,
-    "unclosed": 3,
-    "whole": 2,
-    "in_a_daemon_thread": 3,
+    "again_and_again": 3,
+    "told_to_leave": 2,
+    "unclosed": 2,
+    "whole": 1,
+    "in_a_daemon_thread": 2,
     "hung": 1,
     "hung_in_a_thread": 1,
     "seized": 1,

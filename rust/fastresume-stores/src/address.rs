@@ -51,6 +51,12 @@ impl Address {
         if host.is_empty() {
             return Err(Error::Argument(format!("the address '{}' names no bucket or host", shown())));
         }
+        if host.contains('@') && kind != Kind::Azure {
+            return Err(Error::Argument(format!(
+                "the address '{}' holds a name or password: pass it as storage_options= or credentials=",
+                shown()
+            )));
+        }
         let key = Key::parse(name).map_err(|cause| {
             Error::Argument(format!(
                 "the address '{}' names no object: {}",
@@ -81,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_is_none_is_refused() {
-        for wrong in ["ftp://host/a", "s3:///key", "s3://bucket/a//b"] {
+        for wrong in ["ftp://host/a", "s3:///key", "s3://bucket/a//b", "https://user:word@host/a"] {
             assert!(matches!(Address::parse(Path::new(wrong)), Err(Error::Argument(_))), "{wrong}");
         }
     }

@@ -64,8 +64,10 @@ impl MemoryBound {
             Some(sizes) => most.window_bytes(order, pass, workers, sizes),
             None => most.segment_and_strip_bytes(pass, workers),
         };
+        // Of objects, so many bytes are on their way to each reader.
+        let objects = Saturating(if manifest.has_objects() { manifest.read_bytes() } else { 0 });
         Self {
-            rank_bytes: (held + workers * kept + most.batch_bytes()).0,
+            rank_bytes: (held + workers * (kept + objects) + most.batch_bytes()).0,
             thread_bytes: most.thread_bytes(order.sizes().is_some()).0,
             footer_bytes: footprint.footer_bytes,
             opening_bytes: footprint.opening_bytes,
