@@ -75,7 +75,7 @@ def main() -> None:
         def opened(cached: bool, fresh: bool = False) -> _core.Manifest:
             if fresh:
                 cache.unlink(missing_ok=True)
-            return _core.Manifest.open([str(data)], _core.Stores(), str(cache) if cached else None)
+            return _core.Manifest.open([[str(data)]], _core.Stores(), str(cache) if cached else None)
 
         manifest = opened(cached=True)
         sizes = cache.stat().st_size, len(pickle.dumps(manifest))

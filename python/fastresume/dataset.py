@@ -13,10 +13,10 @@ import fastresume._core as _core
 from fastresume.batch.jagged import texts
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
-from fastresume.columns.request import Columns, column_request
+from fastresume.columns.request import ColumnRequest, Columns, column_request
 from fastresume.filter.resolve import FilterReport, select_filtered
 from fastresume.messages import bounds_messages
-from fastresume.options.checks import at_least, one_of, one_path, path_list, truth
+from fastresume.options.checks import at_least, one_of, one_path, path_generations, truth
 from fastresume.options.rows import Rows, order_choice, select
 from fastresume.options.stores import Credentials, stores_of
 from fastresume.options.topology import World, cut_of, global_share, resolve_world
@@ -45,7 +45,8 @@ class ParquetDataset(ResumableDataset):
         paths: a file, a directory (all files below it that end in `.parquet`, names that begin with `_` or
             `.` left out), a glob pattern, or a list of these. `~` is the home directory; `file:///data` is
             `/data`. Addresses of objects, `s3://bucket/day=*/`, `gs://`, `az://`, `abfss://`, `http(s)://`,
-            stand for the same: a web server lists nothing, so each of its files is named. Rows are numbered
+            stand for the same: a web server lists nothing, so each of its files is named. A list of lists
+            holds generations (days, say): they keep its order. Rows are numbered
             by the bytes of the files' paths, whatever the order of a list: `part-10` stands before `part-2`.
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, in place of `batch_size`.
@@ -113,6 +114,11 @@ class ParquetDataset(ResumableDataset):
             asked before each request, in other threads, and should keep what has not expired.
         read_bytes: how many bytes of objects may be on their way, or there and not decoded yet, in each
             process that reads. More of them hide longer delays of the network.
+        on_change: what becomes of a state where files were added since: "error" refuses it, "append" goes on
+            with it if the files that it knew come first, as they were. What was left of the pass is left, and
+            the new rows come behind it, in an order of their own if it is shuffled. A state between passes
+            goes back into the one that was done, of which the new rows are left. So a job that is started
+            again each day trains on what is new, once: see docs/how-to/new-files-each-day.md.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
             evaluation that breaks off and is to see the same rows each time.
         rank, world_size: which of how many ranks this is; together or not at all.
@@ -147,7 +153,7 @@ class ParquetDataset(ResumableDataset):
     @bounds_messages
     def __init__(
         self,
-        paths: Path | Sequence[Path],
+        paths: Path | Sequence[Path] | Sequence[Sequence[Path]],
         *,
         batch_size: int | None = None,
         global_batch_size: int | None = None,
@@ -170,6 +176,7 @@ class ParquetDataset(ResumableDataset):
         credentials: Credentials | None = None,
         read_bytes: int = 256 << 20,
         on_iter: Literal["continue", "restart"] = "continue",
+        on_change: Literal["error", "append"] = "error",
         rank: int | None = None,
         world_size: int | None = None,
         world: World | ProcessGroup | DeviceMesh | None = None,
@@ -182,7 +189,7 @@ class ParquetDataset(ResumableDataset):
                 OF_DATASETS,
                 list(inspect.signature(ParquetDataset).parameters)[:-1],
             )
-        named_paths = path_list(paths)
+        named_paths = path_generations(paths)
         own_world, was_detected = resolve_world(rank, world_size, world)
         if (batch_size is None) == (global_batch_size is None):
             both = f"both, {batch_size!r} and {global_batch_size!r}"
@@ -212,7 +219,7 @@ class ParquetDataset(ResumableDataset):
             manifest, report = select_filtered(manifest, filter, cache, request.optional, request.of_paths)
         layout = request.layout(manifest)
         spec = ReadSpec(
-            paths=tuple(named_paths),
+            paths=tuple(path for generation in named_paths for path in generation),
             manifest=manifest,
             # Dictionaries are pickled along: no worker reads the files for them again.
             columns=request._replace(known=[(number, values) for number, _, values in layout.dictionaries]),
@@ -227,7 +234,10 @@ class ParquetDataset(ResumableDataset):
             lanes=named_lanes,
             groups=named_groups,
             on_iter=iter_means,
+            on_change=one_of("on_change", on_change, ("error", "append")),
         )
+        if on_change == "append":
+            _check_appendable(request)
         super().__init__(spec)
         self._filter_report = report
         _log.info(
@@ -323,8 +333,26 @@ def dataset_behind(loader: object) -> ParquetDataset | None:
     return found if isinstance(found, ParquetDataset) else None
 
 
+def _check_appendable(request: ColumnRequest) -> None:
+    """Refuses what changes with the files, under a model that has learned from what it was.
+
+    Raises:
+        ValueError: naming it.
+    """
+    for column in request.expressions:
+        if column.rules.codes is not None and column.rules.codes[0] is None:
+            raise ValueError(
+                f"{column!r} under on_change='append': places in the dictionary of all files change with the "
+                "files. Fix the values, as .codes(values=[...]), or write .hash(buckets)"
+            )
+
+
 def _open_manifest(
-    paths: list[str], cache: Path | None, verify_checksums: bool, max_page_bytes: int, stores: _core.Stores
+    paths: list[list[str]],
+    cache: Path | None,
+    verify_checksums: bool,
+    max_page_bytes: int,
+    stores: _core.Stores,
 ) -> _core.Manifest:
     path = None if cache is None else one_path("manifest_cache", cache)
     manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes)

@@ -101,7 +101,7 @@ def runs_of(order: _core.Order, positions: list[tuple[int, int]]) -> list[int]:
 def test_a_golden_order_is_what_it_was(golden: dict[str, Any], tmp_path: Path) -> None:
     groups = [rows for rows, times in golden["groups"] for _ in range(times)]
     plain_spec(groups[: len(groups) // 2], [], groups[len(groups) // 2 :]).write(tmp_path)
-    manifest = _core.Manifest.open([str(tmp_path)], _core.Stores())
+    manifest = _core.Manifest.open([[str(tmp_path)]], _core.Stores())
     order = order_of(manifest, {name: golden[name] for name in ("seed", "block_rows", "window_rows")}, golden)
     n = golden["rows"]
     assert manifest.num_rows == n
@@ -139,7 +139,7 @@ def test_any_positions_of_the_core_are_the_oracles_rows(spec: DatasetSpec, data:
     asked = data.draw(st.lists(st.tuples(bounds, bounds).map(sorted).map(tuple), max_size=5))
     with written(spec) as files:
         order = order_of(
-            _core.Manifest.open([str(files.directory)], _core.Stores()), vars(shuffle), {"epoch": epoch}
+            _core.Manifest.open([[str(files.directory)]], _core.Stores()), vars(shuffle), {"epoch": epoch}
         )
         expected = oracle.order_rows(
             oracle.group_rows_of(files.directory),

@@ -131,7 +131,7 @@ def _quick_paths(paths: Sequence[str]) -> list[str]:
     """The first files, up to some bytes."""
     chosen: list[str] = []
     total = 0
-    for path in Manifest.open(path_list(paths), Stores()).files:
+    for path in Manifest.open([path_list(paths)], Stores()).files:
         total += os.stat(path).st_size  # noqa: PTH116  (a name need be no text)
         if chosen and total > QUICK_BYTES:
             break
@@ -141,7 +141,7 @@ def _quick_paths(paths: Sequence[str]) -> list[str]:
 
 def _left_out(given: argparse.Namespace, files: int, absent: Sequence[str]) -> str:
     """What a quick run has not measured, in words."""
-    of = len(Manifest.open(path_list(given.paths), Stores()).files)
+    of = len(Manifest.open([path_list(given.paths)], Stores()).files)
     parts = ["resumes", *([] if given.rounds else ["all rounds but one, so that there are no ranges"])]
     if files < of:
         parts.append(f"{of - files} of {of} files")

@@ -47,7 +47,7 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
         FastresumeError: if a file can't be read.
         ValueError: if there are no rows or no such columns, or a file lacks one of them.
     """
-    files = tuple(_core.Manifest.open(path_list(paths), _core.Stores()).files)
+    files = tuple(_core.Manifest.open([path_list(paths)], _core.Stores()).files)
     parquet = importlib.import_module("pyarrow.parquet")
     footers = [parquet.read_metadata(path) for path in files]
     num_rows = sum(footer.num_rows for footer in footers)

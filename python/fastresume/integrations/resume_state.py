@@ -73,8 +73,7 @@ class ResumeState:
                 "only where the model is called"
             )
         cursor = batch.cursor
-        self.dataset.spec.check(cursor._core)
-        self.trained_to(cursor)
+        self.trained_to(Cursor(self.dataset.spec.fitted(cursor._core)))
 
     def trained_to(self, cursor: Cursor) -> None:
         """The same of a batch whose cursor was kept."""

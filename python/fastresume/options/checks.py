@@ -8,7 +8,7 @@ import pathlib
 import re
 import reprlib
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import unquote
 
 import numpy as np
@@ -127,6 +127,24 @@ def nearest(number: int, divisor: int) -> str:
     """The nearest multiples, in words."""
     below = number // divisor * divisor
     return "the nearest: " + " and ".join(str(found) for found in (below, below + divisor) if found)
+
+
+def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) -> list[list[str]]:
+    """The paths of each generation, as strings: of a list of lists one each, else one alone.
+
+    Raises:
+        TypeError: if some entries are lists and others paths.
+    """
+    entries: list[object] = [] if isinstance(paths, (str, os.PathLike)) else list(_sequence("paths", paths))
+    are_lists = [isinstance(entry, (list, tuple)) for entry in entries]
+    if not any(are_lists):
+        return [path_list(cast("Path | Sequence[Path]", paths))]
+    if not all(are_lists):
+        raise TypeError(
+            "paths must be paths, or lists of paths (generations, one after another), found both: "
+            f"{quoted(paths)}"
+        )
+    return [path_list(cast("Sequence[Path]", entry)) for entry in entries]
 
 
 def path_list(paths: Path | Sequence[Path]) -> list[str]:

@@ -43,8 +43,7 @@ def batch_at(
     if state is None:
         cursor, readers = shared.begun(epoch, readers)
     else:
-        cursor = Cursor.from_state(state)._core
-        spec.check(cursor)
+        cursor = spec.fitted(Cursor.from_state(state)._core)
         if cursor.epoch != epoch:
             raise _core.StateError(f"the state is of epoch {cursor.epoch}, asked for was epoch {epoch}")
     planned = spec.pass_from(cursor, readers.workers)
@@ -107,11 +106,25 @@ def read_rows(spec: ReadSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:
     return Batch(tensors, origin)
 
 
-def remaining_rows(spec: ReadSpec, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
+def next_batch(spec: ReadSpec, cursor: _core.Cursor) -> Batch:
+    """The batch of this rank that comes after a cursor, if need be in the next pass."""
+    begun, _ = spec.bounds(cursor)
+    planned = spec.pass_from(begun, 1)
+    if not planned.batches_left:
+        planned = spec.pass_from(begun.next_pass(), 1)
+    return made_again(spec, planned, planned.batches - planned.batches_left, False)
+
+
+def remaining_rows(spec: ReadSpec, cursor: _core.Cursor) -> Intervals:
+    """The numbers of the rows of the current pass that are not delivered."""
+    fitted = spec.fitted(cursor)
+    order = _core.Order(fitted, spec.manifest)
+    return of_buffer(order.row_set(of_buffer(fitted.remaining())))
+
+
+def remaining_by_group(spec: ReadSpec, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
     """The rows of the current pass that are not delivered, by file and row group; see `Cursor.remaining`."""
-    spec.check(cursor)
-    order = _core.Order(cursor, spec.manifest)
-    rows = of_buffer(order.row_set(of_buffer(cursor.remaining())))
+    rows = remaining_rows(spec, cursor)
     starts = of_words(spec.manifest.group_starts)
     # Every range is cut at the bounds of row groups, so that each piece lies in one.
     bounds = np.unique(np.concatenate([rows.ravel(), starts]))

@@ -19,6 +19,7 @@ from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals
 from fastresume.distributed.same_reads import SameRanks
 from fastresume.messages import bounds_messages
+from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.topology import World
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
@@ -178,8 +179,7 @@ class ResumableDataset(IterableDataset[Batch]):
             FastresumeError: in a worker of a DataLoader.
         """
         self.shared_cursor.check_process()
-        cursor = Cursor.from_state(state)._core
-        self.spec.check(cursor)
+        cursor = self.spec.fitted(Cursor.from_state(state)._core)
         self.shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
         _log.info("goes on from a loaded state: %r", Cursor(self.shared_cursor.cursor))
 
@@ -189,6 +189,8 @@ class ResumableDataset(IterableDataset[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank up to the end of the pass; see `on_iter` for where they begin.
+
+        `next(iter(dataset))` delivers a batch: for a first look take `peek()`.
 
         After a `break` the next iterator goes on behind it. So an evaluation that breaks off sees other rows
         each time: with `on_iter="restart"` it sees the same ones.
@@ -309,13 +311,45 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return locate(self.spec.manifest, row_numbers)
 
+    @bounds_messages
+    def remaining(self, state: Mapping[str, Any] | Cursor | None = None) -> RowIntervals:
+        """The rows that a state's pass has still to deliver, as `fr.Intervals` of row numbers.
+
+        Given to any dataset over these files as `rows=`, they make a dataset of what is left: under another
+        filter, order or number of files, or in another reader.
+
+        Args:
+            state: a state of this dataset; the present one if None.
+
+        Raises:
+            StateError: if the state is of another dataset, selection of rows or order.
+
+        Example:
+            >>> dataset.remaining(batch.state_dict())
+            fr.Intervals([[32, 100]])
+        """
+        cursor = self.shared_cursor.cursor if state is None else Cursor.from_state(state)._core
+        return RowIntervals(random_access.remaining_rows(self.spec, cursor))
+
+    def peek(self) -> Batch:
+        """The batch that comes next, read without delivering it: a first look costs no batch.
+
+        Where the pass has none any more, it is the first one of the next pass. Transforms run. The cursor
+        stays, and so do iterators.
+
+        Example:
+            >>> dataset.peek()["label"].shape
+            torch.Size([32])
+        """
+        return random_access.next_batch(self.spec, self.shared_cursor.cursor)
+
     def remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
         """The rest of a cursor's pass, by file and row group: see `Cursor.remaining`.
 
         Raises:
             StateError: if the cursor is of another dataset, selection or order.
         """
-        return random_access.remaining_rows(self.spec, cursor._core)
+        return random_access.remaining_by_group(self.spec, cursor._core)
 
     def __getitem__(self, index: object) -> Batch:
         """Refuses an index: a stream has no places. The error says what to write.

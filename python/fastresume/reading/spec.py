@@ -41,6 +41,7 @@ class ReadSpec:
         tail: what becomes of the rows after the last whole global batch.
         lanes, groups: what was named of the cut; None for the default.
         on_iter: what `iter()` means.
+        on_change: whether a state of the first files fits.
         transforms: what `map` was given, in the order of their calls.
 
     Attributes:
@@ -61,6 +62,7 @@ class ReadSpec:
     lanes: int | None
     groups: int | None
     on_iter: Literal["continue", "restart"]
+    on_change: Literal["error", "append"]
     transforms: tuple[Transform, ...] = ()
     draws: Draws = field(init=False, compare=False, repr=False)
 
@@ -95,13 +97,13 @@ class ReadSpec:
         """The cursor of a new job."""
         return _core.Cursor.start(self.manifest, self.order_choice)
 
-    def check(self, cursor: _core.Cursor) -> None:
-        """Compares a cursor with the dataset.
+    def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        """A cursor of this dataset, or what becomes of it where the dataset has grown since.
 
         Raises:
             StateError: if it is of another dataset, selection of rows or order.
         """
-        cursor.check_dataset(self.manifest, self.order_choice)
+        return cursor.fitted(self.manifest, self.order_choice, self.on_change == "append")
 
     def cut(self, workers: int) -> Cut:
         """The cut for this many workers of each rank; 1 without workers.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fastresume::{Cursor as CoreCursor, Error, Identity, Intervals, OrderChoice, OrderKind};
+use fastresume::{Cursor as CoreCursor, Error, Identity, Intervals, OrderChoice, OrderKind, Read};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
@@ -144,11 +144,29 @@ impl Cursor {
         gate::run(py, || fastresume::merge::merge(&states, world_size).map(Self::from))
     }
 
-    /// Refuses a cursor of another dataset or selection, and one whose order contradicts the choice.
-    #[pyo3(signature = (manifest, choice))]
-    fn check_dataset(&self, py: Python<'_>, manifest: &Manifest, choice: ChoiceNumbers) -> PyResult<()> {
+    /// The same place in a dataset, which may have grown if that is allowed. Refuses a cursor of another dataset or
+    /// selection, and one whose order contradicts the choice.
+    #[pyo3(signature = (manifest, choice, appends))]
+    fn fitted(
+        &self,
+        py: Python<'_>,
+        manifest: &Manifest,
+        choice: ChoiceNumbers,
+        appends: bool,
+    ) -> PyResult<Self> {
         let own = identity(manifest, OrderKind::Sequential);
-        gate::run(py, || self.inner.check_identity(&own, &to_choice(choice)))
+        let read = Read { manifest: &manifest.inner, selection: &manifest.selection };
+        gate::run(py, || {
+            let fitted = self.inner.fitted(read, appends)?;
+            fitted.check_identity(&own, &to_choice(choice))?;
+            Ok(fitted.into())
+        })
+    }
+
+    /// The ends of the generations of its pass before the last one: positions.
+    #[getter]
+    fn generation_ends(&self) -> Vec<u64> {
+        self.inner.generation_ends()
     }
 
     fn at_epoch(&self, epoch: u64) -> Self {

@@ -56,7 +56,7 @@ impl Manifest {
     #[pyo3(signature = (paths, stores, cache=None, verify_checksums=true, max_page_bytes=1 << 30))]
     fn open(
         py: Python<'_>,
-        paths: Vec<PathBuf>,
+        paths: Vec<Vec<PathBuf>>,
         stores: Py<Stores>,
         cache: Option<PathBuf>,
         verify_checksums: bool,

@@ -20,7 +20,8 @@ pub struct Order {
 
 pub fn of_cursor(cursor: &Cursor, manifest: &Manifest) -> Result<CoreOrder> {
     let selection = Arc::clone(&manifest.selection);
-    CoreOrder::new(&cursor.inner.identity().order, cursor.inner.epoch(), selection)
+    let (cursor, ends) = (&cursor.inner, cursor.inner.generation_ends());
+    CoreOrder::of_generations(&cursor.identity().order, cursor.epoch(), selection, &ends)
 }
 
 #[pymethods]

@@ -152,6 +152,7 @@ impl Drop for Fetched {
 mod tests {
     use super::*;
 
+    #[allow(clippy::single_range_in_vec_init, reason = "one range is what is meant")]
     #[test]
     fn near_ranges_are_joined_and_large_ones_divided() {
         const MIB: u64 = 1 << 20;

@@ -63,6 +63,7 @@ pub use self::projection::patterns;
 pub use self::projection::request::{Codes, ColumnRules, Decimals, Entry, Expression, Pad, Policy, Request};
 pub use self::projection::unify;
 pub use self::resume::cursor::{Cursor, Identity};
+pub use self::resume::growth::Read;
 pub use self::resume::lanes::{Cut, WorkerId};
 pub use self::resume::merge;
 pub use self::resume::pass::Pass;

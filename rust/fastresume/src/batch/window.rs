@@ -8,8 +8,8 @@ use crate::batch::slots::interleave::Move;
 use crate::error::Result;
 use crate::intervals::set::Intervals;
 use crate::memory::vectors::{filled, room_for};
-use crate::order::pass_order::Window;
 use crate::order::permutation::Inverse;
+use crate::order::shuffle::Window;
 use crate::resume::lanes::Stream;
 
 /// Rows of one block of a window.

@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::dataset::file_summary::Summary;
 use crate::dataset::listing::Listed;
 use crate::dataset::manifest_cache::Known;
-use crate::error::Result;
+use crate::error::{Error, Result, shown};
 use crate::parallel;
 use crate::schema::columns::Column;
 use crate::source::file_system::FileSystem;
@@ -17,6 +18,9 @@ use crate::source::status::Status;
 
 /// At most this many threads read footers: they wait for the disk more than they compute.
 const MAX_THREADS: usize = 16;
+
+/// So many files that can't be read are looked for.
+const MOST_FAILED: usize = 100;
 
 /// A thread takes this many files at a time, which lie together.
 const FILES_AT_A_TIME: usize = 16;
@@ -68,5 +72,33 @@ pub fn find_all(
         let summary = Summary { columns: schemas.shared(read.columns), ..read };
         Ok(FoundFile { status, summary, was_known: false })
     };
-    parallel::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| find(&listed[index]))
+    let failed = AtomicUsize::new(0);
+    let found = parallel::each(listed.len(), FILES_AT_A_TIME, MAX_THREADS, stop, |index| {
+        let found = find(&listed[index]);
+        // Where no file can be read, not each of a hundred thousand is tried.
+        if found.is_err() && failed.fetch_add(1, Ordering::Relaxed) >= MOST_FAILED {
+            return found.map(Ok);
+        }
+        Ok(found)
+    })?;
+    let wrong = |(listed, found): (&Listed, &Result<FoundFile>)| {
+        Some((listed.path.clone(), found.as_ref().err()?.clone()))
+    };
+    let wrong: Vec<_> = listed.iter().zip(&found).filter_map(wrong).collect();
+    match wrong.as_slice() {
+        [] => found.into_iter().collect(),
+        [(_, error)] => Err(error.clone()),
+        [(_, first), ..] => Err(all_of(first, &wrong)),
+    }
+}
+
+/// One error of all files that can't be read.
+fn all_of(first: &Error, wrong: &[(PathBuf, Error)]) -> Error {
+    let names: Vec<_> = wrong.iter().map(|(path, _)| format!("'{}'", shown(path))).collect();
+    let told = format!(
+        "can't read {} files, the first for this: {first}. Mend them, or leave them out of paths: [{}]",
+        wrong.len(),
+        names.join(", ")
+    );
+    if matches!(first, Error::Data { .. }) { Error::data(told) } else { Error::Source(told) }
 }

@@ -1,13 +1,14 @@
 //! From what the user named to the files of the dataset, in canonical order.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{DirEntry, FileType};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use crate::dataset::fingerprint::common_root;
 use crate::dataset::object_listing;
 use crate::dataset::tables::{Names, Tables, is_there};
 use crate::error::{Error, Result, check, shown};
@@ -69,7 +70,7 @@ pub fn list(files: &FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<
         paths.extend(found);
         statuses.resize(paths.len(), None);
     }
-    let root = common_root(&paths);
+    let root = common_root(paths.iter().map(PathBuf::as_path));
     let mut files: Vec<Listed> = paths
         .into_iter()
         .zip(statuses)
@@ -80,6 +81,25 @@ pub fn list(files: &FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<
         .collect();
     files.sort_by(|a, b| a.relative.cmp(&b.relative));
     Ok(files)
+}
+
+/// The files of generations, one after another in the order given; those of each as [`list`] finds them.
+///
+/// # Errors
+/// As for `list`.
+pub fn list_generations(
+    files: &FileSystem,
+    generations: &[Vec<PathBuf>],
+    stop: &AtomicBool,
+) -> Result<Vec<Listed>> {
+    if generations.is_empty() {
+        return Err(Error::Argument("no path is given".into()));
+    }
+    let mut listed = Vec::new();
+    for named in generations {
+        listed.extend(list(files, named, stop)?);
+    }
+    Ok(listed)
 }
 
 /// Refuses the same path twice, also by way of a link, and gives what is to be said of files that have two names
@@ -95,13 +115,14 @@ pub fn check_distinct<'a>(
     // Only what is one file for the system can be one path, and only these are resolved.
     let mut resolved: HashMap<PathBuf, usize> = HashMap::new();
     let mut second_names = Vec::new();
-    // The same path stands beside itself, since paths below one root ascend.
-    if let Some(pair) = listed.windows(2).find(|pair| pair[0].path == pair[1].path) {
-        return Err(Error::Argument(format!("the same file twice: '{}'", shown(&pair[0].path))));
-    }
+    let mut addresses: HashSet<&Path> = HashSet::new();
     for (index, status) in statuses.enumerate() {
         // Objects of one content may have one tag: their addresses tell them apart.
         if status.tag().is_some() {
+            let path = &listed[index].path;
+            if !addresses.insert(path) {
+                return Err(Error::Argument(format!("the same object twice: '{}'", shown(path))));
+            }
             continue;
         }
         let first = *first_of.entry(status).or_insert(index);
@@ -361,16 +382,6 @@ fn absolute(path: &Path) -> Result<PathBuf> {
         }
     }
     Ok(plain)
-}
-
-/// The longest directory that all paths lie in.
-fn common_root(paths: &[PathBuf]) -> PathBuf {
-    let mut parents = paths.iter().filter_map(|path| path.parent());
-    let mut root = parents.next().map(Path::to_owned).unwrap_or_default();
-    for parent in parents {
-        while !parent.starts_with(&root) && root.pop() {}
-    }
-    root
 }
 
 #[cfg(test)]

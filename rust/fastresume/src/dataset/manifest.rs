@@ -9,6 +9,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::file_schema::{FooterSize, Schema};
+use crate::dataset::fingerprint::{Printed, fingerprint};
 use crate::dataset::found_files::{FoundFile, find_all};
 use crate::dataset::listing::{self, Listed};
 use crate::dataset::manifest_cache::{Cache, Known};
@@ -83,6 +84,12 @@ pub struct GroupPlace {
     pub index: usize,
 }
 
+impl DataFile {
+    fn printed(&self) -> Printed<'_> {
+        Printed { path: &self.path, size: self.size, footer_hash: &self.footer_hash }
+    }
+}
+
 impl Manifest {
     /// Opens the files that `named` means (see [`listing::list`]), and reads their footers in parallel.
     /// Setting `stop` ends the work early.
@@ -91,15 +98,15 @@ impl Manifest {
     /// For the first file in canonical order with a fault: `Source`, `Data` or `Argument` if it is missing,
     /// unreadable, not Parquet, damaged, or listed twice. `Interrupted` if stopped.
     pub fn open(named: &[PathBuf], stop: &AtomicBool) -> Result<Self> {
-        Self::open_in(FileSystem::default(), named, stop)
+        Self::open_in(FileSystem::default(), &[named.to_vec()], stop)
     }
 
-    /// The same for files that may be objects of a store.
+    /// The same for files that may be objects of a store, in generations.
     ///
     /// # Errors
     /// As for `open`.
-    pub fn open_in(file_system: FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<Self> {
-        let listed = listing::list(&file_system, named, stop)?;
+    pub fn open_in(file_system: FileSystem, named: &[Vec<PathBuf>], stop: &AtomicBool) -> Result<Self> {
+        let listed = listing::list_generations(&file_system, named, stop)?;
         let found = find_all(&file_system, &listed, &Known::default(), stop)?;
         Self::build(file_system, &listed, &found)
     }
@@ -111,11 +118,11 @@ impl Manifest {
     /// As for `open`.
     pub fn open_cached(
         file_system: FileSystem,
-        named: &[PathBuf],
+        named: &[Vec<PathBuf>],
         cache: &Cache,
         stop: &AtomicBool,
     ) -> Result<(Self, Result<()>)> {
-        let listed = listing::list(&file_system, named, stop)?;
+        let listed = listing::list_generations(&file_system, named, stop)?;
         let bytes = cache.read();
         let known = Known::parse(&bytes);
         let found = find_all(&file_system, &listed, &known, stop)?;
@@ -128,7 +135,9 @@ impl Manifest {
             return Ok((manifest, Ok(())));
         }
         let files = listed.iter().zip(&found).zip(&manifest.files).filter(|((_, found), _)| is_kept(found));
-        let entries = files.map(|((listed, found), file)| {
+        let mut files: Vec<_> = files.collect();
+        files.sort_unstable_by_key(|((listed, _), _)| listed.path.as_os_str().as_bytes());
+        let entries = files.into_iter().map(|((listed, found), file)| {
             (listed.path.as_os_str().as_bytes(), &found.status, &found.summary, file.schema)
         });
         let schemas = manifest.schemas.iter().map(|schema| schema.columns.clone()).collect();
@@ -144,7 +153,6 @@ impl Manifest {
         let mut group_starts = vec![0];
         let mut rows = 0_u64;
         let mut data_bytes = 0_u64;
-        let mut fingerprint = blake3::Hasher::new();
         for (index, (listed, FoundFile { summary, status, .. })) in listed.iter().zip(found).enumerate() {
             data_bytes = data_bytes.saturating_add(summary.data_bytes);
             // Mostly the schema of the file before, which shares the same memory.
@@ -171,12 +179,8 @@ impl Manifest {
                 })?;
                 group_starts.push(rows);
             }
-            fingerprint.update(&(listed.relative.len() as u64).to_le_bytes());
-            fingerprint.update(&listed.relative);
-            fingerprint.update(&summary.size.to_le_bytes());
-            fingerprint.update(&summary.footer_hash);
         }
-        let fingerprint = fingerprint.finalize().to_hex()[..2 * HASH_BYTES].to_owned();
+        let fingerprint = fingerprint(files.iter().map(DataFile::printed));
         let footers = Arc::default();
         let page_checks = PageChecks::default();
         Ok(Self {
@@ -260,6 +264,12 @@ impl Manifest {
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
+    }
+
+    /// The fingerprint that some of these files have by themselves, in this order.
+    #[must_use]
+    pub fn fingerprint_of(&self, files: impl Iterator<Item = usize> + Clone) -> String {
+        fingerprint(files.map(|file| self.files[file].printed()))
     }
 
     /// The number of row groups.
@@ -360,12 +370,14 @@ impl Manifest {
     /// As for `listing::list`; `Argument` if a file is not of this dataset.
     pub fn files_of(&self, named: PathBuf, stop: &AtomicBool) -> Result<Vec<usize>> {
         let mut found = Vec::new();
+        // Files of one root are also in the order of their whole paths; those of several generations need not be.
+        let mut sorted: Vec<usize> = (0..self.files.len()).collect();
+        sorted.sort_by_key(|&file| self.files[file].path.as_os_str().as_bytes());
         for listed in listing::list(&self.file_system, &[named], stop)? {
-            // Files of one root are also in the order of their whole paths.
-            let file = self.files.binary_search_by(|file| {
-                file.path.as_os_str().as_bytes().cmp(listed.path.as_os_str().as_bytes())
-            });
-            found.push(file.map_err(|_| {
+            let path = listed.path.as_os_str().as_bytes();
+            let place =
+                sorted.binary_search_by_key(&path, |&file| self.files[file].path.as_os_str().as_bytes());
+            found.push(place.map(|place| sorted[place]).map_err(|_| {
                 Error::Argument(format!("the file '{}' is not of this dataset", shown(&listed.path)))
             })?);
         }

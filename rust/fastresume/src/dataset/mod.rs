@@ -1,6 +1,7 @@
 //! The files of a dataset, and what their footers say of them.
 
 pub mod tables;
+pub mod fingerprint;
 pub mod object_listing;
 pub mod listing;
 pub mod path_bytes;

@@ -4,4 +4,5 @@ pub mod permutation;
 pub mod selection;
 pub mod split;
 pub mod blocks;
+pub mod shuffle;
 pub mod pass_order;

@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::manifest::MAX_ROWS;
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
-use crate::order::blocks::Blocks;
-use crate::order::permutation::{Inverse, Permutation, key};
 use crate::order::selection::Selection;
+use crate::order::shuffle::{Keys, Shuffle, Window};
 
 /// The decoded bytes of a window of the default size.
 const WINDOW_BYTES: u64 = 256 << 20;
@@ -148,30 +147,9 @@ impl OrderKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     selection: Arc<Selection>,
-    shuffle: Option<Shuffle>,
-}
-
-/// The tables of a shuffled order: O(row groups).
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Shuffle {
-    seed: u64,
-    epoch: u64,
-    blocks: Blocks,
-    block_order: Permutation,
-    /// Window w is positions `[window_starts[w], window_starts[w + 1])`.
-    window_starts: Vec<u64>,
-}
-
-/// Positions whose rows are permuted among themselves. Its rows are given by their ordinals.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Window {
-    /// The positions.
-    pub positions: Range<u64>,
-    /// The ordinals of each block, in the order in which blocks are laid one after another.
-    pub blocks: Vec<Range<u64>>,
-    /// Where each block begins among these ordinals.
-    laid: Vec<u64>,
-    permutation: Permutation,
+    /// One for each generation of a shuffled order that has rows, in their order; none of a sequential one.
+    shuffles: Vec<Shuffle>,
+    is_shuffled: bool,
 }
 
 impl Order {
@@ -180,15 +158,45 @@ impl Order {
     /// # Errors
     /// `Argument` if the blocks are too many for memory.
     pub fn new(kind: &OrderKind, epoch: u64, selection: impl Into<Arc<Selection>>) -> Result<Self> {
+        Self::of_generations(kind, epoch, selection, &[])
+    }
+
+    /// The order of one pass whose rows came in generations, which end before these ordinals; the last one ends with the
+    /// rows. Each has an order of its own, and they follow one another.
+    ///
+    /// # Errors
+    /// `Argument` as for `new`; `State` if a generation ends amid a row group.
+    pub fn of_generations(
+        kind: &OrderKind,
+        epoch: u64,
+        selection: impl Into<Arc<Selection>>,
+        ends: &[u64],
+    ) -> Result<Self> {
         let selection = selection.into();
-        let shuffle = match *kind {
-            OrderKind::Sequential => None,
-            OrderKind::Shuffled { seed, block_rows, window_rows } => {
-                kind.check().map_err(Error::State)?;
-                Some(Shuffle::new(seed, epoch, block_rows, window_rows, selection.group_starts())?)
-            }
+        let OrderKind::Shuffled { seed, block_rows, window_rows } = *kind else {
+            return Ok(Self { selection, shuffles: Vec::new(), is_shuffled: false });
         };
-        Ok(Self { selection, shuffle })
+        kind.check().map_err(Error::State)?;
+        let starts = selection.group_starts();
+        let (mut first, mut shuffles) = (0, Vec::with_capacity(ends.len() + 1));
+        for (generation, end) in ends.iter().copied().chain([selection.count()]).enumerate() {
+            // Of row groups without rows at the boundary it is all the same whose they are.
+            let Ok(last) = starts[first..].binary_search(&end).map(|found| first + found) else {
+                return Err(Error::State(format!(
+                    "row {end}, where a generation ends, lies within a row group"
+                )));
+            };
+            let keys = Keys { seed, epoch, generation: generation as u64 };
+            shuffles.push(Shuffle::new(keys, block_rows, window_rows, &starts[first..=last])?);
+            first = last;
+        }
+        Ok(Self { selection, shuffles, is_shuffled: true })
+    }
+
+    /// The generation that holds a position; none of a sequential order, or behind the last row.
+    fn shuffle_at(&self, position: u64) -> Option<&Shuffle> {
+        let index = self.shuffles.partition_point(|shuffle| shuffle.positions().end <= position);
+        self.shuffles.get(index)
     }
 
     /// The rows of ordinals, in order, as runs of consecutive row numbers.
@@ -212,12 +220,12 @@ impl Order {
                 return None;
             }
             let first = next;
-            let Some(shuffle) = &self.shuffle else {
+            if !self.is_shuffled {
                 next = end;
                 return Some(first..end);
-            };
+            }
             if !window.as_ref().is_some_and(|window| window.positions.contains(&first)) {
-                window = Some(shuffle.window(shuffle.window_at(first)));
+                window = self.window_at(first);
             }
             next += 1;
             let ordinal = window.as_ref()?.ordinal(first);
@@ -232,12 +240,14 @@ impl Order {
         let rows_of = |ordinals: &[Range<u64>]| {
             Intervals::of_sorted(ordinals.iter().flat_map(|of| self.selection.rows(of.clone())))
         };
-        let Some(shuffle) = &self.shuffle else { return rows_of(positions.ranges()) };
+        if !self.is_shuffled {
+            return rows_of(positions.ranges());
+        }
         let mut ordinals = Vec::new();
         for range in positions.ranges() {
             let mut next = range.start;
             while next < range.end.min(self.selection.count()) {
-                let window = shuffle.window(shuffle.window_at(next));
+                let Some(window) = self.window_at(next) else { break };
                 let end = window.positions.end.min(range.end);
                 if (next..end) == window.positions {
                     ordinals.extend(window.blocks);
@@ -261,118 +271,32 @@ impl Order {
     /// The rows of the largest window; 0 for a sequential order.
     #[must_use]
     pub fn largest_window(&self) -> u64 {
-        let starts = self.shuffle.as_ref().map_or(&[][..], |shuffle| &shuffle.window_starts);
-        starts.windows(2).map(|window| window[1] - window[0]).max().unwrap_or(0)
+        self.shuffles.iter().map(Shuffle::largest_window).max().unwrap_or(0)
     }
 
     /// The numbers of blocks and windows; `None` for a sequential order.
     #[must_use]
     pub fn sizes(&self) -> Option<(usize, usize)> {
-        let shuffle = self.shuffle.as_ref()?;
-        Some((to_index(shuffle.blocks.count()), shuffle.window_starts.len() - 1))
+        let each = self.shuffles.iter().map(Shuffle::sizes);
+        self.is_shuffled.then(|| each.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)))
     }
 
     /// The window that holds a position, which must be below the number of rows; `None` for a sequential
     /// order.
     #[must_use]
     pub fn window_at(&self, position: u64) -> Option<Window> {
-        let shuffle = self.shuffle.as_ref().filter(|_| position < self.selection.count())?;
+        let shuffle = self.shuffle_at(position)?;
         Some(shuffle.window(shuffle.window_at(position)))
     }
 
     /// The positions of the window that holds a position; in a sequential order, the position alone.
     #[must_use]
     pub fn window_positions(&self, position: u64) -> Range<u64> {
-        match &self.shuffle {
-            Some(shuffle) if position < self.selection.count() => {
-                shuffle.positions(shuffle.window_at(position))
-            }
-            _ => position..position + 1,
+        match self.shuffle_at(position) {
+            Some(shuffle) => shuffle.window_positions(shuffle.window_at(position)),
+            None => position..position + 1,
         }
     }
-}
-
-impl Shuffle {
-    fn new(seed: u64, epoch: u64, block_rows: u64, window_rows: u64, group_starts: &[u64]) -> Result<Self> {
-        let blocks = Blocks::new(group_starts, block_rows)?;
-        let num_blocks = blocks.count();
-        let block_order = Permutation::new(num_blocks, key(&[seed, epoch, 0]));
-        let num_windows = num_blocks.div_ceil((window_rows / block_rows).max(1));
-        // Block by block in memory order, not place by place: the table of windows is the smaller one, and
-        // what is read out of order should fit the processor's caches.
-        let mut window_starts = vec![0; to_index(num_windows) + 1];
-        blocks.each(|block, rows| {
-            let window = window_of(block_order.inverse(block), num_windows, num_blocks);
-            window_starts[to_index(window) + 1] += rows;
-        });
-        let mut position = 0;
-        for start in &mut window_starts {
-            position += *start;
-            *start = position;
-        }
-        Ok(Self { seed, epoch, blocks, block_order, window_starts })
-    }
-
-    fn window_at(&self, position: u64) -> usize {
-        self.window_starts.partition_point(|&start| start <= position) - 1
-    }
-
-    fn positions(&self, window: usize) -> Range<u64> {
-        self.window_starts[window]..self.window_starts[window + 1]
-    }
-
-    fn window(&self, window: usize) -> Window {
-        let places = places(window as u64, self.window_starts.len() as u64 - 1, self.blocks.count());
-        let blocks: Vec<_> = places.map(|place| self.blocks.rows(self.block_order.at(place))).collect();
-        let mut end = 0;
-        let laid = blocks.iter().map(|rows| {
-            let start = end;
-            end += rows.end - rows.start;
-            start
-        });
-        let laid = laid.collect();
-        let permutation = Permutation::new(end, key(&[self.seed, self.epoch, window as u64 + 1]));
-        Window { positions: self.positions(window), blocks, laid, permutation }
-    }
-}
-
-impl Window {
-    /// The ordinal at a position of the window.
-    #[must_use]
-    pub fn ordinal(&self, position: u64) -> u64 {
-        let laid = self.permutation.at(position - self.positions.start);
-        let block = self.laid.partition_point(|&start| start <= laid) - 1;
-        self.blocks[block].start + (laid - self.laid[block])
-    }
-
-    /// The inverse permutation of the window: from ordinals to positions, for many of them.
-    #[must_use]
-    pub fn inverse(&self) -> Inverse {
-        Inverse::of(&self.permutation)
-    }
-
-    /// The positions of consecutive ordinals of block `block` of the window, counted from its first position.
-    /// They come some at a time. `inverse` must be the window's own.
-    pub fn places(&self, inverse: &Inverse, block: usize, ordinals: Range<u64>, each: impl FnMut(&[u64])) {
-        let laid = self.laid[block] + (ordinals.start - self.blocks[block].start);
-        inverse.each(laid..laid + (ordinals.end - ordinals.start), each);
-    }
-}
-
-/// The places of the blocks of a window. The numbers of blocks in windows differ by at most one.
-fn places(window: u64, num_windows: u64, num_blocks: u64) -> Range<u64> {
-    // Both are below 2^27.
-    window * num_blocks / num_windows..(window + 1) * num_blocks / num_windows
-}
-
-/// The window of a place: the inverse of [`places`].
-fn window_of(place: u64, num_windows: u64, num_blocks: u64) -> u64 {
-    ((place + 1) * num_windows - 1) / num_blocks
-}
-
-/// A number of blocks or windows as an index; they are in memory, so it fits.
-fn to_index(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -410,19 +334,6 @@ mod tests {
                     }
                     rows.sort_unstable();
                     assert_eq!(rows, (0..num_rows).collect::<Vec<_>>());
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_place_is_in_the_window_that_has_it() {
-        for num_blocks in 1..40 {
-            for num_windows in 1..=num_blocks {
-                for window in 0..num_windows {
-                    let places = places(window, num_windows, num_blocks);
-                    assert!(places.clone().all(|place| window_of(place, num_windows, num_blocks) == window));
-                    assert!(!places.is_empty());
                 }
             }
         }

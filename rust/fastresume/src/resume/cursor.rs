@@ -34,7 +34,7 @@ impl Identity {
         }
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("{} with {} rows", quoted(&self.fingerprint), self.num_rows)
     }
 
@@ -58,6 +58,17 @@ pub struct Cursor {
     pub(super) consumed: Arc<Consumed>,
     /// The cuts of this pass with the batches done in each; the last one may continue.
     pub(super) cuts: Vec<(Cut, u64)>,
+    /// Where rows came while this pass went on: the generations before the last one, which ends with the rows.
+    pub(super) generations: Vec<Generation>,
+}
+
+/// Rows of a pass that were there before others came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Generation {
+    /// The position behind its last row.
+    pub end: u64,
+    /// After so many cuts of the pass the rows behind it came.
+    pub cuts: usize,
 }
 
 /// Positions that were delivered under no known cut. There may be millions of intervals: no work per batch
@@ -98,6 +109,7 @@ impl Cursor {
             epoch: 0,
             consumed: Arc::default(),
             cuts: Vec::new(),
+            generations: Vec::new(),
         }
     }
 
@@ -187,8 +199,10 @@ impl Cursor {
     /// # Errors
     /// `State` if a cut has more batches done than it holds, or all of them with nothing left over.
     pub fn remaining(&self) -> Result<Intervals> {
-        let mut remaining = self.consumed.intervals.complement(self.identity.num_rows);
-        for &(cut, done) in &self.cuts {
+        let num_rows = self.identity.num_rows;
+        let left = self.consumed.intervals.complement(num_rows);
+        let mut remaining = self.left_after_cuts(&left, 0);
+        for (&(cut, done), cuts) in self.cuts.iter().zip(1..) {
             let division = Division::new(cut, remaining);
             if done == division.batches() && division.rest() == 0 {
                 return Err(damaged(format!(
@@ -196,8 +210,29 @@ impl Cursor {
                 )));
             }
             remaining = division.remaining_after(done)?;
+            if self.generations.iter().any(|generation| generation.cuts == cuts) {
+                remaining = remaining.union(&self.left_after_cuts(&left, cuts));
+            }
         }
         Ok(remaining)
+    }
+
+    /// What came after so many cuts, among positions that are left: of the rows at the beginning, after none.
+    fn left_after_cuts(&self, left: &Intervals, cuts: usize) -> Intervals {
+        let num_rows = self.identity.num_rows;
+        let at = |generation: usize| self.generations.get(generation).map_or(num_rows, |found| found.end);
+        let first = self.generations.partition_point(|generation| generation.cuts < cuts);
+        let end = self.generations.partition_point(|generation| generation.cuts <= cuts);
+        // The rows behind generation i came when it says so; those of the first one were there.
+        let came = if cuts == 0 { 0 } else { at(first) }..at(end);
+        let came = Intervals::of_sorted([came].into_iter().filter(|came| !came.is_empty()));
+        left.intersection(&came)
+    }
+
+    /// The ends of the generations before the last one.
+    #[must_use]
+    pub fn generation_ends(&self) -> Vec<u64> {
+        self.generations.iter().map(|generation| generation.end).collect()
     }
 
     /// The cuts of the current pass with the batches done in each; the last one may continue.
@@ -209,8 +244,10 @@ impl Cursor {
     /// The cursor before its last cut, if that is `cut`, and the batches done in it; otherwise itself and 0.
     #[must_use]
     pub fn before_cut(&self, cut: Cut) -> (Self, u64) {
+        // What came since the last cut is divided by another one, even if that has the same numbers.
+        let has_grown = self.generations.last().is_some_and(|last| last.cuts == self.cuts.len());
         match self.cuts.last() {
-            Some(&(last, done)) if last == cut => (self.before_last_cut(), done),
+            Some(&(last, done)) if last == cut && !has_grown => (self.before_last_cut(), done),
             _ => (self.clone(), 0),
         }
     }
@@ -263,13 +300,17 @@ impl Cursor {
         if self.consumed != other.consumed {
             return Err("they began with different intervals consumed".into());
         }
+        if self.generations != other.generations {
+            return Err("rows came to them at different places of the pass".into());
+        }
         Ok(())
     }
 
     /// The start of the current pass.
     #[must_use]
     pub fn restarted(&self) -> Self {
-        Self { consumed: Arc::default(), cuts: Vec::new(), ..self.clone() }
+        let here = self.generations.iter().map(|generation| Generation { cuts: 0, ..*generation });
+        Self { consumed: Arc::default(), cuts: Vec::new(), generations: here.collect(), ..self.clone() }
     }
 
     /// The start of the next pass.
@@ -281,13 +322,21 @@ impl Cursor {
     /// The start of any pass. A pass before this job's is the start of a job that begins there.
     #[must_use]
     pub fn at_epoch(&self, epoch: u64) -> Self {
-        Self { epoch, first_epoch: self.first_epoch.min(epoch), ..self.restarted() }
+        let generations = Vec::new();
+        Self { epoch, first_epoch: self.first_epoch.min(epoch), generations, ..self.restarted() }
     }
 
     /// The same position as the first pass of another job: its own passes are counted from 0.
     #[must_use]
     pub fn with_epochs_reset(&self) -> Self {
         self.clone().with_first_epoch(self.epoch)
+    }
+
+    /// The same place in the order of another cursor's pass, if it is still in that pass: all that came to that one is there.
+    #[must_use]
+    pub fn of_pass_of(self, other: &Self) -> Self {
+        let generations = other.restarted().generations;
+        if self.epoch == other.epoch { Self { generations, ..self } } else { self }
     }
 
     /// The same position of a job that began with the pass `first_epoch`.

@@ -55,7 +55,7 @@ pub fn merge(states: &[Cursor], world_size: Option<u64>) -> Result<Cursor> {
     let consumed = remaining.complement(before.identity().num_rows);
     let taken = taken(&Division::new(cut, remaining), &done)?;
     Cursor::from_consumed(before.identity().clone(), before.epoch(), consumed.union(&taken))
-        .map(|cursor| cursor.with_first_epoch(before.first_epoch()))
+        .map(|cursor| cursor.of_pass_of(&before).with_first_epoch(before.first_epoch()))
 }
 
 /// Refuses states that are not those of all ranks: the others may be behind, and their rows would be lost.

@@ -5,4 +5,5 @@ pub mod lanes;
 pub mod cursor;
 pub mod state_format;
 pub mod pass;
+pub mod growth;
 pub mod merge;

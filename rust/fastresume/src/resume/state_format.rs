@@ -8,7 +8,7 @@ use crate::dataset::manifest::MAX_ROWS;
 use crate::error::{Error, Result, quoted};
 use crate::intervals::set::Intervals;
 use crate::order::pass_order::OrderKind;
-use crate::resume::cursor::{Cursor, Identity, damaged};
+use crate::resume::cursor::{Cursor, Generation, Identity, damaged};
 use crate::resume::lanes::Cut;
 
 /// The version of the cursor's format. Every released version can be read for ever.
@@ -29,6 +29,9 @@ struct Text {
     epoch: u64,
     fastresume: u64,
     first_epoch: u64,
+    /// The ends of generations, and after how many cuts of the pass others came behind them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    generations: Vec<(u64, u64)>,
     order: serde_json::Value,
     selection: Option<String>,
 }
@@ -127,7 +130,16 @@ impl Cursor {
             epoch: text.epoch,
             consumed: Arc::new(consumed.into()),
             cuts: Vec::with_capacity(text.cuts.len()),
+            generations: Vec::with_capacity(text.generations.len()),
         };
+        for &(end, cuts) in &text.generations {
+            let cuts = usize::try_from(cuts).unwrap_or(usize::MAX);
+            let before = cursor.generations.last().copied().unwrap_or(Generation { end: 0, cuts: 0 });
+            if end <= before.end || end >= num_rows || cuts < before.cuts || cuts > text.cuts.len() {
+                return Err(damaged("its generations do not ascend inside of the dataset and its cuts"));
+            }
+            cursor.generations.push(Generation { end, cuts });
+        }
         for (lanes, groups, rows, done) in text.cuts {
             let cut = Cut::new(lanes, groups, rows).map_err(damaged)?;
             if done == 0 {
@@ -174,6 +186,7 @@ impl Cursor {
             epoch: self.epoch,
             fastresume: FORMAT,
             first_epoch: self.first_epoch,
+            generations: self.generations.iter().map(|found| (found.end, found.cuts as u64)).collect(),
             order: serde_json::to_value(order).unwrap_or_default(),
             selection: selection.clone(),
         };

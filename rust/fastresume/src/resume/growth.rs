@@ -1,0 +1,212 @@
+//! States and files that are not those of the state: whether these are the same and some more, and how they differ.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::dataset::manifest::Manifest;
+use crate::error::{Error, Result, shown};
+use crate::intervals::set::Intervals;
+use crate::order::selection::Selection;
+use crate::resume::cursor::{Cursor, Generation, Identity};
+
+/// So many ways in which files may have come between others are looked at.
+const MOST_GUESSES: usize = 64;
+
+/// So many files are named.
+const MOST_NAMED: usize = 3;
+
+/// What a dataset reads, as a state is compared with it.
+#[derive(Clone, Copy)]
+pub struct Read<'a> {
+    /// The files.
+    pub manifest: &'a Manifest,
+    /// The rows that are selected of them.
+    pub selection: &'a Selection,
+}
+
+impl Read<'_> {
+    /// The first files whose rows, of those that are selected, are so many: of files without rows, any number may be
+    /// among them.
+    fn files_of(&self, rows: u64) -> Range<usize> {
+        let count = self.manifest.files().len();
+        let before = |files: usize| {
+            let end = if files == 0 { 0 } else { self.manifest.file_rows(files - 1).end };
+            self.selection.ordinals(0..end).end
+        };
+        let (mut first, mut end) = (0, count + 1);
+        while first < end {
+            let middle = usize::midpoint(first, end);
+            if before(middle) < rows { first = middle + 1 } else { end = middle }
+        }
+        let behind = (first..=count).take_while(|&files| before(files) == rows).last();
+        first..behind.map_or(first, |last| last + 1)
+    }
+
+    /// The identity that the first files have by themselves.
+    fn identity_of(&self, files: usize, of: &Identity) -> Result<Identity> {
+        let end = self.manifest.file_rows(files - 1).end;
+        let starts = self.manifest.group_starts();
+        let starts = &starts[..=starts.partition_point(|&start| start < end)];
+        let selection = match self.selection.intervals() {
+            None => Selection::everything(starts),
+            Some(rows) => Selection::new(starts, rows.intersection(&Intervals::full(end)))?,
+        };
+        Ok(Identity {
+            fingerprint: self.manifest.fingerprint_of(0..files),
+            num_rows: selection.count(),
+            selection: selection.hash().map(str::to_owned),
+            order: of.order.clone(),
+        })
+    }
+
+    /// How many of the first files a state was made of.
+    fn beginning(&self, of: &Identity) -> Result<Option<usize>> {
+        for files in self.files_of(of.num_rows).filter(|&files| files > 0) {
+            if self.identity_of(files, of)? == *of {
+                return Ok(Some(files));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Files that stand together and without which the others are those of a state: they are new, and came between.
+    fn between(&self, of: &Identity) -> Option<Range<usize>> {
+        let files = self.manifest.files().len();
+        if self.selection.hash().is_some() || of.selection.is_some() {
+            return None;
+        }
+        let extra = self.manifest.num_rows().checked_sub(of.num_rows)?;
+        let (mut first, mut end, mut guesses) = (0, 0, 0);
+        while first < files && guesses < MOST_GUESSES {
+            let start = self.manifest.file_rows(first).start;
+            while end < files && (end <= first || self.manifest.file_rows(end - 1).end - start < extra) {
+                end += 1;
+            }
+            if end > first && self.manifest.file_rows(end - 1).end - start == extra {
+                guesses += 1;
+                if self.manifest.fingerprint_of((0..first).chain(end..files)) == of.fingerprint {
+                    return Some(first..end);
+                }
+            }
+            first += 1;
+        }
+        None
+    }
+
+    /// Some files by their names.
+    fn named(&self, files: Range<usize>) -> String {
+        let more = files.len().saturating_sub(MOST_NAMED);
+        let each =
+            files.take(MOST_NAMED).map(|file| format!("'{}'", shown(&self.manifest.files()[file].path)));
+        let named = each.collect::<Vec<_>>().join(", ");
+        if more == 0 { named } else { format!("{named} and {more} more") }
+    }
+
+    /// What is to be said of files that are not those of a state.
+    fn difference(&self, of: &Identity, own: &Identity) -> Result<String> {
+        let count = self.manifest.files().len();
+        if let Some(files) = self.beginning(of)? {
+            return Ok(format!(
+                "there are {} files more than then, behind those of the state: {}. \
+                 ParquetDataset(..., on_change='append') goes on with them",
+                count - files,
+                self.named(files..count)
+            ));
+        }
+        if let Some(files) = self.between(of) {
+            return Ok(format!(
+                "there are {} files more than then, and they stand between those of the state: {}. List the new \
+                 ones behind the others, as ParquetDataset([[old...], [new...]], on_change='append')",
+                files.len(),
+                self.named(files)
+            ));
+        }
+        let rows = match of.num_rows.cmp(&own.num_rows) {
+            std::cmp::Ordering::Less => format!("{} rows more than then", own.num_rows - of.num_rows),
+            std::cmp::Ordering::Equal => "as many rows as then".into(),
+            std::cmp::Ordering::Greater => format!("{} rows fewer than then", of.num_rows - own.num_rows),
+        };
+        Ok(format!(
+            "the {count} files have {rows}, and other names, sizes or footers than those of the state: files are \
+             gone, were written anew, or are those of something else"
+        ))
+    }
+}
+
+impl Cursor {
+    /// The same place in files that are those of the state, or these and others behind them if `appends` allows it:
+    /// then what was left of the pass is left, and the new rows come behind it. A state between two passes goes back
+    /// into the pass that was done, of which the new rows are left.
+    ///
+    /// The order of the pass stays; that of `own` is not looked at.
+    ///
+    /// # Errors
+    /// `State`, which says in what the files differ.
+    pub fn fitted(&self, read: Read<'_>, appends: bool) -> Result<Self> {
+        let order = self.identity.order.clone();
+        let own = Identity::of(read.manifest, read.selection, order);
+        if self.identity.as_ref() == &own {
+            return Ok(self.clone());
+        }
+        let is_of_beginning = appends && read.beginning(&self.identity)?.is_some();
+        if !is_of_beginning {
+            if self.identity.fingerprint == own.fingerprint {
+                return Ok(self.clone());
+            }
+            let difference = read.difference(&self.identity, &own)?;
+            return Err(Error::State(format!(
+                "the state is of another dataset: {}, this one is {}: {difference}",
+                self.identity.name(),
+                own.name()
+            )));
+        }
+        let old_rows = self.identity.num_rows;
+        let mut grown = Self { identity: Arc::new(own), ..self.clone() };
+        if grown.identity.num_rows == old_rows {
+            return Ok(grown);
+        }
+        let is_untouched = self.cuts.is_empty() && self.consumed.intervals.is_empty();
+        if is_untouched && self.epoch == 0 {
+            return Ok(grown);
+        }
+        if is_untouched {
+            grown = grown.at_epoch(self.epoch - 1);
+            grown.consumed = Arc::new(Intervals::full(old_rows).into());
+        }
+        grown.generations.push(Generation { end: old_rows, cuts: grown.cuts.len() });
+        Ok(grown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::pass_order::OrderKind;
+    use crate::resume::lanes::Cut;
+
+    fn start(num_rows: u64) -> Cursor {
+        let fingerprint = "00112233445566778899aabbccddeeff".to_owned();
+        Cursor::start(Identity { fingerprint, num_rows, selection: None, order: OrderKind::Sequential })
+    }
+
+    #[test]
+    fn what_came_after_cuts_is_left_behind_what_was_left() {
+        let cut = Cut::new(2, 1, 5).unwrap();
+        let mut cursor = start(100).with_cut(cut, 3);
+        let grown = Identity { num_rows: 130, ..cursor.identity().clone() };
+        cursor.identity = Arc::new(grown);
+        cursor.generations.push(Generation { end: 100, cuts: 1 });
+        assert_eq!(cursor.remaining().unwrap().ranges(), &[15..50, 65..130]);
+        // The same numbers cut what is left anew.
+        let (before, done) = cursor.before_cut(cut);
+        assert_eq!((before.remaining().unwrap(), done), (cursor.remaining().unwrap(), 0));
+        let text = cursor.to_json();
+        assert!(text.contains(r#""first_epoch":0,"generations":[[100,1]],"order""#), "{text}");
+        assert_eq!(Cursor::parse(&text).unwrap(), cursor);
+        let later = cursor.with_cut(cut, 2);
+        assert_eq!(later.remaining().unwrap().count(), 100 - 20);
+        assert_eq!(Cursor::parse(&later.to_json()).unwrap(), later);
+        assert!(!later.next_pass().to_json().contains("generations"));
+        assert_eq!(later.restarted().remaining().unwrap(), Intervals::full(130));
+    }
+}
