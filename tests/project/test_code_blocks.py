@@ -13,7 +13,7 @@ PAGES = sorted((ROOT / "docs/how-to").glob("*.md"))
 
 
 def blocks(page: Path) -> list[str]:
-    """The blocks of Python on a page, each with as many empty lines before it as it has lines before it there."""
+    """The blocks of Python on a page, each behind as many empty lines as it has lines before it there."""
     text, found = page.read_text(), []
     for block in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         found.append("\n" * text.count("\n", 0, block.start(1)) + block[1])
