@@ -1,13 +1,22 @@
-"""The example of the README, over `data/*.parquet` with a `label` and inputs `i_0`, `i_1`, ..., all float32.
+"""The example of the README: it makes its own data, or takes `data/*.parquet` with `label`, `i_0`, `i_1`, ...
 
 Kill it at any moment and start it again: it goes on after the last step that was saved.
 """
 
 import pathlib
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 
 import fastresume as fr
+
+if not pathlib.Path("data").exists():
+    pathlib.Path("data").mkdir()
+    inputs = np.random.default_rng(0).normal(size=(100_000, 3)).astype(np.float32)
+    columns = {"label": inputs.sum(1), "i_0": inputs[:, 0], "i_1": inputs[:, 1], "i_2": inputs[:, 2]}
+    pq.write_table(pa.table(columns), "data/part-0.parquet")
 
 dataset = fr.ParquetDataset(
     "data/*.parquet", batch_size=512, shuffle=True, columns=["label", fr.stack("i_*", name="inputs")]
@@ -21,10 +30,12 @@ if checkpoint.exists():
     model.load_state_dict(saved["model"])
     loader.load_state_dict(saved["data"])  # on other ranks or with another batch size, too
 
-for _ in range(loader.epoch, 3):  # the passes that are left
+for epoch in range(loader.epoch, 3):  # the passes that are left
     for batch in loader:  # the batches that are left of this pass
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(batch["inputs"]).squeeze(1), batch["label"]).backward()
+        loss = torch.nn.functional.mse_loss(model(batch["inputs"]).squeeze(1), batch["label"])
+        loss.backward()
         optimizer.step()
         torch.save({"model": model.state_dict(), "data": batch.state_dict()}, "unfinished.pt")
         pathlib.Path("unfinished.pt").replace(checkpoint)
+        print(f"epoch {epoch}, step {batch.step}: loss {loss:.4f}")

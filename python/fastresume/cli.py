@@ -1,4 +1,4 @@
-"""The command line: `fastresume audit DIR` and `fastresume bench PATHS`."""
+"""The command line: `fastresume inspect`, `state`, `audit` and `bench`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fastresume", description="Tools for fastresume.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    add_inspect(
+        commands.add_parser(
+            "inspect",
+            help="tell what files hold, where they differ, and what to write to read them",
+            description="Reads the footers of Parquet files: columns, nulls, sizes, where files differ, and "
+            "the Python that reads them. Exit status: 0, or 2 if a file can't be read.",
+        )
+    )
+    add_state(
+        commands.add_parser(
+            "state",
+            help="tell what a state says, and whether it fits files",
+            description="Reads a state: its dataset, pass, step and rows left. With PATH, says whether it "
+            "fits these files, and if not, why. Exit status: 0, 1 if it does not fit, 2 if it is no state.",
+        )
+    )
     add_audit(
         commands.add_parser(
             "audit",
@@ -40,6 +56,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     status: int = given.run(given)
     return status
+
+
+def add_inspect(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `fastresume inspect`."""
+    command.add_argument("path", metavar="PATH", help="a file, a directory, a glob pattern or an address")
+    command.add_argument("--batch-size", metavar="N", type=int, default=512, help="rows of a batch (512)")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=run_inspect)
+
+
+def add_state(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `fastresume state`."""
+    command.add_argument(
+        "file", metavar="FILE", help="the JSON of a state_dict(), or a file of torch.save that holds one"
+    )
+    command.add_argument("path", metavar="PATH", nargs="?", help="files that it is compared with")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=run_state)
 
 
 def add_audit(command: argparse.ArgumentParser) -> None:
@@ -67,6 +101,20 @@ def add_bench(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `fastresume bench`."""
     bench.add_arguments(command)
     command.set_defaults(run=run_bench)
+
+
+def run_inspect(given: argparse.Namespace) -> int:
+    """The exit status of `fastresume inspect`."""
+    from fastresume.commands import inspect
+
+    return inspect.run(given)
+
+
+def run_state(given: argparse.Namespace) -> int:
+    """The exit status of `fastresume state`."""
+    from fastresume.commands import state
+
+    return state.run(given)
 
 
 def run_audit(given: argparse.Namespace) -> int:

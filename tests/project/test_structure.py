@@ -59,6 +59,7 @@ PYTHON_ROOMS = [
     "checkpoint",
     "integrations",
     "bench",
+    "commands",
     "cli",
     "__init__",
 ]

@@ -127,7 +127,7 @@ impl Read<'_> {
             std::cmp::Ordering::Greater => format!("{} rows fewer than then", of.num_rows - own.num_rows),
         };
         Ok(format!(
-            "the {count} files have {rows}, and other names, sizes or footers than those of the state: files are \
+            "the files, {count} of them, have {rows}, and other names, sizes or footers than those of the state: files are \
              gone, were written anew, or are those of something else"
         ))
     }

@@ -1,0 +1,1 @@
+"""What the command line tells of files and states."""

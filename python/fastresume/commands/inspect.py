@@ -1,0 +1,195 @@
+"""The run of `fastresume inspect`: what files hold, where they differ, and the Python that reads them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import fastresume._core as _core
+from fastresume.columns.expression import Column, col
+from fastresume.columns.request import Entry, column_request
+from fastresume.options.checks import path_list
+
+FINE, UNUSABLE = 0, 2
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told of a tensor: its dtype, the kind of its rows, and how many nulls footers tell."""
+
+    name: str
+    dtype: str
+    kind: str
+    nulls: int | None
+    expression: str | None
+
+
+def run(given: argparse.Namespace) -> int:
+    """The exit status: 0 if the files can be read, 2 if not."""
+    try:
+        found = inspected(given.path, given.batch_size)
+    except (_core.FastresumeError, ValueError) as cause:
+        sys.stderr.write(f"fastresume inspect: {cause}\n")
+        return UNUSABLE
+    text = json.dumps(found, indent=2) + "\n" if given.json else shown(found)
+    sys.stdout.write(text.encode(errors="backslashreplace").decode())
+    return FINE
+
+
+def inspected(path: str, batch_size: int) -> dict[str, Any]:
+    """What the files of a path hold, by name.
+
+    Raises:
+        DataError, SourceError: if one of them can't be read.
+    """
+    paths = path_list(path)
+    manifest = _core.Manifest.open([paths], _core.Stores())
+    entries, drift = _columns(manifest)
+    nulls = _nulls(manifest, entries)
+    entries = [_with_nulls(entry, nulls) for entry in entries]
+    request = column_request(entries, "error")
+    layout = request.layout(manifest)
+    tensors = [
+        Told(field.name, field.dtype, field.kind, _of(nulls, field.columns), field.expression)
+        for field in layout.fields
+        if field.kind != "mask"
+    ]
+    call = _call(path, batch_size, entries, len(manifest.column_names))
+    return {
+        "files": len(manifest.files),
+        "row_groups": manifest.num_row_groups,
+        "rows": manifest.num_rows,
+        "stored_bytes": _stored(manifest.files),
+        "row_bytes": layout.row_bytes,
+        "batch_bytes": layout.row_bytes * batch_size,
+        "fingerprint": manifest.fingerprint,
+        "columns": [asdict(told) for told in tensors],
+        "drift": drift,
+        "python": call,
+    }
+
+
+def shown(found: dict[str, Any]) -> str:
+    """The same as lines for people."""
+    stored = "" if found["stored_bytes"] is None else f", {_size(found['stored_bytes'])} stored"
+    lines = [
+        f"{found['files']} files, {found['row_groups']} row groups, {found['rows']:,} rows{stored}",
+        f"fingerprint {found['fingerprint']}",
+        f"a row is about {_size(found['row_bytes'])} of tensors, a batch {_size(found['batch_bytes'])}",
+        "",
+    ]
+    rows = [("tensor", "dtype", "rows are", "nulls")]
+    for told in found["columns"]:
+        nulls = "not told by footers" if told["nulls"] is None else f"{told['nulls']:,}"
+        rows.append((told["name"], told["dtype"], told["kind"], nulls))
+    widths = [max(len(row[place]) for row in rows) for place in range(4)]
+    lines += [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    if found["drift"]:
+        lines += ["", "where files differ, or can't be delivered as they are:", *found["drift"]]
+    return "\n".join([*lines, "", "to paste:", "", found["python"], ""])
+
+
+def _columns(manifest: _core.Manifest) -> tuple[list[Entry], list[str]]:
+    """What can be delivered of all columns, and what is to be said of the others."""
+    names, drift = list(manifest.column_names), []
+    try:
+        column_request(None, "mask").layout(manifest)
+    except (_core.DataError, ValueError) as cause:
+        drift = str(cause).splitlines()[1:] or [str(cause)]
+    else:
+        return [*names], []
+    entries: list[Entry] = []
+    for name in names:
+        entry = _deliverable(manifest, name)
+        if entry is not None:
+            entries.append(entry)
+    return entries, drift
+
+
+def _deliverable(manifest: _core.Manifest, name: str) -> Entry | None:
+    """The column as it is, or with what its errors say to write; None if nothing helps."""
+    entry: Entry = name
+    for _ in range(3):
+        try:
+            column_request([entry], "mask").layout(manifest)
+        except (_core.DataError, ValueError) as cause:
+            column = entry if isinstance(entry, Column) else col(name)
+            cast = re.search(r"\.cast\(torch\.(\w+)\)", str(cause))
+            if ".optional()" in str(cause):
+                entry = column.optional()
+            elif cast is not None:
+                entry = column.cast(getattr(torch, cast[1]))
+            else:
+                return None
+        else:
+            return entry
+    return None
+
+
+def _nulls(manifest: _core.Manifest, entries: list[Entry]) -> dict[str, int | None]:
+    """How many nulls footers tell of each column; None where they don't."""
+    found: dict[str, int | None] = {}
+    for entry in entries:
+        name = entry if isinstance(entry, str) else entry.names[0] if isinstance(entry, Column) else ""
+        try:
+            layout = _core.Layout.of_filter(manifest, [name], [name], [name], [])
+            counts = [each.null_count for each in layout.statistics(manifest)[0]]
+        except _core.FastresumeError:
+            counts = [None]
+        told = [count for count in counts if count is not None]
+        found[name] = sum(told) if len(told) == len(counts) else None
+    return found
+
+
+def _with_nulls(entry: Entry, nulls: dict[str, int | None]) -> Entry:
+    """The column, masked unless footers say that it has no nulls."""
+    name = entry if isinstance(entry, str) else entry.names[0] if isinstance(entry, Column) else ""
+    if nulls.get(name, 0) == 0:
+        return entry
+    return (col(name) if isinstance(entry, str) else entry).mask_null()  # type: ignore[union-attr]
+
+
+def _of(nulls: dict[str, int | None], columns: list[str]) -> int | None:
+    told = [nulls.get(name) for name in columns]
+    return None if None in told else sum(count for count in told if count is not None)
+
+
+def _call(path: str, batch_size: int, entries: list[Entry], count: int) -> str:
+    changed = [entry for entry in entries if not isinstance(entry, str)]
+    if len(entries) == count and not changed:
+        columns = ""
+    elif len(entries) == count:
+        columns = ", columns=[" + ", ".join(["'*'", *(f"fr.{_code(entry)}" for entry in changed)]) + "]"
+    else:
+        each = (repr(entry) if isinstance(entry, str) else f"fr.{_code(entry)}" for entry in entries)
+        columns = ", columns=[" + ", ".join(each) + "]"
+    return f"fr.ParquetDataset({path!r}, batch_size={batch_size}{columns})"
+
+
+def _code(entry: Entry) -> str:
+    return repr(entry).removeprefix("fr.")
+
+
+def _stored(files: tuple[str, ...]) -> int | None:
+    """The bytes of local files; None of objects."""
+    try:
+        return sum(Path(file).stat().st_size for file in files)
+    except OSError:
+        return None
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+        count /= 1024
+    raise AssertionError

@@ -1,0 +1,119 @@
+"""The run of `fastresume state`: what a state says, and whether it fits files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fastresume._core as _core
+from fastresume.options.checks import path_list
+from fastresume.state.cursor import KEY, Cursor
+
+FITS, FITS_NOT, UNUSABLE = 0, 1, 2
+
+
+def run(given: argparse.Namespace) -> int:
+    """The exit status: 0 if it is a state, and fits; 1 if it does not fit; 2 if it is none."""
+    try:
+        cursor = read(Path(given.file))
+        found = told(cursor)
+        if given.path is not None:
+            found |= compared(cursor, given.path)
+    except (_core.FastresumeError, OSError, ValueError) as cause:
+        sys.stderr.write(f"fastresume state: {cause}\n")
+        return UNUSABLE
+    text = json.dumps(found, indent=2) + "\n" if given.json else shown(found)
+    sys.stdout.write(text.encode(errors="backslashreplace").decode())
+    return FITS if found.get("fits", True) else FITS_NOT
+
+
+def read(path: Path) -> Cursor:
+    """The cursor in a file: the JSON of a `state_dict()`, or what `torch.save` wrote with one in it.
+
+    Raises:
+        StateError: if there is none in it, or more than one.
+        OSError: if it can't be read.
+    """
+    content = path.read_bytes()
+    try:
+        value = json.loads(content)
+    except ValueError:
+        import torch  # takes seconds, and JSON needs it not
+
+        try:
+            value = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as cause:  # noqa: BLE001  (torch's own are of many kinds)
+            raise _core.StateError(
+                f"{path} is neither JSON nor a file of torch.save without code: {cause}"
+            ) from None
+    states = list(_states(value))
+    if len(states) != 1:
+        raise _core.StateError(f"{path} holds {len(states)} states under the key '{KEY}', expected one")
+    return Cursor.from_state(states[0])
+
+
+def told(cursor: Cursor) -> dict[str, Any]:
+    """What a state says, by name."""
+    text = json.loads(cursor.to_state()[KEY])
+    return {
+        "dataset": text["dataset"],
+        "selection": text["selection"],
+        "order": text["order"],
+        "epoch": cursor.epoch,
+        "passes_of_this_job": cursor.epoch - text["first_epoch"],
+        "step": sum(done for *_, done in text["cuts"]),
+        "rows_delivered": cursor.consumed_rows,
+        "rows_left": cursor.num_rows - cursor.consumed_rows,
+        "cuts": text["cuts"],
+        "generations": text.get("generations", []),
+    }
+
+
+def compared(cursor: Cursor, path: str) -> dict[str, Any]:
+    """Whether a state fits the files of a path, and if not, why.
+
+    Raises:
+        DataError, SourceError: if a file can't be read.
+    """
+    manifest = _core.Manifest.open([path_list(path)], _core.Stores())
+    choice = None if cursor.order["kind"] == "sequential" else (None, None, None)
+    try:
+        cursor._core.fitted(manifest, choice, False)
+    except _core.StateError as cause:
+        return {"fits": False, "why": str(cause)}
+    return {"fits": True, "why": None}
+
+
+def shown(found: dict[str, Any]) -> str:
+    """The same as lines for people."""
+    order = found["order"]
+    how = order["kind"] + (f" with seed {order['seed']}" if "seed" in order else "")
+    chosen = "all rows" if found["selection"] is None else f"a selection, {found['selection'][:16]}"
+    total = found["rows_delivered"] + found["rows_left"]
+    lines = [
+        f"dataset  {found['dataset']['fingerprint']}: {total:,} rows, {chosen}",
+        f"order    {how}",
+        f"pass     {found['epoch']} ({found['passes_of_this_job']} done by this job)",
+        f"step     {found['step']} of the pass, over all its cuts",
+        f"rows     {found['rows_delivered']:,} delivered, {found['rows_left']:,} left",
+    ]
+    for lanes, groups, rows, done in found["cuts"]:
+        lines.append(f"cut      {lanes} lanes in {groups} groups, {rows} rows each: {done} batches done")
+    for end, cuts in found["generations"]:
+        lines.append(f"growth   rows behind {end:,} came after {cuts} cuts")
+    if "fits" in found:
+        lines.append("fits     yes" if found["fits"] else f"fits     no: {found['why']}")
+    return "\n".join(lines) + "\n"
+
+
+def _states(value: object) -> list[Mapping[str, Any]]:
+    """All states in nested mappings."""
+    if not isinstance(value, Mapping):
+        return []
+    if KEY in value:
+        return [value]
+    return [state for inner in value.values() for state in _states(inner)]

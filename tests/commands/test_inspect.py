@@ -1,0 +1,55 @@
+"""`fastresume inspect` tells what files hold, and prints Python that reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import fastresume as fr
+from fastresume import cli
+
+
+@pytest.fixture
+def drifted(tmp_path: Path) -> Path:
+    """Two files that differ: in a type, and in a column that one lacks; with nulls."""
+    one = {"a": [1, 2, None], "l": [[1], None, [2]], "s": ["x", "y", None], "ok": [1, 2, 3]}
+    pq.write_table(pa.table(one), tmp_path / "a.parquet")
+    pq.write_table(
+        pa.table({"a": [1.5, 2, 3], "l": [[1], [3], [2]], "ok": [4, 5, 6]}), tmp_path / "b.parquet"
+    )
+    return tmp_path
+
+
+def test_what_it_prints_to_paste_reads_the_files(drifted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inspect", str(drifted), "--batch-size", "3", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["files"], found["row_groups"], found["rows"]) == (2, 2, 6)
+    nulls = {told["name"]: told["nulls"] for told in found["columns"]}
+    assert (nulls["ok"], nulls["s"]) == (0, 4)
+    assert len(found["drift"]) == 2
+    dataset: fr.ParquetDataset = eval(found["python"], {"fr": fr, "torch": torch})
+    batch = dataset.peek()
+    assert batch["a"].tolist()[:2] == [1.0, 2.0]
+    assert batch["a_valid"].tolist() == [True, True, False]
+    assert sorted(batch["ok"].tolist()) == [1, 2, 3]
+
+
+def test_files_that_need_nothing_are_read_with_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
+    assert cli.main(["inspect", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert f"fr.ParquetDataset('{tmp_path}', batch_size=512)" in told
+    assert "1 files, 1 row groups, 3 rows" in told
+
+
+def test_what_can_not_be_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"no parquet at all")
+    assert cli.main(["inspect", str(tmp_path)]) == 2
+    assert "a.parquet" in capsys.readouterr().err
