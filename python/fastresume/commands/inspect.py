@@ -90,8 +90,7 @@ def shown(found: dict[str, Any]) -> str:
         nulls = "not told by footers" if told["nulls"] is None else f"{told['nulls']:,}"
         rows.append((told["name"], told["dtype"], told["kind"], nulls))
     widths = [max(len(row[place]) for row in rows) for place in range(4)]
-    for row in rows:
-        lines.append("  ".join(map(str.ljust, row, widths)).rstrip())
+    lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if found["drift"]:
         lines += ["", "where files differ, or can't be delivered as they are:", *found["drift"]]
     return "\n".join([*lines, "", "to paste:", "", found["python"], ""])
