@@ -52,6 +52,8 @@ def parts_of(name: str, value: torch.Tensor | fr.Jagged) -> Iterator[str]:
         yield from parts_of(f"{name}.values", value.values)
     else:
         yield strip(f"{name}.values", value.values, rows, is_text=value.kind == "string")
+    if value.values_valid is not None:
+        yield strip(f"{name}.values_valid", value.values_valid, rows)
     yield strip(f"{name}.offsets", value.offsets, [])
     if value.valid is not None:
         yield strip(f"{name}.valid", value.valid, list(range(len(value))))

@@ -82,6 +82,7 @@ def _same_bits(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, Jagged):
         pairs = [(one.values, other.values), (one.offsets, other.offsets), (one.valid, other.valid)]
+        pairs.append((one.values_valid, other.values_valid))
         return one.kind == other.kind and all(_same_bits(left, right) for left, right in pairs)
     if isinstance(one, torch.Tensor) and one.is_nested:
         return len(one) == len(other) and all(map(_same_bits, one.unbind(), other.unbind()))

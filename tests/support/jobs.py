@@ -143,6 +143,8 @@ def tensors_of(values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         if isinstance(value, fr.Jagged):
             found |= tensors_of({f"{name}.values": value.values, f"{name}.offsets": value.offsets})
             found |= {} if value.valid is None else {f"{name}.valid": value.valid}
+            marks = value.values_valid
+            found |= {} if marks is None else {f"{name}.values_valid": marks}
         else:
             found[name] = value
     return found

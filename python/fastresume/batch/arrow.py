@@ -51,7 +51,9 @@ def of_tensor(tensor: Tensor, valid: Tensor | None = None) -> Any:
     return array
 
 
-def of_rows(values: Any, offsets: Tensor, valid: Tensor | None, kind: str) -> Any:
+def of_rows(
+    values: Any, offsets: Tensor, valid: Tensor | None, kind: str, values_valid: Tensor | None = None
+) -> Any:
     """Rows of different lengths as a large_list, large_string or large_binary array, over the same memory.
 
     The values are a tensor, or `Jagged` rows, which have a `to_arrow` of their own.
@@ -63,7 +65,7 @@ def of_rows(values: Any, offsets: Tensor, valid: Tensor | None, kind: str) -> An
     rows = len(offsets) - 1
     buffers = [_bits(arrow, None if valid is None else _numpy(valid)), arrow.py_buffer(_numpy(offsets))]
     if kind == "list":
-        items = of_tensor(values) if isinstance(values, Tensor) else values.to_arrow()
+        items = of_tensor(values, values_valid) if isinstance(values, Tensor) else values.to_arrow()
         array = arrow.Array.from_buffers(arrow.large_list(items.type), rows, buffers, children=[items])
     else:
         text = arrow.large_string() if kind == "string" else arrow.large_binary()

@@ -31,6 +31,8 @@ class Jagged:
             rows); the first is 0.
         valid: bool `[B]`, False where a row is null (and has no values); None if nulls are not marked.
         kind: what the rows are: "list", or the bytes of "string" or "binary".
+        values_valid: bool `[n]`, one for each value, False where an element of a list is null (its value is
+            0); None if these are not marked: of what is no list of numbers, or unless nulls are masked.
 
     Example:
         >>> import torch
@@ -57,6 +59,7 @@ class Jagged:
     offsets: Tensor
     valid: Tensor | None = None
     kind: Literal["list", "string", "binary"] = "list"
+    values_valid: Tensor | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -89,7 +92,7 @@ class Jagged:
 
     def record_stream(self, stream: Any) -> None:
         """Tells the device's allocator that a stream uses the tensors; see `torch.Tensor.record_stream`."""
-        for part in (self.values, self.offsets, self.valid):
+        for part in (self.values, self.offsets, self.valid, self.values_valid):
             if part is not None:
                 part.record_stream(stream)
 
@@ -169,7 +172,7 @@ class Jagged:
             >>> rows.to_arrow().to_pylist()
             [[7], [8, 9]]
         """
-        return arrow.of_rows(self.values, self.offsets, self.valid, self.kind)
+        return arrow.of_rows(self.values, self.offsets, self.valid, self.kind, self.values_valid)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:
         """The rows for any reader of Arrow's C data interface, through pyarrow."""
@@ -180,11 +183,20 @@ class Jagged:
         return self.to_arrow().type.__arrow_c_schema__()
 
     def to_list(self) -> list[list[Any] | None]:
-        """The rows as lists of Python numbers; None for a row that `valid` marks as null.
+        """The rows as lists of Python numbers; None for a row, or an element, that is marked as null.
 
         The rows of a `Jagged` of a `Jagged` are lists of such rows.
+
+        Example:
+            >>> import torch
+            >>> marks = torch.tensor([True, False, True])
+            >>> Jagged(torch.tensor([7, 0, 9]), torch.tensor([0, 1, 3]), values_valid=marks).to_list()
+            [[7], [None, 9]]
         """
         values = self.values.to_list() if isinstance(self.values, Jagged) else self.values.tolist()
+        if self.values_valid is not None:
+            marks = self.values_valid.tolist()
+            values = [value if mark else None for value, mark in zip(values, marks, strict=True)]
         return self._sliced(values)
 
     def to_bytes(self) -> list[Any]:
@@ -241,19 +253,15 @@ class Jagged:
         if isinstance(self.values, Jagged):
             places = torch.cat([moves[:0], *_places(offsets, moves)])
             return Jagged(self.values.take(places), offsets, valid, self.kind)
-        taken = self.values.new_empty(int(offsets[-1]))
-        # As bytes, because torch can't index every dtype.
-        source, target = (tensor.reshape(-1, 1).view(torch.uint8) for tensor in (self.values, taken))
-        filled = 0
-        for places in _places(offsets, moves):
-            torch.index_select(source, 0, places, out=target[filled : filled + len(places)])
-            filled += len(places)
-        return Jagged(taken, offsets, valid, self.kind)
+        taken = _taken(self.values, offsets, moves)
+        marks = None if self.values_valid is None else _taken(self.values_valid, offsets, moves)
+        return Jagged(taken, offsets, valid, self.kind, marks)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Jagged:
         valid = None if self.valid is None else change(self.valid)
         values = self.values._map(change) if isinstance(self.values, Jagged) else change(self.values)
-        return Jagged(values, change(self.offsets), valid, self.kind)
+        marks = None if self.values_valid is None else change(self.values_valid)
+        return Jagged(values, change(self.offsets), valid, self.kind, marks)
 
     def _sliced(self, values: Any) -> list[Any]:
         """The values of each row; None for a null row."""
@@ -280,8 +288,9 @@ class Jagged:
                 raise ValueError(f"a slice of rows must have the step 1, found {step}; see take()")
             bounds = self.offsets[begin : max(begin, end) + 1]
             valid = None if self.valid is None else self.valid[row]
-            values = self.values[int(bounds[0]) : int(bounds[-1])]
-            return Jagged(values, bounds - bounds[0], valid, self.kind)
+            own = slice(int(bounds[0]), int(bounds[-1]))
+            marks = None if self.values_valid is None else self.values_valid[own]
+            return Jagged(self.values[own], bounds - bounds[0], valid, self.kind, marks)
         count = len(self)
         if not -count <= row < count:
             raise IndexError(f"row {row} of {count} rows")
@@ -294,6 +303,8 @@ class Jagged:
 
     def __repr__(self) -> str:
         marks = "" if self.valid is None else f", valid=bool[{len(self.valid)}]"
+        if self.values_valid is not None:
+            marks += f", values_valid=bool[{len(self.values_valid)}]"
         is_nested = isinstance(self.values, Jagged)
         values = repr(self.values) if is_nested else f"{dtype_name(self.dtype)}[{len(self.values)}]"
         return f"Jagged(rows={len(self)}, values={values}{marks})"
@@ -369,6 +380,18 @@ def _places(offsets: Tensor, moves: Tensor) -> Iterator[Tensor]:
         places = torch.repeat_interleave(moves[first:last], counts)
         places += torch.arange(begin, end, device=offsets.device)
         yield places
+
+
+def _taken(values: Tensor, offsets: Tensor, moves: Tensor) -> Tensor:
+    """The values at the source indices of rows (see `_places`), one after another."""
+    taken = values.new_empty(int(offsets[-1]))
+    # As bytes, because torch can't index every dtype.
+    source, target = (tensor.reshape(-1, 1).view(torch.uint8) for tensor in (values, taken))
+    filled = 0
+    for places in _places(offsets, moves):
+        torch.index_select(source, 0, places, out=target[filled : filled + len(places)])
+        filled += len(places)
+    return taken
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -90,9 +90,16 @@ class Field:
         """The shape of a row of a tensor."""
         return self.sizes or (() if self.width is None else (self.width,))
 
+    @property
+    def marks_values(self) -> bool:
+        """Whether the `values_valid` of a `Jagged` tells which elements of its lists are null."""
+        return self.kind == "list" and self.is_masked
+
     def _types(self) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
         """The dtypes of the tensors that it is made of, and their dimensions behind the first one."""
         types = [(self.dtype, self._sides)]
+        if self.marks_values:
+            types.append((torch.bool, ()))
         if self.is_jagged:
             ends = [torch.int64, torch.bool] if self.is_masked else [torch.int64]
             types += [(dtype, ()) for dtype in ends * len(self.kind.split("<"))]
@@ -105,12 +112,13 @@ class Field:
             return tensor
         kinds = self.kind.removesuffix(">").split("<")
         values: Any = tensor
+        values_valid = next(tensors) if self.marks_values else None
         # The innermost rows come first.
         kind: Any
         for kind in reversed(kinds):
             offsets = next(tensors)
             valid = next(tensors) if self.is_masked else None
-            values = Jagged(values, offsets, valid, kind)
+            values = Jagged(values, offsets, valid, kind, values_valid)
         rows: Jagged = values
         return rows
 

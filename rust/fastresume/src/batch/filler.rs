@@ -294,8 +294,13 @@ impl StripSource<'_> {
         let most = DIVIDED_BYTES / scratch.decoded.len().max(1);
         let so_far = &mut scratch.decoded[number];
         let mut decode = || {
-            let mut decoder =
-                self.file.jagged(self.row_group, column, self.field.nulls[0], &mut scratch.buffers)?;
+            let mut decoder = self.file.jagged(
+                self.row_group,
+                column,
+                self.field.nulls[0],
+                self.field.marks_elements(),
+                &mut scratch.buffers,
+            )?;
             let mut parts: Vec<JaggedRun<'a>> = Vec::new();
             let (mut row, mut bytes) = (0, 0);
             for (number, (share, span)) in shares.each.iter().zip(&shares.spans).enumerate() {
@@ -333,7 +338,8 @@ impl StripSource<'_> {
         let Scratch { buffers, jagged, .. } = scratch;
         jagged.clear();
         let mut decode = || {
-            let mut decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], buffers)?;
+            let (nulls, marks_elements) = (self.field.nulls[0], self.field.marks_elements());
+            let mut decoder = self.file.jagged(self.row_group, column, nulls, marks_elements, buffers)?;
             let mut row = 0;
             for span in &shares.spans {
                 decoder.skip(span.start - row)?;
@@ -343,7 +349,8 @@ impl StripSource<'_> {
             Ok(())
         };
         decode().map_err(|error: Error| error.in_column(&column.name))?;
-        hand_out_jagged(&shares.each, self.index, self.field.kind.is_nested(), jagged)
+        let has_inner = self.field.kind.is_nested() || self.field.marks_elements();
+        hand_out_jagged(&shares.each, self.index, has_inner, jagged)
     }
 
     /// Decodes a field's only column to padded rows, and their lengths to the field behind this one.
@@ -351,7 +358,7 @@ impl StripSource<'_> {
         let (column, width) = (self.columns[0], self.field.dtype.width());
         let Scratch { buffers, jagged, columns: [values, valid], lengths, .. } = scratch;
         let mut decode = || {
-            let decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], buffers)?;
+            let decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], false, buffers)?;
             let mut decoder = PadDecoder::new(decoder, padding, width, self.row_bytes, jagged);
             decoder.fill(shares, (self.index, self.field.is_masked()), [values, lengths, valid])
         };

@@ -42,9 +42,14 @@ pub fn gather<M: Borrow<Memory>>(
             }
             found.push(offsets_of(inner_rows.into_iter().map(Ok))?);
         } else {
-            let (values, offsets) = (next()?, next()?);
+            let values = next()?;
+            let marks = if field.marks_elements() { Some(next()?) } else { None };
+            let offsets = next()?;
             let rows: Vec<_> = spans(offsets.borrow(), each_row())?.collect::<Result<_>>()?;
             found.push(taken(values.borrow(), rows.iter().cloned(), field.dtype.width())?);
+            if let Some(marks) = marks {
+                found.push(taken(marks.borrow(), rows.iter().cloned(), 1)?);
+            }
             found.push(offsets_of(rows.into_iter().map(Ok))?);
         }
         if field.is_masked() {

@@ -101,7 +101,8 @@ pub struct JaggedRows {
     /// For each row, 1 if it is not null.
     pub valid: Vec<u8>,
     /// If the rows are lists of lists, the lengths of the inner lists, as values of 64 bits. A null list has
-    /// [`NULL_ROW`] set as well. Rows may be missing at the end: they have no inner lists.
+    /// [`NULL_ROW`] set as well. If the elements of lists are marked, a byte for each, 1 if it is not null. Rows may be
+    /// missing at the end: they have none of these.
     pub inner: Option<Box<JaggedRows>>,
 }
 
@@ -137,7 +138,7 @@ impl JaggedRows {
         self.inner.iter_mut().for_each(|inner| inner.truncate(rows));
     }
 
-    /// The parts, if the rows are lists of lists.
+    /// The parts, if the rows are lists of lists, or their elements are marked.
     pub fn nested(&mut self) -> NestedRows<'_> {
         let Self { values, ends, valid, inner } = self;
         let inner =

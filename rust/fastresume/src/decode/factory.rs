@@ -20,7 +20,7 @@ use crate::decode::list::converted::ConvertedValues;
 use crate::decode::list::fixed_size::{EqualDecoder, FixedRows};
 use crate::decode::list::grid::Grid;
 use crate::decode::list::pages::{ListLevels, ListPages};
-use crate::decode::list::primitive::ListDecoder;
+use crate::decode::list::primitive::{ElementNulls, ListDecoder};
 use crate::decode::list::validity::{ListPresenceDecoder, RowLevels};
 use crate::decode::numbers::Numbers;
 use crate::decode::open_file::{OpenFile, undeliverable, value_bytes};
@@ -86,7 +86,7 @@ impl OpenFile {
             return Ok(Box::new(ListPresenceDecoder::new(pages, levels)));
         }
         if leaf.max_rep_level() > 0 {
-            let lists = self.jagged(row_group, column, nulls, buffers)?;
+            let lists = self.jagged(row_group, column, nulls, false, buffers)?;
             return Ok(Box::new(EqualDecoder::new(lists, FixedRows::Lists, shape, nulls)));
         }
         let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
@@ -200,7 +200,8 @@ impl OpenFile {
         Ok(count.map(|count| (buffers.dictionary(), count)))
     }
 
-    /// A decoder of one jagged column of one row group.
+    /// A decoder of one jagged column of one row group. Where nulls are masked, `marks_elements` says whether null elements
+    /// of lists are marked, too: a byte for each element, in the inner rows.
     ///
     /// # Errors
     /// As for `scalars`.
@@ -209,6 +210,7 @@ impl OpenFile {
         row_group: usize,
         column: &Column,
         nulls: Nulls,
+        marks_elements: bool,
         buffers: &'a mut Buffers,
     ) -> Result<Box<dyn JaggedDecoder + 'a>> {
         let Some(dtype) = column.dtype else { return Err(undeliverable(column)) };
@@ -221,7 +223,7 @@ impl OpenFile {
             let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
             return Ok(Box::new(StringDecoder::new(FlatPages::new(pages, levels, nulls))));
         }
-        lists(pages, column, &leaf, nulls)
+        lists(pages, column, &leaf, ElementNulls { nulls, marks_elements })
     }
 
     /// The decoder of a column that has one value in the whole file.
@@ -241,7 +243,7 @@ fn lists<'a>(
     pages: Pages<'a>,
     column: &Column,
     leaf: &ColumnDescPtr,
-    nulls: Nulls,
+    nulls: ElementNulls,
 ) -> Result<Box<dyn JaggedDecoder + 'a>> {
     let grid = Grid::new(&column.sizes);
     let is_nested = grid.is_none() && leaf.max_rep_level() == 2;
@@ -252,7 +254,7 @@ fn lists<'a>(
     match (column.stored, column.shaping) {
         _ if !is_known => Err(undeliverable(column)),
         (Stored::Bytes, _) if leaf.max_rep_level() > 1 => Err(undeliverable(column)),
-        (Stored::Bytes, Shaping::None) => Ok(Box::new(TextListDecoder::new(pages, nulls))),
+        (Stored::Bytes, Shaping::None) => Ok(Box::new(TextListDecoder::new(pages, nulls.nulls))),
         (Stored::Bytes, _) => {
             let numbers = HashedValues::new(numbering(column)?);
             Ok(Box::new(ListDecoder::<u64, _>::new(pages, nulls, numbers)))
@@ -268,7 +270,11 @@ fn lists<'a>(
 const INT96_BYTES: usize = 12;
 
 /// A decoder of lists of INT96.
-fn instants<'a>(pages: ListPages<'a>, column: &Column, nulls: Nulls) -> Result<Box<dyn JaggedDecoder + 'a>> {
+fn instants<'a>(
+    pages: ListPages<'a>,
+    column: &Column,
+    nulls: ElementNulls,
+) -> Result<Box<dyn JaggedDecoder + 'a>> {
     let then = match column.shaping {
         Shaping::None => None,
         _ => Some(delivery(column, Dtype::Int64)?),

@@ -8,7 +8,7 @@ use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW};
 use crate::decode::list::byte_array::TextListDecoder;
 use crate::decode::list::grid::Grid;
 use crate::decode::list::pages::{ListLevels, ListPages};
-use crate::decode::list::primitive::ListDecoder;
+use crate::decode::list::primitive::{ElementNulls, ListDecoder};
 use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result};
 use crate::format::page::reader::Buffers;
@@ -63,7 +63,7 @@ fn decoder<'a>(
         Delivery::new(Dtype::Int64, delivered).ok_or_else(|| Error::data("there is no such cast"))?;
     let numbers: Numbers<u64, u64> = Numbers::new(delivery);
     let nulls = if choices.kind / 8 % 2 == 1 { Nulls::Filled(FILL) } else { Nulls::Masked };
-    Ok(Box::new(ListDecoder::new(pages, nulls, numbers)))
+    Ok(Box::new(ListDecoder::new(pages, ElementNulls { nulls, marks_elements: false }, numbers)))
 }
 
 /// The number of nested lists.

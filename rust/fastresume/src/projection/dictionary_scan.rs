@@ -123,7 +123,7 @@ fn add_values(
         let (mut position, mut found) = (0, locked(found));
         return (0..count).try_for_each(|_| found.add(plain(bytes, &mut position)?));
     }
-    let mut decoder = file.jagged(group, column, Nulls::Masked, buffers)?;
+    let mut decoder = file.jagged(group, column, Nulls::Masked, false, buffers)?;
     let rows = usize::try_from(file.leaves().rows(group)).unwrap_or(0);
     let mut own = Distinct::new(MAX_DICTIONARY_BYTES);
     let mut some = JaggedRows::default();

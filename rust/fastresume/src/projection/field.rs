@@ -90,6 +90,12 @@ impl Field {
         self.nulls.contains(&Nulls::Masked)
     }
 
+    /// Whether a byte of each element of its lists tells whether it is null.
+    #[must_use]
+    pub fn marks_elements(&self) -> bool {
+        self.kind == Kind::List && self.is_masked()
+    }
+
     /// Bytes of one row of the mask.
     #[must_use]
     pub fn mask_bytes(&self) -> usize {

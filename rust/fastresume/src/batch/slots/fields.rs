@@ -66,7 +66,11 @@ impl Slots {
             fields.push(if field.kind.is_jagged() {
                 let (width, values) = (field.dtype.width(), pool.growing());
                 let slot = JaggedSlot::new(width, field.is_masked(), rows, values);
-                FieldSlot::Jagged(Box::new(if field.kind.is_nested() { slot.nested() } else { slot }))
+                FieldSlot::Jagged(Box::new(match field.kind {
+                    kind if kind.is_nested() => slot.nested(),
+                    _ if field.marks_elements() => slot.marked(),
+                    _ => slot,
+                }))
             } else {
                 let is_turned_last =
                     field.columns.len() > 1 && rows.saturating_mul(field.row_bytes()) <= TURNED_LAST_BYTES;
@@ -191,8 +195,8 @@ impl Slots {
     }
 
     /// The memory of each field, and the numbers of the written rows. A scalar field has values and mask. A
-    /// jagged one has values, offsets and mask, with offsets and mask of inner rows behind the values. There
-    /// is no mask where none is asked for.
+    /// jagged one has values, offsets and mask, with offsets and mask of inner rows, or the marks of elements, behind the
+    /// values. There is no mask where none is asked for.
     #[must_use]
     pub fn into_parts(self, layout: &Layout) -> (Vec<Memory>, Written) {
         let mut memory = Vec::with_capacity(2 * self.fields.len());

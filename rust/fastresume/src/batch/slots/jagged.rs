@@ -31,6 +31,8 @@ pub struct JaggedSlot {
     /// Whether rows are lists of lists. If so, the offsets and the mask of the inner lists are set once all
     /// parts are there.
     is_nested: bool,
+    /// Whether the elements of lists are marked. If so, the marks are set once all parts are there.
+    is_marked: bool,
     inner: Vec<Memory>,
 }
 
@@ -107,6 +109,11 @@ impl JaggedSlot {
         Self { is_nested: true, ..self }
     }
 
+    /// The same slot for lists whose elements are marked.
+    pub fn marked(self) -> Self {
+        Self { is_marked: true, ..self }
+    }
+
     /// Takes out the rows that end where row `to` begins, so that more can be decoded behind them; starts
     /// with no rows if there are none. Returns the first row as well. `row_bytes` is what a row is expected
     /// to take.
@@ -156,6 +163,12 @@ impl JaggedSlot {
             // The outer offsets count inner lists; those just made count values.
             self.offsets = lengths.offsets;
             return Ok(());
+        }
+        if self.is_marked {
+            let of_parts = parts.iter_mut().map(JaggedPart::take_inner).collect();
+            let mut marks = Self { width: 1, parts: of_parts, ..Self::default() };
+            marks.finish(moves, distinct, rows)?;
+            self.inner.push(marks.values);
         }
         self.finish_parts(parts, moves, distinct, rows)
     }
@@ -254,7 +267,7 @@ impl JaggedSlot {
         ended as u64 + self.parts.iter().map(JaggedPart::bytes).sum::<u64>()
     }
 
-    /// Offsets of inner lists, and their mask where one is asked for; empty if there are no inner lists.
+    /// Offsets of inner lists, and their mask where one is asked for; or the marks of elements, if they are marked.
     pub fn take_inner(&mut self) -> Vec<Memory> {
         mem::take(&mut self.inner)
     }

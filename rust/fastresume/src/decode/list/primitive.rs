@@ -17,6 +17,8 @@ use crate::schema::nulls::Nulls;
 pub struct ListDecoder<'a, V, E> {
     pages: ListPages<'a>,
     nulls: Nulls,
+    /// Whether null elements are marked where null rows are.
+    marks_elements: bool,
     numbers: E,
     delivered: PhantomData<V>,
     /// Which elements are valid, if some are null.
@@ -24,14 +26,20 @@ pub struct ListDecoder<'a, V, E> {
 }
 
 impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
-    pub fn new(pages: ListPages<'a>, nulls: Nulls, numbers: E) -> Self {
-        Self { pages, nulls, numbers, delivered: PhantomData, there: Bits::default() }
+    pub fn new(pages: ListPages<'a>, nulls: ElementNulls, numbers: E) -> Self {
+        let ElementNulls { nulls, marks_elements } = nulls;
+        Self { pages, nulls, marks_elements, numbers, delivered: PhantomData, there: Bits::default() }
     }
 
     /// Appends the rows, or the rest of a row, of a range of levels.
     fn take(&mut self, stretch: &LevelRange, output: &mut JaggedRows) -> Result<()> {
         self.pages.check_grid(stretch)?;
         let (before, first) = (output.values.len(), output.ends.len());
+        let marks_elements = self.marks_elements && self.nulls == Nulls::Masked;
+        if marks_elements {
+            // Whatever rows came before without elements have no marks.
+            output.nested();
+        }
         let end_of = |elements: usize| before + elements * size_of::<V>();
         let bits = self.pages.bits();
         let some = stretch.rows.len();
@@ -56,6 +64,18 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
             self.nulls.bits(stretch.rows.start + null)?;
         }
         output.values.resize(end_of(count))?;
+        if marks_elements {
+            let JaggedRows { ends, inner: Some(marks), .. } = output else { return Ok(()) };
+            let begun = marks.values.len();
+            marks.values.resize(begun + count)?;
+            marks.values.bytes_mut()[begun..].fill(1);
+            room_for(&mut marks.ends, some)?;
+            marks.ends.resize(ends.len(), 0);
+            // The row before the first one that begins here may go on.
+            for (mark_end, end) in marks.ends.iter_mut().zip(ends).skip(first.saturating_sub(1)) {
+                *mark_end = *end / size_of::<V>();
+            }
+        }
         let places: &mut [V] = as_numbers(&mut output.values.bytes_mut()[before..])?;
         // Values before the first row that begins here belong to the row before it.
         let continued = usize::from(self.pages.is_continued(stretch));
@@ -71,10 +91,20 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
         bits.there(stretch, &mut self.there);
         let null = match self.nulls {
             Nulls::Filled(bits) => bits,
+            Nulls::Masked if marks_elements => {
+                let Some(marks) = &mut output.inner else { return Ok(()) };
+                let begun = marks.values.len() - count;
+                for (mark, is_there) in
+                    marks.values.bytes_mut()[begun..].iter_mut().zip(self.there.all().each())
+                {
+                    *mark = u8::from(is_there);
+                }
+                0
+            }
             Nulls::Masked | Nulls::Refused => {
                 return Err(Error::data(format!(
                     "an element of the list in row {} of the row group is null; .fill_null(value) says \
-                     what becomes of it, a mask marks whole lists",
+                     what becomes of it, a mask marks those of lists that are not padded",
                     row_of(self.there.all().first_zero().unwrap_or(0))
                 )));
             }
@@ -82,6 +112,15 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
         let row_of = |element| Some(row_of(element));
         self.numbers.read_spread(page, &self.there.all(), narrowed(null), places, row_of)
     }
+}
+
+/// What becomes of nulls among the elements of lists, and among the lists.
+#[derive(Debug, Clone, Copy)]
+pub struct ElementNulls {
+    /// What becomes of null lists.
+    pub nulls: Nulls,
+    /// Whether null elements are marked where null lists are; else they are an error there.
+    pub marks_elements: bool,
 }
 
 /// Appends the rows of a range of levels, and the lengths of their inner lists. `end_of` turns a number of

@@ -1,0 +1,119 @@
+"""Null elements of lists are masked where null rows are: `Jagged.values_valid`."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastresume as fr
+
+INT32 = pa.int32()
+
+elements = st.one_of(st.none(), st.integers(-99, 99))
+rows_of_lists = st.lists(st.one_of(st.none(), st.lists(elements, max_size=6)), min_size=1, max_size=60)
+
+
+def opened(path: Path, **how: Any) -> fr.ParquetDataset:
+    how = {"batch_size": 7, "tail": "short", "nulls": "mask", "rank": 0, "world_size": 1, **how}
+    return fr.ParquetDataset(path, **how)
+
+
+def write(path: Path, rows: list[Any], kind: pa.DataType = INT32, **how: Any) -> Path:
+    table = pa.table({"row": np.arange(len(rows)), "x": pa.array(rows, pa.list_(kind))})
+    pq.write_table(table, path, **how)
+    return path
+
+
+def read(dataset: fr.ParquetDataset | fr.Loader) -> dict[int, list[int | None] | None]:
+    return {
+        int(row): cell
+        for batch in dataset
+        for row, cell in zip(batch["row"].tolist(), batch["x"].to_list(), strict=True)
+    }
+
+
+@given(rows=rows_of_lists, version=st.sampled_from(["1.0", "2.0"]), shuffle=st.booleans(), data=st.data())
+def test_lists_with_null_elements_are_those_that_were_written(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[Any],
+    version: Any,
+    shuffle: bool,
+    data: st.DataObject,
+) -> None:
+    path = tmp_path_factory.mktemp("lists") / "x.parquet"
+    write(
+        path,
+        rows,
+        data_page_version=version,
+        row_group_size=data.draw(st.integers(1, 60)),
+        data_page_size=data.draw(st.sampled_from([1, 64, 1 << 20])),
+        write_batch_size=data.draw(st.sampled_from([1, 3, 1024])),
+        use_dictionary=data.draw(st.booleans()),
+    )
+    how: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 15} if shuffle else {}
+    found = read(opened(path, **how))
+    assert found == dict(enumerate(rows))
+    dataset = opened(path, **how)
+    for batch in dataset:
+        jagged = batch["x"]
+        assert jagged.values_valid.dtype == torch.bool
+        assert len(jagged.values_valid) == len(jagged.values)
+        assert not jagged.values[~jagged.values_valid].any()
+        assert jagged.to_arrow().to_pylist() == jagged.to_list()
+        again = pickle.loads(pickle.dumps(jagged))
+        assert again.to_list() == jagged.to_list()
+        places = torch.arange(len(jagged)).flip(0)
+        assert jagged.take(places).to_list() == jagged.to_list()[::-1]
+        assert jagged[1:].to_list() == jagged.to_list()[1:]
+    numbers = data.draw(st.permutations(range(len(rows))))[:9]
+    assert dataset.read_rows(numbers)["x"].to_list() == [rows[number] for number in numbers]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.float16(), pa.float64(), pa.timestamp("us")])
+def test_elements_of_every_width_are_marked(tmp_path: Path, kind: pa.DataType) -> None:
+    rows = [[1, None], None, [], [None, None, 0], [1]]
+    path = write(tmp_path / "x.parquet", [None if row is None else list(row) for row in rows], kind)
+    (batch,) = opened(path)
+    assert batch["x"].values_valid.tolist() == [True, False, False, False, True, True]
+    assert batch["x"].valid.tolist() == [True, False, True, True, True]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_hands_the_marks_over(tmp_path: Path, workers: int) -> None:
+    rows = [[row, None, row] if row % 3 else [None] for row in range(100)]
+    path = write(tmp_path / "x.parquet", rows, row_group_size=30)
+    with fr.Loader(opened(path), num_workers=workers) as loader:
+        assert read(loader) == dict(enumerate(rows))
+
+
+def test_files_that_lack_the_column_have_no_elements(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", [[1, None], [2]])
+    pq.write_table(pa.table({"row": [2, 3]}), tmp_path / "b.parquet")
+    dataset = opened(tmp_path, columns=["row", fr.col("x").optional().mask_null()], batch_size=4)
+    (batch,) = dataset
+    assert batch["x"].to_list() == [[1, None], [2], None, None]
+    assert batch["x"].values_valid.tolist() == [True, False, True]
+
+
+def test_elements_are_filled_or_refused_as_before(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", [[1, None], [2]])
+    (batch,) = opened(path, columns=[fr.col("x").fill_null(7)])
+    assert batch["x"].to_list() == [[1, 7], [2]]
+    assert batch["x"].values_valid is None
+    with pytest.raises(fr.DataError, match=r"an element of the list in row 0 .*is null"):
+        next(iter(opened(path, nulls="error")))
+
+
+def test_the_schema_says_whether_elements_are_marked(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", [[1, None], [2]])
+    assert opened(path).schema["x"].marks_values
+    assert not opened(path, columns=[fr.col("x").fill_null(0)]).schema["x"].marks_values
