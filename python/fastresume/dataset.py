@@ -7,7 +7,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Never
+from typing import TYPE_CHECKING, Literal, Never, Self
 
 import fastresume._core as _core
 from fastresume.batch.jagged import texts
@@ -120,6 +120,8 @@ class ParquetDataset(ResumableDataset):
             the new rows come behind it, in an order of their own if it is shuffled. A state between passes
             goes back into the one that was done, of which the new rows are left. So a job that is started
             again each day trains on what is new, once: see docs/how-to/new-files-each-day.md.
+        order_paths: "as given" keeps the order of the list that `paths` is; what one entry means (a
+            directory, a pattern) is sorted still. Another order of files is another dataset for a state.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
             evaluation that breaks off and is to see the same rows each time.
         rank, world_size: which of how many ranks this is; together or not at all.
@@ -176,6 +178,7 @@ class ParquetDataset(ResumableDataset):
         storage_options: Mapping[str, object] | None = None,
         credentials: Credentials | None = None,
         read_bytes: int = 256 << 20,
+        order_paths: Literal["sorted", "as given"] = "sorted",
         on_iter: Literal["continue", "restart"] = "continue",
         on_change: Literal["error", "append"] = "error",
         rank: int | None = None,
@@ -191,6 +194,8 @@ class ParquetDataset(ResumableDataset):
                 list(inspect.signature(ParquetDataset).parameters)[:-1],
             )
         named_paths = path_generations(paths)
+        if one_of("order_paths", order_paths, ("sorted", "as given")) == "as given":
+            named_paths = [[path] for generation in named_paths for path in generation]
         own_world, was_detected = resolve_world(rank, world_size, world)
         if (batch_size is None) == (global_batch_size is None):
             both = f"both, {batch_size!r} and {global_batch_size!r}"
@@ -252,6 +257,14 @@ class ParquetDataset(ResumableDataset):
             self._length,
             rows_of_rank,
         )
+
+    @classmethod
+    def of_spec(cls, spec: ReadSpec) -> Self:
+        """The dataset of a spec that was opened elsewhere: no file is read, and no filter reports."""
+        made = cls.__new__(cls)
+        ResumableDataset.__init__(made, spec)
+        made._filter_report = None
+        return made
 
     @property
     def selection(self) -> Intervals | None:

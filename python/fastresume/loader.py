@@ -16,10 +16,10 @@ from typing import Any, Never, NoReturn, Self
 import torch
 
 import fastresume._core as _core
+from fastresume.agreement import same_state
 from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.dataset import ParquetDataset, dataset_behind
-from fastresume.distributed import same_state
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads

@@ -16,7 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import fastresume as fr
 from fastresume import _core
-from fastresume.distributed import same_reads
+from fastresume.agreement import same_reads
 from support.strategies import Dataset
 
 Launch = Callable[[int, int], None]

@@ -11,9 +11,9 @@ from functools import partial
 import pytest
 
 import fastresume as fr
+from fastresume.agreement.peers import Peers
 from fastresume.checkpoint import CheckpointError
 from fastresume.checkpoint.ranks import Ranks
-from fastresume.distributed.peers import Peers
 
 
 class NarrowError(ValueError):

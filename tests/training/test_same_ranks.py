@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 import fastresume as fr
-from fastresume.distributed import same_reads
+from fastresume.agreement import same_reads
 from support.forks import in_ranks
 from support.strategies import Dataset
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastresume._core import FastresumeError
-from fastresume.distributed.peers import Peers
+from fastresume.agreement.peers import Peers
 
 
 class CheckpointError(FastresumeError):

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 from torch.utils.data import DataLoader
 
 import fastresume._core as _core
+from fastresume.agreement import same_state
 from fastresume.batch.batch import Batch
 from fastresume.dataset import ParquetDataset, dataset_behind
-from fastresume.distributed import same_state
 from fastresume.loader import Loader
 from fastresume.state.cursor import Cursor
 

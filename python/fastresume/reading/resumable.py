@@ -14,10 +14,10 @@ import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
 import fastresume._core as _core
+from fastresume.agreement.same_reads import SameRanks
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals
-from fastresume.distributed.same_reads import SameRanks
 from fastresume.messages import bounds_messages
 from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.topology import World

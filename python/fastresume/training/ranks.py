@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed
 
-from fastresume.distributed.peers import Peers
+from fastresume.agreement.peers import Peers
 
 
 class Agreement(Peers):

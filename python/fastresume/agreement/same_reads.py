@@ -14,7 +14,7 @@ from typing import Any
 import torch.distributed
 
 import fastresume._core as _core
-from fastresume.distributed.same_state import MOST_NAMED, named, ranks_by
+from fastresume.agreement.same_state import MOST_NAMED, named, ranks_by
 from fastresume.options.topology import World
 
 _log = logging.getLogger("fastresume")

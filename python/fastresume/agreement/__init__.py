@@ -1,0 +1,1 @@
+"""Ranks that must agree on what they read."""

@@ -1,0 +1,81 @@
+"""A dataset that rank 0 opens for all ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed
+
+import fastresume._core as _core
+from fastresume.dataset import ParquetDataset, Path
+from fastresume.messages import bounds_messages
+from fastresume.options.topology import has_process_group, resolve_world
+from fastresume.reading.spec import ReadSpec
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+MOST_BYTES = 1 << 30
+"""What rank 0 found is sent if it has no more bytes than these."""
+
+
+@bounds_messages
+def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
+    paths: Path | Sequence[Path] | Sequence[Sequence[Path]], *, group: ProcessGroup | None = None, **how: Any
+) -> ParquetDataset:
+    """The dataset that `ParquetDataset(paths, **how)` is, listed and opened by rank 0 alone.
+
+    The other ranks get what it found: the files, what their footers say, the rows that a filter selects, the
+    dictionaries of `.codes()`, and `storage_options`. So a thousand ranks do not ask a store for a hundred
+    thousand footers each. All ranks of the group call it. Without a process group it opens the files here.
+
+    Args:
+        paths: as for `ParquetDataset`.
+        group: the ranks; None for the default process group.
+        how: arguments of `ParquetDataset`, the same on all ranks but for `rank` and `world`.
+
+    Raises:
+        SourceError, DataError, ValueError, TypeError: on all ranks, what rank 0 met.
+        FastresumeError: on all ranks, if what was found has more than 1 GiB: let each open it by itself, with
+            `manifest_cache=`.
+
+    Example:
+        >>> len(open("data/*.parquet", batch_size=32).files)
+        1
+    """
+    if not has_process_group() or torch.distributed.get_world_size(group) == 1:
+        return ParquetDataset(paths, **how)
+    # Its own place, whatever that of rank 0 is.
+    world, was_detected = resolve_world(how.get("rank"), how.get("world_size"), how.get("world"))
+    dataset: ParquetDataset | None = None
+    told: list[Any] = [None]
+    if torch.distributed.get_rank(group) == 0:
+        dataset, told = _opened(paths, how)
+    source = torch.distributed.get_global_rank(group, 0) if group is not None else 0
+    torch.distributed.broadcast_object_list(told, src=source, group=group)
+    (found,) = told
+    if isinstance(found, Exception):
+        raise found
+    if dataset is not None:
+        return dataset
+    spec: ReadSpec = pickle.loads(found)  # noqa: S301  (rank 0 of this job made it)
+    return ParquetDataset.of_spec(dataclasses.replace(spec, world=world, world_was_detected=was_detected))
+
+
+def _opened(paths: Any, how: dict[str, Any]) -> tuple[ParquetDataset | None, list[Any]]:
+    """The dataset of this rank, and what the others are told: a pickled spec, or an error."""
+    try:
+        dataset = ParquetDataset(paths, **how)
+        content = pickle.dumps(dataset.spec)
+    except Exception as error:  # noqa: BLE001  (the others wait for this one)
+        return None, [error]
+    if len(content) > MOST_BYTES:
+        too_many = (
+            f"what rank 0 found of {len(dataset.files)} files has {len(content)} bytes, of which at most "
+            f"{MOST_BYTES} are sent: let each rank open it, as ParquetDataset(..., manifest_cache='manifest')"
+        )
+        return None, [_core.FastresumeError(too_many)]
+    return dataset, [content]

@@ -1,0 +1,55 @@
+"""A dataset that rank 0 opens for all: no other rank looks at a file, and all read their own rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastresume as fr
+from support.forks import in_ranks
+from support.strategies import Dataset
+
+pytestmark = pytest.mark.processes
+
+
+def opened(rank: int, directory: str, how: dict[str, Any]) -> tuple[tuple[int, int], list[int]] | str:
+    """This rank's world and rows, or the error. Only rank 0 finds the files."""
+    here = directory if rank == 0 else "/there/is/nothing"
+    try:
+        dataset = fr.distributed.open(here, batch_size=4, **how)
+    except fr.FastresumeError as error:
+        return f"{type(error).__name__}: {error}"
+    world = dataset.world
+    return (world.rank, world.world_size), [int(row) for batch in dataset for row in batch.rows()]
+
+
+@pytest.mark.parametrize("how", [{}, {"shuffle": True, "seed": 3}, {"rows": fr.Split(0.0, 0.7)}])
+def test_ranks_read_what_they_would_have_opened(
+    small_dataset: Dataset, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    found = in_ranks(3, tmp_path / "store", opened, str(small_dataset.directory), how)
+    for rank, of_rank in enumerate(found):
+        own = fr.ParquetDataset(small_dataset.directory, batch_size=4, rank=rank, world_size=3, **how)
+        assert of_rank == ((rank, 3), [int(row) for batch in own for row in batch.rows()])
+
+
+def test_what_rank_0_meets_is_an_error_on_all(tmp_path: Path) -> None:
+    found = in_ranks(2, tmp_path / "ranks", opened, str(tmp_path / "none"), {})
+    assert len(set(found)) == 1, "all ranks say the same"
+    assert found[0].startswith("SourceError: ")
+    assert str(tmp_path / "none") in found[0]
+
+
+def test_without_a_process_group_it_opens_the_files_here(small_dataset: Dataset) -> None:
+    dataset = fr.distributed.open(small_dataset.directory, batch_size=4)
+    assert dataset.fingerprint == fr.ParquetDataset(small_dataset.directory, batch_size=4).fingerprint
+
+
+def test_files_stand_as_they_are_given_if_that_is_asked(small_dataset: Dataset) -> None:
+    files = [str(path) for path in small_dataset.files]
+    dataset = fr.ParquetDataset(files[::-1], batch_size=4, order_paths="as given", rank=0, world_size=1)
+    assert list(dataset.files) == files[::-1]
+    with pytest.raises(ValueError, match="order_paths must be 'sorted' or 'as given'"):
+        fr.ParquetDataset(files, batch_size=4, order_paths="given")  # type: ignore[arg-type]
