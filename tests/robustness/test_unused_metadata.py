@@ -194,3 +194,12 @@ def test_a_file_without_row_groups_stands_among_others(path: Path, tmp_path: Pat
     tw.edit_footer(other, empty)
     (batch,) = fr.ParquetDataset([other, path], batch_size=3, rank=0, world_size=1, columns="x")
     assert batch["x"].tolist() == ROWS
+
+
+@pytest.mark.parametrize("number", [17, 18, 99], ids=["geometry", "geography", "of the future"])
+def test_a_logical_type_that_is_not_known_is_read_as_its_physical_type(path: Path, number: int) -> None:
+    logical = structure({number: structure({})})
+    tw.edit_footer(path, lambda footer: put(element(footer, 2), _10=logical))
+    (batch,) = fr.ParquetDataset(path, batch_size=3, rank=0, world_size=1)
+    assert batch["x"].tolist() == ROWS
+    assert batch["y"].to_bytes() == [b"a", b"b", b"c"]

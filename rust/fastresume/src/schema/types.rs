@@ -238,6 +238,12 @@ impl LeafType {
         let physical = column.physical_type();
         let logical = column.logical_type_ref();
         let converted = column.converted_type();
+        // The specification: who does not know a logical type reads the physical one. Geometry is its bytes.
+        let is_plain = matches!(
+            logical,
+            Some(LogicalType::_Unknown { .. } | LogicalType::Geometry(_) | LogicalType::Geography(_))
+        );
+        let (logical, converted) = if is_plain { (None, ConvertedType::NONE) } else { (logical, converted) };
         let length = usize::try_from(column.type_length()).ok();
         let length = length.filter(|length| (1..=MAX_FIXED_BYTES).contains(length));
         match (physical, logical, converted) {
