@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted((ROOT / "docs/how-to").glob("*.md"))
+PAGES = sorted(
+    page for folder in ("tutorial", "how-to", "coming-from") for page in (ROOT / "docs" / folder).glob("*.md")
+)
 
 
 def blocks(page: Path) -> list[str]:
