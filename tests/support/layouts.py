@@ -139,7 +139,11 @@ class Contents:
             found = {name: matrix} | ({f"{name}_valid": there} if masks else {})
             return found | {f"{name}_length": lengths}
         if cells.is_jagged and treatment.fixed is None:
-            return jagged_of(name, cells, rows, treatment.nulls)
+            found = jagged_of(name, cells, rows, treatment.nulls)
+            if cells.kind == "list" and masks:
+                elements = [element for row in rows if isinstance(row, tuple) for element in row]
+                found[f"{name}.values_valid"] = np.array([each is not None for each in elements], np.bool_)
+            return found
         size = cells.size if treatment.fixed is None else treatment.fixed
         shape = () if size is None else (size,)
         whole = None if fill is None else fill * (size or 1)
