@@ -4,6 +4,7 @@
 //! for each process, the clients of stores, and the reads that are in flight.
 
 mod address;
+mod again;
 mod client;
 mod counts;
 mod fetch;

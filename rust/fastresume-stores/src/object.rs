@@ -11,6 +11,7 @@ use fastresume::{Error, Result, Source, Status, Version};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
 
+use crate::again::again;
 use crate::counts::Counts;
 use crate::fetch::Fetched;
 use crate::process::Process;
@@ -42,9 +43,15 @@ impl Object {
             let what = format!("can't read bytes {} to {} of", range.start, range.end);
             Error::source(&what, &self.path, cause)
         };
-        let answered = client.get_opts(&self.key, options).await.map_err(|cause| failed(&told(&cause)))?;
-        self.check(&answered.meta)?;
-        let bytes = answered.bytes().await.map_err(|cause| failed(&told(&cause)))?;
+        let answered = again(self.counts(), || async {
+            let answered = client.get_opts(&self.key, options.clone()).await?;
+            // Another object's bytes are not waited for.
+            if let Err(changed) = self.check(&answered.meta) {
+                return Ok(Err(changed));
+            }
+            answered.bytes().await.map(Ok)
+        });
+        let bytes = answered.await.map_err(|cause| failed(&told(&cause)))??;
         if bytes.len() as u64 != range.end - range.start {
             return Err(failed(&format!("{} bytes came", bytes.len())));
         }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use fastresume::error::check;
 use fastresume::{Error, Object as Listed, Result, Source, Status, Store};
-use futures_util::StreamExt;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::{ObjectStore, ObjectStoreExt as _};
 
 use crate::address::{Address, Kind};
+use crate::again::again;
 use crate::client::Connector;
 use crate::counts::Counts;
 use crate::object::{Object, ObjectSource, status_of, told};
@@ -94,7 +95,7 @@ impl Stores {
             Listed { path, status: status_of(meta) }
         };
         if !address.key.as_ref().is_empty() {
-            match client.head(&address.key).await {
+            match again(self.counts(), || client.head(&address.key)).await {
                 Ok(meta) => return Ok(vec![listed(&meta)]),
                 Err(object_store::Error::NotFound { .. }) if address.kind != Kind::Http => {}
                 Err(cause) => return Err(failed(&cause)),
@@ -106,16 +107,10 @@ impl Stores {
             }));
         }
         let prefix = Some(&address.key).filter(|key| !key.as_ref().is_empty());
-        let mut objects = client.list(prefix).take(most);
-        let mut found = Vec::new();
-        while let Some(object) = objects.next().await {
-            let object = object.map_err(|cause| failed(&cause))?;
-            // What names a directory holds no rows.
-            if object.size > 0 {
-                found.push(listed(&object));
-            }
-        }
-        Ok(found)
+        let objects = again(self.counts(), || client.list(prefix).take(most).try_collect::<Vec<_>>()).await;
+        let objects = objects.map_err(|cause| failed(&cause))?;
+        // What names a directory holds no rows.
+        Ok(objects.iter().filter(|object| object.size > 0).map(listed).collect())
     }
 }
 
