@@ -9,7 +9,7 @@ use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW, NestedRows};
 use crate::decode::list::pages::{InnerBits, LevelRange, ListPages, PageBits, RowWalk};
 use crate::decode::numbers::{Elements, as_numbers, narrowed};
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::Bits;
+use crate::format::encoding::bitmap::{Bits, Marks};
 use crate::memory::vectors::room_for;
 use crate::schema::nulls::Nulls;
 
@@ -64,17 +64,13 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
             self.nulls.bits(stretch.rows.start + null)?;
         }
         output.values.resize(end_of(count))?;
+        let is_whole = !bits.has_null_elements || bits.values.part(stretch.levels.clone()).ones() == count;
+        if !is_whole {
+            bits.there(stretch, &mut self.there);
+        }
         if marks_elements {
-            let JaggedRows { ends, inner: Some(marks), .. } = output else { return Ok(()) };
-            let begun = marks.values.len();
-            marks.values.resize(begun + count)?;
-            marks.values.bytes_mut()[begun..].fill(1);
-            room_for(&mut marks.ends, some)?;
-            marks.ends.resize(ends.len(), 0);
-            // The row before the first one that begins here may go on.
-            for (mark_end, end) in marks.ends.iter_mut().zip(ends).skip(first.saturating_sub(1)) {
-                *mark_end = *end / size_of::<V>();
-            }
+            let there = (!is_whole).then(|| self.there.all());
+            mark(output, (first, count), there.as_ref(), size_of::<V>())?;
         }
         let places: &mut [V] = as_numbers(&mut output.values.bytes_mut()[before..])?;
         // Values before the first row that begins here belong to the row before it.
@@ -85,22 +81,12 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
             (reached + row).saturating_sub(continued)
         };
         let page = self.pages.page();
-        if !bits.has_null_elements || bits.values.part(stretch.levels.clone()).ones() == count {
+        if is_whole {
             return self.numbers.read(page, places, |element| Some(row_of(element)));
         }
-        bits.there(stretch, &mut self.there);
         let null = match self.nulls {
             Nulls::Filled(bits) => bits,
-            Nulls::Masked if marks_elements => {
-                let Some(marks) = &mut output.inner else { return Ok(()) };
-                let begun = marks.values.len() - count;
-                for (mark, is_there) in
-                    marks.values.bytes_mut()[begun..].iter_mut().zip(self.there.all().each())
-                {
-                    *mark = u8::from(is_there);
-                }
-                0
-            }
+            Nulls::Masked if marks_elements => 0,
             Nulls::Masked | Nulls::Refused => {
                 return Err(Error::data(format!(
                     "an element of the list in row {} of the row group is null; .fill_null(value) says \
@@ -112,6 +98,29 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
         let row_of = |element| Some(row_of(element));
         self.numbers.read_spread(page, &self.there.all(), narrowed(null), places, row_of)
     }
+}
+
+/// Marks the last `count` elements, of `width` bytes each: those that are there, or all. Row `first` is the first one that
+/// begins among them.
+fn mark(
+    output: &mut JaggedRows,
+    (first, count): (usize, usize),
+    there: Option<&Marks<'_>>,
+    width: usize,
+) -> Result<()> {
+    let NestedRows { ends, inner: marks, .. } = output.nested();
+    let begun = marks.values.len();
+    marks.values.resize(begun + count)?;
+    let places = &mut marks.values.bytes_mut()[begun..];
+    match there {
+        Some(there) => there.write(places),
+        None => places.fill(1),
+    }
+    // The row before the first one that begins here may go on.
+    for (mark_end, end) in marks.ends.iter_mut().zip(ends).skip(first.saturating_sub(1)) {
+        *mark_end = *end / width;
+    }
+    Ok(())
 }
 
 /// What becomes of nulls among the elements of lists, and among the lists.
