@@ -9,12 +9,13 @@ use parquet::schema::types::ColumnDescPtr;
 use crate::dataset::hive_partition::Value;
 use crate::decode::convert::{Conversion, Converter, RowShape};
 use crate::decode::decoder::{JaggedDecoder, ScalarDecoder};
-use crate::decode::flat::byte_array::StringDecoder;
+use crate::decode::flat::byte_array::{StringDecoder, TextValues};
 use crate::decode::flat::byte_array_codes::{HashDecoder, HashedValues, Numbering};
 use crate::decode::flat::fixed_len::FixedDecoder;
 use crate::decode::flat::pages::{FlatLevels, FlatPages};
 use crate::decode::flat::primitive::FlatDecoder;
 use crate::decode::flat::validity::{ConstantDecoder, PresenceDecoder};
+use crate::decode::list::absent::AbsentValues;
 use crate::decode::list::byte_array::TextListDecoder;
 use crate::decode::list::converted::ConvertedValues;
 use crate::decode::list::fixed_size::{EqualDecoder, FixedRows};
@@ -22,7 +23,7 @@ use crate::decode::list::grid::Grid;
 use crate::decode::list::pages::{ListLevels, ListPages};
 use crate::decode::list::primitive::{ElementNulls, ListDecoder};
 use crate::decode::list::validity::{ListPresenceDecoder, RowLevels};
-use crate::decode::numbers::Numbers;
+use crate::decode::numbers::{Elements, Numbers};
 use crate::decode::open_file::{OpenFile, undeliverable, value_bytes};
 use crate::error::{Error, Result};
 use crate::format::page::reader::{Buffers, Pages};
@@ -185,7 +186,7 @@ impl OpenFile {
         column: &Column,
         buffers: &'a mut Buffers,
     ) -> Result<Option<(&'a [u8], usize)>> {
-        if column.stored.is_constant() {
+        if column.stored.is_constant() || column.stored == Stored::NullElements {
             return Ok(None);
         }
         let leaf = self.leaf(column)?;
@@ -254,12 +255,25 @@ fn lists<'a>(
     match (column.stored, column.shaping) {
         _ if !is_known => Err(undeliverable(column)),
         (Stored::Bytes, _) if leaf.max_rep_level() > 1 => Err(undeliverable(column)),
-        (Stored::Bytes, Shaping::None) => Ok(Box::new(TextListDecoder::new(pages, nulls.nulls))),
+        (Stored::Bytes, Shaping::None) => {
+            Ok(Box::new(TextListDecoder::new(pages, nulls.nulls, TextValues::default())))
+        }
         (Stored::Bytes, _) => {
             let numbers = HashedValues::new(numbering(column)?);
             Ok(Box::new(ListDecoder::<u64, _>::new(pages, nulls, numbers)))
         }
-        (Stored::Int96, _) => instants(pages, column, nulls),
+        (Stored::NullElements, Shaping::None) if column.kind.is_nested() => {
+            Ok(Box::new(TextListDecoder::new(pages, nulls.nulls, TextValues::absent())))
+        }
+        (Stored::NullElements, _) => Ok(elements_of(pages, column, nulls, AbsentValues)),
+        (Stored::Int96, _) => {
+            let then = match column.shaping {
+                Shaping::None => None,
+                _ => Some(delivery(column, Dtype::Int64)?),
+            };
+            let converter = Converter { conversion: Conversion::Instant, then };
+            Ok(elements_of(pages, column, nulls, ConvertedValues::new(INT96_BYTES, converter)))
+        }
         _ => {
             let delivery = delivery(column, number(column, leaf)?)?;
             of_numbers!(delivery, |numbers| ListDecoder::new(pages, nulls, numbers))
@@ -269,23 +283,22 @@ fn lists<'a>(
 
 const INT96_BYTES: usize = 12;
 
-/// A decoder of lists of INT96.
-fn instants<'a>(
+/// A decoder of lists whose elements are no plain numbers in the file, and become numbers.
+fn elements_of<'a, E>(
     pages: ListPages<'a>,
     column: &Column,
     nulls: ElementNulls,
-) -> Result<Box<dyn JaggedDecoder + 'a>> {
-    let then = match column.shaping {
-        Shaping::None => None,
-        _ => Some(delivery(column, Dtype::Int64)?),
-    };
-    let values = ConvertedValues::new(INT96_BYTES, Converter { conversion: Conversion::Instant, then });
-    Ok(match column.dtype.map_or(0, Dtype::width) {
-        1 => Box::new(ListDecoder::<u8, _>::new(pages, nulls, values)),
-        2 => Box::new(ListDecoder::<u16, _>::new(pages, nulls, values)),
-        4 => Box::new(ListDecoder::<u32, _>::new(pages, nulls, values)),
-        _ => Box::new(ListDecoder::<u64, _>::new(pages, nulls, values)),
-    })
+    elements: E,
+) -> Box<dyn JaggedDecoder + 'a>
+where
+    E: Elements<u8> + Elements<u16> + Elements<u32> + Elements<u64> + 'a,
+{
+    match column.dtype.map_or(0, Dtype::width) {
+        1 => Box::new(ListDecoder::<u8, E>::new(pages, nulls, elements)),
+        2 => Box::new(ListDecoder::<u16, E>::new(pages, nulls, elements)),
+        4 => Box::new(ListDecoder::<u32, E>::new(pages, nulls, elements)),
+        _ => Box::new(ListDecoder::<u64, E>::new(pages, nulls, elements)),
+    }
 }
 
 /// How the strings of a column become numbers: buckets or codes.

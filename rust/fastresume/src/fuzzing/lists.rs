@@ -5,6 +5,7 @@ use parquet::data_type::{ByteArrayType, Int64Type};
 use super::chunks::{ChunkChoices, Shared, jagged_in_steps};
 use super::oracle::StoredRows;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW};
+use crate::decode::flat::byte_array::TextValues;
 use crate::decode::list::byte_array::TextListDecoder;
 use crate::decode::list::grid::Grid;
 use crate::decode::list::pages::{ListLevels, ListPages};
@@ -56,7 +57,7 @@ fn decoder<'a>(
     let grid = Grid::new(&[2, 3]).filter(|_| choices.kind % 4 == 3);
     let pages = ListPages::new(choices.pages(shared, buffers)?, levels, grid);
     if choices.kind % 4 == 1 {
-        return Ok(Box::new(TextListDecoder::new(pages, Nulls::Masked)));
+        return Ok(Box::new(TextListDecoder::new(pages, Nulls::Masked, TextValues::default())));
     }
     let delivered = if is_cast(choices) { Dtype::Float64 } else { Dtype::Int64 };
     let delivery =

@@ -157,5 +157,5 @@ fn can_be_hashed(of_schemas: &[Column]) -> bool {
 
 fn can_be_coded(column: &Column) -> bool {
     matches!(column.kind, Kind::String | Kind::Binary | Kind::Strings | Kind::Binaries)
-        && matches!(column.stored, Stored::Bytes | Stored::Nothing | Stored::Path)
+        && matches!(column.stored, Stored::Bytes | Stored::Nothing | Stored::NullElements | Stored::Path)
 }

@@ -174,12 +174,21 @@ fn undeliverable<'a>(columns: &[(Option<Column>, &'a Path)]) -> Option<(String, 
 
 /// Whether all values of a column are null, so that it may have any type.
 fn is_null(column: &Column) -> bool {
-    column.stored == Stored::Nothing && column.kind == Kind::Scalar
+    column.stored == Stored::Nothing && column.lists == 0
+}
+
+/// Whether a column has lists of nulls, which may be lists of anything.
+fn has_null_elements(column: &Column) -> bool {
+    column.stored == Stored::Nothing && column.lists == 1
 }
 
 /// A column of one schema as it is asked for.
 fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
     let mut asked = column.clone();
+    if has_null_elements(column) {
+        // Where no file tells what they are, they are delivered as these.
+        (asked.stored, asked.dtype) = (Stored::NullElements, Some(Dtype::Int32));
+    }
     if let Stored::Decimal { is_integer, length, scale, .. } = column.stored {
         let is_listed = !column.is_flat();
         // A cast keeps the number that a decimal is.
@@ -251,12 +260,18 @@ fn joined<'a>(
     rules: &ColumnRules,
 ) -> std::result::Result<Vec<Column>, (Error, &'a Path)> {
     let mut typed = columns.iter().filter_map(|(column, file)| Some((column.as_ref()?, *file)));
-    let Some((first, first_file)) = typed.clone().find(|(column, _)| !is_null(column)) else {
+    let is_typed = |column: &Column| !is_null(column) && column.stored != Stored::NullElements;
+    let told = typed.clone().find(|(column, _)| is_typed(column));
+    let Some((first, first_file)) = told.or_else(|| typed.clone().find(|(column, _)| !is_null(column)))
+    else {
         let file = typed.next().map_or(Path::new(""), |(_, file)| file);
         return Err((Error::data("the type null is not supported yet"), file));
     };
     let mut whole = first.clone();
     for (column, file) in typed.filter(|(column, _)| !is_null(column)) {
+        if column.stored == Stored::NullElements && column.size == whole.size && whole.lists == 1 {
+            continue;
+        }
         whole = widened(&whole, column, rules.cast.is_some()).ok_or_else(|| {
             let remedy = match (whole.dtype, column.dtype) {
                 (Some(one), Some(other)) if one != other && one != Dtype::Bool && other != Dtype::Bool => {
@@ -299,11 +314,14 @@ fn joined<'a>(
         return Err((Error::data(reason), file));
     }
     // What is cast is read in the type that its file has.
-    let own_type = |own: Option<Dtype>| if rules.cast.is_some() { own.or(whole.dtype) } else { whole.dtype };
+    let own_type = |column: &Column| match column.dtype {
+        Some(own) if rules.cast.is_some() && column.stored != Stored::NullElements => Some(own),
+        _ => whole.dtype,
+    };
     let delivered = columns.iter().map(|(column, _)| match column {
         Some(column) => Column {
             type_name: column.type_name.clone(),
-            dtype: own_type(column.dtype),
+            dtype: own_type(column),
             stored: column.stored,
             level: column.level,
             element: column.element,

@@ -168,6 +168,8 @@ pub enum Stored {
     Bytes,
     /// Not at all: all values are null.
     Nothing,
+    /// As elements of lists that are all null: levels alone tell of them.
+    NullElements,
     /// In the path of the file.
     Path,
     /// In a way that is not supported.

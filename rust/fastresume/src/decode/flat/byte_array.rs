@@ -6,6 +6,7 @@ use parquet::basic::Encoding;
 
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::decode::flat::pages::{FlatPages, Presence};
+use crate::decode::list::absent::check_absent;
 use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::{
     MAX_EXPANDED_BYTES, PrefixedTexts, Texts, behind_lengths, plain, too_long,
@@ -39,6 +40,8 @@ enum ByteArrayForm {
     Decoded(Texts, usize),
     /// Each begins as the one before.
     Prefixed(PrefixedTexts),
+    /// None in any page of the chunk, since all are null.
+    Absent,
 }
 
 impl Default for TextValues {
@@ -48,6 +51,11 @@ impl Default for TextValues {
 }
 
 impl TextValues {
+    /// Those of a chunk in which all are null: what its pages hold besides levels is not looked at.
+    pub fn absent() -> Self {
+        Self { dictionary: Texts::default(), form: ByteArrayForm::Absent }
+    }
+
     /// Whether a few bytes of a page can expand to many bytes of values.
     pub fn can_expand(&self) -> bool {
         matches!(self.form, ByteArrayForm::Dictionary(_) | ByteArrayForm::Prefixed(_))
@@ -97,12 +105,17 @@ impl TextValues {
                     take(texts.next()?);
                 }
             }
+            ByteArrayForm::Absent => check_absent(count)?,
         }
         Ok(())
     }
 }
 
 impl PageValues for TextValues {
+    fn wants_dictionary(&self) -> bool {
+        !matches!(self.form, ByteArrayForm::Absent)
+    }
+
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         let mut texts = Texts { bytes: with_room(bytes.len())?, ends: with_room(count)? };
         let mut position = 0;
@@ -115,6 +128,9 @@ impl PageValues for TextValues {
     }
 
     fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
+        if matches!(self.form, ByteArrayForm::Absent) {
+            return check_absent(count);
+        }
         let from = bytes.get(start..).unwrap_or_default();
         self.form = match encoding {
             Encoding::PLAIN => ByteArrayForm::Plain(start),
@@ -134,7 +150,10 @@ impl PageValues for TextValues {
         match &self.form {
             ByteArrayForm::Dictionary(hybrid) => hybrid.check_end(bytes, count),
             // The lengths of other texts tell where they end, and indices are hardly ever such lengths.
-            ByteArrayForm::Plain(_) | ByteArrayForm::Decoded(..) | ByteArrayForm::Prefixed(_) => Ok(()),
+            ByteArrayForm::Plain(_)
+            | ByteArrayForm::Decoded(..)
+            | ByteArrayForm::Prefixed(_)
+            | ByteArrayForm::Absent => Ok(()),
         }
     }
 
@@ -145,7 +164,9 @@ impl PageValues for TextValues {
                 *read += count;
                 Ok(())
             }
-            ByteArrayForm::Plain(_) | ByteArrayForm::Prefixed(_) => self.each(bytes, count, |_| ()),
+            ByteArrayForm::Plain(_) | ByteArrayForm::Prefixed(_) | ByteArrayForm::Absent => {
+                self.each(bytes, count, |_| ())
+            }
         }
     }
 }

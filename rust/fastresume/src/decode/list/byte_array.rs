@@ -21,8 +21,8 @@ pub struct TextListDecoder<'a> {
 }
 
 impl<'a> TextListDecoder<'a> {
-    pub fn new(pages: ListPages<'a>, nulls: Nulls) -> Self {
-        Self { pages, nulls, values: TextValues::default(), there: Bits::default() }
+    pub fn new(pages: ListPages<'a>, nulls: Nulls, values: TextValues) -> Self {
+        Self { pages, nulls, values, there: Bits::default() }
     }
 
     /// Appends the rows, or the rest of a row, of a range of levels.
