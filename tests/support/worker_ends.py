@@ -182,7 +182,6 @@ def faults(directory: str, form: str, start: str, times: int, seed: int) -> list
                 os.dup2(told.fileno(), 1)
                 os.dup2(told.fileno(), 2)
                 random.seed(chance.random())
-                signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
                 faulthandler.enable()
                 JOBS[form](directory, start)
                 raise SystemExit
@@ -205,8 +204,7 @@ def faults(directory: str, form: str, start: str, times: int, seed: int) -> list
                 found.append(f"{what}: the job has not ended: {text[-3000:]}")
             elif sent is None and code != 0:
                 found.append(f"{what}: exit code {code}")
-            # A worker that is started anew learns of an end when it is up: to import torch takes seconds.
-            end = time.monotonic() + (END_SECONDS if start == "fork" else END_SECONDS + 30)
+            end = time.monotonic() + END_SECONDS
             while children() and time.monotonic() < end:
                 time.sleep(0.01)
             if left := children():
@@ -234,6 +232,7 @@ def _reap_all() -> None:
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     multiprocessing.set_start_method("fork")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
     gc.freeze()  # what all jobs share is not theirs to collect at their end: that takes seconds
     _directory, _start, _seed, *_jobs = sys.argv[1:]
     _found: list[str] = []

@@ -7,10 +7,11 @@ import gc
 import os
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 _WATCH_SECONDS = 1.0
 _PR_SET_PDEATHSIG = 1
@@ -28,6 +29,66 @@ class Upbringing(NamedTuple):
     main: int
     method: str
     mask: set[int]
+
+
+_FIRST = """
+import ctypes, os, select, signal, threading
+signal.pthread_sigmask(signal.SIG_BLOCK, {ignored})
+name = "fastresume-parent"
+if {method!r} == "forkserver" and all(thread.name != name for thread in threading.enumerate()):
+    try:
+        main = os.pidfd_open({main})
+        end = select.poll()
+        end.register(main, select.POLLIN)
+        threading.Thread(target=lambda: (end.poll(), os._exit(1)), name=name, daemon=True).start()
+    except ProcessLookupError:
+        os._exit(1)
+    except (AttributeError, OSError):
+        pass
+    try:
+        from multiprocessing.forkserver import _forkserver as server
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = None
+    except (AttributeError, ImportError, OSError, TypeError):
+        pass
+try:
+    ctypes.CDLL(None).prctl({death_signal}, int(signal.SIGKILL), 0, 0, 0)
+except (AttributeError, OSError):
+    pass
+if {method!r} == "spawn" and os.getppid() != {main}:
+    os._exit(1)
+"""
+
+
+class Name(str):
+    """The name of a worker process, with which a worker that is started anew gets what it runs first.
+
+    Such a process reads its name before it imports anything: the user's script, and torch, take seconds, in
+    which it would learn nothing of its parent's end. So pickled, the name is a call that gives it. What that
+    runs needs Python's own modules alone, since no path is set yet.
+
+    Under a fork server the main process is no parent: a thread waits for its end. And the server ends with
+    the last process that holds a pipe of its, which a worker lets go of: then the system kills the worker,
+    also in a call of C that holds Python's lock.
+    """
+
+    __slots__ = ("_first",)
+
+    _first: str
+
+    def __new__(cls, name: str, upbringing: Upbringing) -> Self:
+        """The name; `upbringing` is what `begin` is told."""
+        made = super().__new__(cls, name)
+        made._first = _FIRST.format(
+            main=upbringing.main,
+            method=upbringing.method,
+            ignored=[int(number) for number in IGNORED],
+            death_signal=_PR_SET_PDEATHSIG,
+        )
+        return made
+
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+        return eval, (f"[exec({self._first!r}, {{}}), {str(self)!r}][1]",)
 
 
 def begin(upbringing: Upbringing) -> None:

@@ -29,7 +29,7 @@ import fastresume._core as _core
 from fastresume.reading.workers.channel import Channel
 from fastresume.reading.workers.exits import kills_for_memory
 from fastresume.reading.workers.memory_file import Memory
-from fastresume.reading.workers.process import Upbringing
+from fastresume.reading.workers.process import Name, Upbringing
 
 GRACE_SECONDS = 2.0
 """How long a worker may go on with what it is at when it is told to end. Then it is killed."""
@@ -202,7 +202,7 @@ class Shift:
         process = self._context.Process(
             target=self._work,
             args=(upbringing, number, theirs, *self._arguments),
-            name=f"fastresume-worker-{number}",
+            name=Name(f"fastresume-worker-{number}", upbringing),
             daemon=True,
         )
         try:
