@@ -201,6 +201,7 @@ class Loader:
         """The state after the last delivered batch; see `ParquetDataset.state_dict`."""
         return self.dataset.state_dict()
 
+    @bounds_messages
     def load_state_dict(
         self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False, check_same: bool = False
     ) -> None:
@@ -275,6 +276,7 @@ class Loader:
         for planned, number in places:
             yield self._put(made_again(self._spec, planned, number, self._crew is not None))
 
+    @bounds_messages
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again, as this loader's threads or workers make it.
 

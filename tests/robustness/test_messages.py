@@ -107,6 +107,17 @@ WRONG: dict[str, Callable[[Path, str], object]] = {
     "the best of a mode": lambda path, long: Checkpointer(path.parent / "a", best=("loss", long)),
     "extra": lambda path, long: Checkpointer(path.parent / "a").save(1, extra={(long,): 1}),
     "a step": lambda path, long: Checkpointer(path.parent / "a").restore(step=long),
+    "a score": lambda path, long: fr.training.Evaluator(
+        open_dataset(path, on_iter="restart", tail="pad"), long
+    ),
+    "a metric": lambda path, long: fr.training.Evaluator(
+        open_dataset(path, on_iter="restart", tail="pad"), lambda model, batch: {}, metrics={long: 3}
+    ),
+    "what a score gave": lambda path, long: fr.training.Evaluator(
+        open_dataset(path, on_iter="restart", tail="pad"),
+        lambda model, batch: {long: torch.zeros(3)},
+    ).run(torch.nn.Identity()),
+    "signals": lambda path, long: fr.training.Preemption(signals=long),
     "metrics": lambda path, long: Checkpointer(path.parent / "a").save(1, metrics={long: "x"}),
 }
 

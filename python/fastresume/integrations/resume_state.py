@@ -13,6 +13,7 @@ from fastresume.agreement import same_state
 from fastresume.batch.batch import Batch
 from fastresume.dataset import ParquetDataset, dataset_behind
 from fastresume.loader import Loader
+from fastresume.messages import bounds_methods
 from fastresume.state.cursor import Cursor
 
 Reader = Loader | ParquetDataset | DataLoader[Any]
@@ -22,6 +23,7 @@ _UNTOLD = 16
 """So many batches may be drawn before the first one is trained: frameworks look ahead, gradients add up."""
 
 
+@bounds_methods
 class ResumeState:
     """The state of the batch that was trained last: an object to put into a checkpoint.
 

@@ -11,6 +11,7 @@ from torch import nn
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
+from fastresume.messages import bounds_methods
 from fastresume.options.checks import at_least
 from fastresume.state.cursor import Cursor
 
@@ -33,6 +34,7 @@ class Window:
         return self.index + 1 == self.size
 
 
+@bounds_methods
 class Accumulation:
     """Windows of micro-batches: all but the last of each run backward without a reduction over the ranks.
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fastresume.batch.batch import Batch
 from fastresume.dataset import dataset_behind
+from fastresume.messages import bounds_methods
 from fastresume.options.checks import at_least, integer
 from fastresume.options.topology import World
 from fastresume.rng import untouched
@@ -30,6 +31,7 @@ _Metrics = dict[str, dict[str, Any]]
 """For each name in a score, the metrics by their names in the results: `name/key` for a collection."""
 
 
+@bounds_methods
 class Evaluator:
     """Evaluates a model over a dataset, each row once over all ranks, whatever their number.
 
