@@ -97,13 +97,13 @@ class Plan:
         if self.windows:
             lines.append(
                 f"           {self.blocks:,} blocks in {self.windows:,} windows of at most "
-                f"{self.window_rows:,} rows ({_in_units(self.window_rows * self.row_bytes)})"
+                f"{self.window_rows:,} rows ({in_units(self.window_rows * self.row_bytes)})"
             )
         rest = f"{self.tail_rows:,} left over, {self.dropped_rows:,} dropped, {self.padded_rows:,} padded"
         steps = f"{self.steps:,} of {self.batch_size:,} rows per rank, {self.global_batch_size:,} over all"
         memory = (
-            f"{_in_units(self.bytes_per_rank)} of decoded rows per rank ({self.row_bytes:,} bytes each), "
-            f"{_in_units(self.bytes_per_thread)} per decoding thread"
+            f"{in_units(self.bytes_per_rank)} of decoded rows per rank ({self.row_bytes:,} bytes each), "
+            f"{in_units(self.bytes_per_thread)} per decoding thread"
         )
         lines += [
             f"  lanes    {self.lanes:,} in {self.groups} groups, {self.lane_rows:,} rows per lane and batch",
@@ -167,7 +167,7 @@ def _advice(
         advice.append(_remedy(spec, per_row, lanes, processes, windows, window_rows))
     window_bytes = window_rows * spec.layout.row_bytes
     if window_bytes > LARGE_WINDOW_BYTES:
-        large = _in_units(window_bytes)
+        large = in_units(window_bytes)
         advice.append(f"a window of {window_rows:,} rows takes {large}: name a smaller window_rows")
     return tuple(advice)
 
@@ -194,7 +194,8 @@ def _remedy(
     return f"{said}: {remedy}"
 
 
-def _in_units(count: float) -> str:
+def in_units(count: float) -> str:
+    """A number of bytes as people read it."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"

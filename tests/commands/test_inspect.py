@@ -55,3 +55,15 @@ def test_what_can_not_be_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "a.parquet").write_bytes(b"no parquet at all")
     assert cli.main(["inspect", str(tmp_path)]) == 2
     assert "a.parquet" in capsys.readouterr().err
+
+
+def test_a_column_that_is_text_here_and_numbers_there_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cast that the first error names was written, refused, and written again: a traceback."""
+    pq.write_table(pa.table({"x": [1], "y": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": ["a"], "y": [2]}), tmp_path / "b.parquet")
+    assert cli.main(["inspect", str(tmp_path), "--batch-size", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "columns=['y']" in told
+    assert "expected int64" in told

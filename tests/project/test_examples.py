@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from support import oracle
+from support.code_blocks import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -121,10 +122,7 @@ def test_the_example_of_choosing_rows_runs(tmp_path: Path, monkeypatch: pytest.M
         columns = {"x": rows, "label": rows % 5, "weight": weight}
         pq.write_table(pa.table(columns), tmp_path / "data" / f"{part}.parquet", row_group_size=70)
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(
-        r"^```python\n(.*?)^```$", (ROOT / "docs/ROWS.md").read_text(), re.MULTILINE | re.DOTALL
-    )
-    (tmp_path / "rows.py").write_text(code)
+    (tmp_path / "rows.py").write_text(code_of("docs/ROWS.md"))
     made = runpy.run_path("rows.py")
     assert made["positive"].num_rows == 20
     for name in ("train", "validation", "every_tenth", "some", "positive"):
@@ -169,9 +167,8 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def code_of(page: str) -> str:
     """The one program that a page of the documentation shows."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 1
-    return blocks[0]
+    (code,) = blocks(ROOT / page)
+    return code.lstrip("\n")
 
 
 def readme_code() -> str:

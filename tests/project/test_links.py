@@ -7,22 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from support.code_blocks import without_blocks
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:
     """What links may name of a page: its headings, in lower case, without signs, with dashes for spaces."""
-    text = BLOCK.sub("", page.read_text())
+    text = without_blocks(page.read_text())
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    text = BLOCK.sub("", page.read_text())
+    text = without_blocks(page.read_text())
     for target in LINK.findall(text):
         if re.match(r"[a-z]+:", target):
             continue

@@ -31,6 +31,7 @@ from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness
 from fastresume.checkpoint.rng_state import derive
 from fastresume.rng import untouched
 from support import training
+from support.code_blocks import program
 from support.strategies import Dataset
 from support.training import small, steps_of
 
@@ -420,13 +421,11 @@ def test_the_program_of_the_docs_runs_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: Dataset
 ) -> None:
     page = Path(__file__).parents[2] / "docs/CHECKPOINT.md"
-    found = re.search(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     rows = np.arange(512 * 12, dtype=np.float32) / 512
     pq.write_table(pa.table({"label": rows, "i_0": rows, "i_1": -rows}), "data/0.parquet")
-    code = compile(found[1], str(page), "exec")
+    code = compile(program(page), str(page), "exec")
     torch.manual_seed(0)
     exec(code, {})  # noqa: S102  (the page's own program)
     done = Checkpointer("checkpoints")

@@ -16,6 +16,7 @@ import fastresume._core as _core
 from fastresume.columns.expression import Column, col
 from fastresume.columns.request import Entry, column_request
 from fastresume.options.checks import path_list
+from fastresume.plan import in_units
 
 FINE, UNUSABLE = 0, 2
 
@@ -78,11 +79,11 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
 
 def shown(found: dict[str, Any]) -> str:
     """The same as lines for people."""
-    stored = "" if found["stored_bytes"] is None else f", {_size(found['stored_bytes'])} stored"
+    stored = "" if found["stored_bytes"] is None else f", {in_units(found['stored_bytes'])} stored"
     lines = [
         f"{found['files']} files, {found['row_groups']} row groups, {found['rows']:,} rows{stored}",
         f"fingerprint {found['fingerprint']}",
-        f"a row is about {_size(found['row_bytes'])} of tensors, a batch {_size(found['batch_bytes'])}",
+        f"a row is about {in_units(found['row_bytes'])} of tensors, a batch {in_units(found['batch_bytes'])}",
         "",
     ]
     rows = [("tensor", "dtype", "rows are", "nulls")]
@@ -124,7 +125,7 @@ def _deliverable(manifest: _core.Manifest, name: str) -> Entry | None:
             cast = re.search(r"\.cast\(torch\.(\w+)\)", str(cause))
             if ".optional()" in str(cause):
                 entry = column.optional()
-            elif cast is not None:
+            elif cast is not None and column.rules.cast is None:
                 entry = column.cast(getattr(torch, cast[1]))
             else:
                 return None
@@ -135,25 +136,38 @@ def _deliverable(manifest: _core.Manifest, name: str) -> Entry | None:
 
 def _nulls(manifest: _core.Manifest, entries: list[Entry]) -> dict[str, int | None]:
     """How many nulls footers tell of each column; None where they don't."""
-    found: dict[str, int | None] = {}
-    for entry in entries:
-        name = entry if isinstance(entry, str) else entry.names[0] if isinstance(entry, Column) else ""
-        try:
-            layout = _core.Layout.of_filter(manifest, [name], [name], [name], [])
-            counts = [each.null_count for each in layout.statistics(manifest)[0]]
-        except _core.FastresumeError:
-            counts = [None]
-        told = [count for count in counts if count is not None]
-        found[name] = sum(told) if len(told) == len(counts) else None
+    names = [_name(entry) for entry in entries]
+    agreed = [name for name in names if _filter_layout(manifest, [name]) is not None]
+    found: dict[str, int | None] = dict.fromkeys(names)
+    layout = _filter_layout(manifest, agreed)
+    if layout is None:
+        return found
+    # One call for all: it reads every footer. The fields of values come before those of what is present.
+    told = zip(layout.fields, layout.statistics(manifest), strict=True)
+    for field, groups in list(told)[: len(agreed)]:
+        counts = [group.null_count for group in groups]
+        found[field.name] = None if None in counts else sum(count for count in counts if count is not None)
     return found
+
+
+def _filter_layout(manifest: _core.Manifest, names: list[str]) -> _core.Layout | None:
+    """The layout by which a filter on these columns reads; None if files differ in one of them."""
+    try:
+        return _core.Layout.of_filter(manifest, names, names, names, [])
+    except _core.FastresumeError:
+        return None
 
 
 def _with_nulls(entry: Entry, nulls: dict[str, int | None]) -> Entry:
     """The column, masked unless footers say that it has no nulls."""
-    name = entry if isinstance(entry, str) else entry.names[0] if isinstance(entry, Column) else ""
-    if nulls.get(name, 0) == 0:
+    if nulls.get(_name(entry), 0) == 0:
         return entry
-    return (col(name) if isinstance(entry, str) else entry).mask_null()  # type: ignore[union-attr]
+    return (col(entry) if isinstance(entry, str) else entry).mask_null()  # type: ignore[union-attr]
+
+
+def _name(entry: Entry) -> str:
+    """The name of the column that an entry delivers."""
+    return entry if isinstance(entry, str) else entry.names[0] if isinstance(entry, Column) else ""
 
 
 def _of(nulls: dict[str, int | None], columns: list[str]) -> int | None:
@@ -183,11 +197,3 @@ def _stored(files: tuple[str, ...]) -> int | None:
         return sum(Path(file).stat().st_size for file in files)
     except OSError:
         return None
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
-        count /= 1024
-    raise AssertionError

@@ -1,0 +1,31 @@
+"""The blocks of code that pages of the documentation show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str = "python") -> list[str]:
+    """The blocks of a language on a page, each behind as many empty lines as it has lines before it there."""
+    text = page.read_text()
+    return [
+        "\n" * text.count("\n", 0, block.start(2)) + block[2]
+        for block in BLOCK.finditer(text)
+        if block[1] == language
+    ]
+
+
+def program(page: Path) -> str:
+    """All blocks of Python on a page as one program, whose errors name the lines of the page."""
+    lines: list[str] = []
+    for block in blocks(page):
+        lines += block.split("\n")[len(lines) :]
+    return "\n".join(lines)
+
+
+def without_blocks(text: str) -> str:
+    """A page without its blocks of code."""
+    return BLOCK.sub("", text)
