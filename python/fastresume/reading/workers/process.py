@@ -67,8 +67,8 @@ class Name(str):
     which it would learn nothing of its parent's end. So pickled, the name is a call that gives it. What that
     runs needs Python's own modules alone, since no path is set yet.
 
-    Under a fork server the main process is no parent: a thread waits for its end. And the server ends with
-    the last process that holds a pipe of its, which a worker lets go of: then the system kills the worker,
+    Under a fork server the main process is no parent: a thread waits for its end. And the server ends when
+    the last process closes a pipe to it, so a worker closes its own end. Then the system kills the worker,
     also in a call of C that holds Python's lock.
     """
 

@@ -7,6 +7,7 @@ use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnDescPtr;
 
 use crate::dataset::hive_partition::Value;
+use crate::decode::absent::AbsentValues;
 use crate::decode::convert::{Conversion, Converter, RowShape};
 use crate::decode::decoder::{JaggedDecoder, ScalarDecoder};
 use crate::decode::flat::byte_array::{StringDecoder, TextValues};
@@ -15,7 +16,6 @@ use crate::decode::flat::fixed_len::FixedDecoder;
 use crate::decode::flat::pages::{FlatLevels, FlatPages};
 use crate::decode::flat::primitive::FlatDecoder;
 use crate::decode::flat::validity::{ConstantDecoder, PresenceDecoder};
-use crate::decode::list::absent::AbsentValues;
 use crate::decode::list::byte_array::TextListDecoder;
 use crate::decode::list::converted::ConvertedValues;
 use crate::decode::list::fixed_size::{EqualDecoder, FixedRows};

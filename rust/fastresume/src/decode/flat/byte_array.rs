@@ -4,9 +4,9 @@
 
 use parquet::basic::Encoding;
 
+use crate::decode::absent::check_absent;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::decode::flat::pages::{FlatPages, Presence};
-use crate::decode::list::absent::check_absent;
 use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::{
     MAX_EXPANDED_BYTES, PrefixedTexts, Texts, behind_lengths, plain, too_long,

@@ -3,7 +3,6 @@
 pub mod grid;
 pub mod pages;
 pub mod primitive;
-pub mod absent;
 pub mod byte_array;
 pub mod converted;
 pub mod validity;
