@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, final
 
@@ -104,6 +105,8 @@ class StoreCounts:
     @property
     def bytes_needed(self) -> int: ...
     @property
+    def bytes_from_cache(self) -> int: ...
+    @property
     def wait_for_bytes_seconds(self) -> float: ...
 
 @final
@@ -113,6 +116,7 @@ class Stores:
         options: Mapping[str, str] = ...,
         credentials: Callable[[], Mapping[str, str]] | None = None,
         read_bytes: int = ...,
+        cache: tuple[str | os.PathLike[str], int | None] | None = None,
     ) -> Stores: ...
     def counts(self) -> StoreCounts: ...
     @property

@@ -115,6 +115,14 @@ class ParquetDataset(ResumableDataset):
             asked before each request, in other threads, and should keep what has not expired.
         read_bytes: how many bytes of objects may be on their way, or there and not decoded yet, in each
             process that reads. More of them hide longer delays of the network.
+        cache_dir: a directory on a local disk in which to keep what was read of objects, so that the next
+            pass, job or process of this machine asks no store for it. The directory is made if it is not
+            there, and any number of processes may share it. What can't be kept or read there is read from
+            the store, and a warning says so once. It holds data, as the objects do: whoever may write to it
+            may change what is read. Local files are read where they are, and nothing is kept of them.
+        cache_bytes: how many bytes the files in `cache_dir` may have, for all processes together; None for
+            all that the disk takes. What is kept stays when it is full: nothing makes room but you, with
+            `rm -r`. Each process may write up to 4 MiB more for a moment.
         on_change: what becomes of a state where files were added since: "error" refuses it, "append" goes on
             with it if the files that it knew come first, as they were. What was left of the pass is left, and
             the new rows come behind it, in an order of their own if it is shuffled. A state between passes
@@ -138,8 +146,9 @@ class ParquetDataset(ResumableDataset):
         TypeError: for arguments of another type.
 
     Warns:
-        UserWarning: if `manifest_cache` or `filter_cache` can't be written. That a file was found under two
-            names (hard links), so that its rows come twice, the logger "fastresume" says.
+        UserWarning: if `manifest_cache` or `filter_cache` can't be written; while reading, if `cache_dir`
+            can't be written or read. That a file was found under two names (hard links), so that its rows
+            come twice, the logger "fastresume" says.
 
     Threads and forks: share a dataset between threads only if one of them iterates. A forked child goes on
     from the cursor of the moment, on its own. Pickling takes the manifest along, so that no footer is read
@@ -178,6 +187,8 @@ class ParquetDataset(ResumableDataset):
         storage_options: Mapping[str, object] | None = None,
         credentials: Credentials | None = None,
         read_bytes: int = 256 << 20,
+        cache_dir: Path | None = None,
+        cache_bytes: int | None = None,
         order_paths: Literal["sorted", "as given"] = "sorted",
         on_iter: Literal["continue", "restart"] = "continue",
         on_change: Literal["error", "append"] = "error",
@@ -216,7 +227,7 @@ class ParquetDataset(ResumableDataset):
         request = column_request(columns, nulls)
         verifies = truth("verify_checksums", verify_checksums)
         page_bytes = at_least(1, "max_page_bytes", max_page_bytes)
-        stores = stores_of(storage_options, credentials, read_bytes)
+        stores = stores_of(storage_options, credentials, read_bytes, cache_dir, cache_bytes)
         opened = _open_manifest(named_paths, manifest_cache, verifies, page_bytes, stores)
         manifest = select(opened, rows)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.options.checks import at_least, quoted
+from fastresume.options.checks import at_least, one_path, quoted
 
 Credentials = Callable[[], Mapping[str, str]]
 
 
 def stores_of(
-    storage_options: Mapping[Any, object] | None, credentials: Credentials | None, read_bytes: int
+    storage_options: Mapping[Any, object] | None,
+    credentials: Credentials | None,
+    read_bytes: int,
+    cache_dir: str | os.PathLike[str] | None,
+    cache_bytes: int | None,
 ) -> _core.Stores:
     """The stores that addresses among the paths name; none is asked yet.
 
     Raises:
-        TypeError: if the options are no mapping of names, or what gives credentials can't be called.
-        ValueError: if fewer bytes than one may be on their way.
+        TypeError: if the options are no mapping of names, what gives credentials can't be called, or the
+            directory of blocks is no path.
+        ValueError: if fewer bytes than one may be on their way, or be kept.
     """
     if not isinstance(storage_options, Mapping | None):
         raise TypeError(f"storage_options must be a dict of names and values, found {type(storage_options)}")
@@ -34,7 +41,14 @@ def stores_of(
     options = {
         str(name): _text(value) for name, value in (storage_options or {}).items() if value is not None
     }
-    return _core.Stores(options, credentials, at_least(1, "read_bytes", read_bytes))
+    most = None if cache_bytes is None else at_least(1, "cache_bytes", cache_bytes)
+    if cache_dir is None and most is not None:
+        raise ValueError(
+            f"cache_bytes={most} bounds nothing without a directory: write cache_dir='/local/cache', too"
+        )
+    # Workers and other ranks may have another working directory.
+    cache = None if cache_dir is None else (Path(one_path("cache_dir", cache_dir)).absolute(), most)
+    return _core.Stores(options, credentials, at_least(1, "read_bytes", read_bytes), cache)
 
 
 def _text(value: object) -> str:

@@ -25,7 +25,7 @@ use crate::values::Value;
 pub struct Manifest {
     pub inner: Arc<CoreManifest>,
     pub selection: Arc<Selection>,
-    stores: Arc<Py<Stores>>,
+    pub stores: Arc<Py<Stores>>,
     not_cached: Option<String>,
     files: PyOnceLock<Py<PyTuple>>,
 }
@@ -64,15 +64,16 @@ impl Manifest {
     ) -> PyResult<Self> {
         let files = stores.get().file_system();
         let cache = cache.map(|path| Cache { path, now: now() });
-        gate::run_stoppable(py, |stop| {
+        let (inner, cached) = gate::run_stoppable(py, |stop| {
             let (inner, cached) = match cache {
                 Some(cache) => CoreManifest::open_cached(files, &paths, &cache, stop)?,
                 None => (CoreManifest::open_in(files, &paths, stop)?, Ok(())),
             };
             let checks = PageChecks { verifies_checksums: verify_checksums, max_page_bytes };
-            let inner = inner.with_page_checks(checks);
-            Ok(Self::of(inner, Arc::new(stores), cached))
-        })
+            Ok((inner.with_page_checks(checks), cached))
+        })?;
+        stores.get().tell(py)?;
+        Ok(Self::of(inner, Arc::new(stores), cached))
     }
 
     /// Whether page checksums (CRC) are verified where pages have one.

@@ -17,6 +17,7 @@ use crate::order;
 use crate::pagelock::PageLock;
 use crate::pass::Pass;
 use crate::reserve;
+use crate::stores::Stores;
 use crate::tensor::Memory;
 use crate::values::Written;
 
@@ -91,6 +92,7 @@ pub struct Reader {
     pipeline: Mutex<Option<Pipeline>>,
     front: Mutex<Option<Py<Delivered>>>,
     activity: Py<Activity>,
+    stores: Arc<Py<Stores>>,
     process: u32,
     rank: u64,
     page_lock: Option<&'static dyn CorePageLock>,
@@ -125,11 +127,13 @@ impl Reader {
             let pass = Arc::clone(&pass_.inner);
             Pipeline::new(manifest, layout, order, pass, place, threads, prefetch_bytes)
         })?;
+        let stores = Arc::clone(&manifest.stores);
         let activity = Activity::new(pipeline.view(), Arc::clone(&manifest.inner));
         Ok(Self {
             pipeline: Mutex::new(Some(pipeline)),
             front: Mutex::new(None),
             activity: Py::new(py, activity)?,
+            stores,
             process: std::process::id(),
             rank,
             page_lock,
@@ -172,6 +176,8 @@ impl Reader {
         let Some(delivered) = delivered else { return Ok(None) };
         let front = Py::new(py, self.wrapped(py, *delivered)?)?;
         *locked(&self.front) = Some(front.clone_ref(py));
+        // Where warnings are errors, the next call gives the batch.
+        self.stores.get().tell(py)?;
         Ok(Some(front))
     }
 

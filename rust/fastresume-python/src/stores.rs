@@ -1,10 +1,13 @@
 //! The stores that a dataset reads from, as a Python class.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use fastresume::{Error, FileSystem};
-use fastresume_stores::{CredentialsOf, Options, Stores as CoreStores};
+use fastresume_stores::{Cache, CredentialsOf, Options, Stores as CoreStores};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -15,9 +18,17 @@ pub struct Stores {
     options: BTreeMap<String, String>,
     credentials: Option<Py<PyAny>>,
     read_bytes: u64,
+    cache: Option<(PathBuf, Option<u64>)>,
 }
 
 impl Stores {
+    /// Warns of what went wrong with the cache, once.
+    pub fn tell(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(trouble) = self.inner.take_trouble() else { return Ok(()) };
+        let Ok(trouble) = CString::new(trouble) else { return Ok(()) };
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &trouble, 1)
+    }
+
     /// Local disks, and these stores.
     pub fn file_system(&self) -> FileSystem {
         FileSystem::with_store(Arc::new(self.inner.clone()), self.read_bytes)
@@ -31,22 +42,25 @@ pub struct StoreCounts {
     retries: u64,
     bytes_asked: u64,
     bytes_needed: u64,
+    bytes_from_cache: u64,
     wait_for_bytes_seconds: f64,
 }
 
 #[pymethods]
 impl Stores {
     #[new]
-    #[pyo3(signature = (options=BTreeMap::new(), credentials=None, read_bytes=256 << 20))]
+    #[pyo3(signature = (options=BTreeMap::new(), credentials=None, read_bytes=256 << 20, cache=None))]
     fn new(
         py: Python<'_>,
         options: BTreeMap<String, String>,
         credentials: Option<Py<PyAny>>,
         read_bytes: u64,
+        cache: Option<(PathBuf, Option<u64>)>,
     ) -> Self {
         let asked = credentials.as_ref().map(|function| credentials_of(function.clone_ref(py)));
-        let inner = CoreStores::new(Options { named: options.clone(), credentials: asked });
-        Self { inner, options, credentials, read_bytes }
+        let kept = cache.clone().map(|(directory, limit)| Cache::new(directory, limit));
+        let inner = CoreStores::new(Options { named: options.clone(), credentials: asked }, kept);
+        Self { inner, options, credentials, read_bytes, cache }
     }
 
     /// What was asked of them until now, in this process.
@@ -57,6 +71,7 @@ impl Stores {
             retries: counts.retries,
             bytes_asked: counts.bytes_asked,
             bytes_needed: counts.bytes_needed,
+            bytes_from_cache: counts.bytes_from_cache,
             wait_for_bytes_seconds: counts.wait.as_secs_f64(),
         }
     }
@@ -70,10 +85,13 @@ impl Stores {
     #[allow(clippy::type_complexity, reason = "what pickle wants: a class and its arguments")]
     fn __reduce__<'py>(
         slf: &Bound<'py, Self>,
-    ) -> (Bound<'py, PyType>, (BTreeMap<String, String>, Option<Py<PyAny>>, u64)) {
-        let Self { options, credentials, read_bytes, .. } = slf.get();
+    ) -> (
+        Bound<'py, PyType>,
+        (BTreeMap<String, String>, Option<Py<PyAny>>, u64, Option<(PathBuf, Option<u64>)>),
+    ) {
+        let Self { options, credentials, read_bytes, cache, .. } = slf.get();
         let credentials = credentials.as_ref().map(|function| function.clone_ref(slf.py()));
-        (slf.get_type(), (options.clone(), credentials, *read_bytes))
+        (slf.get_type(), (options.clone(), credentials, *read_bytes, cache.clone()))
     }
 }
 

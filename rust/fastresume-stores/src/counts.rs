@@ -10,6 +10,7 @@ pub struct Counts {
     retries: AtomicU64,
     bytes_asked: AtomicU64,
     bytes_needed: AtomicU64,
+    bytes_from_cache: AtomicU64,
     wait_ns: AtomicU64,
 }
 
@@ -24,6 +25,8 @@ pub struct Snapshot {
     pub bytes_asked: u64,
     /// Bytes of column chunks and footers that were needed.
     pub bytes_needed: u64,
+    /// Bytes of blocks that the cache had.
+    pub bytes_from_cache: u64,
     /// How long decoding waited for bytes, summed over its threads.
     pub wait: Duration,
 }
@@ -45,6 +48,10 @@ impl Counts {
         self.bytes_needed.fetch_add(bytes, Relaxed);
     }
 
+    pub(crate) fn note_from_cache(&self, bytes: u64) {
+        self.bytes_from_cache.fetch_add(bytes, Relaxed);
+    }
+
     pub(crate) fn note_wait(&self, wait: Duration) {
         self.wait_ns.fetch_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
@@ -57,6 +64,7 @@ impl Counts {
             retries: self.retries.load(Relaxed),
             bytes_asked: self.bytes_asked.load(Relaxed),
             bytes_needed: self.bytes_needed.load(Relaxed),
+            bytes_from_cache: self.bytes_from_cache.load(Relaxed),
             wait: Duration::from_nanos(self.wait_ns.load(Relaxed)),
         }
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fastresume::{Result, Source};
 use tokio::task::AbortHandle;
 
-use crate::object::{Object, copy, waiting};
+use crate::object::{BLOCK_BYTES, Object, SMALL_BLOCK_BYTES, copy, waiting};
 use crate::process::Process;
 
 /// Ranges with a gap of at most so many bytes are asked for in one request: the gap takes less time than another request.
@@ -64,12 +64,14 @@ impl Fetched {
         let process = Process::current()?;
         let client = object.client()?;
         object.counts().note_needed(ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum());
-        let parts = requests(ranges, object.status.size).into_iter().map(|range| {
+        // What a cache keeps as a whole is asked for as a whole.
+        let unit = if object.cached.is_some() { BLOCK_BYTES } else { 1 };
+        let parts = requests(ranges, object.status.size, unit).into_iter().map(|range| {
             let slot = Arc::new(Slot::default());
             let (filled, object, client) = (Arc::clone(&slot), Arc::clone(object), Arc::clone(&client));
             let asked = range.clone();
             let request = process.runtime.spawn(async move {
-                filled.put(object.get(client.as_ref(), asked).await);
+                filled.put(object.get(client.as_ref(), asked, BLOCK_BYTES).await);
             });
             Part { range, slot, request: request.abort_handle() }
         });
@@ -77,10 +79,13 @@ impl Fetched {
     }
 }
 
-/// The requests that bring ranges of an object of so many bytes.
-fn requests(ranges: &[Range<u64>], size: u64) -> Vec<Range<u64>> {
+/// The requests that bring ranges of an object of so many bytes. They begin and end at multiples of `unit`.
+fn requests(ranges: &[Range<u64>], size: u64, unit: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = ranges.iter().map(|range| range.start..range.end.min(size)).collect();
     sorted.retain(|range| range.start < range.end);
+    for range in &mut sorted {
+        *range = range.start / unit * unit..range.end.next_multiple_of(unit).min(size);
+    }
     sorted.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in sorted {
@@ -93,10 +98,10 @@ fn requests(ranges: &[Range<u64>], size: u64) -> Vec<Range<u64>> {
     }
     let divided = joined.into_iter().flat_map(|range| {
         let count = (range.end - range.start).div_ceil(MAX_REQUEST_BYTES);
-        let bytes = (range.end - range.start).div_ceil(count);
+        let bytes = (range.end - range.start).div_ceil(count).next_multiple_of(unit);
         (0..count).map(move |number| {
             let start = range.start + number * bytes;
-            start..(start + bytes).min(range.end)
+            start..start.saturating_add(bytes).min(range.end)
         })
     });
     divided.filter(|range| range.start < range.end).collect()
@@ -119,7 +124,7 @@ impl Source for Fetched {
                 let count = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len() - done);
                 let read = async {
                     let client = self.object.client()?;
-                    self.object.get(client.as_ref(), at..at + count as u64).await
+                    self.object.get(client.as_ref(), at..at + count as u64, SMALL_BLOCK_BYTES).await
                 };
                 let bytes = waiting(self.object.counts(), || Process::current()?.runtime.block_on(read))?;
                 buffer[done..done + count].copy_from_slice(&bytes);
@@ -157,10 +162,13 @@ mod tests {
     fn near_ranges_are_joined_and_large_ones_divided() {
         const MIB: u64 = 1 << 20;
         let size = 100 * MIB;
-        assert_eq!(requests(&[0..10, 20..30], size), [0..30]);
-        assert_eq!(requests(&[3 * MIB..4 * MIB, 0..MIB], size), [0..MIB, 3 * MIB..4 * MIB]);
-        assert_eq!(requests(&[0..16 * MIB], size), [0..8 * MIB, 8 * MIB..16 * MIB]);
-        assert_eq!(requests(&[99 * MIB..200 * MIB, 5..5], size), [99 * MIB..100 * MIB]);
-        assert!(requests(&[], size).is_empty());
+        assert_eq!(requests(&[0..10, 20..30], size, 1), [0..30]);
+        assert_eq!(requests(&[3 * MIB..4 * MIB, 0..MIB], size, 1), [0..MIB, 3 * MIB..4 * MIB]);
+        assert_eq!(requests(&[0..16 * MIB], size, 1), [0..8 * MIB, 8 * MIB..16 * MIB]);
+        assert_eq!(requests(&[99 * MIB..200 * MIB, 5..5], size, 1), [99 * MIB..100 * MIB]);
+        assert!(requests(&[], size, 1).is_empty());
+        assert_eq!(requests(&[5..10, 3 * MIB + 1..3 * MIB + 2], size, MIB), [0..MIB, 3 * MIB..4 * MIB]);
+        assert_eq!(requests(&[5..9 * MIB], size, MIB), [0..5 * MIB, 5 * MIB..9 * MIB]);
+        assert_eq!(requests(&[99 * MIB..100 * MIB - 7], size - 5, MIB), [99 * MIB..100 * MIB - 5]);
     }
 }

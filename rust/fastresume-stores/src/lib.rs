@@ -3,8 +3,11 @@
 //! The core is pure and waits for nothing but local disks. All that waits for a network is here: one asynchronous runtime
 //! for each process, the clients of stores, and the reads that are in flight.
 
+mod account;
 mod address;
 mod again;
+mod block;
+mod cache;
 mod client;
 mod counts;
 mod fetch;
@@ -13,6 +16,7 @@ mod options;
 mod process;
 mod stores;
 
+pub use crate::cache::Cache;
 pub use crate::counts::{Counts, Snapshot};
 pub use crate::options::{CredentialsOf, Options};
 pub use crate::stores::Stores;

@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fastresume::error::shown;
 use fastresume::{Error, Result, Source, Status, Version};
+use futures_util::future::try_join_all;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
 
 use crate::again::again;
+use crate::block::{Blocks, ObjectKey};
+use crate::cache::Cache;
 use crate::counts::Counts;
 use crate::fetch::Fetched;
 use crate::process::Process;
@@ -20,21 +23,59 @@ use crate::stores::Shared;
 /// A read of fewer bytes asks for so many, since a request takes longer than their way: the next read is often of those.
 const LEAST_READ_BYTES: u64 = 64 << 10;
 
+/// A cache keeps what small reads bring in blocks of so many bytes.
+pub const SMALL_BLOCK_BYTES: u64 = LEAST_READ_BYTES;
+
+/// A cache keeps column chunks in blocks of so many bytes: a file of its own for each costs little beside reading it.
+pub const BLOCK_BYTES: u64 = 1 << 20;
+
 /// An object of a store.
 pub struct Object {
     pub shared: Arc<Shared>,
     pub path: PathBuf,
-
     pub key: Key,
     pub status: Status,
+    /// By what a cache knows it, if there is one.
+    pub cached: Option<ObjectKey>,
 }
 
 impl Object {
+    /// The bytes of a range: from the cache, as far as it has the blocks of so many bytes around them.
+    ///
+    /// # Errors
+    /// As for `ask`.
+    pub async fn get(&self, client: &dyn ObjectStore, range: Range<u64>, block_bytes: u64) -> Result<Bytes> {
+        let (Some(object), Some(cache)) = (&self.cached, &self.shared.cache) else {
+            return self.ask(client, range).await;
+        };
+        let blocks = Blocks { object: object.clone(), size: self.status.size, block_bytes };
+        let numbers = blocks.around(&range);
+        let whole = blocks.range(&numbers);
+        let Some((mut bytes, lacking)) = read(cache, &blocks, numbers).await else {
+            return self.ask(client, range).await;
+        };
+        let came = lacking.iter().map(|run| self.ask(client, blocks.range(run)));
+        let came = try_join_all(came).await?;
+        for (run, came) in lacking.iter().zip(&came) {
+            put(&mut bytes, whole.start, blocks.range(run).start, came)?;
+        }
+        let asked: u64 = came.iter().map(|came| came.len() as u64).sum();
+        self.counts().note_from_cache(whole.end - whole.start - asked);
+        for (run, came) in lacking.into_iter().zip(came) {
+            write(cache, &blocks, run, came).await;
+        }
+        let [start, end] = [range.start, range.end].map(|at| usize::try_from(at - whole.start));
+        match (start, end) {
+            (Ok(start), Ok(end)) if end <= bytes.len() => Ok(Bytes::from(bytes).slice(start..end)),
+            _ => Err(Error::data("the bytes that were fetched end").in_file(&self.path)),
+        }
+    }
+
     /// The bytes of a range, asked for once more where the store's faults allow it.
     ///
     /// # Errors
     /// `Source`, naming object, range and the last cause; or both tags, if it is another object now.
-    pub async fn get(&self, client: &dyn ObjectStore, range: Range<u64>) -> Result<Bytes> {
+    async fn ask(&self, client: &dyn ObjectStore, range: Range<u64>) -> Result<Bytes> {
         let process = Process::current()?;
         let permit = process.throttle.enter().await;
         self.shared.counts.note_asked(range.end - range.start);
@@ -79,6 +120,49 @@ impl Object {
     pub fn counts(&self) -> &Counts {
         &self.shared.counts
     }
+}
+
+/// The bytes of blocks, with holes where the cache lacks some, and which these are; none if the disk can't be read.
+async fn read(
+    cache: &Arc<Cache>,
+    blocks: &Blocks,
+    numbers: Range<u64>,
+) -> Option<(Vec<u8>, Vec<Range<u64>>)> {
+    let whole = blocks.range(&numbers);
+    let length = usize::try_from(whole.end - whole.start).ok()?;
+    let (cache, blocks) = (Arc::clone(cache), blocks.clone());
+    let _permit = Process::current().ok()?.disk.acquire().await.ok()?;
+    let done = tokio::task::spawn_blocking(move || {
+        let mut bytes = vec![0; length];
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for number in cache.read(&blocks, numbers, &mut bytes) {
+            match runs.last_mut() {
+                Some(run) if run.end == number => run.end += 1,
+                _ => runs.push(number..number + 1),
+            }
+        }
+        (bytes, runs)
+    });
+    done.await.ok()
+}
+
+/// Gives a cache the bytes of blocks.
+async fn write(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>, bytes: Bytes) {
+    let (cache, blocks) = (Arc::clone(cache), blocks.clone());
+    let Ok(process) = Process::current() else { return };
+    let _permit = process.disk.acquire().await.ok();
+    let done = tokio::task::spawn_blocking(move || {
+        let mut rest = bytes.as_ref();
+        for number in numbers {
+            let one = blocks.one(number);
+            let length = usize::try_from(one.end - one.start).unwrap_or(usize::MAX).min(rest.len());
+            let (bytes, behind) = rest.split_at(length);
+            cache.write(&blocks, number, bytes);
+            rest = behind;
+        }
+    });
+    // What fails there is told there.
+    drop(done.await);
 }
 
 /// The status that a store tells of an object.
@@ -131,7 +215,7 @@ impl Source for ObjectSource {
             let end = wanted.end.max(wanted.start.saturating_add(LEAST_READ_BYTES)).min(self.size());
             let begun = Instant::now();
             let client = self.object.client()?;
-            let read = self.object.get(client.as_ref(), wanted.start..end);
+            let read = self.object.get(client.as_ref(), wanted.start..end, SMALL_BLOCK_BYTES);
             let bytes = Process::current()?.runtime.block_on(read)?;
             self.object.counts().note_wait(begun.elapsed());
             *last = (wanted.start, bytes);
@@ -148,6 +232,14 @@ impl Source for ObjectSource {
     fn path(&self) -> &Path {
         &self.object.path
     }
+}
+
+/// Copies bytes of which the first is at `offset` into those that begin at `start`.
+fn put(buffer: &mut [u8], start: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+    let first = usize::try_from(offset - start).unwrap_or(usize::MAX);
+    let place = buffer.get_mut(first..).and_then(|rest| rest.get_mut(..bytes.len()));
+    place.ok_or_else(|| Error::data("more bytes came than were asked for"))?.copy_from_slice(bytes);
+    Ok(())
 }
 
 /// Copies what begins at `offset` from bytes that begin at `start`.

@@ -63,10 +63,7 @@ impl Options {
         let root = &address.root;
         let made: object_store::Result<Arc<dyn ObjectStore>> = match address.kind {
             Kind::S3 => {
-                let mut builder = AmazonS3Builder::from_env().with_url(root).with_client_options(client);
-                for (key, value) in self.of_store::<AmazonS3ConfigKey>("S3")? {
-                    builder = builder.with_config(key, value);
-                }
+                let mut builder = self.s3(root)?.with_client_options(client);
                 let is_plain = builder
                     .get_config_value(&AmazonS3ConfigKey::Endpoint)
                     .is_some_and(|endpoint| endpoint.starts_with("http://"));
@@ -83,11 +80,7 @@ impl Options {
                     .map(|made| Arc::new(made) as _)
             }
             Kind::Gcs => {
-                let mut builder =
-                    GoogleCloudStorageBuilder::from_env().with_url(root).with_client_options(client);
-                for (key, value) in self.of_store::<GoogleConfigKey>("GCS")? {
-                    builder = builder.with_config(key, value);
-                }
+                let mut builder = self.gcs(root)?.with_client_options(client);
                 if let Some(credentials) = &self.credentials {
                     builder = builder.with_credentials(Arc::new(OfGcp(Renewed(Arc::clone(credentials)))));
                 }
@@ -98,11 +91,7 @@ impl Options {
                     .map(|made| Arc::new(made) as _)
             }
             Kind::Azure => {
-                let mut builder =
-                    MicrosoftAzureBuilder::from_env().with_url(root).with_client_options(client);
-                for (key, value) in self.of_store::<AzureConfigKey>("Azure")? {
-                    builder = builder.with_config(key, value);
-                }
+                let mut builder = self.azure(root)?.with_client_options(client);
                 if let Some(credentials) = &self.credentials {
                     builder = builder.with_credentials(Arc::new(OfAzure(Renewed(Arc::clone(credentials)))));
                 }
@@ -124,6 +113,47 @@ impl Options {
             }
         };
         made.map_err(|cause| Error::Argument(format!("the store of '{root}' can't be reached: {cause}")))
+    }
+
+    /// Which of all stores an address means: where it is, and whose. No part of it is a secret.
+    ///
+    /// # Errors
+    /// `Argument` if an option has no meaning for it.
+    pub fn place(&self, address: &Address) -> Result<String> {
+        use AmazonS3ConfigKey::{Endpoint, Region};
+        let root = &address.root;
+        let parts = match address.kind {
+            Kind::S3 => {
+                let builder = self.s3(root)?;
+                [builder.get_config_value(&Endpoint), builder.get_config_value(&Region)]
+            }
+            Kind::Gcs => [self.gcs(root)?.get_config_value(&GoogleConfigKey::BaseUrl), None],
+            Kind::Azure => {
+                let builder = self.azure(root)?;
+                [AzureConfigKey::AccountName, AzureConfigKey::Endpoint]
+                    .map(|key| builder.get_config_value(&key))
+            }
+            Kind::Http => [None, None],
+        };
+        Ok(parts.map(Option::unwrap_or_default).join(" "))
+    }
+
+    fn s3(&self, root: &str) -> Result<AmazonS3Builder> {
+        let builder = AmazonS3Builder::from_env().with_url(root);
+        let options = self.of_store::<AmazonS3ConfigKey>("S3")?;
+        Ok(options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value)))
+    }
+
+    fn gcs(&self, root: &str) -> Result<GoogleCloudStorageBuilder> {
+        let builder = GoogleCloudStorageBuilder::from_env().with_url(root);
+        let options = self.of_store::<GoogleConfigKey>("GCS")?;
+        Ok(options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value)))
+    }
+
+    fn azure(&self, root: &str) -> Result<MicrosoftAzureBuilder> {
+        let builder = MicrosoftAzureBuilder::from_env().with_url(root);
+        let options = self.of_store::<AzureConfigKey>("Azure")?;
+        Ok(options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value)))
     }
 
     /// The options that are not of every HTTP client, as this kind of store knows them.

@@ -10,17 +10,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fastresume::{Error, Result};
 use object_store::ObjectStore;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 
 use crate::client::Throttle;
 
 /// Two threads move more bytes than decoding takes.
 const THREADS: usize = 2;
 
+/// So many blocks of a cache are read or written at a time.
+const DISK_IN_FLIGHT: usize = 4;
+
 /// What one process has of its own.
 pub struct Process {
     id: u32,
     pub runtime: Runtime,
     pub throttle: Arc<Throttle>,
+    /// How much more may be done with a local disk at the same time.
+    pub disk: Semaphore,
     /// By the number of whose they are, and the root of their addresses.
     clients: Mutex<HashMap<(u64, String), Arc<dyn ObjectStore>>>,
 }
@@ -66,7 +72,13 @@ impl Process {
             .map_err(|cause| {
                 Error::Source(format!("can't start the threads that read from stores: {cause}"))
             })?;
-        Ok(Self { id, runtime, throttle: Arc::default(), clients: Mutex::default() })
+        Ok(Self {
+            id,
+            runtime,
+            throttle: Arc::default(),
+            disk: Semaphore::new(DISK_IN_FLIGHT),
+            clients: Mutex::default(),
+        })
     }
 
     /// The client of a root of addresses, made where there is none yet.

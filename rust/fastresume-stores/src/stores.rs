@@ -12,6 +12,8 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 
 use crate::address::{Address, Kind};
 use crate::again::again;
+use crate::block::ObjectKey;
+use crate::cache::Cache;
 use crate::client::Connector;
 use crate::counts::Counts;
 use crate::object::{Object, ObjectSource, status_of, told};
@@ -28,6 +30,7 @@ static NEXT_OWNER: AtomicU64 = AtomicU64::new(0);
 pub struct Shared {
     owner: u64,
     options: Options,
+    pub cache: Option<Arc<Cache>>,
     pub counts: Arc<Counts>,
 }
 
@@ -56,11 +59,18 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Stores that are reached with these options. Nothing is asked yet.
+    /// Stores that are reached with these options, and where blocks of objects are kept. Nothing is asked yet.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: Options, cache: Option<Cache>) -> Self {
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
-        Self { shared: Arc::new(Shared { owner, options, counts: Arc::default() }) }
+        let cache = cache.map(Arc::new);
+        Self { shared: Arc::new(Shared { owner, options, cache, counts: Arc::default() }) }
+    }
+
+    /// The first thing that went wrong with the cache in this process, told once.
+    #[must_use]
+    pub fn take_trouble(&self) -> Option<String> {
+        self.shared.cache.as_ref()?.take_trouble()
     }
 
     /// What was asked of them until now, in this process.
@@ -124,8 +134,13 @@ impl Store for Stores {
     }
 
     fn open(&self, address: &Path, status: &Status) -> Result<Arc<dyn Source>> {
-        let Address { key, .. } = Address::parse(address)?;
+        let parsed = Address::parse(address)?;
         let (shared, path): (_, PathBuf) = (Arc::clone(&self.shared), address.to_owned());
-        Ok(Arc::new(ObjectSource::new(Object { shared, path, key, status: status.clone() })))
+        let cached = match &shared.cache {
+            Some(_) => ObjectKey::of(&shared.options.place(&parsed)?, address, status),
+            None => None,
+        };
+        let status = status.clone();
+        Ok(Arc::new(ObjectSource::new(Object { shared, path, key: parsed.key, status, cached })))
     }
 }

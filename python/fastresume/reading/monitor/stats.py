@@ -140,6 +140,11 @@ class Stats:
         return self._stores().bytes_needed
 
     @property
+    def bytes_from_cache(self) -> int:
+        """The bytes of objects that `cache_dir` had, so that no store was asked for them."""
+        return self._stores().bytes_from_cache
+
+    @property
     def wait_for_bytes_seconds(self) -> float:
         """How long decoding waited for the bytes of objects, summed over its threads."""
         return self._stores().wait_for_bytes_seconds
@@ -278,6 +283,7 @@ _NAMES = (
     "retries",
     "bytes_asked",
     "bytes_needed",
+    "bytes_from_cache",
     "wait_for_bytes_seconds",
     "queued_batches",
     "queued_bytes",
