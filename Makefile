@@ -66,12 +66,21 @@ $(VENV)/.bench: $(VENV)/.tools requirements/bench.lock
 	$(UV_INSTALL) -r requirements/bench.lock
 	touch $@
 
+# What only builds the site.
+$(VENV)/.site: $(VENV)/.tools requirements/site.lock
+	$(UV_INSTALL) -r requirements/site.lock
+	touch $@
+
 .PHONY: develop
 develop: $(VENV)/.dev ## Install the tools and the extension (optimised, with its checks on) into .venv
 
 .PHONY: wheel
 wheel: $(VENV)/.tools ## Build a release wheel into target/wheels
 	$(BIN)/maturin build --release $(LOCKED)
+
+.PHONY: site
+site: $(VENV)/.site ## Build the site into target/site/html; a warning is an error
+	$(BIN)/python docs/site.py
 
 .PHONY: clean
 clean: ## Remove all that was built or installed
@@ -133,7 +142,7 @@ bench-checkpoint: $(VENV)/.release $(VENV)/.bench ## Measure how long a save blo
 test: test-rust test-python ## Run the tests, Rust and Python: all that CI runs, which is all but the slow ones
 
 .PHONY: test-all
-test-all: test-rust develop ## Run all tests, the slow ones too, with more examples; before a release
+test-all: test-rust develop site ## Run all tests, the slow ones too, with more examples, and build the site; before a release
 	FASTRESUME_PROFILE=$(or $(FASTRESUME_PROFILE),all) $(PYTEST) $(ARGS)
 
 # Always the whole workspace: another choice of packages is another set of features, and compiles parquet again.
@@ -222,8 +231,8 @@ format: $(VENV)/.tools ## Format the sources and apply the safe fixes
 
 .PHONY: lock
 lock: $(VENV)/.tools ## Take newer versions of the Python tools into requirements/*.lock
-	cd requirements && for set in bootstrap dev bench; do \
+	cd requirements && for set in bootstrap dev bench site; do \
 	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links --output-file $$set.lock \
-	    $$set.in $$([ $$set = bootstrap ] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench); \
+	    $$set.in $$([[ $$set =~ bootstrap|site ]] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench); \
 	done

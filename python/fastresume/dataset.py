@@ -74,9 +74,10 @@ class ParquetDataset(ResumableDataset):
         seed: of the shuffled order, and of what transforms draw (`batch.row_seeds()`, `batch.generator()`).
             If None, that of a loaded state, or 0. The state of a sequential order holds none: there it is
             the one that is named, or 0.
-        block_rows, window_rows: sizes of the shuffled order: larger windows shuffle better and take more
-            memory. If None, those of a loaded state, or chosen for the dataset (256 MiB per window);
-            `plan()` tells.
+        block_rows: rows of a block of the shuffled order. If None, those of a loaded state, or chosen for
+            the dataset; `plan()` tells.
+        window_rows: rows of a window of the shuffled order: larger windows shuffle better and take more
+            memory. If None, those of a loaded state, or as many as take 256 MiB.
         lanes: into how many contiguous parts the order is divided, a multiple of the ranks times `groups`;
             by default one per rank and group. With `lanes` and `groups` named, the global batches are the
             same at every world size that divides `lanes / groups`. With 1, every global batch is one
@@ -132,7 +133,8 @@ class ParquetDataset(ResumableDataset):
             directory, a pattern) is sorted still. Another order of files is another dataset for a state.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
             evaluation that breaks off and is to see the same rows each time.
-        rank, world_size: which of how many ranks this is; together or not at all.
+        rank: which of the ranks this is, from 0; together with `world_size` or not at all.
+        world_size: how many ranks there are.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
             these, `World.detect()`.
 

@@ -27,15 +27,20 @@ class Plan:
         epoch: the number of the pass.
         order: the order, as the cursor records it.
         remaining_rows: rows of the pass that are not delivered yet.
-        world_size, workers: the number of ranks, and of loader workers of each (0 without workers).
-        batch_size, global_batch_size: rows per rank and step, and over all ranks.
-        lanes, groups, lane_rows: the cut; `lane_rows` is what a lane gives to a batch.
+        world_size: the number of ranks.
+        workers: the number of loader workers of each rank; 0 without workers.
+        batch_size: rows per rank and step.
+        global_batch_size: rows per step over all ranks.
+        lanes: the lanes of the cut.
+        groups: the groups of lanes that take turns.
+        lane_rows: what a lane gives to a batch.
         steps: batches that every rank still gets, with a last one of the tail.
         tail: the tail policy.
         tail_rows: rows after the last whole global batch.
         dropped_rows: those of them that no rank gets.
         padded_rows: padding rows, which repeat others to fill the last global batch.
-        blocks, windows: of the whole pass; 0 for a sequential order.
+        blocks: blocks of the whole pass; 0 for a sequential order.
+        windows: windows of the whole pass; 0 for a sequential order.
         window_rows: rows of the largest window; 0 for a sequential order.
         row_bytes: bytes of one row over all tensors; for lists and strings, an estimate from the footers.
         bytes_per_rank: the most that a rank holds in decoded rows: one window (or one segment of a row group)

@@ -38,8 +38,8 @@ class Column:
             what a `!` stands before, which is left out.
 
     Raises:
-        TypeError: if there are none, or one is no string. Of methods: if what is said has no meaning, or was
-        said.
+        TypeError: if there are none, or one is no string. Of methods: if what is said has no
+            meaning, or was said before.
 
     Example:
         >>> import fastresume as fr

@@ -123,7 +123,8 @@ class Split(RowSet):
     side have no row in common, and those that cover `[0, 1)` have all rows.
 
     Args:
-        start, stop: the share, from 0 to 1.
+        start: where the share begins, from 0 to 1.
+        stop: where it ends.
         seed: another one, other rows.
 
     Raises:
