@@ -45,7 +45,8 @@ class ParquetDataset(ResumableDataset):
         paths: a file, a directory (all files below it that end in `.parquet`, names that begin with `_` or
             `.` left out), a glob pattern, or a list of these. `~` is the home directory; `file:///data` is
             `/data`. Addresses of objects, `s3://bucket/day=*/`, `gs://`, `az://`, `abfss://`, `http(s)://`,
-            stand for the same: a web server lists nothing, so each of its files is named. A list of lists
+            `hf://datasets/owner/name@revision/path`, stand for the same: a web server lists nothing, so each
+            of its files is named. A list of lists
             holds generations (days, say): they keep its order. Rows are numbered
             by the bytes of the files' paths, whatever the order of a list: `part-10` stands before `part-2`.
         batch_size: rows per rank and step.
@@ -109,10 +110,11 @@ class ParquetDataset(ResumableDataset):
             thousand cells: 1 GiB is enough for cells of a megabyte.
         storage_options: how stores are reached, by the names that `object_store` (and polars) has for it:
             `{"endpoint_url": "http://localhost:9000", "region": "eu-central-1"}`. What is not named comes
-            from the environment: `AWS_ACCESS_KEY_ID`, `GOOGLE_APPLICATION_CREDENTIALS`, `HTTPS_PROXY`.
-            Values may be secrets: no message, state or cache holds one; a pickle of the dataset does.
+            from the environment: `AWS_ACCESS_KEY_ID`, `GOOGLE_APPLICATION_CREDENTIALS`, `HF_TOKEN`,
+            `HTTPS_PROXY`. Values may be secrets: no message, state or cache holds one; a pickle of the
+            dataset does.
         credentials: a function without arguments that returns credentials which expire, as a dict:
-            `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token`; or `bearer_token`. It is
+            `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token`; `bearer_token`; `token`. It is
             asked before each request, in other threads, and should keep what has not expired.
         read_bytes: how many bytes of objects may be on their way, or there and not decoded yet, in each
             process that reads. More of them hide longer delays of the network.

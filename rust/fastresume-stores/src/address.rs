@@ -6,6 +6,8 @@ use fastresume::address::AFTER_SCHEME;
 use fastresume::{Error, Result, bounded};
 use object_store::path::Path as Key;
 
+use crate::repository::Repository;
+
 /// The kind of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -13,6 +15,8 @@ pub enum Kind {
     Gcs,
     Azure,
     Http,
+    /// The Hugging Face hub.
+    Hub,
 }
 
 /// `s3://bucket/a/b`: the kind, `s3://bucket`, and `a/b`.
@@ -40,18 +44,25 @@ impl Address {
             "gs" => Kind::Gcs,
             "az" | "abfs" | "abfss" | "adl" | "azure" => Kind::Azure,
             "http" | "https" => Kind::Http,
+            "hf" => Kind::Hub,
             _ => {
                 return Err(Error::Argument(format!(
-                    "nothing reads the address '{}': expected a path, s3://, gs://, az://, abfss://, http:// or https://",
+                    "nothing reads the address '{}': expected a path, s3://, gs://, az://, abfss://, http://, https:// or hf://",
                     shown()
                 )));
             }
         };
-        let (host, name) = rest.split_once('/').unwrap_or((rest, ""));
+        let (host, name) = match kind {
+            Kind::Hub => Repository::divide(rest).ok_or_else(|| {
+                let expected = "hf://datasets/owner/name, hf://datasets/owner/name@revision/path";
+                Error::Argument(format!("the address '{}' names no dataset: expected as {expected}", shown()))
+            })?,
+            _ => rest.split_once('/').unwrap_or((rest, "")),
+        };
         if host.is_empty() {
             return Err(Error::Argument(format!("the address '{}' names no bucket or host", shown())));
         }
-        if host.contains('@') && kind != Kind::Azure {
+        if host.contains('@') && !matches!(kind, Kind::Azure | Kind::Hub) {
             return Err(Error::Argument(format!(
                 "the address '{}' holds a name or password: pass it as storage_options= or credentials=",
                 shown()
@@ -83,11 +94,21 @@ mod tests {
         assert_eq!((address.kind, address.root.as_str()), (Kind::S3, "s3://bucket"));
         assert_eq!(address.key.as_ref(), "day=1/a b.parquet");
         assert_eq!(address.of(&address.key), Path::new("s3://bucket/day=1/a b.parquet"));
+        let address = Address::parse(Path::new("hf://datasets/a/b@v1/day=1/a.parquet")).unwrap();
+        assert_eq!((address.kind, address.root.as_str()), (Kind::Hub, "hf://datasets/a/b@v1"));
+        assert_eq!(address.key.as_ref(), "day=1/a.parquet");
     }
 
     #[test]
     fn what_is_none_is_refused() {
-        for wrong in ["ftp://host/a", "s3:///key", "s3://bucket/a//b", "https://user:word@host/a"] {
+        for wrong in [
+            "ftp://host/a",
+            "s3:///key",
+            "s3://bucket/a//b",
+            "https://user:word@host/a",
+            "hf://a/b/c",
+            "hf://datasets/a",
+        ] {
             assert!(matches!(Address::parse(Path::new(wrong)), Err(Error::Argument(_))), "{wrong}");
         }
     }

@@ -76,9 +76,15 @@ pub struct Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let inner = ReqwestConnector::default().connect(options)?;
+        Ok(self.around(ReqwestConnector::default().connect(options)?))
+    }
+}
+
+impl Connector {
+    /// A client that counts what another one does.
+    pub fn around(&self, inner: HttpClient) -> HttpClient {
         let (counts, throttle) = (Arc::clone(&self.counts), Arc::clone(&self.throttle));
-        Ok(HttpClient::new(Counting { inner, counts, throttle }))
+        HttpClient::new(Counting { inner, counts, throttle })
     }
 }
 

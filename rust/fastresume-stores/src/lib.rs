@@ -1,4 +1,4 @@
-//! Objects of S3, GCS, Azure and HTTP servers as sources of fastresume's core.
+//! Objects of S3, GCS, Azure, HTTP servers and the Hugging Face hub as sources of fastresume's core.
 //!
 //! The core is pure and waits for nothing but local disks. All that waits for a network is here: one asynchronous runtime
 //! for each process, the clients of stores, and the reads that are in flight.
@@ -11,9 +11,13 @@ mod cache;
 mod client;
 mod counts;
 mod fetch;
+mod hub;
+mod hub_client;
+mod hub_tree;
 mod object;
 mod options;
 mod process;
+mod repository;
 mod stores;
 
 pub use crate::cache::Cache;

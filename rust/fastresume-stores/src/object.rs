@@ -35,6 +35,8 @@ pub struct Object {
     pub path: PathBuf,
     pub key: Key,
     pub status: Status,
+    /// The tag that the hub's files are to have, where answers may have another one for the same file.
+    pub expected: Option<String>,
     /// By what a cache knows it, if there is one.
     pub cached: Option<ObjectKey>,
 }
@@ -79,7 +81,11 @@ impl Object {
         let process = Process::current()?;
         let permit = process.throttle.enter().await;
         self.shared.counts.note_asked(range.end - range.start);
-        let options = GetOptions { range: Some(range.clone().into()), ..GetOptions::default() };
+        let options = GetOptions {
+            range: Some(range.clone().into()),
+            if_match: self.expected.clone(),
+            ..GetOptions::default()
+        };
         let failed = |cause: &dyn std::fmt::Display| {
             let what = format!("can't read bytes {} to {} of", range.start, range.end);
             Error::source(&what, &self.path, cause)

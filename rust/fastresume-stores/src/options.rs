@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fastresume::address::AFTER_SCHEME;
 use fastresume::{Error, Result};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
 use object_store::azure::{AzureConfigKey, AzureCredential, MicrosoftAzureBuilder};
@@ -13,19 +14,26 @@ use object_store::client::{ClientConfigKey, CredentialProvider};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use reqwest::Url;
 
 use crate::address::{Address, Kind};
 use crate::client::Connector;
+use crate::hub::Hub;
+use crate::hub_client::{HubClient, Token};
+use crate::repository::Repository;
 
 /// A body that brings no byte for so long is asked for again.
-const READ_TIMEOUT: Duration = Duration::from_secs(20);
+pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A fault is tried again for so long.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
+pub const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 
-const MAX_RETRIES: usize = 10;
+pub const MAX_RETRIES: usize = 10;
+
+/// Where the Hugging Face hub is, if nobody says otherwise.
+const HUB: &str = "https://huggingface.co";
 
 /// Gives credentials that expire, by the names that options have, when it is asked.
 pub type CredentialsOf = Arc<dyn Fn() -> Result<BTreeMap<String, String>> + Send + Sync>;
@@ -101,6 +109,7 @@ impl Options {
                     .build()
                     .map(|made| Arc::new(made) as _)
             }
+            Kind::Hub => return self.hub(address, &connector).map(|made| Arc::new(made) as _),
             Kind::Http => {
                 self.of_store::<NoKey>("HTTP")?;
                 HttpBuilder::new()
@@ -133,6 +142,7 @@ impl Options {
                 [AzureConfigKey::AccountName, AzureConfigKey::Endpoint]
                     .map(|key| builder.get_config_value(&key))
             }
+            Kind::Hub => [Some(self.of_hub()?.0.to_string()), None],
             Kind::Http => [None, None],
         };
         Ok(parts.map(Option::unwrap_or_default).join(" "))
@@ -154,6 +164,54 @@ impl Options {
         let builder = MicrosoftAzureBuilder::from_env().with_url(root);
         let options = self.of_store::<AzureConfigKey>("Azure")?;
         Ok(options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value)))
+    }
+
+    fn hub(&self, address: &Address, connector: &Connector) -> Result<Hub> {
+        let unreached = |cause: String| {
+            Error::Argument(format!("the repository of '{}' can't be reached: {cause}", address.root))
+        };
+        let (endpoint, token) = self.of_hub()?;
+        let named = address.root.split_once(AFTER_SCHEME).and_then(|(_, rest)| Repository::parse(rest));
+        let repository = named.ok_or_else(|| unreached("a part of its name is empty".into()))?;
+        let client =
+            HubClient::new(endpoint, token, connector).map_err(|cause| unreached(cause.to_string()))?;
+        Ok(Hub::new(client, repository))
+    }
+
+    /// Where the hub is, and what lets the user in.
+    fn of_hub(&self) -> Result<(Url, Token)> {
+        let mut of_user = [None, None];
+        for (name, value) in &self.named {
+            match name.to_ascii_lowercase().trim_start_matches("hf_") {
+                "endpoint" | "endpoint_url" => of_user[0] = Some(value.clone()),
+                "token" => of_user[1] = Some(value.clone()),
+                _ => {
+                    return Err(Error::Argument(format!(
+                        "storage_options: the Hugging Face hub has no option '{name}'; it has 'token' and 'endpoint'"
+                    )));
+                }
+            }
+        }
+        let of_environment = ["HF_ENDPOINT", "HF_TOKEN"]
+            .map(|name| std::env::var(name).ok().map(|value| value.trim().to_owned()));
+        let [endpoint, token] = [0, 1].map(|index| {
+            let named = of_user[index].as_ref().or(of_environment[index].as_ref());
+            named.filter(|value| !value.is_empty()).cloned()
+        });
+        let endpoint = endpoint.as_deref().unwrap_or(HUB);
+        let parsed =
+            Url::parse(endpoint).ok().filter(|url| url.has_host() && url.scheme().starts_with("http"));
+        let endpoint = parsed.ok_or_else(|| {
+            Error::Argument(format!(
+                "the endpoint of the Hugging Face hub must be as '{HUB}', found '{endpoint}'"
+            ))
+        })?;
+        let token = match (&self.credentials, token) {
+            (Some(credentials), _) => Token::Renewed(Arc::new(Renewed(Arc::clone(credentials)))),
+            (None, Some(token)) => Token::Fixed(token),
+            (None, None) => Token::Nobody,
+        };
+        Ok((endpoint, token))
     }
 
     /// The options that are not of every HTTP client, as this kind of store knows them.
@@ -205,7 +263,7 @@ impl std::str::FromStr for NoKey {
 }
 
 /// Credentials that are asked for at each request; what gives them may keep them until they expire.
-struct Renewed(CredentialsOf);
+pub struct Renewed(CredentialsOf);
 
 impl fmt::Debug for Renewed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,6 +272,15 @@ impl fmt::Debug for Renewed {
 }
 
 impl Renewed {
+    /// One of the credentials now.
+    ///
+    /// # Errors
+    /// What the function failed with; or that it gave none of this name.
+    pub async fn one(&self, name: &str) -> object_store::Result<String> {
+        let [found] = self.get([name]).await?;
+        found.ok_or_else(|| lacking(name))
+    }
+
     /// The credentials now, and the names that `wanted` has, in its order.
     async fn get<const N: usize>(&self, wanted: [&str; N]) -> object_store::Result<[Option<String>; N]> {
         let ask = Arc::clone(&self.0);

@@ -125,6 +125,10 @@ impl Stores {
 }
 
 impl Store for Stores {
+    fn root(&self, address: &Path) -> Result<PathBuf> {
+        Ok(Address::parse(address)?.root.into())
+    }
+
     fn list(&self, address: &Path, stop: &AtomicBool) -> Result<Vec<Listed>> {
         Self::wait(stop, self.listed(address, usize::MAX))
     }
@@ -140,7 +144,8 @@ impl Store for Stores {
             Some(_) => ObjectKey::of(&shared.options.place(&parsed)?, address, status),
             None => None,
         };
-        let status = status.clone();
-        Ok(Arc::new(ObjectSource::new(Object { shared, path, key: parsed.key, status, cached })))
+        let expected = status.tag().filter(|_| parsed.kind == Kind::Hub).map(str::to_owned);
+        let (key, status) = (parsed.key, status.clone());
+        Ok(Arc::new(ObjectSource::new(Object { shared, path, key, status, expected, cached })))
     }
 }

@@ -142,8 +142,8 @@ fn refuse_tables(
             }
         }
     }
-    // The address of a bucket is the last one that has a name behind its scheme.
-    for directory in base.ancestors().skip(1).take_while(|above| above.iter().count() > 1) {
+    let root = store.root(base)?;
+    for directory in base.ancestors().skip(1).take_while(|above| above.starts_with(&root)) {
         for (table, log) in Table::LOGS {
             let log = directory.join(log);
             let is_there = match table {

@@ -20,6 +20,12 @@ pub struct Object {
 
 /// Stores of objects, asked by their addresses. It may be shared by threads, and used in a forked child.
 pub trait Store: Debug + Send + Sync {
+    /// The address of the bucket, host or repository that an address lies in: nothing above it can be listed.
+    ///
+    /// # Errors
+    /// `Argument` as for `list`.
+    fn root(&self, address: &Path) -> Result<PathBuf>;
+
     /// The object of this address if there is one; else all objects whose address begins with it and a slash.
     ///
     /// # Errors
