@@ -21,7 +21,23 @@ SITE = ROOT / "target" / "site"
 
 KINDS = {
     "Tutorial": ["tutorial/first-batches.md", "tutorial/kill-and-resume.md", "tutorial/your-own-files.md"],
-    "How-to": ["FRAMEWORKS.md", "TRAINING.md", "TRANSFORMS.md"],
+    "How-to": [
+        "how-to/recommender.md",
+        "how-to/language-model.md",
+        "how-to/tabular.md",
+        "how-to/images.md",
+        "how-to/time-order.md",
+        "how-to/new-files-each-day.md",
+        "how-to/restarts.md",
+        "how-to/evaluation.md",
+        "how-to/tuning.md",
+        "how-to/watching.md",
+        "how-to/auditing.md",
+        "how-to/own-reader.md",
+        "FRAMEWORKS.md",
+        "TRAINING.md",
+        "TRANSFORMS.md",
+    ],
     "Coming from": ["coming-from/torch-dataloader.md"],
     "Reference": [
         "RESUME.md",
@@ -49,7 +65,14 @@ KINDS = {
     "Layouts": ["layouts/README.md"],
     "Explanation": ["SHUFFLE.md", "AUDIT.md"],
     "Examples": ["examples.md"],
-    "Project": ["CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "DESIGN.md", "SECURITY.md"],
+    "Project": [
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "ARCHITECTURE.md",
+        "DESIGN.md",
+        "SECURITY.md",
+        "LICENSE.md",
+    ],
 }
 """The kinds of pages, and which of each come first, in the order of reading."""
 
@@ -62,6 +85,7 @@ FOLDERS = {
     "explanation": "Explanation",
     "reference/api": "API",
     "examples": "Examples",
+    ".": "Reference",
 }
 """The kind of a page that no list names, by its folder; what is in none of these is of the project."""
 
@@ -138,7 +162,7 @@ def gather() -> dict[PurePosixPath, str | Path]:
 def title(text: str) -> str:
     """The first heading of a page, without signs of Markdown, up to a colon; "" if there is none."""
     heading = re.search(r"^# (?:fastresume: )?(.+)$", text, re.MULTILINE)
-    words = re.sub(r"[`*]", "", heading[1]).split(":")[0] if heading else ""
+    words = re.sub(r"[`*]|^Coming from ", "", heading[1]).split(":")[0] if heading else ""
     return words[:1].upper() + words[1:] if " " in words else words
 
 

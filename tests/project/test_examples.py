@@ -172,7 +172,15 @@ def code_of(page: str) -> str:
 
 
 def readme_code() -> str:
-    return code_of("README.md")
+    first, _second = blocks(ROOT / "README.md")
+    return first.lstrip("\n")
+
+
+def test_readme_code_about_columns_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _first, second = blocks(ROOT / "README.md")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "columns.py").write_text(second)
+    assert runpy.run_path("columns.py")["dataset"].num_rows == 3
 
 
 def test_readme_shows_the_example_that_can_be_run() -> None:
