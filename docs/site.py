@@ -63,7 +63,12 @@ KINDS = {
         )
     ],
     "Layouts": ["layouts/README.md"],
-    "Explanation": ["SHUFFLE.md", "AUDIT.md"],
+    "Explanation": [
+        "explanation/exact-and-elastic.md",
+        "SHUFFLE.md",
+        "AUDIT.md",
+        "explanation/how-it-is-fast.md",
+    ],
     "Examples": ["examples.md"],
     "Project": [
         "CHANGELOG.md",
