@@ -79,7 +79,7 @@ class Column:
     def cast(self, dtype: torch.dtype) -> Column:
         """Numbers of another dtype, each checked: `[B]`, or a `Jagged` of such.
 
-        A cast keeps every number, but that a float becomes the nearest one of a narrower float type. An
+        A cast keeps every number. Only a float may become the nearest one of a narrower float type. An
         integer that the type can't hold exactly, a fraction cast to integers, and a float beyond the type are
         a DataError that names value and row. A decimal is the number that it stands for. Files may hold
         different types of numbers.
