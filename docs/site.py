@@ -29,6 +29,7 @@ KINDS = {
         "how-to/time-order.md",
         "how-to/new-files-each-day.md",
         "how-to/restarts.md",
+        "how-to/thousands-of-ranks.md",
         "how-to/evaluation.md",
         "how-to/tuning.md",
         "how-to/watching.md",
@@ -96,6 +97,8 @@ FOLDERS = {
 
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+COPIED = {".svg", ".png", ".ipynb"}
+"""What is no page, and goes to the site as it is."""
 LANGUAGES = {".py": "python", ".toml": "toml"}
 
 
@@ -104,8 +107,9 @@ def place(path: PurePosixPath) -> PurePosixPath:
     if path.name == "README.md" and path.parent == PurePosixPath("."):
         return PurePosixPath("index.md")
     inside = PurePosixPath(*path.parts[1:]) if path.parts[0] == "docs" else path
-    is_page = path.suffix in {".md", ".svg", ".png"}
-    return inside if is_page else inside.with_name(f"{inside.name.replace('.', '-')}.md")
+    return (
+        inside if path.suffix in {".md", *COPIED} else inside.with_name(f"{inside.name.replace('.', '-')}.md")
+    )
 
 
 def links(text: str) -> Iterator[re.Match[str]]:
@@ -147,7 +151,7 @@ def gather() -> dict[PurePosixPath, str | Path]:
         here = place(path)
         if here in found:
             continue
-        if path.suffix in {".svg", ".png"}:
+        if path.suffix in COPIED:
             found[here] = ROOT / path
             continue
         text = text_of(path)

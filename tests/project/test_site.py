@@ -75,6 +75,7 @@ def test_links_lead_to_pages_of_the_site() -> None:
         ("examples/train.py", "examples/train-py.md"),
         ("examples", "examples.md"),
         ("LICENSE", "LICENSE.md"),
+        ("docs/notebooks/recommender.ipynb", "notebooks/recommender.ipynb"),
     ],
 )
 def test_a_file_has_its_place_on_the_site(path: str, page: str) -> None:
