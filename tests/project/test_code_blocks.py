@@ -15,13 +15,33 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("tutorial", "how-to", "coming-from", "reference", "explanation")
 """The folders whose pages are one program each."""
 ALONE = ("RESUME", "SHUFFLE", "AUDIT", "TRAINING")
-"""Other pages that are one program. What the others show, tests of their subjects run."""
+"""Other pages that are one program."""
+ELSEWHERE = {
+    "README.md": "test_examples.py",
+    "docs/CHECKPOINT.md": "test_checkpoint.py",
+    "docs/ROWS.md": "test_examples.py",
+    "docs/SHAPING.md": "test_examples.py",
+    "docs/TORCH.md": "test_examples.py",
+    "docs/TRANSFORMS.md": "test_examples.py",
+    "docs/WATCHING.md": "test_examples.py",
+}
+"""Pages whose blocks another test runs, on files that it makes. A block of `py` is an excerpt."""
 PAGES = sorted(
     [
         *(page for folder in FOLDERS for page in (ROOT / "docs" / folder).glob("*.md") if blocks(page)),
         *(ROOT / "docs" / f"{name}.md" for name in ALONE),
     ]
 )
+
+
+def test_no_page_has_a_block_of_python_that_no_test_runs() -> None:
+    shown = {page for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if blocks(page)}
+    layouts = {page for page in shown if page.parent.name == "layouts"}  # test_layout_pages.py
+    elsewhere = {ROOT / name for name in ELSEWHERE}
+    assert shown == layouts | elsewhere | set(PAGES)
+    for name, test in ELSEWHERE.items():
+        (file,) = (ROOT / "tests").rglob(test)
+        assert name.rpartition("/")[2] in file.read_text()
 
 
 def test_pages_that_teach_show_python() -> None:
