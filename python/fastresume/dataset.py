@@ -16,7 +16,15 @@ from fastresume.buffers import Intervals, of_buffer
 from fastresume.columns.request import ColumnRequest, Columns, column_request
 from fastresume.filter.resolve import FilterReport, select_filtered
 from fastresume.messages import bounds_messages
-from fastresume.options.checks import at_least, one_of, one_path, path_generations, truth
+from fastresume.options.checks import (
+    at_least,
+    local_path,
+    one_of,
+    one_path,
+    path_generations,
+    path_or_address,
+    truth,
+)
 from fastresume.options.rows import Rows, order_choice, select
 from fastresume.options.stores import Credentials, stores_of
 from fastresume.options.topology import World, cut_of, global_share, resolve_world
@@ -93,14 +101,15 @@ class ParquetDataset(ResumableDataset):
             string is then empty. Of lists, a mask marks null rows, null lists and strings inside of them, and
             null numbers (`Jagged.values_valid`).
             No tensor ever changes its type. A member of a struct that is null is null.
-        manifest_cache: a file in which to keep what the files' footers tell, so that a later start reads no
-            footers: it asks for the size and modification time of each file, and reads again only those that
-            have others. The file is made if it is not there, and brought up to date; one that is damaged or
-            of another release is replaced, one of something else left alone. It belongs to one dataset (what
-            another one put there is dropped), and any number of processes may share it. Where it can't be
-            written, a warning says so and nothing else changes: of a thousand ranks, those with a read-only
-            disk go on. Keep it where `paths` do not find it. It holds paths, sizes, times, names of columns
-            and numbers of rows, and no data.
+        manifest_cache: a file, or an object as `s3://bucket/manifest`, in which to keep what the files'
+            footers tell, so that a later start reads no footers: it asks for the size and modification time
+            (of objects, the tag) of each file, and reads again only those that have others. The file is made
+            if it is not there, and brought up to date; one that is damaged or of another release is replaced,
+            one of something else left alone. It belongs to one dataset (what another one put there is
+            dropped), and any number of processes may share it. Where it can't be written, a warning says so
+            and nothing else changes: of a thousand ranks, those with a read-only disk go on. Keep it where
+            `paths` do not find it. It holds paths, sizes, times, names of columns and numbers of rows, and no
+            data.
         verify_checksums: compare the checksum (CRC-32) of each page that is read with the one in its header,
             where its writer put one. False spares that, and delivers a damaged page whose values still decode
             as it is, with wrong values that nothing tells; what can't be decoded is a DataError still. No
@@ -383,7 +392,7 @@ def _open_manifest(
     max_page_bytes: int,
     stores: _core.Stores,
 ) -> _core.Manifest:
-    path = None if cache is None else one_path("manifest_cache", cache)
+    path = None if cache is None else local_path(path_or_address("manifest_cache", cache))
     manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes)
     if manifest.not_cached is not None:
         warnings.warn(manifest.not_cached, stacklevel=4)

@@ -174,3 +174,58 @@ def test_a_manifest_cache_knows_objects_by_their_tags(server: S3Server, address:
 
     cold, warm = requests(), requests()
     assert warm < cold
+
+
+def test_a_manifest_cache_is_an_object(server: S3Server, tree: Path, address: str, tmp_path: Path) -> None:
+    server.put("manifests", "other", b"{}")
+    cache = "s3://manifests/a/manifest"
+
+    def opened(cache: str, paths: object = address) -> fr.ParquetDataset:
+        return fr.ParquetDataset(
+            paths,
+            batch_size=64,
+            storage_options=server.options,
+            manifest_cache=cache,  # type: ignore[arg-type]
+        )
+
+    plain = fr.ParquetDataset(address, batch_size=64, storage_options=server.options)
+    counts = [opened(cache).spec.manifest.stores.counts() for _ in range(2)]
+    assert counts[0].bytes_needed > counts[1].bytes_needed
+    warm = opened(cache)
+    assert warm.fingerprint == plain.fingerprint
+    assert pickle.dumps(warm.spec.manifest) == pickle.dumps(plain.spec.manifest)
+    # What is kept in an object is what is kept in a file.
+    local = tmp_path / "manifest"
+    local.write_bytes(server.get("manifests", "a/manifest"))
+    before = local.read_bytes()
+    assert opened(str(local)).fingerprint == plain.fingerprint
+    assert local.read_bytes() == before
+    # Files of a disk may have theirs on a store.
+    assert opened("s3://manifests/of-a-disk", tree).fingerprint == plain.fingerprint
+    # One that is damaged is replaced.
+    server.put("manifests", "a/manifest", before[:-9])
+    assert opened(cache).fingerprint == plain.fingerprint
+    assert server.get("manifests", "a/manifest") == before
+
+
+def test_a_manifest_cache_that_can_not_be_written_is_told(server: S3Server, tree: Path, address: str) -> None:
+    one = next(tree.rglob("*.parquet")).read_bytes()
+    server.put("manifests", "of-something-else", b"{}")
+    server.put("manifests", "a.parquet", one)
+    for cache, text in {
+        "s3://manifests/of-something-else": "it is a file of something else",
+        "s3://manifests/a.parquet": "it is a parquet file",
+        "s3://no-such-bucket/manifest": "no-such-bucket",
+    }.items():
+        with pytest.warns(UserWarning, match=f"can't write the manifest cache '{cache}': .*{text}"):
+            fr.ParquetDataset(address, batch_size=64, storage_options=server.options, manifest_cache=cache)
+    assert server.get("manifests", "of-something-else") == b"{}"
+    assert server.get("manifests", "a.parquet") == one
+    for wrong, text in {
+        "ftp://host/a": "nothing reads the address",
+        "s3://manifests": "names no object",
+    }.items():
+        with pytest.raises(ValueError, match=text):
+            fr.ParquetDataset(tree, batch_size=64, manifest_cache=wrong, storage_options=server.options)
+    with pytest.raises(ValueError, match="manifest_cache must be a local path, found the address"):
+        fr.ParquetDataset(tree, batch_size=64, manifest_cache=Path("s3://manifests/a"))

@@ -40,6 +40,11 @@ class S3Server:
         self._client.create_bucket(Bucket=bucket)
         self._client.put_object(Bucket=bucket, Key=key, Body=content)
 
+    def get(self, bucket: str, key: str) -> bytes:
+        """The bytes of an object."""
+        content: bytes = self._client.get_object(Bucket=bucket, Key=key)["Body"].read()
+        return content
+
     def put_tree(self, bucket: str, directory: Path, prefix: str = "") -> str:
         """Puts all files below a directory; gives the address of the tree."""
         for path in sorted(directory.rglob("*")):

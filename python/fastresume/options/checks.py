@@ -188,6 +188,17 @@ def one_path(name: str, value: object) -> str:
     return path
 
 
+def path_or_address(name: str, value: object) -> str:
+    """The path, or the address of an object, as a string.
+
+    Raises:
+        TypeError: if it is neither.
+        ValueError: if it is empty, or an address that `pathlib` took a slash from.
+    """
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return path if isinstance(path, str) and "://" in path else one_path(name, value)
+
+
 def is_address(path: str) -> bool:
     """Whether it is an address, also as `pathlib` writes it: `s3:/bucket`, with one slash."""
     found = re.match(r"[A-Za-z][\w+.-]*:(?=/)", path)

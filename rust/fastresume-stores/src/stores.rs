@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fastresume::error::check;
+use fastresume::error::{check, shown};
 use fastresume::{Error, Object as Listed, Result, Source, Status, Store};
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 
 use crate::address::{Address, Kind};
@@ -122,6 +123,28 @@ impl Stores {
         // What names a directory holds no rows.
         Ok(objects.iter().filter(|object| object.size > 0).map(listed).collect())
     }
+
+    /// An object of this status, of which blocks are kept if there is a cache for them.
+    fn source(&self, address: &Path, status: &Status, is_cached: bool) -> Result<ObjectSource> {
+        let parsed = Address::parse(address)?;
+        let (shared, path): (_, PathBuf) = (Arc::clone(&self.shared), address.to_owned());
+        let cached = match &shared.cache {
+            Some(_) if is_cached => ObjectKey::of(&shared.options.place(&parsed)?, address, status),
+            _ => None,
+        };
+        let expected = status.tag().filter(|_| parsed.kind == Kind::Hub).map(str::to_owned);
+        let (key, status) = (parsed.key, status.clone());
+        Ok(ObjectSource::new(Object { shared, path, key, status, expected, cached }))
+    }
+}
+
+/// The name of an object in its store.
+fn one_object(address: &Path) -> Result<Key> {
+    let Address { key, .. } = Address::parse(address)?;
+    if key.as_ref().is_empty() {
+        return Err(Error::Argument(format!("the address '{}' names no object", shown(address))));
+    }
+    Ok(key)
 }
 
 impl Store for Stores {
@@ -137,15 +160,31 @@ impl Store for Stores {
         Ok(!Self::wait(stop, self.listed(address, 1))?.is_empty())
     }
 
+    fn whole(&self, address: &Path, most_bytes: u64, stop: &AtomicBool) -> Result<Option<Vec<u8>>> {
+        one_object(address)?;
+        let found = Self::wait(stop, self.listed(address, 1))?;
+        let Some(found) = found.into_iter().find(|found| found.path == address) else { return Ok(None) };
+        let size = found.status.size;
+        if size > most_bytes {
+            let cause = format!("it has {size} bytes, more than {most_bytes}");
+            return Err(Error::source("can't read", address, cause));
+        }
+        // It is no data, which a cache keeps.
+        let source: Arc<dyn Source> = Arc::new(self.source(address, &found.status, false)?);
+        let source = source.fetching(std::slice::from_ref(&(0..size)))?.unwrap_or(source);
+        source.read(0, usize::try_from(size).unwrap_or(usize::MAX)).map(Some)
+    }
+
+    fn put(&self, address: &Path, bytes: Vec<u8>, stop: &AtomicBool) -> Result<()> {
+        let key = one_object(address)?;
+        let (client, bytes) = (self.shared.client(address)?, bytes::Bytes::from(bytes));
+        Self::wait(stop, async {
+            let put = again(self.counts(), || client.put(&key, bytes.clone().into()));
+            put.await.map(drop).map_err(|cause| Error::Source(told(&cause)))
+        })
+    }
+
     fn open(&self, address: &Path, status: &Status) -> Result<Arc<dyn Source>> {
-        let parsed = Address::parse(address)?;
-        let (shared, path): (_, PathBuf) = (Arc::clone(&self.shared), address.to_owned());
-        let cached = match &shared.cache {
-            Some(_) => ObjectKey::of(&shared.options.place(&parsed)?, address, status),
-            None => None,
-        };
-        let expected = status.tag().filter(|_| parsed.kind == Kind::Hub).map(str::to_owned);
-        let (key, status) = (parsed.key, status.clone());
-        Ok(Arc::new(ObjectSource::new(Object { shared, path, key, status, expected, cached })))
+        Ok(Arc::new(self.source(address, status, true)?))
     }
 }

@@ -123,7 +123,8 @@ impl Manifest {
         stop: &AtomicBool,
     ) -> Result<(Self, Result<()>)> {
         let listed = listing::list_generations(&file_system, named, stop)?;
-        let bytes = cache.read();
+        let mut held = cache.read(&file_system, stop)?;
+        let bytes = std::mem::take(&mut held.bytes);
         let known = Known::parse(&bytes);
         let found = find_all(&file_system, &listed, &known, stop)?;
         let manifest = Self::build(file_system, &listed, &found)?;
@@ -141,7 +142,7 @@ impl Manifest {
             (listed.path.as_os_str().as_bytes(), &found.status, &found.summary, file.schema)
         });
         let schemas = manifest.schemas.iter().map(|schema| schema.columns.clone()).collect();
-        let written = cache.write(entries, schemas);
+        let written = cache.write(entries, schemas, (&manifest.file_system, held, stop));
         Ok((manifest, written))
     }
 

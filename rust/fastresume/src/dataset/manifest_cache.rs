@@ -1,5 +1,5 @@
-//! The manifest cache: what footers say, kept in a file of the user's choice, so that they need not be read
-//! again.
+//! The manifest cache: what footers say, kept in a file or object of the user's choice, so that they need not be
+//! read again.
 //!
 //! The file has a line that names format and version, then the hash of what follows, then the entries. It is
 //! used only if line and hash are right. An entry is used only if its file still has the same size and
@@ -11,6 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::size_estimate::Extent;
 use crate::schema::columns::Column;
+use crate::source::file_system::FileSystem;
 use crate::source::status::{Status, Version};
 
 /// The number changes with the format of the entries: an older or newer file is not read.
@@ -43,10 +45,18 @@ const MAX_TRIES: u32 = 1000;
 /// Where a manifest is cached.
 #[derive(Debug, Clone)]
 pub struct Cache {
-    /// The file.
+    /// The file, or the address of an object.
     pub path: PathBuf,
     /// The time at which the manifest is opened. (The core reads no clock.)
     pub now: SystemTime,
+}
+
+/// What is in the place of a cache.
+pub(crate) struct Held {
+    /// The bytes of a cache; empty if there is none.
+    pub bytes: Vec<u8>,
+    /// Why the object that is there is not to be replaced. A file is looked at when it is.
+    refusal: Option<Error>,
 }
 
 /// All that a cache file holds.
@@ -129,9 +139,24 @@ impl<'a> Known<'a> {
 pub(crate) type Cached<'a> = (&'a [u8], &'a Status, &'a Summary, usize);
 
 impl Cache {
-    /// The bytes of the cache file; empty if it can't be read, or is too large.
-    pub(crate) fn read(&self) -> Vec<u8> {
-        self.try_read().unwrap_or_default()
+    /// The cache; an empty one if it can't be read, or is too large.
+    ///
+    /// # Errors
+    /// `Argument` if its address is one that nothing reads; `Interrupted` once `stop` is set.
+    pub(crate) fn read(&self, files: &FileSystem, stop: &AtomicBool) -> Result<Held> {
+        let Some(store) = files.store_of(&self.path)? else {
+            return Ok(Held { bytes: self.try_read().unwrap_or_default(), refusal: None });
+        };
+        let found = match store.whole(&self.path, MAX_CACHE_BYTES, stop) {
+            Err(cause @ (Error::Argument(_) | Error::Interrupted)) => return Err(cause),
+            found => found.map(Option::unwrap_or_default).map_err(|cause| self.failed(cause)),
+        };
+        let kept = found.and_then(|bytes| match kind_of(&bytes) {
+            Some(kind) => Err(self.failed(kind)),
+            None => Ok(bytes),
+        });
+        let (bytes, refusal) = kept.map_or_else(|cause| (Vec::new(), Some(cause)), |bytes| (bytes, None));
+        Ok(Held { bytes, refusal })
     }
 
     fn try_read(&self) -> Option<Vec<u8>> {
@@ -165,6 +190,7 @@ impl Cache {
         &self,
         files: impl Iterator<Item = Cached<'a>>,
         schemas: Vec<Vec<Column>>,
+        (file_system, held, stop): (&FileSystem, Held, &AtomicBool),
     ) -> Result<()> {
         let entries = files.map(|(path, status, summary, schema)| Entry {
             path,
@@ -180,9 +206,20 @@ impl Cache {
         });
         let content = Content { entries: entries.collect(), schemas };
         let content = postcard::to_allocvec(&content).map_err(|cause| self.failed(cause))?;
+        let hash = blake3::hash(&content);
+        let parts = [MAGIC, hash.as_bytes(), &content];
+        if let Some(store) = file_system.store_of(&self.path)? {
+            if let Some(refusal) = held.refusal {
+                return Err(refusal);
+            }
+            return store.put(&self.path, parts.concat(), stop).map_err(|cause| match cause {
+                Error::Interrupted => cause,
+                cause => self.failed(cause),
+            });
+        }
         self.check_replaceable()?;
         let (path, file) = self.beside()?;
-        let written = write_whole(file, &content).and_then(|()| std::fs::rename(&path, &self.path));
+        let written = write_whole(file, &parts).and_then(|()| std::fs::rename(&path, &self.path));
         written.map_err(|cause| {
             drop(std::fs::remove_file(&path));
             self.failed(cause)
@@ -203,10 +240,7 @@ impl Cache {
         let read =
             File::open(&self.path).and_then(|file| file.take(NAME.len() as u64).read_to_end(&mut start));
         match read {
-            // The file may have been cut off.
-            Ok(_) if NAME.starts_with(&start) => Ok(()),
-            Ok(_) if start.starts_with(b"PAR1") => Err(self.failed("it is a parquet file")),
-            Ok(_) => Err(self.failed("it is a file of something else; remove it, or name another")),
+            Ok(_) => kind_of(&start).map_or(Ok(()), |kind| Err(self.failed(kind))),
             Err(cause) => Err(self.failed(cause)),
         }
     }
@@ -227,9 +261,22 @@ impl Cache {
     }
 }
 
-fn write_whole(mut file: File, content: &[u8]) -> std::io::Result<()> {
-    file.write_all(MAGIC)?;
-    file.write_all(blake3::hash(content).as_bytes())?;
-    file.write_all(content)?;
+/// What bytes are, by their beginning, if they are no cache.
+fn kind_of(bytes: &[u8]) -> Option<&'static str> {
+    let start = &bytes[..bytes.len().min(NAME.len())];
+    // The file may have been cut off.
+    if NAME.starts_with(start) {
+        return None;
+    }
+    let is_parquet = start.starts_with(b"PAR1");
+    Some(if is_parquet {
+        "it is a parquet file"
+    } else {
+        "it is a file of something else; remove it, or name another"
+    })
+}
+
+fn write_whole(mut file: File, parts: &[&[u8]]) -> std::io::Result<()> {
+    parts.iter().try_for_each(|part| file.write_all(part))?;
     file.sync_all()
 }

@@ -39,6 +39,18 @@ pub trait Store: Debug + Send + Sync {
     /// As for `list`.
     fn has(&self, address: &Path, stop: &AtomicBool) -> Result<bool>;
 
+    /// All bytes of an object, if there is one.
+    ///
+    /// # Errors
+    /// As for `list`; `Source` if it has more bytes than so many.
+    fn whole(&self, address: &Path, most_bytes: u64, stop: &AtomicBool) -> Result<Option<Vec<u8>>>;
+
+    /// Puts an object in the place of what there is: it is there as a whole, or not at all.
+    ///
+    /// # Errors
+    /// As for `list`; `Source` if the store is only read.
+    fn put(&self, address: &Path, bytes: Vec<u8>, stop: &AtomicBool) -> Result<()>;
+
     /// An object, to be read as long as it has this status.
     ///
     /// # Errors
