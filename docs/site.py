@@ -45,6 +45,7 @@ KINDS = {
         "TYPES.md",
         "SHAPING.md",
         "ROWS.md",
+        "STORES.md",
         "TORCH.md",
         "CHECKPOINT.md",
         "WATCHING.md",

@@ -212,25 +212,29 @@ def test_two_processes_share_a_cache_and_its_bound(
 def test_a_cache_survives_kills(
     server: S3Server, address: str, tmp_path: Path, expected: list[list[int]], times: int
 ) -> None:
-    began = time.perf_counter()
     assert _ids(_opened(address, server, tmp_path / "whole")) == expected
-    pass_seconds = time.perf_counter() - began
-    part, killed = tmp_path / "part", 0
+    most = len(_blocks(tmp_path / "whole"))
+    part, amid = tmp_path / "part", 0
     for number in range(times):
         child = os.fork()
         if child == 0:
             try:
                 _ids(_opened(address, server, part))
+                signal.pause()
             finally:
-                os._exit(0)
-        time.sleep(pass_seconds * (number + 1) / times)
+                os._exit(1)
+        # Killed after the first block, or the second one, and so on.
+        while len(_blocks(part)) < 1 + number % most:
+            assert os.waitpid(child, os.WNOHANG) == (0, 0), "a child has failed"
+            time.sleep(0.0005)
         os.kill(child, signal.SIGKILL)
-        killed += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        amid += len(_blocks(part)) < most
         if number % 5 == 4:
             assert _ids(_opened(address, server, part)) == expected
-            for path in _blocks(part)[number % 2 :: 2]:
-                path.unlink()
-    assert killed > times // 2
+        for path in _blocks(part):
+            path.unlink()
+    assert amid > 0, "no kill came amid writes"
     dataset = _opened(address, server, part)
     assert _ids(dataset) == expected
     assert not list(part.glob("*/writing/*")), "what killed processes left is removed"
