@@ -133,10 +133,13 @@ impl Layout {
     pub fn dictionaries(&self) -> impl Iterator<Item = (usize, &str, &Vocabulary, bool)> {
         let columns = self.columns.first().into_iter().flatten().enumerate();
         columns.filter_map(|(index, column)| {
-            let field = &self.fields[self.field_of_column(index)?];
+            let vocabulary = column.vocabulary.as_deref()?;
+            let field = self.field_of_column(index).map(|field| &self.fields[field])?;
+            if field.kind == Kind::Length {
+                return None;
+            }
             let name = if field.is_stacked { &column.name } else { &field.name };
             let is_text = matches!(column.shaping, Shaping::Coded(_, true));
-            let vocabulary = column.vocabulary.as_deref().filter(|_| field.kind != Kind::Length)?;
             Some((index, name.as_str(), vocabulary, is_text))
         })
     }
