@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import fastresume as fr
 from support import list_writer as lw
@@ -127,8 +128,13 @@ def test_text_that_is_not_utf_8_is_told_with_its_row_and_can_be_replaced(tmp_pat
     names = pa.Array.from_buffers(pa.string(), 3, pa.array([b"ok", b"caf\xe9", b"ok"], pa.binary()).buffers())
     pq.write_table(pa.table({"city": names, "lists": pa.array([["a"]] * 3)}), path)
     city = read(path)["city"]
-    with pytest.raises(fr.DataError, match=r"row 1 holds text that is not UTF-8: b'caf\\xe9'"):
-        city.to_strings()
+    told = r"column 'city', row {} holds text that is not UTF-8: b'caf\\xe9'"
+    for rows, place in ((city, 1), (city[1:], 0), (city.take(torch.tensor([0, 2, 1])), 2)):
+        with pytest.raises(fr.DataError, match=told.format(place)):
+            rows.to_strings()
+    deep = fr.Jagged(city, torch.tensor([0, 1, 3]), name="tags")
+    with pytest.raises(fr.DataError, match=r"column 'city', element 1 holds"):
+        deep.to_strings()
     assert city.to_strings(errors="replace") == ["ok", "caf\ufffd", "ok"]
     assert read(path)["lists"].to_strings(errors="ignore") == [["a"]] * 3
     dataset = fr.ParquetDataset(path, batch_size=3, columns=fr.col("city").codes())

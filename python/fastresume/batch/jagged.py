@@ -33,6 +33,7 @@ class Jagged:
         kind: what the rows are: "list", or the bytes of "string" or "binary".
         values_valid: bool `[n]`, one for each value, False where an element of a list is null (its value is
             0); None if these are not marked: of what is no list of numbers, or unless nulls are masked.
+        name: the tensor of a batch that the rows are, which errors name; None of rows of your own.
 
     Example:
         >>> import torch
@@ -60,6 +61,7 @@ class Jagged:
     valid: Tensor | None = None
     kind: Literal["list", "string", "binary"] = "list"
     values_valid: Tensor | None = None
+    name: str | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -224,7 +226,8 @@ class Jagged:
 
         Raises:
             TypeError: if the values are not bytes (uint8).
-            DataError: if a row is not UTF-8 and `errors` is "strict"; names the row.
+            DataError: if a row is not UTF-8 and `errors` is "strict"; names the column and the row of the
+                batch, of which `dataset.locate(batch.rows())` tells the file.
 
         Example:
             >>> import torch
@@ -232,10 +235,7 @@ class Jagged:
             >>> words.to_strings(errors="replace")
             ['caf\ufffd']
         """
-        if isinstance(self.values, Jagged):
-            return self._sliced(self.values.to_strings(errors))
-        rows = self.to_bytes()
-        return [None if row is None else _text(row, errors, f"row {n}") for n, row in enumerate(rows)]
+        return self._strings(errors, "row")
 
     def take(self, rows: Tensor) -> Jagged:
         """The rows with these indices (int64 `[n]`), in this order; an index may come more than once.
@@ -252,16 +252,24 @@ class Jagged:
         valid = None if self.valid is None else self.valid.index_select(0, rows)
         if isinstance(self.values, Jagged):
             places = torch.cat([moves[:0], *_places(offsets, moves)])
-            return Jagged(self.values.take(places), offsets, valid, self.kind)
+            return Jagged(self.values.take(places), offsets, valid, self.kind, name=self.name)
         taken = _taken(self.values, offsets, moves)
         marks = None if self.values_valid is None else _taken(self.values_valid, offsets, moves)
-        return Jagged(taken, offsets, valid, self.kind, marks)
+        return Jagged(taken, offsets, valid, self.kind, marks, self.name)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Jagged:
         valid = None if self.valid is None else change(self.valid)
         values = self.values._map(change) if isinstance(self.values, Jagged) else change(self.values)
         marks = None if self.values_valid is None else change(self.values_valid)
-        return Jagged(values, change(self.offsets), valid, self.kind, marks)
+        return Jagged(values, change(self.offsets), valid, self.kind, marks, self.name)
+
+    def _strings(self, errors: str, what: str) -> list[Any]:
+        """The rows as str; `what` they are: rows of a batch, or elements of its lists."""
+        if isinstance(self.values, Jagged):
+            return self._sliced(self.values._strings(errors, "element"))
+        column = "" if self.name is None else f"column '{self.name}', "
+        named = enumerate(self.to_bytes())
+        return [None if row is None else _text(row, errors, f"{column}{what} {n}") for n, row in named]
 
     def _sliced(self, values: Any) -> list[Any]:
         """The values of each row; None for a null row."""
@@ -290,7 +298,7 @@ class Jagged:
             valid = None if self.valid is None else self.valid[row]
             own = slice(int(bounds[0]), int(bounds[-1]))
             marks = None if self.values_valid is None else self.values_valid[own]
-            return Jagged(self.values[own], bounds - bounds[0], valid, self.kind, marks)
+            return Jagged(self.values[own], bounds - bounds[0], valid, self.kind, marks, self.name)
         count = len(self)
         if not -count <= row < count:
             raise IndexError(f"row {row} of {count} rows")

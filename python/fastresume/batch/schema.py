@@ -118,7 +118,7 @@ class Field:
         for kind in reversed(kinds):
             offsets = next(tensors)
             valid = next(tensors) if self.is_masked else None
-            values = Jagged(values, offsets, valid, kind, values_valid)
+            values = Jagged(values, offsets, valid, kind, values_valid, self.name)
         rows: Jagged = values
         return rows
 
