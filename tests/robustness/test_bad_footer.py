@@ -214,7 +214,6 @@ ABSURD: dict[str, Callable[[], tuple[tw.Struct | bytes, list[object]]]] = {
     "groups of 2^31 - 1 children in each other": lambda: (with_schema(nested(90, i32(2**31 - 1))), []),
     "a root of -1 children": lambda: (with_schema([{**ONE.root(), 5: i32(-1)}, ONE.leaf()]), []),
     "a name of 2^60 bytes": lambda: (b"\x15\x04\x19\x2c\x48" + tw.varint(2**60), []),
-    "a type that does not exist": lambda: (edited_leaf(type=i32(99)), []),
     "a repetition that does not exist": lambda: (edited_leaf(repetition=i32(99)), []),
     "a schema of 2^31 elements": lambda: (b"\x15\x04\x19\xfc" + tw.varint(2**31 - 1), []),
     "2^31 row groups": lambda: (

@@ -81,6 +81,11 @@ UNUSED: dict[str, Callable[[Struct], object]] = {
     ),
     "a decimal of no digits": lambda f: put(element(f, 2), _6=i32(5)),
     "a codec of the future": lambda f: put(tw.chunk(f, 0, 1), _4=i32(99)),
+    "a physical type of the future": lambda f: (
+        put(element(f, 2), _1=i32(99)),
+        put(tw.chunk(f, 0, 1), _1=i32(99)),
+    ),
+    "a physical type that is negative": lambda f: put(element(f, 2), _1=i32(-1)),
     "encodings of the future": odd_list,
     "pages of an encoding of the future": lambda f: put(
         tw.chunk(f, 0, 1),
@@ -131,6 +136,7 @@ def test_what_can_not_be_read_is_refused_by_its_name_where_it_is_read(path: Path
         ("an encrypted column", "the column is encrypted"),
         ("an encrypted column whose metadata is, too", "the column is encrypted"),
         ("a codec of the future", "by the codec 99"),
+        ("a physical type of the future", "the physical type 99"),
     ):
         path.write_bytes(whole)
         tw.edit_footer(path, UNUSED[what])

@@ -11,10 +11,20 @@ const REQUIRED: i32 = 0;
 
 const INT32: i32 = 1;
 const INT64: i32 = 2;
-const BYTE_ARRAY: i32 = 6;
+pub const BYTE_ARRAY: i32 = 6;
 const FIXED_LEN_BYTE_ARRAY: i32 = 7;
 
+const KNOWN_TYPES: i32 = 8;
+
 const DECIMAL: i32 = 5;
+
+/// What an element is in the tree of a schema.
+pub enum Node {
+    Group,
+    Leaf,
+    /// A leaf whose physical type, of this number, is not known: it is written as bytes.
+    UnknownLeaf(i32),
+}
 
 /// The fields of an element.
 #[derive(Default)]
@@ -52,19 +62,33 @@ struct Logical {
 ///
 /// # Errors
 /// `Data` if it is damaged.
-pub fn sift(walk: &mut Walk<'_>, is_root: bool, out: &mut Vec<u8>) -> Result<()> {
+pub fn sift(walk: &mut Walk<'_>, is_root: bool, out: &mut Vec<u8>) -> Result<Node> {
     let mut element = Element::read(walk)?;
-    let is_group = element.children.unwrap_or(0) > 0 || element.physical.is_none();
-    if is_group {
-        let used = |logical: &Logical| matches!(logical.member, 2 | 3);
-        element.logical = element.logical.filter(used);
-        element.converted = element.converted.filter(|code| (1..=3).contains(code));
-    } else {
-        element.drop_annotations_of_others();
+    let has_children = element.children.unwrap_or(0) > 0;
+    let node = match element.physical.filter(|_| !has_children) {
+        None => Node::Group,
+        Some(code) if is_known(code) => Node::Leaf,
+        Some(code) => Node::UnknownLeaf(code),
+    };
+    match node {
+        Node::Group => {
+            let used = |logical: &Logical| matches!(logical.member, 2 | 3);
+            element.logical = element.logical.filter(used);
+            element.converted = element.converted.filter(|code| (1..=3).contains(code));
+        }
+        Node::Leaf => element.drop_annotations_of_others(),
+        Node::UnknownLeaf(_) => {
+            (element.physical, element.logical, element.converted) = (Some(BYTE_ARRAY), None, None);
+        }
     }
     element.repetition = element.repetition.or((!is_root).then_some(REQUIRED));
     element.write(out);
-    Ok(())
+    Ok(node)
+}
+
+/// Whether a physical type of this number is known.
+pub fn is_known(code: i32) -> bool {
+    (0..KNOWN_TYPES).contains(&code)
 }
 
 impl<'a> Element<'a> {

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
-use crate::format::metadata::schema_element;
+use crate::format::metadata::schema_element::{self, BYTE_ARRAY, Node};
 use crate::format::metadata::thrift::{Walk, Wire};
 use crate::format::metadata::thrift_writer::{FieldWriter, put_integer, put_list, put_text};
 
@@ -26,6 +26,8 @@ enum FieldType {
     Code(i64),
     /// The number of a codec.
     Codec,
+    /// The number of a physical type.
+    Physical,
     Binary,
     /// UTF-8; what is not is replaced.
     Text,
@@ -44,7 +46,7 @@ enum FieldType {
 type Fields = &'static [(i16, FieldType)];
 
 use FieldType::{
-    Binary, Bool, Chunks, Code, Codec, Count, I32, I64, List, Noted, Order, Schema, Struct, Text,
+    Binary, Bool, Chunks, Code, Codec, Count, I32, I64, List, Noted, Order, Physical, Schema, Struct, Text,
 };
 
 const FILE: Fields = &[
@@ -74,7 +76,7 @@ const METADATA: i16 = 3;
 const ENCRYPTION: i16 = 8;
 const ENCRYPTED_METADATA: i16 = 9;
 const COLUMN_METADATA: Fields = &[
-    (1, I32),
+    (1, Physical),
     (2, List(&Code(MOST_ENCODINGS))),
     (4, Codec),
     (5, I64),
@@ -105,6 +107,8 @@ pub enum Unreadable {
     Encrypted,
     /// By a codec of this number.
     Codec(i64),
+    /// Its values have a physical type of this number.
+    Type(i32),
 }
 
 impl Unreadable {
@@ -117,6 +121,11 @@ impl Unreadable {
             Self::Codec(code) => {
                 format!(
                     "the column is compressed by the codec {code}, which is not known: leave it out (columns=)"
+                )
+            }
+            Self::Type(code) => {
+                format!(
+                    "the column has the physical type {code}, which is not known: leave it out (columns=)"
                 )
             }
         })
@@ -221,13 +230,19 @@ impl Sifted {
                     return Err(Error::data("damaged footer: columns that are no structs"));
                 }
                 put_list(&mut self.bytes, Wire::Struct, length);
-                for index in 0..length {
-                    if let Schema = kind {
-                        schema_element::sift(walk, index == 0, &mut self.bytes)?;
-                    } else {
-                        self.chunk(walk, usize::try_from(index).unwrap_or(usize::MAX))?;
-                    }
+                if let Schema = kind {
+                    self.schema(walk, length)?;
+                    return Ok(true);
                 }
+                for index in 0..length {
+                    self.chunk(walk, usize::try_from(index).unwrap_or(usize::MAX))?;
+                }
+                return Ok(true);
+            }
+            (Physical, Wire::I32) => {
+                let code = walk.integer32()?;
+                let written = if schema_element::is_known(code) { code } else { BYTE_ARRAY };
+                put_integer(&mut self.bytes, written.into());
                 return Ok(true);
             }
             (Count, Wire::I64) if before.clone().integer()? < 0 => walk.pass(wire)?,
@@ -286,6 +301,22 @@ impl Sifted {
         Ok(true)
     }
 
+    /// Keeps the elements of the schema, and notes the leaves whose types are not known.
+    fn schema(&mut self, walk: &mut Walk<'_>, length: u64) -> Result<()> {
+        let mut leaf = 0;
+        for index in 0..length {
+            match schema_element::sift(walk, index == 0, &mut self.bytes)? {
+                Node::Group => continue,
+                Node::Leaf => {}
+                Node::UnknownLeaf(code) => {
+                    self.unreadable.insert(leaf, Unreadable::Type(code));
+                }
+            }
+            leaf += 1;
+        }
+        Ok(())
+    }
+
     /// Keeps a column chunk. One without metadata, because these are encrypted, gets some: it is not read.
     fn chunk(&mut self, walk: &mut Walk<'_>, leaf: usize) -> Result<()> {
         let kept = self.structure(walk, COLUMN_CHUNK)?;
@@ -309,7 +340,7 @@ impl Sifted {
         more.end();
         let codec = kept.1.map(Unreadable::Codec);
         if let Some(why) = is_encrypted.then_some(Unreadable::Encrypted).or(codec) {
-            self.unreadable.insert(leaf, why);
+            self.unreadable.entry(leaf).or_insert(why);
         }
         Ok(())
     }
