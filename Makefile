@@ -146,9 +146,15 @@ test-all: test-rust develop site ## Run all tests, the slow ones too, with more 
 	FASTRESUME_PROFILE=$(or $(FASTRESUME_PROFILE),all) $(PYTEST) $(ARGS)
 
 # Always the whole workspace: another choice of packages is another set of features, and compiles parquet again.
+# Laws run over the core as it is built for Python; its own tests compile it once more, without optimisation.
+UNIT_TESTS := cargo test --workspace --lib $(LOCKED)
+LAW_TESTS := cargo test --workspace --profile dev --test '*' $(LOCKED)
+
 .PHONY: test-rust
 test-rust: $(VENV)/.tools ## Run the Rust tests
-	cargo test --workspace $(LOCKED)
+	$(UNIT_TESTS)
+	$(LAW_TESTS)
+	cargo test --workspace --profile dev --doc $(LOCKED)
 
 .PHONY: test-python
 test-python: develop ## Run the Python tests but for the slow ones; ARGS='-k resume' goes to pytest
@@ -210,7 +216,8 @@ lint: develop ## Check formatting, lints and types; change nothing
 
 .PHONY: compile-tests
 compile-tests: $(VENV)/.python
-	cargo test --workspace --no-run $(LOCKED)
+	$(UNIT_TESTS) --no-run
+	$(LAW_TESTS) --no-run
 
 # The tools come from afar: cargo compiles in the meantime. What tests of Rust take is then hidden behind those of Python.
 .PHONY: ci

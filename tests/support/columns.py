@@ -528,8 +528,14 @@ def assert_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: Any, name: 
     bounds = jagged.offsets.tolist()
     assert bounds[0] == 0
     assert bounds[-1] == len(jagged.values)
-    # A mask marks rows; what stands in the place of a null element is named.
-    fill = None if rule == "mask" else filled(cells, rule)
+    # Null elements of lists of numbers are marked; of rows in rows, what stands in their place is named.
+    marks = jagged.values_valid
+    fill = filled(cells, rule) if rule != "mask" else None if marks is None else bytes(cells.dtype.itemsize)
+    if marks is not None:
+        assert rule == "mask"
+        assert marks.dtype == torch.bool
+        elements = [element for row in rows for element in cells.rows[row] or ()]
+        assert marks.tolist() == [element is not None for element in elements], name
     found, width = jagged.values.numpy(), cells.dtype.itemsize
     for row, begin, end in zip(rows, bounds, bounds[1:], strict=False):
         cell = cells.rows[row]
@@ -571,8 +577,11 @@ def assert_jagged_of_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: A
     assert_jagged(jagged.values, Cells(cells.dtype, kind, inner), np.arange(len(inner)), rule, name)
 
 
-def is_delivered(cells: Cells, rows: Sequence[int], rule: Any) -> bool:
-    """Whether these rows can be delivered under a rule: no null is an error."""
+def is_delivered(cells: Cells, rows: Sequence[int], rule: Any, is_inner: bool = False) -> bool:
+    """Whether these rows can be delivered under a rule: no null is an error.
+
+    Inner ones are rows of rows, whose elements no mark tells apart.
+    """
     if rule not in ("error", "mask") or cells.kind == "mask":
         return True
     found = [cells.rows[row] for row in rows]
@@ -581,7 +590,9 @@ def is_delivered(cells: Cells, rows: Sequence[int], rule: Any) -> bool:
     if cells.kind.startswith("list<"):
         inner = [row for cell in found if isinstance(cell, tuple) for row in cell]
         kind = cells.kind.removeprefix("list<").removesuffix(">")
-        return is_delivered(Cells(cells.dtype, kind, inner), range(len(inner)), rule)
+        return is_delivered(Cells(cells.dtype, kind, inner), range(len(inner)), rule, is_inner=True)
+    if rule == "mask" and cells.kind == "list" and cells.size is None and not is_inner:
+        return True
     return not any(isinstance(cell, tuple) and None in cell for cell in found)
 
 

@@ -113,10 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn a_million_addresses_in_one_word_take_no_stack_and_no_quadratic_time() {
+    fn a_hundred_thousand_addresses_in_one_word_take_no_stack_and_no_quadratic_time() {
         for part in ["a:/", "a:x/", ":/", "a://b@", "@:/"] {
             for end in ["", "@"] {
-                let message = bounded(&(part.repeat(1 << 20) + end));
+                let message = bounded(&(part.repeat(1 << 17) + end));
                 assert!(message.chars().count() < MOST_OF_A_MESSAGE + 50);
             }
         }

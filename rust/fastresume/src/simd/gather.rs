@@ -217,6 +217,7 @@ mod tests {
 
     #[test]
     fn packed_indices_are_looked_up_alike_for_any_processor() {
+        const MOST_VALUES: usize = 1 << 17;
         fn assert_alike<P: Pod + PartialEq + std::fmt::Debug>(value: impl Fn(u32) -> P) {
             assert_as_plain(&value, look_up_groups);
             assert_as_plain(&value, load_groups);
@@ -232,9 +233,9 @@ mod tests {
                 let mut indices = vec![0; 400];
                 let unpacked = unpack_plain(&bytes, width, &mut indices);
                 let largest = indices[..unpacked].iter().copied().fold(0, u32::max) as usize;
-                for length in [0, 1, 2, 100, largest, largest.saturating_add(1), 1 << 20] {
+                for length in [0, 1, 2, 100, largest, largest.saturating_add(1), MOST_VALUES] {
                     let table: Vec<P> =
-                        (0..u32::try_from(length.min(1 << 20)).unwrap()).map(&value).collect();
+                        (0..u32::try_from(length.min(MOST_VALUES)).unwrap()).map(&value).collect();
                     for length in [bytes.len(), 900, 300, width, 0] {
                         // Memory of its own, so that a sanitizer notices reads behind it.
                         let bytes = bytes[..length].to_vec();

@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn numbers_are_lowered_and_raised_as_they_are_turned_unless_one_is_too_far_from_its_floor() {
         let far = |number: usize| (number as u64 | 1 << 40).wrapping_neg();
-        for count in 1..20 {
+        for count in [1, 2, 3, 4, 7, 8, 9, 16, 17, 19] {
             for rows in [0, 1, 7, 8, 9, 100] {
                 let floors: Vec<u64> = (0..count).map(|column| far(column).wrapping_sub(1 << 20)).collect();
                 let number = |column: usize, row: usize| floors[column].wrapping_add((row as u64) << 25);

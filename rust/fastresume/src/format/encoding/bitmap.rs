@@ -217,8 +217,8 @@ mod tests {
         for length in [1, 63, 64, 65, 640, 1000] {
             let (bits, expected) = made(length);
             assert_eq!(bits.len(), length);
-            for start in (0..=length).step_by(7) {
-                for end in (start..=length).step_by(11) {
+            for start in (0..=length).step_by(13) {
+                for end in (start..=length).step_by(29) {
                     let (marks, expected) = (bits.part(0..end).part(start..end), &expected[start..end]);
                     let ones: Vec<usize> = (0..end - start).filter(|&bit| expected[bit] == 1).collect();
                     assert_eq!(marks.ones(), ones.len());
