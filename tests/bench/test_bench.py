@@ -52,6 +52,7 @@ def test_command_measures_those_that_deliver_the_same_and_lists_who_is_not_insta
             assert min(turn["seconds"], turn["cpu_seconds"]) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_asked", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_command_measures_resumes_of_those_that_can_unless_nobody_asks(

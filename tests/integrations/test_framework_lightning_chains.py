@@ -48,7 +48,7 @@ def settings(chance: random.Random) -> dict[str, Any]:
     return how | chance.choice([counts, counts, {"max_steps": chance.choice([5, 8]), "max_epochs": -1}])
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_job_that_is_broken_off_ends_as_an_unbroken_one(part: int, directory: Path, jobs: Any) -> None:
     def fit(model: Any, saving: Any, is_first: bool, shuffle: bool, how: dict[str, Any]) -> Any:
         loader = make(shuffle=True, seed=3) if shuffle else make()

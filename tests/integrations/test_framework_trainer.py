@@ -71,7 +71,10 @@ def test_batches_that_were_drawn_for_a_step_that_was_not_done_come_again(jobs: A
     assert live(jobs.job(**adding)) == steps(10, 2 * STEPS)
 
 
-@pytest.mark.parametrize(("added", "killed_after"), [(3, 2), (3, 6), (4, 5), (9, 1)])
+@pytest.mark.parametrize(
+    ("added", "killed_after"),
+    [(3, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((3, 6), (4, 5), (9, 1)))],
+)
 def test_a_resumed_pass_has_its_last_smaller_step_and_later_passes_are_whole(
     added: int, killed_after: int, jobs: Any, live: Any
 ) -> None:

@@ -306,7 +306,9 @@ def next_but_for(iterator: Iterator[fr.Batch], instructions: int) -> fr.Batch | 
 
 @pytest.mark.law(11)
 @pytest.mark.parametrize(("threads", "mapped"), [(0, False), (1, False), (0, True)])
-@pytest.mark.parametrize("step", [0, 2])  # the first one, and the one that ends the pass
+@pytest.mark.parametrize(
+    "step", [pytest.param(0, marks=pytest.mark.slow), 2]
+)  # the first one, and the one that ends the pass
 def test_an_exception_before_any_instruction_of_next_moves_nothing(
     small_dataset: Dataset, threads: int, mapped: bool, step: int
 ) -> None:

@@ -73,9 +73,8 @@ def forked_in_next(directory: str, call: str) -> dict[str, Any]:
     return {**found, "here": rows_of(batches) == list(range(SLOW_FILES))}
 
 
-@pytest.mark.parametrize(
-    "call", ["next", *(pytest.param(call, marks=pytest.mark.slow) for call in ("close", "drop"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["next", "close", "drop"])
 def test_a_fork_while_another_thread_is_in_next_does_not_hang(child: Child, slow: Path, call: str) -> None:
     found = child.call(forked_in_next, str(slow), call)
     assert found["ended"], "it hangs"

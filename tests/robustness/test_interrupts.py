@@ -140,7 +140,15 @@ def interrupted_at_any_moment(directory: str, threads: int, mapped: bool) -> dic
     return found
 
 
-@pytest.mark.parametrize(("threads", "mapped"), [(0, False), (1, False), (0, True), (1, True)])
+@pytest.mark.parametrize(
+    ("threads", "mapped"),
+    [
+        (0, False),
+        pytest.param(1, False, marks=pytest.mark.slow),
+        pytest.param(0, True, marks=pytest.mark.slow),
+        pytest.param(1, True, marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupt_at_any_moment_leaves_the_iterator_where_the_cursor_is(
     child: Child, many_rows: Path, threads: int, mapped: bool
 ) -> None:

@@ -219,7 +219,7 @@ def dropped_in_mid_decode(directory: str, how: str, mapped: bool) -> float:
 
 
 @pytest.mark.parametrize("mapped", [False, True])
-@pytest.mark.parametrize("how", ["close", "del"])
+@pytest.mark.parametrize("how", [pytest.param("close", marks=pytest.mark.slow), "del"])
 def test_threads_end_at_once_in_the_midst_of_work(child: Child, slow: Path, how: str, mapped: bool) -> None:
     assert child.call(dropped_in_mid_decode, str(slow), how, mapped) < 2
 

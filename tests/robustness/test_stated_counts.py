@@ -132,7 +132,7 @@ FIRST_ROWS = {
 }
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("is_flat", [False, True], ids=["lists", "flat"])
 @pytest.mark.parametrize("how", FIRST_ROWS)
 def test_an_index_that_errs_leads_nobody_to_other_rows(

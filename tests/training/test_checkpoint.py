@@ -35,7 +35,7 @@ from support.code_blocks import program
 from support.strategies import Dataset
 from support.training import small, steps_of
 
-STEPS = 50
+STEPS = 25
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,7 @@ def test_a_batch_that_a_rank_died_before_it_had_comes_again_on_all(tmp_path: Pat
     job.assert_each_row_once()
 
 
+@pytest.mark.slow
 @pytest.mark.law(3)
 def test_torchrun_starts_ranks_again_where_the_job_stood(tmp_path: Path) -> None:
     job = ElasticJob(tmp_path / "job", seed=6)
@@ -47,6 +48,7 @@ def test_torchrun_starts_ranks_again_where_the_job_stood(tmp_path: Path) -> None
     job.assert_each_row_once()
 
 
+@pytest.mark.slow
 def test_both_judges_see_that_a_state_was_ahead_of_the_ranks(tmp_path: Path) -> None:
     job = ElasticJob(tmp_path / "job", seed=7)
     job.live(2, Kill((0, 1), 6))

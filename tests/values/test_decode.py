@@ -96,7 +96,14 @@ PAGES = {
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("pages", PAGES)
+@pytest.mark.parametrize(
+    "pages",
+    [
+        "whole pages",
+        "pages of few bytes",
+        *(pytest.param(pages, marks=pytest.mark.slow) for pages in ("pages of one row", "pages of one byte")),
+    ],
+)
 def test_every_encoding_page_version_and_page_size(
     write_dataset: Write, encoding: str, version: str, pages: str
 ) -> None:
