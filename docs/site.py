@@ -28,6 +28,7 @@ KINDS = {
         "how-to/images.md",
         "how-to/time-order.md",
         "how-to/new-files-each-day.md",
+        "how-to/damaged-files.md",
         "how-to/restarts.md",
         "how-to/thousands-of-ranks.md",
         "how-to/evaluation.md",

@@ -16,6 +16,7 @@ from fastresume.buffers import Intervals, of_buffer
 from fastresume.columns.request import ColumnRequest, Columns, column_request
 from fastresume.filter.resolve import FilterReport, select_filtered
 from fastresume.messages import bounds_messages
+from fastresume.options.bad_rows import checked_bad_rows
 from fastresume.options.checks import (
     at_least,
     local_path,
@@ -144,6 +145,13 @@ class ParquetDataset(ResumableDataset):
             directory, a pattern) is sorted still. Another order of files is another dataset for a state.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
             evaluation that breaks off and is to see the same rows each time.
+        bad_rows: what becomes of rows that can't be read or decoded (a damaged page or chunk, a file that was
+            cut off or is gone): "error" raises, "mask" delivers them as not valid. `batch.valid` is False
+            there, values of the columns that can't be read are 0 or empty, others as they are. No state, step
+            or order changes, so a state of a run that died on a page goes on under "mask". What a rule
+            refuses (a null, a cast) is no damage. See docs/how-to/damaged-files.md.
+        max_bad_rows: how many rows of a pass may be masked in this process, or as a float which share of the
+            rows of this rank. One more is a DataError before its batch; the state stands before it.
         rank: which of the ranks this is, from 0; together with `world_size` or not at all.
         world_size: how many ranks there are.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
@@ -205,6 +213,8 @@ class ParquetDataset(ResumableDataset):
         order_paths: Literal["sorted", "as given"] = "sorted",
         on_iter: Literal["continue", "restart"] = "continue",
         on_change: Literal["error", "append"] = "error",
+        bad_rows: Literal["error", "mask"] = "error",
+        max_bad_rows: float = 0.001,
         rank: int | None = None,
         world_size: int | None = None,
         world: World | ProcessGroup | DeviceMesh | None = None,
@@ -247,7 +257,8 @@ class ParquetDataset(ResumableDataset):
         report: FilterReport | None = None
         if filter is not None:
             manifest, report = select_filtered(manifest, filter, cache, request.optional, request.of_paths)
-        layout = request.layout(manifest)
+        most_bad_rows = checked_bad_rows(bad_rows, max_bad_rows)
+        layout = request.layout(manifest).masking_damage(masks_damage=most_bad_rows is not None)
         spec = ReadSpec(
             paths=tuple(path for generation in named_paths for path in generation),
             manifest=manifest,
@@ -265,6 +276,7 @@ class ParquetDataset(ResumableDataset):
             groups=named_groups,
             on_iter=iter_means,
             on_change=one_of("on_change", on_change, ("error", "append")),
+            max_bad_rows=most_bad_rows,
         )
         if on_change == "append":
             _check_appendable(request)

@@ -64,6 +64,8 @@ class Plan:
             are used far more often than short ones, they take more than this.
         rows_decoded: the number of rows that all ranks decode together.
         rows_decoded_per_row: the same per delivered row: 1.0 is best.
+        max_bad_rows: how many damaged rows of a pass are masked in each process before that is an error; None
+            where one is an error (`bad_rows="error"`).
         advice: what could be better, and which setting helps.
     """
 
@@ -90,6 +92,7 @@ class Plan:
     bytes_per_thread: int
     rows_decoded: int
     rows_decoded_per_row: float
+    max_bad_rows: int | None
     advice: tuple[str, ...]
 
     def __repr__(self) -> str:
@@ -118,6 +121,8 @@ class Plan:
             f"  memory   {memory}",
             f"  decoded  {self.rows_decoded_per_row:.2f} rows per row delivered",
         ]
+        if self.max_bad_rows is not None:
+            lines.append(f"  damaged  at most {self.max_bad_rows:,} rows of a pass masked in each process")
         return "\n".join(lines + [f"  advice   {line}" for line in self.advice])
 
 
@@ -160,6 +165,7 @@ def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
         bytes_per_thread=bound.thread_bytes,
         rows_decoded=decoded,
         rows_decoded_per_row=per_row,
+        max_bad_rows=spec.most_bad_rows,
         advice=advice,
     )
 

@@ -92,10 +92,13 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     @property
     def valid(self) -> Tensor:
-        """Which rows are not padding: bool `[B]`, on the device of the tensors.
+        """Which rows are neither padding nor damaged: bool `[B]`, on the device of the tensors.
 
-        All of them, except in the last batch of a pass under `tail="pad"`, which is filled up with copies.
+        All of them, except in the last batch of a pass under `tail="pad"`, which is filled up with copies,
+        and where rows can't be read under `bad_rows="mask"`.
         """
+        if self._origin.damage:
+            return torch.from_numpy(self._origin.valid).to(self._device())
         return torch.arange(self.num_rows, device=self._device()) < self._origin.valid_rows
 
     def state_dict(self) -> dict[str, str]:
@@ -295,6 +298,7 @@ def of_delivered(
         delivered.written,
         schema.masked,
         share,
+        tuple(delivered.damage),
     )
     return Batch(schema.tensors(delivered.memory), origin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import fastresume._core as _core
@@ -49,6 +50,10 @@ class Delivered(Protocol):
     @property
     def runs(self) -> _core.Buffer:
         """The row numbers of the valid rows, in the batch's order, as ranges."""
+
+    @property
+    def damage(self) -> Sequence[tuple[int, int, str]]:
+        """The rows that could not be decoded, and others beside them: `[start, end)`, and why."""
 
     @property
     def positions(self) -> _core.Buffer:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
+from fastresume.batch.damage import Damage, among
 from fastresume.buffers import Intervals, of_buffer, of_runs
 
 Value = TypeVar("Value")
@@ -93,7 +94,7 @@ class Origin(NamedTuple):
 
     For rows that were read by their numbers, `cursor`, `epoch`, `step` and `share` are None. `rows` are the
     row numbers as runs, or an object that computes them. `masked` names the tensors whose nulls are marked by
-    the tensor `name + "_valid"`.
+    the tensor `name + "_valid"`. `damage` has the rows that could not be decoded, and others beside them.
     """
 
     cursor: _core.Cursor | None
@@ -104,6 +105,13 @@ class Origin(NamedTuple):
     rows: Intervals | _core.Written
     masked: frozenset[str]
     share: Share | None
+    damage: Damage = ()
+
+    @property
+    def valid(self) -> npt.NDArray[np.bool_]:
+        """Which rows are neither padding nor damaged: bool `[B]`."""
+        valid = np.arange(self.num_rows) < self.valid_rows
+        return valid & ~among(self.damage, of_runs(self.runs)) if self.damage else valid
 
     @property
     def runs(self) -> Intervals:
@@ -131,7 +139,7 @@ class Origin(NamedTuple):
             step = self.step
             share = Sent(share.rank, share.seed, share.spans(step), share.left(step), share.before(step))
         place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
-        return Origin, (*place, self.runs, self.masked, share)
+        return Origin, (*place, self.runs, self.masked, share, self.damage)
 
 
 def of_a_pass(value: Value | None) -> Value:

@@ -125,11 +125,18 @@ class BatchIterator(Iterator[Batch]):
                 batch = self._device.in_place(batch)
             if self._spec.draws.warning is not None and (warning := self._spec.draws.take()) is not None:
                 warnings.warn(warning, stacklevel=2)
+            masked_rows = self._spec.masked_rows
+            try:
+                masked = masked_rows.counted(front, self._loads)
+            except _core.DataError:
+                self._is_spoiled = True  # the files may be mended
+                self._made = None
+                raise
             if self._log is not None:
                 self._check_current()
                 logged_from = self._cursor if self._handed is None else self._shared.cursor
                 self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
-            counted = self._stats._counts
+            counted, masked_before = self._stats._counts, masked_rows.count
             shared, before = self._shared, self._shared._cursor
             handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned
             try:
@@ -138,7 +145,10 @@ class BatchIterator(Iterator[Batch]):
                     self._made, self._handed = None, front.number
                     self._trail[0] = trail.after(planned, front.number)
                     shared.deliver(cursor_after(front, self._end_cursor))
-                self._stats._count(front, began, waited)
+                self._stats._count(front, began, waited, masked.rows_of_batch)
+                masked_rows.count = masked
+                if front.damage:
+                    masked_rows.tell(front)
                 if front.ends_pass:
                     self.close()
                     _log.info("pass %d ended: %r", front.epoch, self._stats)
@@ -147,7 +157,7 @@ class BatchIterator(Iterator[Batch]):
             except BaseException:  # a signal handler's: the caller has not got the batch
                 if self._has_turn():
                     shared.deliver(before)
-                self._stats._counts = counted
+                self._stats._counts, masked_rows.count = counted, masked_before
                 self._made, self._handed, self._trail[0] = made, handed, trail
                 if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
                     self._reader, self._is_over = None, False

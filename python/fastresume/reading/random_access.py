@@ -87,13 +87,13 @@ def planned_batch(spec: ReadSpec, planned: _core.Pass, number: int) -> Batch:
     order = _core.Order(cursor, spec.manifest)
     count, valid, _ = planned.shape(number, rank)
     runs = of_buffer(order.rows(of_buffer(planned.positions(number, rank))))
-    tensors, rows = _read(spec, runs, count)
+    tensors, rows = _read(spec, spec.layout, runs, count)
     after = planned.cursor_after(number + 1)
     if spec.on_iter == "restart" and after.epoch != planned.epoch:
         after = cursor.restarted()
     share = spec.share(planned, cursor)
     place = (planned.epoch, planned.step_of(number))
-    origin = Origin(after, *place, count, valid, rows, spec.schema.masked, share)
+    origin = Origin(after, *place, count, valid, rows, spec.schema.masked, share, tuple(rows.damage))
     return transformed(Batch(tensors, origin), spec)
 
 
@@ -101,7 +101,9 @@ def read_rows(spec: ReadSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:
     """The rows with these numbers, in this order; see `ParquetDataset.read_rows`."""
     numbers = checked_numbers(spec.manifest, row_numbers)
     count = len(numbers)
-    tensors, rows = _read(spec, np.stack([numbers, numbers + 1], axis=1), count)
+    # Who names a row wants it: there is no batch whose other rows would do.
+    strict = spec.layout.masking_damage(masks_damage=False)
+    tensors, rows = _read(spec, strict, np.stack([numbers, numbers + 1], axis=1), count)
     origin = Origin(None, None, None, count, count, rows, spec.schema.masked, None)
     return Batch(tensors, origin)
 
@@ -141,7 +143,7 @@ def remaining_by_group(spec: ReadSpec, cursor: _core.Cursor) -> list[tuple[str, 
     return found
 
 
-def _read(spec: ReadSpec, runs: Intervals, count: int) -> tuple[Tensors, _core.Written]:
+def _read(spec: ReadSpec, layout: _core.Layout, runs: Intervals, count: int) -> tuple[Tensors, _core.Written]:
     """The tensors of the rows in these runs, repeated up to `count` rows, and their row numbers."""
-    memory, written = spec.layout.read_rows(spec.manifest, runs, count)
+    memory, written = layout.read_rows(spec.manifest, runs, count)
     return spec.schema.tensors(memory), written

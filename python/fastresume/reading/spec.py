@@ -15,6 +15,7 @@ from fastresume.options.rows import OrderChoice
 from fastresume.options.topology import Cut, World, cut_of
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, check_picklable, name_of
+from fastresume.reading.masked_rows import MaskedRows, bound_of
 from fastresume.state.cursor import Cursor
 
 
@@ -42,10 +43,13 @@ class ReadSpec:
         lanes, groups: what was named of the cut; None for the default.
         on_iter: what `iter()` means.
         on_change: whether a state of the first files fits.
+        max_bad_rows: how many rows of a pass may be damaged and masked, or which share of this rank's; None
+            where one is an error.
         transforms: what `map` was given, in the order of their calls.
 
     Attributes:
         draws: what is known of the transforms' draws, in this process.
+        masked_rows: what was masked in this process.
     """
 
     paths: tuple[str, ...]
@@ -63,16 +67,25 @@ class ReadSpec:
     groups: int | None
     on_iter: Literal["continue", "restart"]
     on_change: Literal["error", "append"]
+    max_bad_rows: int | float | None = None
     transforms: tuple[Transform, ...] = ()
+    masked_rows: MaskedRows = field(init=False, compare=False, repr=False)
     draws: Draws = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "draws", Draws(self.transforms))
+        object.__setattr__(self, "masked_rows", MaskedRows(self.manifest, self.most_bad_rows or 0))
 
     @property
     def num_rows(self) -> int:
         """The number of rows of a pass."""
         return self.manifest.num_selected
+
+    @property
+    def most_bad_rows(self) -> int | None:
+        """How many rows of a pass may be masked in a process; None where a damaged row is an error."""
+        most = self.max_bad_rows
+        return None if most is None else bound_of(most, self.num_rows // self.world.world_size)
 
     @property
     def num_file_rows(self) -> int:
@@ -181,10 +194,12 @@ class ReadSpec:
 
     def __getstate__(self) -> dict[str, Any]:
         check_picklable(self.transforms)
-        made_anew = ("layout", "schema", "draws")
+        made_anew = ("layout", "schema", "draws", "masked_rows")
         return {name: value for name, value in self.__dict__.items() if name not in made_anew}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
-        layout = self.columns.layout(self.manifest)
+        layout = self.columns.layout(self.manifest).masking_damage(self.max_bad_rows is not None)
+        masked_rows = MaskedRows(self.manifest, self.most_bad_rows or 0)
         self.__dict__.update(layout=layout, schema=Schema(layout), draws=Draws(self.transforms))
+        self.__dict__.update(masked_rows=masked_rows)

@@ -65,7 +65,7 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         Error::Argument(_) => return PyValueError::new_err(error.to_string()),
         Error::State(_) => &STATE,
         Error::Data { .. } => &DATA,
-        Error::Source(_) => &SOURCE,
+        Error::Source(_) | Error::Unsettled(_) => &SOURCE,
         Error::Interrupted => &BASE,
     };
     match slot.get(py) {

@@ -69,6 +69,11 @@ impl Layout {
         gate::run(py, || Ok(Self { inner: filter_layout::layout(&manifest.inner, &asked)? }))
     }
 
+    /// The same, by which damaged rows are delivered as such, or are an error.
+    fn masking_damage(&self, masks_damage: bool) -> Self {
+        Self { inner: self.inner.clone().masking_damage(masks_damage) }
+    }
+
     /// The tensors of a batch, in its order.
     #[getter]
     fn fields(&self) -> Vec<Field> {

@@ -62,6 +62,12 @@ impl Delivered {
         self.pass.step_of(self.number)
     }
 
+    /// Rows that could not be decoded, some of which may be other batches': `[start, end)`, and why.
+    #[getter]
+    fn damage(&self) -> Vec<(u64, u64, String)> {
+        self.written.get().damage_told()
+    }
+
     /// The row numbers of the valid rows, in the batch's order, as `[start, end)` pairs.
     #[getter]
     fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {

@@ -163,6 +163,12 @@ impl Written {
         Self { inner, num_rows }
     }
 
+    /// Rows that could not be decoded, and others beside them.
+    pub fn damage_told(&self) -> Vec<(u64, u64, String)> {
+        let each = self.inner.damage().iter();
+        each.map(|of| (of.rows.start, of.rows.end, of.cause.to_string())).collect()
+    }
+
     /// The row numbers of all rows, valid or not.
     pub fn rows(&self) -> Vec<Range<u64>> {
         self.inner.runs(self.num_rows)
@@ -171,6 +177,12 @@ impl Written {
 
 #[pymethods]
 impl Written {
+    /// Rows that could not be decoded, some of which may be other batches': `[start, end)`, and why.
+    #[getter]
+    pub fn damage(&self) -> Vec<(u64, u64, String)> {
+        self.damage_told()
+    }
+
     /// The row numbers as `[start, end)` pairs.
     pub fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
         gate::run(py, || Ok(Buffer::of_ranges(self.rows().into_iter())))

@@ -76,7 +76,8 @@ impl Object {
     /// The bytes of a range, asked for once more where the store's faults allow it.
     ///
     /// # Errors
-    /// `Source`, naming object, range and the last cause; or both tags, if it is another object now.
+    /// `Source` if it is gone, else `Unsettled`, naming object, range and the last cause; or both tags, if it is another
+    /// object now.
     async fn ask(&self, client: &dyn ObjectStore, range: Range<u64>) -> Result<Bytes> {
         let process = Process::current()?;
         let permit = process.throttle.enter().await;
@@ -86,10 +87,7 @@ impl Object {
             if_match: self.expected.clone(),
             ..GetOptions::default()
         };
-        let failed = |cause: &dyn std::fmt::Display| {
-            let what = format!("can't read bytes {} to {} of", range.start, range.end);
-            Error::source(&what, &self.path, cause)
-        };
+        let what = format!("can't read bytes {} to {} of", range.start, range.end);
         let answered = again(self.counts(), || async {
             let answered = client.get_opts(&self.key, options.clone()).await?;
             // Another object's bytes are not waited for.
@@ -98,9 +96,13 @@ impl Object {
             }
             answered.bytes().await.map(Ok)
         });
-        let bytes = answered.await.map_err(|cause| failed(&told(&cause)))??;
+        // A store that does not answer says nothing of the bytes.
+        let bytes = answered.await.map_err(|cause| match cause {
+            object_store::Error::NotFound { .. } => Error::source(&what, &self.path, told(&cause)),
+            _ => Error::unsettled(&what, &self.path, told(&cause)),
+        })??;
         if bytes.len() as u64 != range.end - range.start {
-            return Err(failed(&format!("{} bytes came", bytes.len())));
+            return Err(Error::unsettled(&what, &self.path, format!("{} bytes came", bytes.len())));
         }
         drop(permit);
         process.throttle.grow();
@@ -112,7 +114,7 @@ impl Object {
         let now = status_of(now);
         match self.status.change(&now) {
             Some(change) => {
-                Err(Error::source("the object was changed since it was listed:", &self.path, change))
+                Err(Error::unsettled("the object was changed since it was listed:", &self.path, change))
             }
             None => Ok(()),
         }

@@ -32,10 +32,16 @@ pub enum Error {
         reason: String,
         /// Where it is wrong.
         place: Place,
+        /// Whether the bytes are whole, and a rule of the user's, or a bound of ours, refuses what they hold.
+        is_refused: bool,
     },
     /// Bytes that can't be read: a path, a directory, a read (`SourceError`).
     #[error("{}", bounded(.0))]
     Source(String),
+    /// Bytes of which nothing is known for now: their file was changed while it was read, or the system has no room to
+    /// open it (`SourceError`). That is no damage.
+    #[error("{}", bounded(.0))]
+    Unsettled(String),
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -94,12 +100,28 @@ pub fn shown(path: &Path) -> String {
 impl Error {
     /// A data error without a place; callers that know the place add it.
     pub fn data(reason: impl fmt::Display) -> Self {
-        Self::Data { reason: reason.to_string(), place: Place::default() }
+        Self::Data { reason: reason.to_string(), place: Place::default(), is_refused: false }
+    }
+
+    /// The same for bytes that are whole, and hold what a rule refuses.
+    pub fn refused(reason: impl fmt::Display) -> Self {
+        Self::Data { reason: reason.to_string(), place: Place::default(), is_refused: true }
     }
 
     /// A failed operation on a path.
     pub fn source(what: &str, path: &Path, cause: impl fmt::Display) -> Self {
         Self::Source(format!("{what} '{}': {cause}", shown(path)))
+    }
+
+    /// The same for one that says nothing of the bytes.
+    pub fn unsettled(what: &str, path: &Path, cause: impl fmt::Display) -> Self {
+        Self::Unsettled(format!("{what} '{}': {cause}", shown(path)))
+    }
+
+    /// Whether bytes can't be read or decoded, whatever is asked of them.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Data { is_refused: false, .. } | Self::Source(_))
     }
 
     /// The same error, in this file unless one is named already.

@@ -26,6 +26,7 @@ class Counts(NamedTuple):
     wait_seconds: float = 0.0
     dropped_rows: int = 0
     padded_rows: int = 0
+    masked_rows: int = 0
 
 
 class Stats:
@@ -42,6 +43,7 @@ class Stats:
         wait_seconds: the part of that spent waiting for a batch (reading it, if there are no threads).
         dropped_rows: rows that no rank got of the passes that ended here, by the tail policy.
         padded_rows: padding rows in this rank's batches.
+        masked_rows: rows that could not be read, and were delivered as not valid (`bad_rows="mask"`).
 
     Example:
         >>> loader.stats()
@@ -92,6 +94,11 @@ class Stats:
     def padded_rows(self) -> int:
         """Padding rows in this rank's batches."""
         return self._counts.padded_rows
+
+    @property
+    def masked_rows(self) -> int:
+        """Rows that could not be read, and were delivered as not valid."""
+        return self._counts.masked_rows
 
     @property
     def seconds(self) -> float:
@@ -224,6 +231,8 @@ class Stats:
             told.append(f"ready: {batches} batches of {size:,} bytes")
         if self.dropped_rows or self.padded_rows:
             told.append(f"dropped_rows={self.dropped_rows}, padded_rows={self.padded_rows}")
+        if self.masked_rows:
+            told.append(f"masked_rows={self.masked_rows}")
         if self.batches and self.epoch and not self.step:
             told.append(f"pass {self.epoch - 1} is done, pass {self.epoch} not begun")
             return f"Stats({', '.join(told)})"
@@ -244,10 +253,10 @@ class Stats:
             self._read_before, self._transformed_before = self.decode_seconds, self.transform_seconds
             self._activity = activity
 
-    def _count(self, delivered: Delivered, began: float, waited: float) -> None:
-        """Counts a batch that is delivered now; `waited` is when it was ready."""
+    def _count(self, delivered: Delivered, began: float, waited: float, masked: int = 0) -> None:
+        """Counts a batch that is delivered now, with its masked rows; `waited` is when it was ready."""
         now = time.perf_counter()
-        batches, rows, size, next_seconds, wait_seconds, dropped, padded = self._counts
+        batches, rows, size, next_seconds, wait_seconds, dropped, padded, masked_before = self._counts
         if delivered.ends_pass:
             dropped += row_count(delivered.dropped)
         rows_here = delivered.num_rows
@@ -259,6 +268,7 @@ class Stats:
             wait_seconds + waited - began,
             dropped,
             padded + rows_here - delivered.valid_rows,
+            masked_before + masked,
         )
         self._last = now
         if self._pace is None:

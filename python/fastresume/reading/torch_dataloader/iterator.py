@@ -52,6 +52,10 @@ class WorkerIterator(Iterator[Batch]):
         delivered = reader.front()
         if delivered is None:
             raise StopIteration
+        masked_rows = self._spec.masked_rows
+        masked_rows.count = masked_rows.counted(delivered, 0)
+        if delivered.damage:
+            masked_rows.tell(delivered)
         reader.advance()
         # What one worker's transforms draw from, those of the others do, too.
         draws = self._spec.draws if self._worker == 0 else None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
+from fastresume.batch.damage import Damage
 from fastresume.buffers import Intervals
 from fastresume.reading.workers.shared_memory import Parcel
 
@@ -37,6 +38,11 @@ class Arrival:
     def runs(self) -> _core.Buffer:
         """The numbers of the valid rows, in the batch's order, as ranges."""
         return self.planned.valid_runs(self.number, self.rank, self.batch._origin.runs)
+
+    @property
+    def damage(self) -> Damage:
+        """The rows that could not be decoded, and others beside them."""
+        return self.batch._origin.damage
 
     @property
     def positions(self) -> _core.Buffer:
@@ -84,10 +90,11 @@ class Answer(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a worker made of a task: values by name, and the runs of row numbers, int64 `[n, 2]`."""
+    """What a worker made of a task: values by name, the runs of row numbers, int64 `[n, 2]`, and damage."""
 
     values: dict[str, object]
     runs: Intervals
+    damage: Damage
 
 
 class Failure(NamedTuple):

@@ -341,7 +341,8 @@ class Run:
         after = self._end_cursor if ends_pass and self._end_cursor is not None else cursor
         masked = self._crew.spec.schema.masked
         runs = made.runs.copy()  # not to hold on to the memory of all tensors, which may go to a device
-        origin = Origin(after, planned.epoch, planned.step_of(number), count, valid, runs, masked, share)
+        place = (planned.epoch, planned.step_of(number))
+        origin = Origin(after, *place, count, valid, runs, masked, share, made.damage)
         values: Any = made.values
         num_bytes -= made.runs.nbytes
         return Arrival(Batch(values, origin), planned, number, share.rank, num_bytes, cursor)

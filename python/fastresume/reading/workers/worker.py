@@ -87,7 +87,7 @@ class Station(Dataset[Batch]):
         try:
             batch = self._make(task, worker)
             self._board.note(worker, SENDING, task.number, task.serving)
-            found = Made(dict(batch._tensors), batch._origin.runs)
+            found = Made(dict(batch._tensors), batch._origin.runs, batch._origin.damage)
         except Exception as error:  # noqa: BLE001  (it is raised in the main process)
             found = self._failure(error)
         try:

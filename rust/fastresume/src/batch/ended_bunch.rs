@@ -3,7 +3,7 @@
 use crate::batch::gather_rows::gather;
 use crate::batch::segment::to_usize;
 use crate::batch::slots::fields::Slots;
-use crate::batch::slots::row_ids::Written;
+use crate::batch::slots::row_ids::{Damage, Written};
 use crate::error::Result;
 use crate::memory::buffer::Memory;
 use crate::projection::layout::Layout;
@@ -14,6 +14,7 @@ use crate::resume::tail::Shape;
 pub struct EndedBunch {
     fields: Vec<Memory>,
     numbers: Vec<u64>,
+    damage: Vec<Damage>,
 }
 
 impl EndedBunch {
@@ -23,7 +24,8 @@ impl EndedBunch {
     /// `Argument` if the system does not give so much memory.
     pub fn new(slots: Slots, layout: &Layout) -> Result<Self> {
         let (fields, written) = slots.into_parts(layout);
-        Ok(Self { fields, numbers: written.numbers()? })
+        let damage = written.damage().to_vec();
+        Ok(Self { fields, numbers: written.numbers()?, damage })
     }
 
     /// The memory of each field of a batch, which begins at a row of the bunch, and which rows it has.
@@ -42,6 +44,7 @@ impl EndedBunch {
         for (slot_row, &number) in (0..).zip(numbers) {
             written.note(slot_row, number..number + 1);
         }
+        written.note_damage(&self.damage);
         Ok((fields, written))
     }
 }

@@ -1,9 +1,11 @@
 //! Decodes a segment's rows into the slots of their batches.
 
+use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use crate::batch::fetches::Fetches;
+use crate::batch::mending::{FieldColumn, GroupFile, Masking, Surveys};
 use crate::batch::open_files::OpenFiles;
 use crate::batch::padded::PadDecoder;
 use crate::batch::routing::{Route, RouteParts, Routes, hand_out, hand_out_jagged};
@@ -12,12 +14,14 @@ use crate::batch::slots::fields::SharedSlots;
 use crate::batch::slots::interleave::{Rows, Scattered};
 use crate::batch::slots::jagged_append::{JaggedRun, expected_bytes};
 use crate::batch::slots::partition::Sorter;
+use crate::batch::slots::row_ids::Damage;
 use crate::batch::strips::{StripSource, decode_together};
 use crate::batch::window::{Scatter, Stretch};
 use crate::dataset::manifest::Manifest;
-use crate::decode::decoder::{JaggedRows, Target};
+use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
 use crate::decode::open_file::OpenFile;
 use crate::decode::row_picker::StepRows;
+use crate::decode::survey::BadRows;
 use crate::error::{Error, Result, check, locked};
 use crate::format::page::dictionary_cache::{PageDictionaries, most_kept};
 use crate::format::page::reader::Buffers;
@@ -37,6 +41,8 @@ pub struct Filler {
     dictionaries: Arc<PageDictionaries>,
     scratch: Mutex<Vec<Scratch>>,
     scatters: Mutex<Vec<Scatter>>,
+    /// What was found where column chunks are damaged.
+    surveys: Surveys,
     /// What is on its way, where files are objects of a store.
     fetches: Option<Fetches>,
 }
@@ -91,6 +97,7 @@ impl Filler {
             dictionaries: Arc::new(PageDictionaries::new(most_kept)),
             scratch: Mutex::default(),
             scatters: Mutex::default(),
+            surveys: Surveys::default(),
         }
     }
 
@@ -115,7 +122,8 @@ impl Filler {
             Places::Pieces(pieces) => {
                 let slots: Vec<_> = pieces.iter().map(|piece| slots_of(piece.batch)).collect();
                 let mut shares = Routes::of_pieces(pieces, &slots)?;
-                self.decode(segment.group, &mut shares, stop)?;
+                let damage = self.decode(segment.group, &mut shares, stop)?;
+                shares.note_damage(&damage);
                 let done = shares.each.len();
                 let (pieces, later) = pieces.split_at(done);
                 let noted = pieces.iter().zip(slots).map(|(piece, slots)| {
@@ -147,7 +155,8 @@ impl Filler {
                 let each = shares.collect::<Result<Vec<_>>>()?;
                 let mut shares = Routes { spans, each, numbers: scatter.numbers() };
                 if !shares.each.is_empty() {
-                    self.decode(segment.group, &mut shares, stop)?;
+                    let damage = self.decode(segment.group, &mut shares, stop)?;
+                    shares.note_damage(&damage);
                 }
                 let rows = scatter.bunches().iter().map(|(bunch, of)| (*bunch, of.len() as u64)).collect();
                 locked(&self.scatters).push(scatter);
@@ -156,26 +165,59 @@ impl Filler {
         }
     }
 
-    /// Decodes rows of a row group, if its file is the same before and after it.
-    fn decode(&self, group: usize, shares: &mut Routes<'_>, stop: &AtomicBool) -> Result<()> {
+    /// Decodes rows of a row group, if its file is the same before and after it. Gives the damaged rows that are masked.
+    fn decode(&self, group: usize, shares: &mut Routes<'_>, stop: &AtomicBool) -> Result<Vec<Damage>> {
         let place = self.manifest.place_of(group);
-        let mut file = self.files.open(place.file, &self.layout)?;
-        if let Some(fetches) = &self.fetches {
-            file = fetches.fetched(group, &file, &self.files, &self.layout)?;
+        let rows = self.manifest.group_rows(group);
+        let masking = self.layout.masks_damage().then(|| Masking {
+            surveys: &self.surveys,
+            stop,
+            group,
+            rows: usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX),
+            found: RefCell::default(),
+        });
+        let masking = masking.as_ref();
+        let opened = self.opened(group);
+        let of = |file| GroupFile { file, row_group: place.index, masking };
+        match &opened {
+            Err(error) if masking.is_none() || !error.is_damage() => return Err(error.clone()),
+            Err(error) => self.decode_from(of(Err(error)), group, shares, stop)?,
+            Ok(file) => {
+                let decoded = self.decode_from(of(Ok(file)), group, shares, stop);
+                if decoded == Err(Error::Interrupted) {
+                    return Err(Error::Interrupted);
+                }
+                match file.check_unchanged() {
+                    // What was read before the file went is whole.
+                    Err(gone) if masking.is_some() && gone.is_damage() => decoded?,
+                    // What can't be decoded may be another file's bytes, too: then that is what is said.
+                    unchanged => unchanged.and(decoded)?,
+                }
+            }
         }
-        let decoded = self.decode_from(&file, group, shares, stop);
-        if decoded == Err(Error::Interrupted) {
-            return decoded;
+        let path = &self.manifest.files()[place.file].path;
+        let found = masking.map(|masking| masking.found.take()).unwrap_or_default();
+        let damage = found.into_iter().map(|BadRows { rows: bad, cause }| Damage {
+            rows: rows.start + bad.start as u64..rows.start + bad.end as u64,
+            cause: cause.in_row_group(place.index).in_file(path).to_string().into(),
+        });
+        Ok(damage.collect())
+    }
+
+    /// The file of a row group, whose bytes are asked for.
+    fn opened(&self, group: usize) -> Result<Arc<OpenFile>> {
+        let file = self.files.open(self.manifest.place_of(group).file, &self.layout)?;
+        match &self.fetches {
+            Some(fetches) => fetches.fetched(group, &file, &self.files, &self.layout),
+            None => Ok(file),
         }
-        // What can't be decoded may be another file's bytes, too: then that is what is said.
-        file.check_unchanged().and(decoded)
     }
 
     /// Field by field, or bundle by bundle, and column by column over a row group, so that one dictionary at a time is
     /// live. If that expands to too much, only the first runs are served, and the others left out.
     fn decode_from(
         &self,
-        file: &OpenFile,
+        file: GroupFile<'_>,
         group: usize,
         shares: &mut Routes<'_>,
         stop: &AtomicBool,
@@ -188,7 +230,6 @@ impl Filler {
         let of_fields = self.layout.fields().iter().zip(self.layout.jagged_bytes(schema)).enumerate();
         let fields = of_fields.map(|(index, (field, &row_bytes))| StripSource {
             file,
-            row_group: place.index,
             columns: columns.by_ref().take(field.columns.len()).collect(),
             index,
             field,
@@ -262,23 +303,23 @@ impl Filler {
 impl StripSource<'_> {
     /// Decodes a field's only column straight into the slots.
     fn fill_runs(&self, parts: &RouteParts<'_>, scratch: &mut Scratch) -> Result<()> {
-        let (column, nulls) = (self.columns[0], self.field.nulls[0]);
+        let of = self.column(0);
         let sieve = &parts.sieve;
         let Scratch { buffers, step, .. } = scratch;
-        let mut decode = || {
-            let mut decoder = self.file.scalars(self.row_group, column, sieve.nulls(nulls), buffers)?;
+        let take = |decoder: &mut dyn ScalarDecoder| {
             for (share, steps) in parts.shares.iter().zip(&parts.steps) {
                 if let Route { slots: Some(slots), rows: Rows::Run { to, count, .. } } = *share {
                     let mut slots = locked(slots);
                     let (values, valid) = slots.scalars((self.index, self.field), to, count);
-                    sieve.read(steps.clone(), decoder.as_mut(), nulls, Target { values, valid }, step)?;
+                    sieve.read(steps.clone(), decoder, of.nulls, Target { values, valid }, step)?;
                 } else {
-                    sieve.skip(steps.clone(), decoder.as_mut())?;
+                    sieve.skip(steps.clone(), decoder)?;
                 }
             }
             Ok(())
         };
-        decode().map_err(|error: Error| error.in_column(&column.name))
+        let told = FieldColumn { nulls: sieve.nulls(of.nulls), ..of };
+        self.file.scalars(told, buffers, take).map_err(|error| error.in_column(&of.column.name))
     }
 
     /// Decodes runs of rows of a field's only column, each behind the rows that its batch has. Once the
@@ -289,23 +330,18 @@ impl StripSource<'_> {
         scratch: &mut Scratch,
         number: usize,
     ) -> Result<Vec<JaggedRun<'a>>> {
-        let column = self.columns[0];
+        let of = self.column(0);
         // The first fields leave some of the limit to the others.
         let most = DIVIDED_BYTES / scratch.decoded.len().max(1);
         let so_far = &mut scratch.decoded[number];
-        let mut decode = || {
-            let mut decoder = self.file.jagged(
-                self.row_group,
-                column,
-                self.field.nulls[0],
-                self.field.marks_elements(),
-                &mut scratch.buffers,
-            )?;
-            let mut parts: Vec<JaggedRun<'a>> = Vec::new();
+        let mut parts: Vec<JaggedRun<'a>> = Vec::new();
+        let take = |mut decoder: Box<dyn JaggedDecoder + '_>| {
+            // Where this is tried again, the batches get back what they had.
+            parts.drain(..).for_each(|part| part.put(self.index, &[]));
             let (mut row, mut bytes) = (0, 0);
             for (number, (share, span)) in shares.each.iter().zip(&shares.spans).enumerate() {
                 if bytes >= most {
-                    return Ok((parts, number));
+                    return Ok(number);
                 }
                 let Route { slots: Some(slots), rows: Rows::Run { to, .. } } = *share else { continue };
                 if !parts.last().is_some_and(|last| last.goes_on(slots, to, number)) {
@@ -324,9 +360,10 @@ impl StripSource<'_> {
                 *so_far = (so_far.0 + added, so_far.1 + span.len());
                 row = span.end;
             }
-            Ok((parts, shares.each.len()))
+            Ok(shares.each.len())
         };
-        let (parts, done) = decode().map_err(|error: Error| error.in_column(&column.name))?;
+        let done = self.file.jagged(of, self.field.marks_elements(), &mut scratch.buffers, take);
+        let done = done.map_err(|error| error.in_column(&of.column.name))?;
         shares.spans.truncate(done);
         shares.each.truncate(done);
         Ok(parts)
@@ -334,12 +371,10 @@ impl StripSource<'_> {
 
     /// Decodes the spans of a field's only column, and copies each row to its batch.
     fn scatter_jagged(&self, shares: &Routes<'_>, scratch: &mut Scratch) -> Result<()> {
-        let column = self.columns[0];
+        let of = self.column(0);
         let Scratch { buffers, jagged, .. } = scratch;
-        jagged.clear();
-        let mut decode = || {
-            let (nulls, marks_elements) = (self.field.nulls[0], self.field.marks_elements());
-            let mut decoder = self.file.jagged(self.row_group, column, nulls, marks_elements, buffers)?;
+        let take = |mut decoder: Box<dyn JaggedDecoder + '_>| {
+            jagged.clear();
             let mut row = 0;
             for span in &shares.spans {
                 decoder.skip(span.start - row)?;
@@ -348,21 +383,22 @@ impl StripSource<'_> {
             }
             Ok(())
         };
-        decode().map_err(|error: Error| error.in_column(&column.name))?;
+        let taken = self.file.jagged(of, self.field.marks_elements(), buffers, take);
+        taken.map_err(|error| error.in_column(&of.column.name))?;
         let has_inner = self.field.kind.is_nested() || self.field.marks_elements();
         hand_out_jagged(&shares.each, self.index, has_inner, jagged)
     }
 
     /// Decodes a field's only column to padded rows, and their lengths to the field behind this one.
     fn fill_padded(&self, padding: Padding, shares: &Routes<'_>, scratch: &mut Scratch) -> Result<()> {
-        let (column, width) = (self.columns[0], self.field.dtype.width());
+        let (of, width) = (self.column(0), self.field.dtype.width());
         let Scratch { buffers, jagged, columns: [values, valid], lengths, .. } = scratch;
-        let mut decode = || {
-            let decoder = self.file.jagged(self.row_group, column, self.field.nulls[0], false, buffers)?;
+        let take = |decoder: Box<dyn JaggedDecoder + '_>| {
             let mut decoder = PadDecoder::new(decoder, padding, width, self.row_bytes, jagged);
-            decoder.fill(shares, (self.index, self.field.is_masked()), [values, lengths, valid])
+            let memory = [&mut *values, &mut *lengths, &mut *valid];
+            decoder.fill(shares, (self.index, self.field.is_masked()), memory)
         };
-        decode().map_err(|error: Error| error.in_column(&column.name))
+        self.file.jagged(of, false, buffers, take).map_err(|error| error.in_column(&of.column.name))
     }
 }
 

@@ -6,6 +6,7 @@ pub mod window;
 pub mod segment;
 pub mod bunch_size;
 pub mod routing;
+pub mod mending;
 pub mod strips;
 pub mod padded;
 pub mod fetches;

@@ -57,7 +57,7 @@ impl OpenFiles {
         let then = Status { size: now.size, version: Version::Modified { ns: before.into(), node } };
         match then.change(now) {
             Some(change) if before != i64::MIN => {
-                Err(Error::source(CHANGED, &self.manifest.files()[index].path, change))
+                Err(Error::unsettled(CHANGED, &self.manifest.files()[index].path, change))
             }
             _ => Ok(()),
         }

@@ -192,7 +192,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         let length = |row: usize| self.rows.bytes_of(row).len() / self.width;
         let size = self.padding.size;
         let row = (0..self.rows.ends.len()).find(|&row| length(row) > size).unwrap_or(0);
-        Error::data(format!(
+        Error::refused(format!(
             "row {} of the row group has {} elements, pad has room for {size}; truncate says which end of it is kept",
             self.first + row,
             length(row)

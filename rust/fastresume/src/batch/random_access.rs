@@ -53,11 +53,11 @@ pub fn read(
     }
     let distinct = Intervals::new(runs.to_vec())?;
     let fields = if runs.windows(2).all(|pair| pair[0].end <= pair[1].start) {
-        decoded(manifest, layout, &distinct, Some(count), stop)?
+        decoded((manifest, layout), &distinct, Some(count), &mut written, stop)?
     } else {
         let named = runs.iter().cloned().flatten();
         let places = named.map(|row| to_usize(distinct.rank(row))).collect::<Result<_>>()?;
-        let fields = decoded(manifest, layout.clone(), &distinct, None, stop)?;
+        let fields = decoded((manifest, layout.clone()), &distinct, None, &mut written, stop)?;
         let places = filled_up(places, count)?;
         gather(fields, &layout, &places.iter().map(|&place| place..place + 1))?
     };
@@ -76,12 +76,12 @@ fn filled_up(mut places: Vec<usize>, count: usize) -> Result<Vec<usize>> {
 }
 
 /// The memory of each field, filled with rows in their order in the files, then with the same rows again up
-/// to `count`.
+/// to `count`. Notes which of them are damaged.
 fn decoded(
-    manifest: Arc<Manifest>,
-    layout: Layout,
+    (manifest, layout): (Arc<Manifest>, Layout),
     wanted: &Intervals,
     count: Option<usize>,
+    written: &mut Written,
     stop: &AtomicBool,
 ) -> Result<Vec<Memory>> {
     let distinct = to_usize(wanted.count())?;
@@ -94,7 +94,9 @@ fn decoded(
     }
     let mut slots = locked(&slots).taken();
     slots.finish(filler.layout(), distinct, rows)?;
-    Ok(slots.into_parts(filler.layout()).0)
+    let (fields, found) = slots.into_parts(filler.layout());
+    written.note_damage(found.damage());
+    Ok(fields)
 }
 
 /// One segment per row group; all rows go to one batch, one after another.

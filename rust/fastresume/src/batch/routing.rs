@@ -9,6 +9,7 @@ use crate::batch::slots::interleave::{Columns, Move, Rows, Scattered};
 use crate::batch::slots::jagged_partition::{self, Lot};
 use crate::batch::slots::partition::Sorter;
 use crate::batch::slots::pending::{PendingRows, STRIPS, Strip, strip_rows};
+use crate::batch::slots::row_ids::Damage;
 use crate::decode::decoder::JaggedRows;
 use crate::decode::row_picker::Sieve;
 use crate::error::{Result, locked};
@@ -109,6 +110,13 @@ impl<'a> Routes<'a> {
             }
         }
         (shares, spans)
+    }
+
+    /// Tells the batches which rows of the row group are damaged.
+    pub fn note_damage(&self, damage: &[Damage]) {
+        for slots in self.each.iter().filter_map(|route| route.slots.filter(|_| !damage.is_empty())) {
+            locked(slots).written().note_damage(damage);
+        }
     }
 
     /// Whether the rows of all batches come as runs.

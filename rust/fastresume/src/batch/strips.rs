@@ -3,22 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::batch::mending::{FieldColumn, GroupFile};
 use crate::batch::routing::{RouteParts, StripSplit};
 use crate::batch::slots::pending::{LEAST_LOWERED, LOWERED_BYTES, Strip};
-use crate::decode::decoder::Target;
-use crate::decode::open_file::OpenFile;
+use crate::decode::decoder::{ScalarDecoder, Target};
 use crate::decode::row_picker::StepRows;
 use crate::error::{Error, Result, check};
 use crate::format::page::reader::Buffers;
 use crate::memory::buffer::Memory;
 use crate::projection::field::Field;
 use crate::schema::columns::Column;
-use crate::schema::nulls::Nulls;
 
 /// A field of one row group, open for reading.
 pub struct StripSource<'a> {
-    pub file: &'a OpenFile,
-    pub row_group: usize,
+    pub file: GroupFile<'a>,
     /// Its columns in the file.
     pub columns: Vec<&'a Column>,
     pub index: usize,
@@ -57,7 +55,7 @@ pub fn decode_together(
     let is_lowered = floors.is_some();
     match decoded(floors) {
         // Footers may be wrong.
-        Err(Error::Data { .. }) if is_lowered => decoded(None),
+        Err(Error::Data { .. } | Error::Source(_)) if is_lowered => decoded(None),
         strips => strips,
     }
 }
@@ -69,18 +67,32 @@ fn floors(sources: &[&StripSource<'_>], parts: &RouteParts<'_>) -> Option<Arc<[u
         return None;
     }
     columns(sources)
-        .map(|(source, column, nulls)| source.file.floor(source.row_group, column, parts.sieve.nulls(nulls)))
+        .map(|(source, of)| {
+            let nulls = parts.sieve.nulls(of.nulls);
+            source.file.file().ok()?.floor(source.file.row_group, of.column, nulls)
+        })
         .collect()
 }
 
 /// The columns of fields, and how nulls are handled.
 fn columns<'a>(
     sources: &'a [&StripSource<'a>],
-) -> impl Iterator<Item = (&'a StripSource<'a>, &'a Column, Nulls)> {
-    sources.iter().flat_map(|source| {
-        let nulls = source.columns.iter().zip(&source.field.nulls);
-        nulls.map(move |(column, nulls)| (*source, *column, *nulls))
-    })
+) -> impl Iterator<Item = (&'a StripSource<'a>, FieldColumn<'a>)> {
+    sources
+        .iter()
+        .flat_map(|source| (0..source.columns.len()).map(move |number| (*source, source.column(number))))
+}
+
+impl<'a> StripSource<'a> {
+    /// One of its columns.
+    pub fn column(&self, number: usize) -> FieldColumn<'a> {
+        FieldColumn {
+            key: (self.index, number),
+            column: self.columns[number],
+            nulls: self.field.nulls[number],
+            is_masked: self.field.is_masked(),
+        }
+    }
 }
 
 /// Decodes the columns of fields, one after another, to strips.
@@ -94,22 +106,27 @@ fn decode_columns(
 ) -> Result<()> {
     let sieve = &parts.sieve;
     let mut masks = 0..;
-    for (number, (source, column, nulls)) in columns(sources).enumerate() {
+    for (number, (source, of)) in columns(sources).enumerate() {
         check(stop)?;
         let mask = if source.field.is_masked() { masks.next() } else { None };
-        let mut decode = || {
-            let (file, group, told) = (source.file, source.row_group, sieve.nulls(nulls));
-            let mut decoder = match floors {
-                None => file.scalars(group, column, told, buffers)?,
-                Some(floors) => file.lowered(group, column, told, floors[number], buffers)?,
-            };
+        let (file, told) = (source.file, sieve.nulls(of.nulls));
+        let mut take = |decoder: &mut dyn ScalarDecoder| {
             for (cut, strip) in cuts.iter().zip(&mut *strips) {
                 let (values, valid) = strip.column(number, mask);
-                sieve.read(cut.steps.clone(), decoder.as_mut(), nulls, Target { values, valid }, rows)?;
+                sieve.read(cut.steps.clone(), decoder, of.nulls, Target { values, valid }, rows)?;
             }
             Ok(())
         };
-        decode().map_err(|error: Error| error.in_column(&column.name))?;
+        let decoded = match floors {
+            None => file.scalars(FieldColumn { nulls: told, ..of }, buffers, take),
+            Some(floors) => {
+                let opened = file.file().and_then(|opened| {
+                    opened.lowered(file.row_group, of.column, told, floors[number], buffers)
+                });
+                opened.and_then(|mut decoder| take(decoder.as_mut()))
+            }
+        };
+        decoded.map_err(|error: Error| error.in_column(&of.column.name))?;
     }
     Ok(())
 }

@@ -112,12 +112,12 @@ impl Converter {
         let mut number = [0; 8];
         self.conversion.convert(value, &mut number, row)?;
         let written = delivery.write_one(u64::from_le_bytes(number), place);
-        written.map_err(|misfit| Error::data(format!("row {row} of the row group holds {misfit}")))
+        written.map_err(|misfit| Error::refused(format!("row {row} of the row group holds {misfit}")))
     }
 }
 
 fn misfit(row: usize, value: &str, what: &str) -> Error {
-    Error::data(format!("row {row} of the row group holds {value}, which does not fit {what}"))
+    Error::refused(format!("row {row} of the row group holds {value}, which does not fit {what}"))
 }
 
 /// Nanoseconds since 1970.

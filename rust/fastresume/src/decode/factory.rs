@@ -334,7 +334,7 @@ fn shaped(column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
         }
         (_, _, Some(number)) => {
             let written = delivery(column, Dtype::Int64)?.write_one(u64::from_le_bytes(*number), &mut row);
-            written.map_err(|misfit| Error::data(format!("the path holds {misfit}")))?;
+            written.map_err(|misfit| Error::refused(format!("the path holds {misfit}")))?;
         }
         (_, _, None) => return Err(undeliverable(column)),
     }

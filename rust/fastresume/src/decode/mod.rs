@@ -9,3 +9,5 @@ pub mod convert;
 pub mod flat;
 pub mod list;
 pub mod factory;
+pub mod survey;
+pub mod mended;

@@ -246,7 +246,7 @@ fn convert<P: Pod, V: Pod>(
             && let Some(row) = row_of(index)
         {
             let misfit = delivery.misfit(number);
-            return Err(Error::data(format!("row {row} of the row group holds {misfit}")));
+            return Err(Error::refused(format!("row {row} of the row group holds {misfit}")));
         }
     }
     Ok(())

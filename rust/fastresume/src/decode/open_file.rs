@@ -1,5 +1,6 @@
 //! A file of the dataset, opened for decoding.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::format::metadata::footer::FooterBytes;
 use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::{PagePlace, read_index};
 use crate::format::metadata::writer::Writer;
+use crate::format::page::known_pages::KnownPages;
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::reader::{Buffers, Pages};
 use crate::format::page::scanner::PageWalk;
@@ -37,6 +39,8 @@ pub struct OpenFile {
     leaves: Arc<Leaves>,
     places: Arc<PagePlaces>,
     page_checks: PageChecks,
+    /// Where its column chunk ends, of which only a part is read.
+    end: Option<u64>,
 }
 
 impl OpenFile {
@@ -54,7 +58,14 @@ impl OpenFile {
         let numbers: BTreeSet<usize> = columns.map(|column| column.leaf).collect();
         let leaves = manifest.footers().leaves(footer, numbers.into_iter().collect());
         let leaves = leaves.map_err(|error: Error| error.in_file(&manifest.files()[file].path))?;
-        Ok(Self { status, source, leaves, places: Arc::default(), page_checks: manifest.page_checks() })
+        Ok(Self {
+            status,
+            source,
+            leaves,
+            places: Arc::default(),
+            page_checks: manifest.page_checks(),
+            end: None,
+        })
     }
 
     /// The metadata of the leaf columns that are read.
@@ -102,6 +113,7 @@ impl OpenFile {
         if !self.leaves.writer().counts_dictionary_headers() {
             chunk.end += self.dictionary_header_bytes(chunk.start)?;
         }
+        chunk.end = chunk.end.min(self.end.unwrap_or(u64::MAX));
         Ok(chunk)
     }
 
@@ -153,7 +165,40 @@ impl OpenFile {
             leaves: Arc::clone(&self.leaves),
             places: Arc::clone(&self.places),
             page_checks: self.page_checks,
+            end: self.end,
         }
+    }
+
+    /// The same file, of which one column chunk is read from a page on, and up to an offset. Where its pages lie is taken
+    /// for known.
+    ///
+    /// # Errors
+    /// `Data` if the row group's metadata contradict each other.
+    pub fn part(
+        &self,
+        row_group: usize,
+        column: &Column,
+        (start, end): (Option<PagePlace>, Option<u64>),
+    ) -> Result<Self> {
+        let source = Arc::clone(&self.source);
+        let part = Self { places: Arc::default(), end, ..self.read_from(source) };
+        let chunk = part.chunk(row_group, column.leaf, &self.leaf(column)?)?;
+        part.places.note(&chunk, start.as_slice());
+        part.places.note_checked(&chunk);
+        Ok(part)
+    }
+
+    /// What is known of the pages of a column chunk, some of which may be damaged.
+    ///
+    /// # Errors
+    /// `Data` if the row group's metadata contradict each other.
+    pub fn known_pages(&self, row_group: usize, column: &Column) -> Result<KnownPages> {
+        let chunk = self.chunk(row_group, column.leaf, &self.leaf(column)?)?;
+        let is_trusted = chunk.is_flat() || self.leaves.writer().indexes_list_rows();
+        let index = index_place(self.leaves.chunk(row_group, column.leaf)?).filter(|_| is_trusted);
+        let (mut memory, rows) = (Vec::new(), chunk.rows);
+        let walk = PageWalk::new(Arc::clone(&self.source), chunk, Arc::default(), rows, &mut memory)?;
+        Ok(walk.known_pages(index))
     }
 
     /// Begins to read ranges, if that takes a network.
@@ -185,6 +230,9 @@ impl OpenFile {
     }
 }
 
+/// What is said of a file that is not what its footer said.
+const CHANGED: &str = "the file was changed since the dataset was opened";
+
 /// The footer of a file of the manifest, which has not changed.
 ///
 /// # Errors
@@ -192,11 +240,15 @@ impl OpenFile {
 pub fn read_footer(manifest: &Manifest, file: usize) -> Result<(Arc<dyn Source>, Status, FooterBytes)> {
     let (source, status) = manifest.open_file(file)?;
     let file = &manifest.files()[file];
-    let changed = |what: &str| {
-        Error::data(format!("the file was changed since the dataset was opened: {what}")).in_file(&file.path)
-    };
-    if source.size() != file.size {
-        return Err(changed(&format!("it had {} bytes, it has {}", file.size, source.size())));
+    let changed = |what: &str| Error::data(format!("{CHANGED}: {what}")).in_file(&file.path);
+    let other_size = format!("it had {} bytes, it has {}", file.size, source.size());
+    match source.size().cmp(&file.size) {
+        // A file that was cut off is damaged; one that has more is another one.
+        Ordering::Less => return Err(changed(&other_size)),
+        Ordering::Greater => {
+            return Err(Error::refused(format!("{CHANGED}: {other_size}")).in_file(&file.path));
+        }
+        Ordering::Equal => {}
     }
     let footer = FooterBytes::read(source.as_ref()).map_err(|error| error.in_file(&file.path))?;
     if footer.hash != file.footer_hash {
@@ -210,7 +262,7 @@ pub fn read_footer(manifest: &Manifest, file: usize) -> Result<(Arc<dyn Source>,
 
 /// The error for a column whose type can't be delivered.
 pub fn undeliverable(column: &Column) -> Error {
-    Error::data(format!("the type {} can't be delivered", column.type_name))
+    Error::refused(format!("the type {} can't be delivered", column.type_name))
 }
 
 /// Bytes of one plain value; 0 for booleans, `None` if values differ in length.

@@ -30,6 +30,8 @@ pub struct Layout {
     jagged_row_bytes: usize,
     row_bytes: usize,
     bundles: Vec<Vec<usize>>,
+    /// Whether damaged rows are delivered as such, and no error.
+    masks_damage: bool,
 }
 
 /// Rows of so many bytes, at most, are put together from single columns: some lines of a cache.
@@ -77,7 +79,20 @@ impl Layout {
         let flat_bytes = flat.map(|field| field.row_bytes().saturating_add(field.mask_bytes()));
         let row_bytes = flat_bytes.fold(jagged_row_bytes, usize::saturating_add);
         let bundles = bundles(&fields);
-        Self { fields, columns, jagged_bytes, jagged_row_bytes, row_bytes, bundles }
+        Self { fields, columns, jagged_bytes, jagged_row_bytes, row_bytes, bundles, masks_damage: false }
+    }
+
+    /// The same, by which damaged rows are delivered as such, or are an error.
+    #[must_use]
+    pub fn masking_damage(mut self, masks_damage: bool) -> Self {
+        self.masks_damage = masks_damage;
+        self
+    }
+
+    /// Whether damaged rows are delivered as such, and no error.
+    #[must_use]
+    pub fn masks_damage(&self) -> bool {
+        self.masks_damage
     }
 
     /// The same with the vocabularies of the columns of which codes are asked for: those that are known, by the columns' numbers, and
@@ -371,8 +386,8 @@ fn refusal(wrong: Vec<(&TensorPlan<'_>, Error)>) -> Error {
     let count = wrong.len();
     if count == 1 {
         return match wrong.into_iter().next() {
-            Some((_, Error::Data { reason, place })) => {
-                Error::Data { reason: format!("{reason}{without}"), place }
+            Some((_, Error::Data { reason, place, is_refused })) => {
+                Error::Data { reason: format!("{reason}{without}"), place, is_refused }
             }
             Some((_, error)) => error,
             None => Error::Argument("no column is selected".into()),

@@ -164,7 +164,9 @@ fn add_made<'a>(
 pub fn within(text: &str, error: Error) -> Error {
     match error {
         Error::Argument(reason) => Error::Argument(format!("{text}: {reason}")),
-        Error::Data { reason, place } => Error::Data { reason: format!("{text}: {reason}"), place },
+        Error::Data { reason, place, is_refused } => {
+            Error::Data { reason: format!("{text}: {reason}"), place, is_refused }
+        }
         other => other,
     }
 }

@@ -126,14 +126,14 @@ impl Vocabulary {
                 "the value {shown:?} is none of the {} that .codes() names; its unknown= gives such values a code",
                 self.len()
             );
-            return Err(Error::data(reason));
+            return Err(Error::refused(reason));
         }
         let reason = format!(
             "the value {shown:?} is none of the {} of the column's dictionary: the file was changed since they were \
              gathered, or it is damaged",
             self.len()
         );
-        Err(Error::data(reason))
+        Err(Error::refused(reason))
     }
 }
 

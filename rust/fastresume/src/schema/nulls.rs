@@ -20,7 +20,7 @@ impl Nulls {
     /// `Data` if nulls are refused; it names row `row` of the row group.
     pub fn bits(self, row: usize) -> Result<u64> {
         match self {
-            Self::Refused => Err(Error::data(format!(
+            Self::Refused => Err(Error::refused(format!(
                 "row {row} of the row group is null; .mask_null() or .fill_null(value) says what becomes of it"
             ))),
             Self::Masked => Ok(0),

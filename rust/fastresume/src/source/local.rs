@@ -8,6 +8,11 @@ use crate::error::{Error, Result};
 use crate::source::byte_source::Source;
 use crate::source::status::{SECOND_NS, Status, Version};
 
+/// What the system lacks, and not the file: `ENOMEM`, `ENFILE` and `EMFILE`.
+const NO_MEMORY: i32 = 12;
+const NO_FILE_OF_SYSTEM: i32 = 23;
+const NO_FILE_OF_PROCESS: i32 = 24;
+
 /// The status of a file, which is not opened.
 ///
 /// # Errors
@@ -44,7 +49,12 @@ impl LocalFile {
     pub fn open(path: &Path) -> Result<Self> {
         // Before opening: to open a pipe waits for its writer.
         status(path)?;
-        let failed = |cause| Error::source("can't open", path, cause);
+        let failed = |cause: std::io::Error| match cause.raw_os_error() {
+            Some(NO_MEMORY | NO_FILE_OF_SYSTEM | NO_FILE_OF_PROCESS) => {
+                Error::unsettled("can't open", path, cause)
+            }
+            _ => Error::source("can't open", path, cause),
+        };
         let file = File::open(path).map_err(failed)?;
         let status = told(&file.metadata().map_err(failed)?);
         Ok(Self { file, status, path: path.to_owned() })
@@ -74,11 +84,10 @@ impl Source for LocalFile {
 
     /// Both the file that is open and the one that its path names now: whoever opens it again would get that one.
     fn check_unchanged(&self) -> Result<()> {
-        let changed = |cause: String| Error::source(CHANGED, &self.path, cause);
         for now in [self.file.metadata(), std::fs::metadata(&self.path)] {
-            let now = now.map_err(|cause| changed(cause.to_string()))?;
+            let now = now.map_err(|cause| Error::source(CHANGED, &self.path, cause))?;
             if let Some(change) = self.status.change(&told(&now)) {
-                return Err(changed(change));
+                return Err(Error::unsettled(CHANGED, &self.path, change));
             }
         }
         Ok(())

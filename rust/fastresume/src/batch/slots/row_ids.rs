@@ -18,6 +18,17 @@ pub struct Written {
     scattered: usize,
     /// Where the rows of each segment end among these, and which rows of the dataset it has.
     segments: Vec<(usize, Arc<[Range<u64>]>)>,
+    /// Which rows can't be decoded, of those of the row groups that it takes from.
+    damage: Vec<Damage>,
+}
+
+/// Rows that can't be read or decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Their numbers, counted over all files.
+    pub rows: Range<u64>,
+    /// Why, with column, row group and file.
+    pub cause: Arc<str>,
 }
 
 impl Written {
@@ -43,6 +54,21 @@ impl Written {
         self.moves.extend_from_slice(moves);
         self.segments.push((self.moves.len(), Arc::clone(numbers)));
         Ok(before)
+    }
+
+    /// Notes rows that can't be decoded, some of which may be the batch's.
+    pub fn note_damage(&mut self, damage: &[Damage]) {
+        for one in damage {
+            if !self.damage.contains(one) {
+                self.damage.push(one.clone());
+            }
+        }
+    }
+
+    /// Which rows can't be decoded: some of them may be other batches'.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
     }
 
     /// The scattered rows, in the order in which they were noted.

@@ -57,7 +57,7 @@ impl<'a> EqualDecoder<'a> {
                 place.copy_from_slice(value);
                 Ok(())
             }
-            FixedRows::Lists => Err(Error::data(format!(
+            FixedRows::Lists => Err(Error::refused(format!(
                 "the list in row {row} of the row group has {} elements, expected {} as .fixed() or the file's Arrow schema says",
                 value.len() / self.shape.width,
                 self.shape.size

@@ -64,7 +64,7 @@ impl Grid {
             expected.part(self.seen..end).words().eq(found.part(first..first + count).words())
         };
         if !is_whole || !self.expected.iter().zip(&self.found).all(is_same) {
-            return Err(Error::data(format!(
+            return Err(Error::refused(format!(
                 "the lists in row {row} of the row group are null, or have not the lengths {:?} of a tensor of them",
                 self.sizes
             )));

@@ -88,7 +88,7 @@ impl<'a, V: Pod, E: Elements<V>> ListDecoder<'a, V, E> {
             Nulls::Filled(bits) => bits,
             Nulls::Masked if marks_elements => 0,
             Nulls::Masked | Nulls::Refused => {
-                return Err(Error::data(format!(
+                return Err(Error::refused(format!(
                     "an element of the list in row {} of the row group is null; .fill_null(value) says \
                      what becomes of it, a mask marks those of lists that are not padded",
                     row_of(self.there.all().first_zero().unwrap_or(0))
@@ -195,7 +195,7 @@ fn take_inner(
 
 /// The error for a null inside the list of a row.
 pub fn null_row(what: &str, row: usize) -> Error {
-    Error::data(format!(
+    Error::refused(format!(
         "{what} inside the list in row {row} of the row group is null; .mask_null() or .fill_null(value) says what becomes \
          of it"
     ))

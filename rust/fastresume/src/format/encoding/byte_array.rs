@@ -143,5 +143,5 @@ pub fn too_long(rows: usize) -> Error {
     } else {
         ""
     };
-    Error::data(format!("the texts of {rows} rows expand to more than {MAX_EXPANDED_BYTES} bytes{advice}"))
+    Error::refused(format!("the texts of {rows} rows expand to more than {MAX_EXPANDED_BYTES} bytes{advice}"))
 }

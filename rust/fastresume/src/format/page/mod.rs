@@ -4,4 +4,5 @@ pub mod sizes;
 pub mod locations;
 pub mod dictionary_cache;
 pub mod scanner;
+pub mod known_pages;
 pub mod reader;

@@ -34,6 +34,7 @@ pub struct Buffers {
 }
 
 /// What is wanted now: a part of a row group, or all of it.
+#[derive(Clone)]
 struct GroupPart {
     /// The row group, counted over all files.
     group: usize,
@@ -46,6 +47,12 @@ impl Buffers {
     /// The bytes of the dictionary that was opened last.
     pub fn dictionary(&self) -> &[u8] {
         self.dictionary.bytes()
+    }
+
+    /// Others for the same part of the row group.
+    #[must_use]
+    pub fn others(&self) -> Self {
+        Self { part: self.part.clone(), ..Self::default() }
     }
 
     /// Begins with a part of a row group, or all of it: up to this row, or to its end if it has no more rows. The group counts

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parquet::basic::Encoding;
 
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::Bits;
+use crate::format::encoding::bitmap::{Bits, Marks};
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::rle::MAX_VALUES;
 use crate::format::metadata::column_chunk::Chunk;
@@ -92,6 +92,7 @@ impl<'a> PageWalk<'a> {
                 source.size()
             )));
         }
+        let is_checked = places.is_checked(&chunk);
         Ok(Self {
             source,
             end_row,
@@ -104,7 +105,7 @@ impl<'a> PageWalk<'a> {
             next: None,
             deferred: None,
             has_dictionary: false,
-            is_checked: false,
+            is_checked,
             told_rows: None,
             row_found: 0,
             places,
@@ -116,6 +117,11 @@ impl<'a> PageWalk<'a> {
     /// The column chunk.
     pub fn chunk(&self) -> &Chunk {
         &self.chunk
+    }
+
+    /// What it reads from.
+    pub fn source(&self) -> &dyn Source {
+        self.source.as_ref()
     }
 
     /// Whether rows are left for others, behind those that are wanted now.
@@ -258,7 +264,11 @@ impl<'a> PageWalk<'a> {
         Ok((pages, are_old))
     }
 
-    fn parse_header(&mut self, offset: u64) -> Result<(Header, u64)> {
+    /// The header at an offset, and its length.
+    ///
+    /// # Errors
+    /// `Data` if it is damaged; `Source` if it can't be read.
+    pub fn parse_header(&mut self, offset: u64) -> Result<(Header, u64)> {
         let mut window = HEADER_BYTES;
         let left = self.chunk.end - offset;
         let (header, length) = loop {
@@ -380,16 +390,26 @@ impl<'a> PageWalk<'a> {
             return Ok(None);
         }
         let bytes = self.bytes(self.offset, repetition as u64)?;
-        let how = (Encoding::RLE, Some(repetition));
-        self.levels.read(&self.memory[bytes], 0, count, self.chunk.levels.0, how)?;
-        self.levels.at_least(1, &mut self.within);
-        let rows = count - self.within.all().ones();
+        let within = self.read_levels(bytes, count, (Encoding::RLE, Some(repetition)))?;
+        let rows = count - within.ones();
         match header.stated_rows() {
             Some(stated) if stated != rows as u64 && self.chunk.writer.counts_list_rows() => {
                 Err(other_rows(rows, stated))
             }
             _ => Ok(Some(rows)),
         }
+    }
+
+    /// Reads repetition levels from these bytes of the memory; marks those that begin no row.
+    pub fn read_levels(
+        &mut self,
+        bytes: Range<usize>,
+        count: usize,
+        how: (Encoding, Option<usize>),
+    ) -> Result<Marks<'_>> {
+        self.levels.read(&self.memory[bytes], 0, count, self.chunk.levels.0, how)?;
+        self.levels.at_least(1, &mut self.within);
+        Ok(self.within.all())
     }
 
     /// Goes to the last page that begins within `rows` rows from row `row` on, of those whose rows are known; gives the rows

@@ -1,0 +1,29 @@
+"""What a user may ask for of rows that can't be read: checked."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastresume.options.checks import number, one_of
+
+
+def checked_bad_rows(bad_rows: Literal["error", "mask"], max_bad_rows: object) -> int | float | None:
+    """How many rows of a pass may be masked, or which share of them; None where one is an error.
+
+    Raises:
+        ValueError: if `bad_rows` is no choice, or the number is out of range.
+        TypeError: if it is no number.
+    """
+    choice = one_of("bad_rows", bad_rows, ("error", "mask"))
+    if isinstance(max_bad_rows, bool):
+        raise TypeError(
+            f"max_bad_rows must be a number of rows (int) or a share (float), found {max_bad_rows}"
+        )
+    most = number("max_bad_rows", max_bad_rows, "a number of rows (int) or a share of them (float)")
+    if isinstance(most, float) and not 0 <= most <= 1:
+        raise ValueError(
+            f"max_bad_rows as a share must be from 0.0 to 1.0, found {most}; write an int for rows"
+        )
+    if most < 0:
+        raise ValueError(f"max_bad_rows must be at least 0, found {most}")
+    return most if choice == "mask" else None
