@@ -131,6 +131,7 @@ class Manifest:
         cache: str | None = None,
         verify_checksums: bool = True,
         max_page_bytes: int = ...,
+        table: object | None = None,
     ) -> Manifest: ...
     @staticmethod
     def from_bytes(data: bytes, stores: Stores) -> Manifest: ...

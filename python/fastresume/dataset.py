@@ -7,7 +7,8 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Never, Self
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Never, Self, cast
 
 import fastresume._core as _core
 from fastresume.batch.jagged import texts
@@ -27,14 +28,17 @@ from fastresume.options.checks import (
     truth,
 )
 from fastresume.options.rows import Rows, order_choice, select
-from fastresume.options.stores import Credentials, stores_of
+from fastresume.options.stores import Credentials, options_of, stores_of
 from fastresume.options.topology import World, cut_of, global_share, resolve_world
 from fastresume.options.unknown import OF_DATASETS, refuse_unknown
 from fastresume.plan import Plan, make_plan
 from fastresume.reading.resumable import ResumableDataset
 from fastresume.reading.spec import ReadSpec
+from fastresume.tables.named_table import open_table
+from fastresume.tables.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
@@ -56,7 +60,8 @@ class ParquetDataset(ResumableDataset):
             `/data`. Addresses of objects, `s3://bucket/day=*/`, `gs://`, `az://`, `abfss://`, `http(s)://`,
             `hf://datasets/owner/name@revision/path`, stand for the same: a web server lists nothing, so each
             of its files is named. A list of lists
-            holds generations (days, say): they keep its order. Rows are numbered
+            holds generations (days, say): they keep its order. `delta://` before a path or address, or a
+            `deltalake.DeltaTable`, is a table: see docs/how-to/tables.md. Rows are numbered
             by the bytes of the files' paths, whatever the order of a list: `part-10` stands before `part-2`.
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, in place of `batch_size`.
@@ -143,6 +148,9 @@ class ParquetDataset(ResumableDataset):
             again each day trains on what is new, once: see docs/how-to/new-files-each-day.md.
         order_paths: "as given" keeps the order of the list that `paths` is; what one entry means (a
             directory, a pattern) is sorted still. Another order of files is another dataset for a state.
+        version: the number of a table's snapshot; the latest one if None. Files stand in the order of the
+            commits that added them, so that a snapshot to which others were appended has grown, for
+            `on_change`. A state of a snapshot whose rows were removed or rewritten since is refused.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
             evaluation that breaks off and is to see the same rows each time.
         bad_rows: what becomes of rows that can't be read or decoded (a damaged page or chunk, a file that was
@@ -165,6 +173,7 @@ class ParquetDataset(ResumableDataset):
             table, among which are those that it has removed.
         ValueError: for numbers out of range, or a dataset from which no batch would come.
         TypeError: for arguments of another type.
+        ImportError: if the package that reads the table is not installed.
 
     Warns:
         UserWarning: if `manifest_cache` or `filter_cache` can't be written; while reading, if `cache_dir`
@@ -186,7 +195,7 @@ class ParquetDataset(ResumableDataset):
     @bounds_messages
     def __init__(
         self,
-        paths: Path | Sequence[Path] | Sequence[Sequence[Path]],
+        paths: Path | Sequence[Path] | Sequence[Sequence[Path]] | DeltaTable,
         *,
         batch_size: int | None = None,
         global_batch_size: int | None = None,
@@ -211,6 +220,7 @@ class ParquetDataset(ResumableDataset):
         cache_dir: Path | None = None,
         cache_bytes: int | None = None,
         order_paths: Literal["sorted", "as given"] = "sorted",
+        version: int | None = None,
         on_iter: Literal["continue", "restart"] = "continue",
         on_change: Literal["error", "append"] = "error",
         bad_rows: Literal["error", "mask"] = "error",
@@ -227,8 +237,10 @@ class ParquetDataset(ResumableDataset):
                 OF_DATASETS,
                 list(inspect.signature(ParquetDataset).parameters)[:-1],
             )
-        named_paths = path_generations(paths)
-        if one_of("order_paths", order_paths, ("sorted", "as given")) == "as given":
+        orders = one_of("order_paths", order_paths, ("sorted", "as given"))
+        table = open_table(paths, version, partial(options_of, storage_options, credentials))
+        named_paths = path_generations(cast("Sequence[Path]", paths) if table is None else table.files)
+        if table is not None or orders == "as given":
             named_paths = [[path] for generation in named_paths for path in generation]
         own_world, was_detected = resolve_world(rank, world_size, world)
         if (batch_size is None) == (global_batch_size is None):
@@ -250,9 +262,12 @@ class ParquetDataset(ResumableDataset):
         request = column_request(columns, nulls)
         verifies = truth("verify_checksums", verify_checksums)
         page_bytes = at_least(1, "max_page_bytes", max_page_bytes)
-        stores = stores_of(storage_options, credentials, read_bytes, cache_dir, cache_bytes)
-        opened = _open_manifest(named_paths, manifest_cache, verifies, page_bytes, stores)
-        manifest = select(opened, rows)
+        reached_by = (
+            table.storage_options if table is not None and storage_options is None else storage_options
+        )
+        stores = stores_of(reached_by, credentials, read_bytes, cache_dir, cache_bytes)
+        opened = _open_manifest(named_paths, manifest_cache, verifies, page_bytes, stores, table)
+        manifest = select(opened if table is None else table.live(opened), rows)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
         report: FilterReport | None = None
         if filter is not None:
@@ -277,6 +292,7 @@ class ParquetDataset(ResumableDataset):
             on_iter=iter_means,
             on_change=one_of("on_change", on_change, ("error", "append")),
             max_bad_rows=most_bad_rows,
+            table=None if table is None else table.name,
         )
         if on_change == "append":
             _check_appendable(request)
@@ -354,6 +370,15 @@ class ParquetDataset(ResumableDataset):
         return self.spec.manifest.files
 
     @property
+    def version(self) -> int | None:
+        """The number of the table's snapshot that is read; None of files that are no table's.
+
+        Example:
+            >>> dataset.version  # of "delta://path": 12
+        """
+        return None if self.spec.table is None else self.spec.table.version
+
+    @property
     def fingerprint(self) -> str:
         """A hash of the files' relative paths, sizes and footers; a cursor belongs to one."""
         return self.spec.manifest.fingerprint
@@ -403,9 +428,10 @@ def _open_manifest(
     verify_checksums: bool,
     max_page_bytes: int,
     stores: _core.Stores,
+    table: Snapshot | None,
 ) -> _core.Manifest:
     path = None if cache is None else local_path(path_or_address("manifest_cache", cache))
-    manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes)
+    manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes, table)
     if manifest.not_cached is not None:
         warnings.warn(manifest.not_cached, stacklevel=4)
     if manifest.second_names is not None:  # some link files in order to read them twice

@@ -26,6 +26,7 @@ class Plan:
     Args:
         epoch: the number of the pass.
         order: the order, as the cursor records it.
+        table: the snapshot of the table that is read, in words; None of files that are no table's.
         remaining_rows: rows of the pass that are not delivered yet.
         world_size: the number of ranks.
         workers: the number of loader workers of each rank; 0 without workers.
@@ -71,6 +72,7 @@ class Plan:
 
     epoch: int
     order: Mapping[str, Any]
+    table: str | None
     remaining_rows: int
     world_size: int
     workers: int
@@ -102,6 +104,8 @@ class Plan:
             f"Plan of epoch {self.epoch}: {self.remaining_rows:,} rows left",
             f"  order    {self.order['kind']}" + (f": {order}" if order else ""),
         ]
+        if self.table is not None:
+            lines.append(f"  table    {self.table}")
         if self.windows:
             lines.append(
                 f"           {self.blocks:,} blocks in {self.windows:,} windows of at most "
@@ -144,6 +148,7 @@ def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
     return Plan(
         epoch=cursor.epoch,
         order=Cursor(cursor).order,
+        table=None if spec.table is None else str(spec.table),
         remaining_rows=remaining,
         world_size=world_size,
         workers=workers,

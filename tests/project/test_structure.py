@@ -43,6 +43,7 @@ PYTHON_ROOMS = [
     "rng",
     "buffers",
     "options",
+    "tables",
     "intervals",
     "state",
     "agreement",

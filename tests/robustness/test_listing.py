@@ -208,7 +208,7 @@ def make_hudi(root: Path) -> list[Path]:
 
 
 TABLES = {
-    "Delta": (make_delta, r"DeltaTable\('{root}'\)\.file_uris\(\)"),
+    "Delta": (make_delta, r"ParquetDataset\('delta://{root}', \.\.\.\)"),
     "Iceberg": (make_iceberg, r"scan\(\)\.plan_files\(\)"),
     "Hudi": (make_hudi, r"HudiTable\('{root}'\)\.get_file_slices\(\)"),
 }

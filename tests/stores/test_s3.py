@@ -146,7 +146,7 @@ def test_a_table_among_objects_is_refused(server: S3Server, tree: Path) -> None:
     server.put("tables", "delta/day=1/a.parquet", one)
     server.put("tables", "delta/_delta_log/00000000000000000000.json", b"{}")
     for named in ("s3://tables/delta", "s3://tables/*", "s3://tables/delta/day=1"):
-        with pytest.raises(fr.DataError, match=r"DeltaTable\('s3://tables/delta'\)"):
+        with pytest.raises(fr.DataError, match=r"ParquetDataset\('delta://s3://tables/delta'"):
             fr.ParquetDataset(named, batch_size=8, storage_options=server.options)
     dataset = fr.ParquetDataset(
         "s3://tables/delta/day=1/a.parquet", batch_size=8, storage_options=server.options

@@ -164,13 +164,18 @@ Rows = RowSet | npt.ArrayLike
 
 
 def select(manifest: _core.Manifest, rows: Rows | None) -> _core.Manifest:
-    """The manifest with its selection: what `rows` says; all of them if None.
+    """The manifest with its selection: what `rows` says of those that are selected; all of them if None.
 
     Raises:
         ValueError: if a mask is not of all rows, or intervals go beyond them.
         TypeError: if `rows` is something else.
     """
-    return manifest if rows is None else manifest.select(_rows(rows, manifest.num_rows))
+    if rows is None:
+        return manifest
+    found, selected = _rows(rows, manifest.num_rows), manifest.selected
+    if selected is not None:
+        found = of_buffer(_core.intersection(of_buffer(selected), found))
+    return manifest.select(found)
 
 
 def _rows(rows: Rows, total: int) -> RowArray:

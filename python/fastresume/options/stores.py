@@ -51,5 +51,15 @@ def stores_of(
     return _core.Stores(options, credentials, at_least(1, "read_bytes", read_bytes), cache)
 
 
+def options_of(
+    storage_options: Mapping[Any, object] | None, credentials: Credentials | None
+) -> dict[str, str] | None:
+    """The same for who reads a table's log: credentials as they are now. None if nothing is named."""
+    if not isinstance(storage_options, Mapping) and not callable(credentials):
+        return None
+    named = dict(storage_options or {}) | (dict(credentials()) if callable(credentials) else {})
+    return {str(name): _text(value) for name, value in named.items() if value is not None}
+
+
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -17,6 +17,7 @@ from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, check_picklable, name_of
 from fastresume.reading.masked_rows import MaskedRows, bound_of
 from fastresume.state.cursor import Cursor
+from fastresume.tables.snapshot import SnapshotName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,7 @@ class ReadSpec:
         on_change: whether a state of the first files fits.
         max_bad_rows: how many rows of a pass may be damaged and masked, or which share of this rank's; None
             where one is an error.
+        table: the snapshot whose files they are, if they are a table's.
         transforms: what `map` was given, in the order of their calls.
 
     Attributes:
@@ -68,6 +70,7 @@ class ReadSpec:
     on_iter: Literal["continue", "restart"]
     on_change: Literal["error", "append"]
     max_bad_rows: int | float | None = None
+    table: SnapshotName | None = None
     transforms: tuple[Transform, ...] = ()
     masked_rows: MaskedRows = field(init=False, compare=False, repr=False)
     draws: Draws = field(init=False, compare=False, repr=False)
@@ -116,7 +119,12 @@ class ReadSpec:
         Raises:
             StateError: if it is of another dataset, selection of rows or order.
         """
-        return cursor.fitted(self.manifest, self.order_choice, self.on_change == "append")
+        try:
+            return cursor.fitted(self.manifest, self.order_choice, self.on_change == "append")
+        except _core.StateError as error:
+            if self.table is None:
+                raise
+            raise _core.StateError(f"{error}. {self.table.told}") from None
 
     def cut(self, workers: int) -> Cut:
         """The cut for this many workers of each rank; 1 without workers.
@@ -181,10 +189,14 @@ class ReadSpec:
         of_files = "" if self.manifest.selection is None else f" of {self.num_file_rows}"
         return f"{self.num_rows}{of_files} rows"
 
+    @property
+    def _of_table(self) -> str:
+        return "" if self.table is None else f"version {self.table.version} of a {self.table.kind} table, "
+
     def text(self, cursor: _core.Cursor) -> str:
         """The `repr` of a dataset at a cursor."""
         return (
-            f"ParquetDataset({len(self.manifest.files)} files, {self.row_text()}, "
+            f"ParquetDataset({len(self.manifest.files)} files, {self._of_table}{self.row_text()}, "
             f"{len(self.schema)} tensors, {Cursor(cursor).order_text}, batch_size={self.batch_size}, "
             f"rank {self.world.rank} of {self.world.world_size}, epoch {cursor.epoch - cursor.first_epoch}, "
             f"{self.pass_from(cursor, 1).batches_left} batches left"

@@ -20,6 +20,7 @@ mod pass;
 mod reader;
 mod reserve;
 mod stores;
+mod table;
 mod tensor;
 mod values;
 

@@ -18,6 +18,7 @@ use crate::buffer::Buffer;
 use crate::gate;
 use crate::intervals;
 use crate::stores::Stores;
+use crate::table::TableArgument;
 use crate::values::Value;
 
 /// The immutable table of a dataset's files, and the selection of their rows.
@@ -53,7 +54,7 @@ impl Manifest {
 #[pymethods]
 impl Manifest {
     #[staticmethod]
-    #[pyo3(signature = (paths, stores, cache=None, verify_checksums=true, max_page_bytes=1 << 30))]
+    #[pyo3(signature = (paths, stores, cache=None, verify_checksums=true, max_page_bytes=1 << 30, table=None))]
     fn open(
         py: Python<'_>,
         paths: Vec<Vec<PathBuf>>,
@@ -61,13 +62,15 @@ impl Manifest {
         cache: Option<PathBuf>,
         verify_checksums: bool,
         max_page_bytes: u64,
+        table: Option<TableArgument>,
     ) -> PyResult<Self> {
+        let table = table.map(TableArgument::snapshot);
         let files = stores.get().file_system();
         let cache = cache.map(|path| Cache { path, now: now() });
         let (inner, cached) = gate::run_stoppable(py, |stop| {
             let (inner, cached) = match cache {
-                Some(cache) => CoreManifest::open_cached(files, &paths, &cache, stop)?,
-                None => (CoreManifest::open_in(files, &paths, stop)?, Ok(())),
+                Some(cache) => CoreManifest::open_cached(files, &paths, table.as_ref(), &cache, stop)?,
+                None => (CoreManifest::open_in(files, &paths, table.as_ref(), stop)?, Ok(())),
             };
             let checks = PageChecks { verifies_checksums: verify_checksums, max_page_bytes };
             Ok((inner.with_page_checks(checks), cached))
@@ -181,7 +184,8 @@ impl Manifest {
         gate::run(py, || {
             let may_miss = patterns::is_meant(&optional, &name)?;
             let column = hive_partition::column(&self.inner, &name, may_miss)?;
-            let values = self.inner.files().iter().map(|file| row_group_stats::of_path(&file.path, &column));
+            let files = 0..self.inner.files().len();
+            let values = files.map(|file| row_group_stats::of_file(&self.inner, file, &column));
             Ok((column.kind != Kind::Scalar, values.map(|value| value.map(Value::from)).collect()))
         })
     }

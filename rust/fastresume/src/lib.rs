@@ -35,10 +35,12 @@ mod test_files;
 
 pub use self::batch::random_access::{self, ReadRows};
 pub use self::batch::slots::row_ids::Written;
+pub use self::dataset::file_value::Value;
 pub use self::dataset::hive_partition;
 pub use self::dataset::manifest::Manifest;
 pub use self::dataset::manifest_cache::Cache;
 pub use self::dataset::page_checks::PageChecks;
+pub use self::dataset::table_snapshot::{TableColumn, TableSnapshot};
 pub use self::error::{Error, Result, bounded};
 pub use self::filter::filter_layout;
 pub use self::filter::page_stats::{self, Details};

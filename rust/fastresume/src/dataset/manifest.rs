@@ -9,12 +9,14 @@ use std::sync::{Arc, atomic::AtomicBool};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::file_schema::{FooterSize, Schema};
+use crate::dataset::file_value::Value;
 use crate::dataset::fingerprint::{Printed, fingerprint};
 use crate::dataset::found_files::{FoundFile, find_all};
 use crate::dataset::listing::{self, Listed};
 use crate::dataset::manifest_cache::{Cache, Known};
 use crate::dataset::page_checks::PageChecks;
 use crate::dataset::path_bytes;
+use crate::dataset::table_snapshot::{TableSnapshot, Told};
 use crate::error::{Error, Result, shown};
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::footer_cache::Footers;
@@ -64,6 +66,8 @@ pub struct Manifest {
     data_bytes: u64,
     fingerprint: String,
     page_checks: PageChecks,
+    /// What the table tells whose files they are.
+    told: Option<Told>,
     /// Where the files lie.
     #[serde(skip)]
     file_system: FileSystem,
@@ -98,17 +102,29 @@ impl Manifest {
     /// For the first file in canonical order with a fault: `Source`, `Data` or `Argument` if it is missing,
     /// unreadable, not Parquet, damaged, or listed twice. `Interrupted` if stopped.
     pub fn open(named: &[PathBuf], stop: &AtomicBool) -> Result<Self> {
-        Self::open_in(FileSystem::default(), &[named.to_vec()], stop)
+        Self::open_in(FileSystem::default(), &[named.to_vec()], None, stop)
     }
 
-    /// The same for files that may be objects of a store, in generations.
+    /// The same for files that may be objects of a store, in generations, and as a table has them if they are one's.
     ///
     /// # Errors
     /// As for `open`.
-    pub fn open_in(file_system: FileSystem, named: &[Vec<PathBuf>], stop: &AtomicBool) -> Result<Self> {
+    pub fn open_in(
+        file_system: FileSystem,
+        named: &[Vec<PathBuf>],
+        table: Option<&TableSnapshot>,
+        stop: &AtomicBool,
+    ) -> Result<Self> {
         let listed = listing::list_generations(&file_system, named, stop)?;
         let found = find_all(&file_system, &listed, &Known::default(), stop)?;
-        Self::build(file_system, &listed, &found)
+        Self::build(file_system, &listed, &found)?.of_table(table, &listed, &found)
+    }
+
+    /// The same files as a table has them.
+    fn of_table(self, table: Option<&TableSnapshot>, listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
+        let Some(table) = table else { return Ok(self) };
+        let (found, told) = table.applied(found)?;
+        Ok(Self { told: Some(told), ..Self::build(self.file_system, listed, &found)? })
     }
 
     /// Opens the same manifest without reading the footers of files that the cache knows unchanged. Adds the
@@ -119,6 +135,7 @@ impl Manifest {
     pub fn open_cached(
         file_system: FileSystem,
         named: &[Vec<PathBuf>],
+        table: Option<&TableSnapshot>,
         cache: &Cache,
         stop: &AtomicBool,
     ) -> Result<(Self, Result<()>)> {
@@ -133,7 +150,7 @@ impl Manifest {
             (kept + usize::from(is_kept(found)), new || (is_kept(found) && !found.was_known))
         });
         if !new && kept == known.len() {
-            return Ok((manifest, Ok(())));
+            return Ok((manifest.of_table(table, &listed, &found)?, Ok(())));
         }
         let files = listed.iter().zip(&found).zip(&manifest.files).filter(|((_, found), _)| is_kept(found));
         let mut files: Vec<_> = files.collect();
@@ -143,7 +160,7 @@ impl Manifest {
         });
         let schemas = manifest.schemas.iter().map(|schema| schema.columns.clone()).collect();
         let written = cache.write(entries, schemas, (&manifest.file_system, held, stop));
-        Ok((manifest, written))
+        Ok((manifest.of_table(table, &listed, &found)?, written))
     }
 
     fn build(file_system: FileSystem, listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
@@ -191,6 +208,7 @@ impl Manifest {
             data_bytes,
             fingerprint,
             page_checks,
+            told: None,
             file_system,
             footers,
             second_names,
@@ -213,6 +231,19 @@ impl Manifest {
     #[must_use]
     pub fn in_file_system(self, file_system: FileSystem) -> Self {
         Self { file_system, ..self }
+    }
+
+    /// The column of a name of which the table tells the values.
+    #[must_use]
+    pub fn told_column(&self, name: &str) -> Option<&Column> {
+        self.told.as_ref().and_then(|told| told.column(name))
+    }
+
+    /// The value of a column in all rows of a file: that of the table, or of the path.
+    #[must_use]
+    pub fn value(&self, file: usize, name: &str) -> Value {
+        let told = self.told.as_ref().and_then(|told| told.value(file, name));
+        told.unwrap_or_else(|| Value::of(&self.files[file].path, name))
     }
 
     /// Whether files are objects of a store.

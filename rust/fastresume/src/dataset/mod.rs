@@ -10,5 +10,7 @@ pub mod file_schema;
 pub mod manifest_cache;
 pub mod found_files;
 pub mod page_checks;
+pub mod file_value;
+pub mod table_snapshot;
 pub mod manifest;
 pub mod hive_partition;

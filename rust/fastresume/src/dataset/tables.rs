@@ -109,7 +109,12 @@ impl Table {
     pub(crate) fn refused(self, directory: &Path) -> Error {
         let root = shown(directory);
         let (name, files) = match self {
-            Self::Delta => ("a Delta", format!("DeltaTable('{root}').file_uris()")),
+            Self::Delta => {
+                return Error::data(format!(
+                    "'{root}' is a Delta table, among whose files are those that it has removed or rewritten: write \
+                     ParquetDataset('delta://{root}', ...), which reads its present version"
+                ));
+            }
             Self::Hudi => (
                 "a Hudi",
                 format!(

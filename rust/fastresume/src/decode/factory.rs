@@ -6,7 +6,6 @@ use parquet::basic::{Encoding, Type as Physical};
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::dataset::hive_partition::Value;
 use crate::decode::absent::AbsentValues;
 use crate::decode::convert::{Conversion, Converter, RowShape};
 use crate::decode::decoder::{JaggedDecoder, ScalarDecoder};
@@ -231,7 +230,7 @@ impl OpenFile {
     fn constant(&self, column: &Column, shape: RowShape, nulls: Nulls) -> Result<Option<ConstantDecoder>> {
         let value = match column.stored {
             Stored::Nothing => None,
-            Stored::Path => Value::of(self.source().path(), &column.name).into_row(column),
+            Stored::Path => self.value(&column.name).into_row(column),
             _ => return Ok(None),
         };
         let value = value.map(|value| shaped(column, value)).transpose()?;
@@ -320,7 +319,7 @@ fn delivery(column: &Column, stored: Dtype) -> Result<Delivery> {
     delivery.ok_or_else(|| undeliverable(column))
 }
 
-/// A value from a path, in the form in which its column is delivered.
+/// A value from a path or table, in the form in which its column is delivered.
 fn shaped(column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
     let mut row = vec![0; column.row_bytes()];
     match (column.shaping, column.unshaped(), value.first_chunk()) {
@@ -333,7 +332,9 @@ fn shaped(column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
             row.copy_from_slice(&vocabulary.code(&value)?.to_le_bytes());
         }
         (_, _, Some(number)) => {
-            let written = delivery(column, Dtype::Int64)?.write_one(u64::from_le_bytes(*number), &mut row);
+            let is_float = column.unshaped().is_some_and(Dtype::is_float);
+            let own = if is_float { Dtype::Float64 } else { Dtype::Int64 };
+            let written = delivery(column, own)?.write_one(u64::from_le_bytes(*number), &mut row);
             written.map_err(|misfit| Error::refused(format!("the path holds {misfit}")))?;
         }
         (_, _, None) => return Err(undeliverable(column)),

@@ -9,6 +9,7 @@ use parquet::basic::Type as Physical;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::schema::types::ColumnDescPtr;
 
+use crate::dataset::file_value::Value;
 use crate::dataset::manifest::Manifest;
 use crate::dataset::page_checks::PageChecks;
 use crate::error::{Error, Result};
@@ -22,7 +23,7 @@ use crate::format::page::known_pages::KnownPages;
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::reader::{Buffers, Pages};
 use crate::format::page::scanner::PageWalk;
-use crate::schema::columns::Column;
+use crate::schema::columns::{Column, Stored};
 use crate::source::byte_source::Source;
 use crate::source::status::Status;
 
@@ -41,6 +42,8 @@ pub struct OpenFile {
     page_checks: PageChecks,
     /// Where its column chunk ends, of which only a part is read.
     end: Option<u64>,
+    /// Columns of one value, and that.
+    values: Arc<[(String, Value)]>,
 }
 
 impl OpenFile {
@@ -54,8 +57,12 @@ impl OpenFile {
         columns: impl IntoIterator<Item = &'a Column>,
     ) -> Result<Self> {
         let (source, status, footer) = read_footer(manifest, file)?;
-        let columns = columns.into_iter().filter(|column| !column.stored.is_constant());
-        let numbers: BTreeSet<usize> = columns.map(|column| column.leaf).collect();
+        let columns: Vec<&Column> = columns.into_iter().collect();
+        let constant = columns.iter().filter(|column| column.stored == Stored::Path);
+        let values =
+            constant.map(|column| (column.name.clone(), manifest.value(file, &column.name))).collect();
+        let held = columns.iter().filter(|column| !column.stored.is_constant());
+        let numbers: BTreeSet<usize> = held.map(|column| column.leaf).collect();
         let leaves = manifest.footers().leaves(footer, numbers.into_iter().collect());
         let leaves = leaves.map_err(|error: Error| error.in_file(&manifest.files()[file].path))?;
         Ok(Self {
@@ -65,6 +72,7 @@ impl OpenFile {
             places: Arc::default(),
             page_checks: manifest.page_checks(),
             end: None,
+            values,
         })
     }
 
@@ -72,6 +80,13 @@ impl OpenFile {
     #[must_use]
     pub fn leaves(&self) -> &Leaves {
         &self.leaves
+    }
+
+    /// The value of a column that has one in the whole file.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Value {
+        let told = self.values.iter().find(|(of, _)| of == name);
+        told.map_or(Value::Missing, |(_, value)| value.clone())
     }
 
     /// The leaf of the file's schema that a column is read from.
@@ -166,6 +181,7 @@ impl OpenFile {
             places: Arc::clone(&self.places),
             page_checks: self.page_checks,
             end: self.end,
+            values: Arc::clone(&self.values),
         }
     }
 

@@ -1,13 +1,12 @@
 //! Statistics of the values of a column, row group by row group, from footers.
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use parquet::basic::ColumnOrder;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy};
 use parquet::file::statistics::Statistics;
 
-use crate::dataset::hive_partition::Value;
+use crate::dataset::file_value::Value;
 use crate::dataset::manifest::Manifest;
 use crate::decode::open_file::read_footer;
 use crate::error::{Result, check};
@@ -63,7 +62,8 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
         let (constant, told): (Vec<_>, Vec<_>) = each.partition(|(column, _)| column.stored.is_constant());
         for (column, found) in constant {
             let rows = groups.clone().map(|group| manifest.group_rows(group));
-            found.extend(rows.map(|rows| facts_of_path(&file.path, column, rows.end - rows.start)));
+            let value = value_of(manifest, index, column);
+            found.extend(rows.map(|rows| facts_of_value(&value, column, rows.end - rows.start)));
         }
         if groups.clone().all(|group| manifest.group_rows(group).is_empty()) {
             // Its columns may be others.
@@ -98,21 +98,34 @@ fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Ve
 }
 
 /// The statistics of `rows` rows of a column that is one value, or null, in a whole file.
-fn facts_of_path(path: &Path, column: &Column, rows: u64) -> Facts {
-    let value = of_path(path, column);
-    let nulls = if value.is_none() { rows } else { 0 };
-    Facts { bounds: value.map(|value| (value.clone(), value)), nulls: Some(nulls) }
+fn facts_of_value(value: &Value, column: &Column, rows: u64) -> Facts {
+    let nulls = if matches!(value, Value::Missing | Value::Null) { rows } else { 0 };
+    let bound = Some(value).filter(|_| column.kind != Kind::Mask).and_then(bound_of);
+    Facts::new(bound.map(|bound| (bound.clone(), bound)), Some(nulls))
 }
 
-/// The bounds of a column whose value stands in the path; `None` for other columns, and for a null.
+/// The value of a column that has one in a whole file; null in a file that lacks it.
+fn value_of(manifest: &Manifest, file: usize, column: &Column) -> Value {
+    match column.stored {
+        Stored::Path => manifest.value(file, &column.name).of_type(column),
+        _ => Value::Null,
+    }
+}
+
+fn bound_of(value: &Value) -> Option<Bound> {
+    match value {
+        Value::Missing | Value::Null => None,
+        Value::Text(text) => Some(Bound::Bytes(text.clone())),
+        Value::Integer(integer) => Some(Bound::Integer((*integer).into())),
+        Value::Float(float) => Some(Bound::Float(*float)),
+    }
+}
+
+/// The value of a column that stands in the path of a file, or that its table tells; `None` for other columns, and for a
+/// null.
 #[must_use]
-pub fn of_path(path: &Path, column: &Column) -> Option<Bound> {
-    let bytes = Some(column).filter(|column| column.stored == Stored::Path);
-    let bytes = bytes.and_then(|column| Value::of(path, &column.name).into_row(column))?;
-    Some(match bytes.first_chunk() {
-        Some(integer) if column.kind == Kind::Scalar => Bound::Integer(i64::from_le_bytes(*integer).into()),
-        _ => Bound::Bytes(bytes),
-    })
+pub fn of_file(manifest: &Manifest, file: usize, column: &Column) -> Option<Bound> {
+    bound_of(&value_of(manifest, file, column))
 }
 
 fn facts(chunk: &ColumnChunkMetaData, leaf: &Leaf, column: &Column, writer: Writer) -> Facts {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use crate::dataset::hive_partition::Value;
+use crate::dataset::file_value::Value;
 use crate::dataset::manifest::Manifest;
 use crate::decode::decoder::{JaggedRows, NULL_ROW};
 use crate::decode::open_file::OpenFile;
@@ -68,8 +68,13 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
     let found = Mutex::new(Distinct::new(MAX_DICTIONARY_BYTES));
     if columns.iter().any(|column| column.stored == Stored::Path) {
         let mut found = locked(&found);
-        for (file, column) in manifest.files().iter().zip(columns.iter().cycle()) {
-            if let Value::Text(text) = Value::of(&file.path, &column.name) {
+        let Some(column) = columns.first() else { return Ok(Vocabulary::default()) };
+        if let Some(other) = columns.iter().find(|column| column.stored != Stored::Path) {
+            let reason = "some files hold it, and of others the table tells its value: .codes(values=[...]) names its values";
+            return Err(Error::data(reason).in_column(&other.name));
+        }
+        for file in 0..manifest.files().len() {
+            if let Value::Text(text) = manifest.value(file, &column.name) {
                 found.add(&text)?;
             }
         }

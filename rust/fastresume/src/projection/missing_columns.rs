@@ -1,6 +1,5 @@
 //! Columns that are null in all of a file.
 
-use crate::dataset::hive_partition::Value;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::order::selection::Selection;
@@ -30,7 +29,10 @@ pub fn check(layout: &Layout, manifest: &Manifest, selection: &Selection) -> Res
         }
         for column in suspects {
             let what = match column.stored {
-                Stored::Path if Value::of(&file.path, &column.name).into_row(column).is_some() => continue,
+                Stored::Path if manifest.value(index, &column.name).into_row(column).is_some() => continue,
+                Stored::Path if manifest.told_column(&column.name).is_some() => {
+                    "the table tells no other value of this file"
+                }
                 Stored::Path => "of one that is null in the file's path",
                 _ => "of a column that the file lacks",
             };

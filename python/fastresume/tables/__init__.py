@@ -1,0 +1,1 @@
+"""Tables: what a snapshot of a Delta table tells of its files."""

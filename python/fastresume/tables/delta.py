@@ -1,0 +1,220 @@
+"""The snapshots of Delta tables, as the package `deltalake` reads them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+
+import fastresume._core as _core
+from fastresume.options.checks import is_address, quoted
+from fastresume.tables import delta_log
+from fastresume.tables.snapshot import FileValue, Snapshot, SnapshotName, TableColumn
+
+MAPPING = "delta.columnMapping."
+
+TYPES = {
+    "byte": "int8",
+    "short": "int16",
+    "integer": "int32",
+    "long": "int64",
+    "float": "float32",
+    "double": "float64",
+    "boolean": "bool",
+    "date": "date[day]",
+    "timestamp": "timestamp[us, UTC]",
+    "timestamp_ntz": "timestamp[us]",
+}
+"""What plain values are called here; others by their own names."""
+
+FEATURES = {
+    "columnMapping",
+    "deletionVectors",
+    "timestampNtz",
+    "typeWidening",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+}
+"""What a table may ask of its readers."""
+
+
+def open_delta(table: object, version: int | None, storage_options: Mapping[str, str] | None) -> Snapshot:
+    """A snapshot of a table.
+
+    Args:
+        table: its path or address, or a `deltalake.DeltaTable`.
+        version: its number; the latest one, or that of the object, if None.
+        storage_options: how its store is reached.
+
+    Raises:
+        ImportError: if `deltalake` is not installed.
+        SourceError: if there is no such table or version.
+        DataError: if the table has what can't be read exactly.
+    """
+    try:
+        import deltalake
+    except ImportError as cause:
+        raise ImportError("delta:// needs the package deltalake: pip install 'fastresume[delta]'") from cause
+    given = table if isinstance(table, deltalake.DeltaTable) else None
+    options = dict(storage_options or getattr(given, "_storage_options", None) or {})
+    root = str(table) if given is None else given.table_uri
+    root = _local(root)
+    number = given.version() if given is not None and version is None else version
+    try:
+        # Anew, since what is given belongs to who gives it.
+        opened = deltalake.DeltaTable(root, version=number, storage_options=options or None)
+        return _snapshot(opened, root, options, given is not None)
+    except deltalake.exceptions.DeltaError as cause:
+        raise _core.SourceError(f"can't read the Delta table '{root}': {cause}") from cause
+
+
+def _snapshot(table: Any, root: str, options: dict[str, str], is_given: bool) -> Snapshot:
+    version = table.version()
+    asked = set(table.protocol().reader_features or ()) - FEATURES
+    if asked:
+        raise _core.DataError(
+            f"the Delta table '{root}' asks its readers for {', '.join(sorted(map(str, asked)))}, which "
+            "is not supported yet"
+        )
+    fields = json.loads(table.schema().to_json())["fields"]
+    mode = table.metadata().configuration.get(f"{MAPPING}mode", "none")
+    if mode not in ("none", "name"):
+        raise _core.DataError(
+            f"the Delta table '{root}' maps its columns by {quoted(mode)}, and only 'name' is supported yet: "
+            "a table that is written anew, without delta.columnMapping.mode, is read"
+        )
+    partitions = set(table.metadata().partition_columns)
+    columns = [found for field in fields for found in _columns(field, mode, partitions)]
+    actions = table.get_add_actions(flatten=False)
+    paths = actions.column("path").to_pylist()
+    times = actions.column("modification_time").to_pylist()
+    is_local = not is_address(root)
+    fetch = delta_log.local(root) if is_local else delta_log.stored(_storage(root, options))
+    log = delta_log.DeltaLog(fetch, version)
+
+    def place(number: int) -> tuple[int, int, str]:
+        known = log.added_by.get(paths[number])
+        # Of commits that the log has no more, the times of the files tell the order.
+        return (-1, times[number], paths[number]) if known is None else (known, 0, paths[number])
+
+    order = sorted(range(len(paths)), key=place)
+    files = [_file(root, paths[number]) for number in order]
+    told: list[Mapping[str, Any]] = [{}] * len(paths)
+    if partitions:
+        told = actions.column("partition").to_pylist()
+    physical = {_physical(field, mode): field["name"] for field in fields if field["name"] in partitions}
+    return Snapshot(
+        SnapshotName("Delta", root, version, log.rewritten_by),
+        files,
+        columns,
+        [_values(told[number], physical) for number in order],
+        _deleted(table, files),
+        options if is_given else None,
+    )
+
+
+def _local(root: str) -> str:
+    """The path of a local table, or the address of another."""
+    if root.startswith("file://"):
+        root = unquote(root.removeprefix("file://"))
+    return root.rstrip("/") if is_address(root) else str(Path(root).expanduser().absolute())
+
+
+def _storage(root: str, options: dict[str, str]) -> Any:
+    from deltalake.fs import DeltaStorageHandler
+
+    return DeltaStorageHandler(root, options)
+
+
+def _file(root: str, path: str) -> str:
+    """The path or address of a file, of which the log has a URI."""
+    found = unquote(path)
+    if re.match(r"[a-z0-9+.-]+://", path):
+        return found.removeprefix("file://")
+    return found if found.startswith("/") else f"{root}/{found}"
+
+
+def _physical(field: Mapping[str, Any], mode: str) -> str:
+    """What a field is called in files."""
+    named = (
+        field["name"] if mode == "none" else field["metadata"].get(f"{MAPPING}physicalName", field["name"])
+    )
+    return str(named)
+
+
+def _columns(field: Mapping[str, Any], mode: str, partitions: set[str]) -> Iterator[TableColumn]:
+    name, physical = field["name"], _physical(field, mode)
+    if name in partitions:
+        type_name = field["type"]
+        yield TableColumn(name, None, TYPES.get(type_name, type_name), is_struct=False)
+    else:
+        yield from _below(field["type"], (name, physical), mode, in_list=False)
+
+
+def _below(kind: Any, names: tuple[str, str], mode: str, *, in_list: bool) -> Iterator[TableColumn]:
+    """The columns of a type: `names` are those of the table and of files."""
+    name, physical = names
+    if isinstance(kind, str):
+        type_name = None if in_list else TYPES.get(kind, kind)
+        yield TableColumn(name, physical, type_name, is_struct=False)
+    elif kind["type"] == "struct":
+        yield TableColumn(name, physical, None, is_struct=True)
+        for member in kind["fields"]:
+            inner = f"{name}.{member['name']}", f"{physical}.{_physical(member, mode)}"
+            yield from _below(member["type"], inner, mode, in_list=in_list)
+    elif kind["type"] == "array":
+        yield from _below(kind["elementType"], names, mode, in_list=True)
+    else:
+        for part in ("key", "value"):
+            yield from _below(
+                kind[f"{part}Type"], (f"{name}.{part}", f"{physical}.{part}"), mode, in_list=True
+            )
+
+
+def _values(told: Mapping[str, Any], physical: Mapping[str, str]) -> dict[str, FileValue]:
+    """The values of partition columns, as columns of files have them."""
+    names = set(physical.values())
+    return {
+        physical.get(name, name): _value(value)
+        for name, value in told.items()
+        if name in physical or name in names
+    }
+
+
+def _value(value: Any) -> FileValue:
+    if isinstance(value, dt.datetime):
+        whole = value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)
+        return (whole.days * 86_400 + whole.seconds) * 10**6 + whole.microseconds
+    if isinstance(value, dt.date):
+        return (value - dt.date(1970, 1, 1)).days
+    if value is None or isinstance(value, int | float | str | bytes):
+        return value
+    return str(value)  # of a type that is not delivered
+
+
+def _deleted(table: Any, files: list[str]) -> dict[int, npt.NDArray[np.int64]]:
+    """The deleted rows of files, by their places."""
+    places = {file: place for place, file in enumerate(files)}
+    found = {}
+    for batch in table.deletion_vectors():
+        for uri, kept in zip(
+            batch.column("filepath").to_pylist(), batch.column("selection_vector").to_pylist(), strict=True
+        ):
+            place = places.get(_uri(uri))
+            if place is None:
+                raise _core.DataError(
+                    f"a deletion vector is of the file '{uri}', which the table does not have"
+                )
+            found[place] = np.flatnonzero(~np.array(kept, bool))
+    return found
+
+
+def _uri(uri: str) -> str:
+    return unquote(uri).removeprefix("file://")

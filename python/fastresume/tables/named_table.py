@@ -1,0 +1,49 @@
+"""The table that `paths` names, if it names one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fastresume.options.checks import at_least, quoted
+from fastresume.tables.delta import open_delta
+from fastresume.tables.snapshot import Snapshot
+
+DELTA = "delta://"
+
+
+def open_table(
+    paths: object, version: int | None, options: Callable[[], Mapping[str, str] | None]
+) -> Snapshot | None:
+    """The snapshot of the table that `paths` is; None of paths of files.
+
+    Args:
+        paths: what the user passed: `delta://` and a path or address, or a `deltalake.DeltaTable`.
+        version: the number of the snapshot; the latest one if None.
+        options: tells how the table's store is reached.
+
+    Raises:
+        ValueError: if `version` is given for files, or a table is named beside other paths.
+        ImportError: if the package that reads such tables is not installed.
+        SourceError, DataError: if the table can't be read.
+    """
+    number = None if version is None else at_least(0, "version", version)
+    alone = paths[0] if isinstance(paths, list | tuple) and len(paths) == 1 else paths
+    if _is_delta_table(alone):
+        return open_delta(alone, number, options())
+    if isinstance(alone, str) and alone.startswith(DELTA):
+        return open_delta(alone.removeprefix(DELTA), number, options())
+    if isinstance(paths, Sequence) and not isinstance(paths, str):
+        for entry in paths:
+            if _is_delta_table(entry) or (isinstance(entry, str) and entry.startswith(DELTA)):
+                raise ValueError(f"a table is read alone, found it among other paths: {quoted(paths)}")
+    if number is not None:
+        raise ValueError(
+            f"version={number} names a snapshot of a table, and paths name files: write 'delta://' before "
+            "the table's path"
+        )
+    return None
+
+
+def _is_delta_table(value: object) -> bool:
+    # Without an import: whoever passes one has imported it.
+    return any(of.__module__.partition(".")[0] == "deltalake" for of in type(value).__mro__)

@@ -1,0 +1,105 @@
+"""What a snapshot of a table tells of its files, whatever kind of table it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+import fastresume._core as _core
+from fastresume.buffers import of_buffer, of_words
+
+FileValue = int | float | str | bytes | None
+"""A value that a column has in all rows of a file."""
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of the table: a leaf of its schema, or a struct.
+
+    Args:
+        name: what it is called now; inside of structs and maps with dots, as columns of files are.
+        name_in_files: what it is called in files; None of one that is in no file.
+        type_name: its type, of a plain value.
+        is_struct: whether it is a struct, which has no values of its own.
+    """
+
+    name: str
+    name_in_files: str | None
+    type_name: str | None
+    is_struct: bool
+
+
+@dataclass(frozen=True)
+class SnapshotName:
+    """Which snapshot of which table a dataset reads.
+
+    Args:
+        kind: "Delta".
+        table: its path or address.
+        version: the number of the snapshot.
+        rewritten_by: the last commit that removed or rewrote rows, in words; None if none did.
+    """
+
+    kind: str
+    table: str
+    version: int
+    rewritten_by: str | None = None
+
+    @property
+    def told(self) -> str:
+        """What is to be said of it where a state does not fit."""
+        if self.rewritten_by is None:
+            return f"This is {self}; no commit that its log has removed rows: version= names an older one"
+        return (
+            f"This is {self}; the last that removed or rewrote rows of it was {self.rewritten_by}: "
+            "version= names a snapshot before that, and dataset.remaining(state) of it what is left"
+        )
+
+    def __str__(self) -> str:
+        return f"version {self.version} of the {self.kind} table '{self.table}'"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The files of a snapshot, and what the table tells of them.
+
+    Args:
+        name: which one it is.
+        files: their paths or addresses, in the order of the commits that added them.
+        columns: those of the table, in its order.
+        values: of each file, those of columns that may not be in it.
+        deleted: of files that have deleted rows, by their place in `files`: the numbers of these rows.
+        storage_options: how the table's store is reached, as its object says; None if that says nothing.
+    """
+
+    name: SnapshotName
+    files: Sequence[str]
+    columns: Sequence[TableColumn]
+    values: Sequence[Mapping[str, FileValue]]
+    deleted: Mapping[int, npt.NDArray[np.int64]]
+    storage_options: Mapping[str, str] | None = None
+
+    def live(self, manifest: _core.Manifest) -> _core.Manifest:
+        """The manifest of the files, in which the deleted rows are not selected.
+
+        Raises:
+            DataError: if rows are deleted that a file does not have.
+        """
+        if not self.deleted:
+            return manifest
+        starts, groups = of_words(manifest.group_starts), of_words(manifest.file_groups)
+        numbers = []
+        for file, rows in self.deleted.items():
+            first, end = int(starts[groups[file]]), int(starts[groups[file + 1]])
+            if rows.max(initial=-1) >= end - first:
+                raise _core.DataError(
+                    f"{self.name} has deleted row {rows.max()} of file '{self.files[file]}', which has "
+                    f"{end - first}"
+                )
+            numbers.append(rows + first)
+        gone = np.concatenate(numbers)
+        gone = np.ascontiguousarray(np.column_stack([gone, gone + 1]))
+        return manifest.select(of_buffer(_core.remaining(gone, manifest.num_rows)))

@@ -1,0 +1,56 @@
+//! What a table tells of its files, as Python's values say it: attribute by attribute.
+
+use std::collections::HashMap;
+
+use fastresume::{TableColumn, TableSnapshot, Value};
+use pyo3::prelude::*;
+
+/// A value that a column has in a whole file.
+#[derive(FromPyObject)]
+enum ValueArgument {
+    Integer(i64),
+    Float(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// A column of a table.
+#[derive(FromPyObject)]
+struct ColumnArgument {
+    name: String,
+    name_in_files: Option<String>,
+    type_name: Option<String>,
+    is_struct: bool,
+}
+
+/// What a table tells of its files.
+#[derive(FromPyObject)]
+pub struct TableArgument {
+    columns: Vec<ColumnArgument>,
+    values: Vec<HashMap<String, Option<ValueArgument>>>,
+}
+
+impl TableArgument {
+    pub fn snapshot(self) -> TableSnapshot {
+        let columns = self.columns.into_iter().map(|column| {
+            let ColumnArgument { name, name_in_files, type_name, is_struct } = column;
+            TableColumn { name, name_in_files, type_name, is_struct }
+        });
+        let of_file = |values: HashMap<String, Option<ValueArgument>>| {
+            let each = values.into_iter();
+            each.map(|(name, value)| (name, value.map_or(Value::Null, ValueArgument::value))).collect()
+        };
+        TableSnapshot { columns: columns.collect(), values: self.values.into_iter().map(of_file).collect() }
+    }
+}
+
+impl ValueArgument {
+    fn value(self) -> Value {
+        match self {
+            Self::Integer(integer) => Value::Integer(integer),
+            Self::Float(float) => Value::Float(float),
+            Self::Text(text) => Value::Text(text.into_bytes()),
+            Self::Bytes(bytes) => Value::Text(bytes),
+        }
+    }
+}
