@@ -364,8 +364,9 @@ def test_all_of_a_batch_is_pinned(lists: Dataset, monkeypatch: pytest.MonkeyPatc
     batch = next(iter(make(lists, 10, nulls="mask")))
     batch["own"] = "anything"  # type: ignore[assignment]
     assert batch.pin_memory()["own"] == "anything"
-    # Three columns of rows of different lengths, one of lists, two of such rows of rows, two of numbers.
-    assert len(pinned) == 3 * 3 + 1 + 2 * 5 + 2 * 2
+    # Three columns of rows of different lengths, one of lists; two of such rows of rows, one of lists; two of
+    # numbers.
+    assert len(pinned) == 3 * 3 + 1 + 2 * 5 + 1 + 2 * 2
 
 
 def test_a_batch_owns_its_memory(lists: Dataset) -> None:

@@ -25,8 +25,8 @@ class Jagged:
     number of rows. An integer index returns the values of a row, and a slice returns rows, both as views.
 
     Args:
-        values: the values of all rows, 1-d. Of a string or binary column, its bytes (uint8); of lists of
-            lists or strings, a `Jagged` of all inner rows.
+        values: the values of all rows, `[n]`. Of a string or binary column, its bytes (uint8); of lists of
+            lists or strings, a `Jagged` of all inner rows; of lists of bytes of one length k, uint8 `[n, k]`.
         offsets: int64 `[B + 1]`, where each row begins and the last one ends, counted in values (or in inner
             rows); the first is 0.
         valid: bool `[B]`, False where a row is null (and has no values); None if nulls are not marked.
@@ -76,7 +76,7 @@ class Jagged:
 
     @property
     def depth(self) -> int:
-        """The number of dimensions with rows of different lengths: 1, or 2 for a `Jagged` of a `Jagged`."""
+        """The number of dimensions with rows of different lengths: 1, 2 for a `Jagged` of a `Jagged`, ..."""
         return 1 + (self.values.depth if isinstance(self.values, Jagged) else 0)
 
     @property
@@ -130,7 +130,10 @@ class Jagged:
             raise ValueError(f"row {row} has {int(lengths[row])} elements, to_padded has room for {width}")
         places = torch.arange(width, device=lengths.device)
         own = places < lengths[:, None] if side == "right" else places >= width - lengths[:, None]
-        found = torch.full((len(lengths), width), value, dtype=self.values.dtype, device=self.values.device)
+        sides = self.values.shape[1:]
+        own = own.reshape(*own.shape, *(1 for _ in sides))
+        shape = (len(lengths), width, *sides)
+        found = torch.full(shape, value, dtype=self.values.dtype, device=self.values.device)
         # Row after row, as the values are.
         return found.masked_scatter(own, self.values[int(self.offsets[0]) : int(self.offsets[-1])])
 
@@ -392,9 +395,10 @@ def _places(offsets: Tensor, moves: Tensor) -> Iterator[Tensor]:
 
 def _taken(values: Tensor, offsets: Tensor, moves: Tensor) -> Tensor:
     """The values at the source indices of rows (see `_places`), one after another."""
-    taken = values.new_empty(int(offsets[-1]))
+    taken = values.new_empty((int(offsets[-1]), *values.shape[1:]))
     # As bytes, because torch can't index every dtype.
-    source, target = (tensor.reshape(-1, 1).view(torch.uint8) for tensor in (values, taken))
+    width = values.shape[1:].numel()
+    source, target = (tensor.reshape(-1, width).view(torch.uint8) for tensor in (values, taken))
     filled = 0
     for places in _places(offsets, moves):
         torch.index_select(source, 0, places, out=target[filled : filled + len(places)])

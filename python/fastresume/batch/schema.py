@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,10 +18,8 @@ Tensors = dict[str, Tensor | Jagged]
 """The values of a batch: tensors by name, and a `Jagged` for lists, strings and binary columns."""
 
 
-FieldKind = Literal[
-    "scalar", "list", "string", "binary", "list<list>", "list<string>", "list<binary>", "mask", "length"
-]
-"""The kind of a field's rows."""
+FieldKind = str
+"""The kind of a field's rows: see `Field`."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,13 @@ class Field:
         columns: the columns of the files in it.
         is_stacked: whether it is a matrix `[B, k]` of k columns, rather than `[B]`.
         kind: "scalar"; "list", "string" or "binary", which are a `Jagged`; "list<list>", "list<string>" or
-            "list<binary>", which are a `Jagged` of a `Jagged`; "mask" for the tensor that marks the nulls of
-            the one before it, of the same columns; "length" for the tensor that says how many elements of a
-            padded row are its own.
+            "list<binary>", which are a `Jagged` of a `Jagged`; deeper ones, as "list<list<list>>"; "mask" for
+            the tensor that marks the nulls of the one before it, of the same columns; "length" for the tensor
+            that says how many elements of a padded row are its own.
         is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
         size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, lists that
-            all have as many, or what `.pad()` names; else None.
+            all have as many, or what `.pad()` names; of lists of bytes of one length, how many each value of
+            a `Jagged` has; else None.
         unit: what its numbers count or stand for, where their type alone does not say it:
             "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
             "duration[us]", "decimal(9, 2)" (units of 0.01), "uuid", "interval",
@@ -79,11 +78,15 @@ class Field:
     def shape(self) -> tuple[str | int, ...]:
         """`("B",)`, `("B", k)`, `("B", k1, k2)`, or `("B", "*")` for a `Jagged`; B is the number of rows.
 
-        `("B", "*", "*")` for a `Jagged` of a `Jagged`.
+        `("B", "*", "*")` for a `Jagged` of a `Jagged`; behind that, the shape of a value, if it is not one
+        number.
         """
-        if self.is_nested:
-            return ("B", "*", "*")
-        return ("B", "*") if self.is_jagged else ("B", *self._sides)
+        return ("B", *("*" * len(self._kinds) if self.is_jagged else ()), *self._sides)
+
+    @property
+    def _kinds(self) -> list[str]:
+        """Of a `Jagged`, what its rows are, and what theirs are, down to the innermost ones."""
+        return self.kind.rstrip(">").split("<")
 
     @property
     def _sides(self) -> tuple[int, ...]:
@@ -93,7 +96,7 @@ class Field:
     @property
     def marks_values(self) -> bool:
         """Whether the `values_valid` of a `Jagged` tells which elements of its lists are null."""
-        return self.kind == "list" and self.is_masked
+        return self._kinds[-1] == "list" and self.is_masked
 
     def _types(self) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
         """The dtypes of the tensors that it is made of, and their dimensions behind the first one."""
@@ -102,7 +105,7 @@ class Field:
             types.append((torch.bool, ()))
         if self.is_jagged:
             ends = [torch.int64, torch.bool] if self.is_masked else [torch.int64]
-            types += [(dtype, ()) for dtype in ends * len(self.kind.split("<"))]
+            types += [(dtype, ()) for dtype in ends * len(self._kinds)]
         return [(dtype_name(dtype), dtype, sides) for dtype, sides in types]
 
     def _of_tensors(self, tensors: Iterator[Tensor]) -> Tensor | Jagged:
@@ -110,15 +113,15 @@ class Field:
         tensor = next(tensors)
         if not self.is_jagged:
             return tensor
-        kinds = self.kind.removesuffix(">").split("<")
         values: Any = tensor
         values_valid = next(tensors) if self.marks_values else None
         # The innermost rows come first.
         kind: Any
-        for kind in reversed(kinds):
+        for kind in reversed(self._kinds):
             offsets = next(tensors)
             valid = next(tensors) if self.is_masked else None
             values = Jagged(values, offsets, valid, kind, values_valid, self.name)
+            values_valid = None
         rows: Jagged = values
         return rows
 
@@ -202,7 +205,7 @@ class Schema(Mapping[str, Field]):
             shape = "[" + ", ".join(map(str, field.shape)) + "]"
             notes = ", ".join(field.columns) if field.is_stacked else ""
             if field.is_jagged:
-                innermost = field.kind.removeprefix("list<").removesuffix(">")
+                innermost = field._kinds[-1]
                 kind = "" if innermost == "list" else innermost
                 notes = ", ".join(filter(None, (kind, "valid" if field.is_masked else "")))
             lines.append(

@@ -24,7 +24,7 @@ pub struct Field {
     is_stacked: bool,
     /// The kind of its rows: "scalar", "list", "string", "binary", "mask", "length", or a list of one of
     /// these.
-    kind: &'static str,
+    kind: String,
     /// Whether a mask marks its nulls.
     is_masked: bool,
     /// The shape of a row of a single column; empty where a row is one number, or of any length.
@@ -42,7 +42,7 @@ impl From<&CoreField> for Field {
             dtype: field.dtype.name(),
             columns: field.columns.clone(),
             is_stacked: field.is_stacked,
-            kind: field.kind.name(),
+            kind: field.kind.name(field.depth),
             is_masked: field.is_masked(),
             shape: field.row_shape(),
             unit: field.unit.clone(),

@@ -385,8 +385,7 @@ impl StripSource<'_> {
         };
         let taken = self.file.jagged(of, self.field.marks_elements(), buffers, take);
         taken.map_err(|error| error.in_column(&of.column.name))?;
-        let has_inner = self.field.kind.is_nested() || self.field.marks_elements();
-        hand_out_jagged(&shares.each, self.index, has_inner, jagged)
+        hand_out_jagged(&shares.each, self.index, self.field.inner_rows(), jagged)
     }
 
     /// Decodes a field's only column to padded rows, and their lengths to the field behind this one.

@@ -24,37 +24,36 @@ pub fn gather<M: Borrow<Memory>>(
     let mut given = memory.into_iter();
     let mut next = || given.next().ok_or_else(|| Error::data("a field of the layout has no memory"));
     for field in layout.fields() {
-        let each_row = || places.clone().flatten().map(|place| place..place + 1);
         if !field.kind.is_jagged() {
             found.push(taken(next()?.borrow(), places.clone(), field.row_bytes())?);
-        } else if field.kind.is_nested() {
-            let (values, inner) = (next()?, next()?);
-            let inner_valid = if field.is_masked() { Some(next()?) } else { None };
-            let offsets = next()?;
-            let inner_rows: Vec<_> = spans(offsets.borrow(), each_row())?.collect::<Result<_>>()?;
-            let of_values: Vec<_> =
-                spans(inner.borrow(), inner_rows.iter().cloned())?.collect::<Result<_>>()?;
-            found.push(taken(values.borrow(), of_values.into_iter(), field.dtype.width())?);
-            let each_inner = || inner_rows.iter().cloned().flatten().map(|row| row..row + 1);
-            found.push(offsets_of(spans(inner.borrow(), each_inner())?)?);
-            if let Some(valid) = inner_valid {
-                found.push(taken(valid.borrow(), inner_rows.iter().cloned(), 1)?);
+            if field.is_masked() {
+                found.push(taken(next()?.borrow(), places.clone(), field.mask_bytes())?);
             }
-            found.push(offsets_of(inner_rows.into_iter().map(Ok))?);
-        } else {
-            let values = next()?;
-            let marks = if field.marks_elements() { Some(next()?) } else { None };
-            let offsets = next()?;
-            let rows: Vec<_> = spans(offsets.borrow(), each_row())?.collect::<Result<_>>()?;
-            found.push(taken(values.borrow(), rows.iter().cloned(), field.dtype.width())?);
-            if let Some(marks) = marks {
-                found.push(taken(marks.borrow(), rows.iter().cloned(), 1)?);
-            }
-            found.push(offsets_of(rows.into_iter().map(Ok))?);
+            continue;
         }
-        if field.is_masked() {
-            let bytes = if field.kind.is_jagged() { 1 } else { field.mask_bytes() };
-            found.push(taken(next()?.borrow(), places.clone(), bytes)?);
+        let values = next()?;
+        let marks = if field.marks_elements() { Some(next()?) } else { None };
+        // Offsets and mask of each level, from the innermost on.
+        let mut levels = Vec::with_capacity(field.depth);
+        for _ in 0..field.depth {
+            levels.push((next()?, if field.is_masked() { Some(next()?) } else { None }));
+        }
+        let mut rows: Vec<Range<usize>> = places.clone().collect();
+        let mut made = Vec::with_capacity(2 * field.depth);
+        for (offsets, valid) in levels.into_iter().rev() {
+            let each = rows.iter().cloned().flatten().map(|row| row..row + 1);
+            let inner: Vec<_> = spans(offsets.borrow(), each)?.collect::<Result<_>>()?;
+            let valid = valid.map(|valid| taken(valid.borrow(), rows.iter().cloned(), 1)).transpose()?;
+            made.push((offsets_of(inner.iter().cloned().map(Ok))?, valid));
+            rows = inner;
+        }
+        found.push(taken(values.borrow(), rows.iter().cloned(), field.element_bytes())?);
+        if let Some(marks) = marks {
+            found.push(taken(marks.borrow(), rows.iter().cloned(), 1)?);
+        }
+        for (offsets, valid) in made.into_iter().rev() {
+            found.push(offsets);
+            found.extend(valid);
         }
     }
     Ok(found)

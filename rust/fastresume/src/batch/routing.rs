@@ -238,7 +238,7 @@ pub fn hand_out(
 pub fn hand_out_jagged(
     shares: &[Route<'_>],
     index: usize,
-    is_nested: bool,
+    inner_rows: usize,
     source: &JaggedRows,
 ) -> Result<()> {
     let each = shares.iter().filter_map(|share| match *share {
@@ -247,7 +247,7 @@ pub fn hand_out_jagged(
     });
     let each: Vec<(&SharedSlots, Scattered<'_>)> = each.collect();
     let moves: Vec<&[Move]> = each.iter().map(|(_, of)| of.moves).collect();
-    jagged_partition::sort(source, is_nested, &moves, |piece, lots| {
+    jagged_partition::sort(source, inner_rows, &moves, |piece, lots| {
         for Lot { share, rows, before } in lots {
             let (slots, of) = each[share];
             if let Some(slot) = locked(slots).jagged(index) {

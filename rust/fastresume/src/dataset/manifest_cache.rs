@@ -25,7 +25,7 @@ use crate::source::file_system::FileSystem;
 use crate::source::status::{Status, Version};
 
 /// The number changes with the format of the entries: an older or newer file is not read.
-const MAGIC: &[u8] = b"fastresume manifest cache 6\n";
+const MAGIC: &[u8] = b"fastresume manifest cache 7\n";
 
 /// How the files of all format versions begin.
 const NAME: &[u8] = b"fastresume manifest cache ";

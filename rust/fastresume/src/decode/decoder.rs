@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use crate::error::Result;
 use crate::memory::buffer::Memory;
+use crate::memory::vectors::room_for;
 
 /// Where the values of a scalar column are written.
 #[derive(Debug)]
@@ -100,26 +101,15 @@ pub struct JaggedRows {
     pub ends: Vec<usize>,
     /// For each row, 1 if it is not null.
     pub valid: Vec<u8>,
-    /// If the rows are lists of lists, the lengths of the inner lists, as values of 64 bits. A null list has
-    /// [`NULL_ROW`] set as well. If the elements of lists are marked, a byte for each, 1 if it is not null. Rows may be
-    /// missing at the end: they have none of these.
-    pub inner: Option<Box<JaggedRows>>,
+    /// What rows have besides their values, each with as many rows as these. Where rows are lists of lists, the lengths
+    /// of the lists in them, level by level from the outermost on; of lists of texts, then those of the texts: values of 64
+    /// bits, of which a null one has [`NULL_ROW`] set as well. If the elements of lists are marked, then a byte for each, 1
+    /// if it is not null. Rows may be missing at the end: they have none of these.
+    pub inner: Vec<JaggedRows>,
 }
 
 /// The bit of a length that marks an inner list as null.
 pub const NULL_ROW: u64 = 1 << 63;
-
-/// The parts of rows that are lists of lists.
-pub struct NestedRows<'r> {
-    /// The values of all rows.
-    pub values: &'r mut Memory,
-    /// For each row, where its last value ends, as an offset in bytes into `values`.
-    pub ends: &'r mut Vec<usize>,
-    /// For each row, 1 if it is not null.
-    pub valid: &'r mut Vec<u8>,
-    /// The lengths of the inner lists, with as many rows.
-    pub inner: &'r mut JaggedRows,
-}
 
 impl JaggedRows {
     /// Removes all rows, and keeps their memory.
@@ -127,7 +117,7 @@ impl JaggedRows {
         self.values.clear();
         self.ends.clear();
         self.valid.clear();
-        self.inner.iter_mut().for_each(|inner| inner.clear());
+        self.inner.iter_mut().for_each(JaggedRows::clear);
     }
 
     /// Removes all rows but the first `rows`.
@@ -138,20 +128,28 @@ impl JaggedRows {
         self.inner.iter_mut().for_each(|inner| inner.truncate(rows));
     }
 
-    /// The parts, if the rows are lists of lists, or their elements are marked.
-    pub fn nested(&mut self) -> NestedRows<'_> {
-        let Self { values, ends, valid, inner } = self;
-        let inner =
-            inner.get_or_insert_with(|| Box::new(Self { values: values.another(), ..Self::default() }));
-        inner.ends.resize(ends.len(), inner.values.len());
-        NestedRows { values, ends, valid, inner }
+    /// Makes sure that there are so many inner rows, and that each has as many rows as these.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn with_inner(&mut self, count: usize) -> Result<()> {
+        let Self { values, ends, inner, .. } = self;
+        if inner.len() < count {
+            inner.resize_with(count, || Self { values: values.another(), ..Self::default() });
+        }
+        for of in inner {
+            let missing = ends.len().saturating_sub(of.ends.len());
+            room_for(&mut of.ends, missing)?;
+            of.ends.resize(ends.len(), of.values.len());
+        }
+        Ok(())
     }
 
-    /// The lengths of a row's inner lists, as bytes.
+    /// The bytes that a row has of the inner rows of a number.
     #[must_use]
-    pub fn inner_bytes(&self, row: usize) -> &[u8] {
-        let Some(inner) = self.inner.as_deref().filter(|inner| row < inner.ends.len()) else { return &[] };
-        &inner.values.bytes()[inner.bytes_of(row)]
+    pub fn inner_bytes(&self, number: usize, row: usize) -> &[u8] {
+        let inner = self.inner.get(number).filter(|inner| row < inner.ends.len());
+        inner.map_or(&[], |inner| &inner.values.bytes()[inner.bytes_of(row)])
     }
 
     /// The bytes of `values` that a row has.

@@ -6,23 +6,23 @@ use parquet::basic::{Encoding, Type as Physical};
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::decode::absent::AbsentValues;
 use crate::decode::convert::{Conversion, Converter, RowShape};
 use crate::decode::decoder::{JaggedDecoder, ScalarDecoder};
 use crate::decode::flat::byte_array::{StringDecoder, TextValues};
 use crate::decode::flat::byte_array_codes::{HashDecoder, HashedValues, Numbering};
-use crate::decode::flat::fixed_len::FixedDecoder;
+use crate::decode::flat::fixed_len::{FixedDecoder, FixedValues};
 use crate::decode::flat::pages::{FlatLevels, FlatPages};
 use crate::decode::flat::primitive::FlatDecoder;
 use crate::decode::flat::validity::{ConstantDecoder, PresenceDecoder};
-use crate::decode::list::byte_array::TextListDecoder;
-use crate::decode::list::converted::ConvertedValues;
+use crate::decode::list::byte_array::TextLeaf;
+use crate::decode::list::converted::ConvertedLeaf;
 use crate::decode::list::fixed_size::{EqualDecoder, FixedRows};
 use crate::decode::list::grid::Grid;
+use crate::decode::list::nested::{ElementNulls, ListDecoder};
 use crate::decode::list::pages::{ListLevels, ListPages};
-use crate::decode::list::primitive::{ElementNulls, ListDecoder};
+use crate::decode::list::primitive::NumberLeaf;
 use crate::decode::list::validity::{ListPresenceDecoder, RowLevels};
-use crate::decode::numbers::{Elements, Numbers};
+use crate::decode::numbers::Numbers;
 use crate::decode::open_file::{OpenFile, undeliverable, value_bytes};
 use crate::error::{Error, Result};
 use crate::format::page::reader::{Buffers, Pages};
@@ -80,7 +80,8 @@ impl OpenFile {
         let leaf = self.leaf(column)?;
         if leaf.max_rep_level() > 0 && column.kind == Kind::Mask {
             let repetition = u8::try_from(leaf.max_rep_level()).unwrap_or(u8::MAX);
-            let there = column.level.min(self.leaves().leaf(column.leaf)?.outermost_level);
+            let elements = self.leaves().leaf(column.leaf)?.element_levels.first();
+            let there = elements.map_or(column.level, |level| column.level.min(level.saturating_sub(1)));
             let levels = RowLevels { repetition, largest: level_of(&leaf), there };
             let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
             return Ok(Box::new(ListPresenceDecoder::new(pages, levels)));
@@ -94,30 +95,15 @@ impl OpenFile {
         if column.kind == Kind::Mask {
             return Ok(Box::new(PresenceDecoder::new(pages)));
         }
-        let unshaped = column.unshaped().unwrap_or(dtype);
-        let conversion = match (column.stored, unshaped) {
-            (Stored::Number(_), _) | (Stored::Decimal { is_integer: true, .. }, Dtype::Int64) => {
-                let delivery = delivery(column, number(column, &leaf)?)?;
+        let converter = match form(column, &leaf)? {
+            Form::Numbers(delivery) => {
                 return of_numbers!(delivery, |numbers| FlatDecoder::new(pages, numbers));
             }
-            (Stored::Decimal { is_integer: true, scale, .. }, _) => Conversion::LowestFirst(scale),
-            (Stored::Decimal { .. }, Dtype::Int64) => Conversion::Integer,
-            (Stored::Decimal { scale, .. }, Dtype::Float64) => Conversion::Decimal(scale),
-            (Stored::Int96, _) => Conversion::Instant,
-            _ => match column.shaping {
-                Shaping::Hashed(_, buckets) if value_bytes(&leaf).is_some() => Conversion::Hashed(buckets),
-                Shaping::Hashed(..) | Shaping::Coded(..) => {
-                    return Ok(Box::new(HashDecoder::new(pages, numbering(column)?)));
-                }
-                _ => Conversion::Copied,
-            },
+            Form::Numbered(numbering) => return Ok(Box::new(HashDecoder::new(pages, numbering))),
+            Form::Converted(converter) => converter,
         };
-        let is_number = !matches!(conversion, Conversion::Copied | Conversion::Hashed(_));
-        let then = (is_number && column.shaping != Shaping::None).then(|| delivery(column, unshaped));
-        let converter = Converter { conversion, then: then.transpose()? };
-        let is_integer = matches!(column.stored, Stored::Decimal { is_integer: true, .. });
         if let Some(length @ 1..) = value_bytes(&leaf) {
-            let values = (length, is_integer);
+            let values = (length, is_integer(&leaf));
             return Ok(Box::new(FixedDecoder::new(pages, values, converter, shape)));
         }
         let texts = Box::new(StringDecoder::new(pages));
@@ -223,7 +209,9 @@ impl OpenFile {
             let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
             return Ok(Box::new(StringDecoder::new(FlatPages::new(pages, levels, nulls))));
         }
-        lists(pages, column, &leaf, ElementNulls { nulls, marks_elements })
+        let elements = self.leaves().leaf(column.leaf)?.element_levels.clone();
+        let levels = ListLevels { empty: column.level, elements, value: level_of(&leaf) };
+        lists(pages, levels, column, &leaf, ElementNulls { nulls, marks_elements })
     }
 
     /// The decoder of a column that has one value in the whole file.
@@ -241,63 +229,87 @@ impl OpenFile {
 /// A decoder of lists.
 fn lists<'a>(
     pages: Pages<'a>,
+    levels: ListLevels,
     column: &Column,
     leaf: &ColumnDescPtr,
     nulls: ElementNulls,
 ) -> Result<Box<dyn JaggedDecoder + 'a>> {
-    let grid = Grid::new(&column.sizes);
-    let is_nested = grid.is_none() && leaf.max_rep_level() == 2;
-    let levels =
-        ListLevels { empty: column.level, element: column.element, value: level_of(leaf), is_nested };
-    let is_known = grid.is_some() || leaf.max_rep_level() <= 2;
+    let Some(dtype) = column.dtype else { return Err(undeliverable(column)) };
+    let are_even = column.sizes.len() == column.lists;
+    let (grid, sizes) =
+        if are_even { (Grid::new(&column.sizes), Vec::new()) } else { (None, column.sizes.clone()) };
     let pages = ListPages::new(pages, levels, grid);
-    match (column.stored, column.shaping) {
-        _ if !is_known => Err(undeliverable(column)),
-        (Stored::Bytes, _) if leaf.max_rep_level() > 1 => Err(undeliverable(column)),
-        (Stored::Bytes, Shaping::None) => {
-            Ok(Box::new(TextListDecoder::new(pages, nulls.nulls, TextValues::default())))
-        }
-        (Stored::Bytes, _) => {
-            let numbers = HashedValues::new(numbering(column)?);
-            Ok(Box::new(ListDecoder::<u64, _>::new(pages, nulls, numbers)))
-        }
-        (Stored::NullElements, Shaping::None) if column.kind.is_nested() => {
-            Ok(Box::new(TextListDecoder::new(pages, nulls.nulls, TextValues::absent())))
-        }
-        (Stored::NullElements, _) => Ok(elements_of(pages, column, nulls, AbsentValues)),
-        (Stored::Int96, _) => {
-            let then = match column.shaping {
-                Shaping::None => None,
-                _ => Some(delivery(column, Dtype::Int64)?),
-            };
-            let converter = Converter { conversion: Conversion::Instant, then };
-            Ok(elements_of(pages, column, nulls, ConvertedValues::new(INT96_BYTES, converter)))
-        }
-        _ => {
-            let delivery = delivery(column, number(column, leaf)?)?;
-            of_numbers!(delivery, |numbers| ListDecoder::new(pages, nulls, numbers))
-        }
+    let is_absent = column.stored == Stored::NullElements;
+    let texts = if is_absent { TextValues::absent() } else { TextValues::default() };
+    if matches!(column.kind, Kind::Strings | Kind::Binaries) {
+        return Ok(Box::new(ListDecoder::new(pages, nulls, TextLeaf::new(texts), sizes)));
     }
+    let shape = RowShape { width: dtype.width(), size: column.value_size() };
+    if is_absent {
+        let nothing = Converter { conversion: Conversion::Copied, then: None };
+        return Ok(Box::new(ListDecoder::new(
+            pages,
+            nulls,
+            ConvertedLeaf::new(texts, nothing, shape),
+            sizes,
+        )));
+    }
+    let converter = match form(column, leaf)? {
+        Form::Numbers(delivery) => {
+            return of_numbers!(delivery, |numbers| {
+                ListDecoder::new(pages, nulls, NumberLeaf::new(numbers), sizes)
+            });
+        }
+        Form::Numbered(numbering) => {
+            let numbers = NumberLeaf::new(HashedValues::new(numbering));
+            return Ok(Box::new(ListDecoder::new(pages, nulls, numbers, sizes)));
+        }
+        Form::Converted(converter) => converter,
+    };
+    Ok(if let Some(length @ 1..) = value_bytes(leaf) {
+        let values = FixedValues::new(length, is_integer(leaf));
+        Box::new(ListDecoder::new(pages, nulls, ConvertedLeaf::new(values, converter, shape), sizes))
+    } else {
+        let values = ConvertedLeaf::new(texts, converter, shape);
+        Box::new(ListDecoder::new(pages, nulls, values, sizes))
+    })
 }
 
-const INT96_BYTES: usize = 12;
+/// What the values of a file become.
+enum Form {
+    /// They are numbers, which are cast.
+    Numbers(Delivery),
+    /// Numbers stand for them.
+    Numbered(Numbering),
+    /// Their bytes are converted.
+    Converted(Converter),
+}
 
-/// A decoder of lists whose elements are no plain numbers in the file, and become numbers.
-fn elements_of<'a, E>(
-    pages: ListPages<'a>,
-    column: &Column,
-    nulls: ElementNulls,
-    elements: E,
-) -> Box<dyn JaggedDecoder + 'a>
-where
-    E: Elements<u8> + Elements<u16> + Elements<u32> + Elements<u64> + 'a,
-{
-    match column.dtype.map_or(0, Dtype::width) {
-        1 => Box::new(ListDecoder::<u8, E>::new(pages, nulls, elements)),
-        2 => Box::new(ListDecoder::<u16, E>::new(pages, nulls, elements)),
-        4 => Box::new(ListDecoder::<u32, E>::new(pages, nulls, elements)),
-        _ => Box::new(ListDecoder::<u64, E>::new(pages, nulls, elements)),
-    }
+/// What the values of a column become, be they in lists or not.
+fn form(column: &Column, leaf: &ColumnDescPtr) -> Result<Form> {
+    let unshaped = column.unshaped().unwrap_or(Dtype::Int64);
+    let conversion = match (column.stored, unshaped) {
+        (Stored::Number(_), _) | (Stored::Decimal { is_integer: true, .. }, Dtype::Int64) => {
+            return Ok(Form::Numbers(delivery(column, number(column, leaf)?)?));
+        }
+        (Stored::Decimal { is_integer: true, scale, .. }, Dtype::Float64) => Conversion::LowestFirst(scale),
+        (Stored::Decimal { .. }, Dtype::Int64) => Conversion::Integer,
+        (Stored::Decimal { scale, .. }, Dtype::Float64) => Conversion::Decimal(scale),
+        (Stored::Int96, _) => Conversion::Instant,
+        _ => match column.shaping {
+            Shaping::Hashed(_, buckets) if value_bytes(leaf).is_some() => Conversion::Hashed(buckets),
+            Shaping::Hashed(..) | Shaping::Coded(..) => return Ok(Form::Numbered(numbering(column)?)),
+            _ => Conversion::Copied,
+        },
+    };
+    let is_number = !matches!(conversion, Conversion::Copied | Conversion::Hashed(_));
+    let then = (is_number && column.shaping != Shaping::None).then(|| delivery(column, unshaped));
+    Ok(Form::Converted(Converter { conversion, then: then.transpose()? }))
+}
+
+/// Whether a leaf holds integers, which may be delta-encoded.
+fn is_integer(leaf: &ColumnDescPtr) -> bool {
+    matches!(leaf.physical_type(), Physical::INT32 | Physical::INT64)
 }
 
 /// How the strings of a column become numbers: buckets or codes.

@@ -4,7 +4,6 @@ pub mod decoder;
 pub mod open_file;
 pub mod row_picker;
 pub mod numbers;
-pub mod absent;
 pub mod convert;
 pub mod flat;
 pub mod list;

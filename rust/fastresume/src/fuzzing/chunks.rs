@@ -350,7 +350,7 @@ pub fn jagged_in_steps(
             let values = &all.values.bytes()[all.bytes_of(of_all)];
             assert_eq!(&found.values.bytes()[found.bytes_of(row)], values, "row {of_all}");
             assert_eq!(found.valid[row], all.valid[of_all], "row {of_all}");
-            assert_eq!(found.inner_bytes(row), all.inner_bytes(of_all), "row {of_all}");
+            assert_eq!(found.inner_bytes(0, row), all.inner_bytes(0, of_all), "row {of_all}");
         }
         done += some;
     }

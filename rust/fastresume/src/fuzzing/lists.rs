@@ -6,10 +6,11 @@ use super::chunks::{ChunkChoices, Shared, jagged_in_steps};
 use super::oracle::StoredRows;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW};
 use crate::decode::flat::byte_array::TextValues;
-use crate::decode::list::byte_array::TextListDecoder;
+use crate::decode::list::byte_array::TextLeaf;
 use crate::decode::list::grid::Grid;
+use crate::decode::list::nested::{ElementNulls, ListDecoder};
 use crate::decode::list::pages::{ListLevels, ListPages};
-use crate::decode::list::primitive::{ElementNulls, ListDecoder};
+use crate::decode::list::primitive::NumberLeaf;
 use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result};
 use crate::format::page::reader::Buffers;
@@ -57,14 +58,21 @@ fn decoder<'a>(
     let grid = Grid::new(&[2, 3]).filter(|_| choices.kind % 4 == 3);
     let pages = ListPages::new(choices.pages(shared, buffers)?, levels, grid);
     if choices.kind % 4 == 1 {
-        return Ok(Box::new(TextListDecoder::new(pages, Nulls::Masked, TextValues::default())));
+        let nulls = ElementNulls { nulls: Nulls::Masked, marks_elements: false };
+        return Ok(Box::new(ListDecoder::new(
+            pages,
+            nulls,
+            TextLeaf::new(TextValues::default()),
+            Vec::new(),
+        )));
     }
     let delivered = if is_cast(choices) { Dtype::Float64 } else { Dtype::Int64 };
     let delivery =
         Delivery::new(Dtype::Int64, delivered).ok_or_else(|| Error::data("there is no such cast"))?;
     let numbers: Numbers<u64, u64> = Numbers::new(delivery);
     let nulls = if choices.kind / 8 % 2 == 1 { Nulls::Filled(FILL) } else { Nulls::Masked };
-    Ok(Box::new(ListDecoder::new(pages, ElementNulls { nulls, marks_elements: false }, numbers)))
+    let nulls = ElementNulls { nulls, marks_elements: false };
+    Ok(Box::new(ListDecoder::new(pages, nulls, NumberLeaf::new(numbers), Vec::new())))
 }
 
 /// The number of nested lists.
@@ -79,8 +87,9 @@ fn is_cast(choices: &ChunkChoices) -> bool {
 /// A definition level for each list, which may be null or empty, and one for an element that may be null.
 fn levels(choices: &ChunkChoices) -> ListLevels {
     let null = u8::from(choices.is_optional);
-    let element = depth(choices) * (1 + null);
-    ListLevels { empty: null, element, value: element + null, is_nested: choices.kind % 4 == 2 }
+    let elements: Vec<u8> = (1..=depth(choices)).map(|list| list * (1 + null)).collect();
+    let value = elements.last().map_or(0, |element| element + null);
+    ListLevels { empty: null, elements, value }
 }
 
 /// Compares rows with what the oracle reads of the same chunk.
@@ -106,7 +115,8 @@ fn compare<V>(
     rows: &StoredRows<V>,
     bytes_of: impl Fn(&V) -> Vec<u8>,
 ) {
-    let ListLevels { empty, element, value, is_nested } = levels(choices);
+    let ListLevels { empty, elements, value } = levels(choices);
+    let (element, is_nested) = (elements.last().copied().unwrap_or(0), choices.kind % 4 == 2);
     let has_texts = choices.kind % 4 == 1;
     let mut levels = rows.repetition.iter().zip(&rows.definition).peekable();
     let mut values = rows.values.iter();
@@ -135,6 +145,10 @@ fn compare<V>(
             expected.extend_from_slice(bytes.as_deref().unwrap_or(null));
         }
         assert_eq!(&all.values.bytes()[all.bytes_of(row)], expected, "the values of row {row}");
-        assert_eq!(all.inner_bytes(row), bytemuck::cast_slice::<_, u8>(&lengths), "the lists of row {row}");
+        assert_eq!(
+            all.inner_bytes(0, row),
+            bytemuck::cast_slice::<_, u8>(&lengths),
+            "the lists of row {row}"
+        );
     }
 }

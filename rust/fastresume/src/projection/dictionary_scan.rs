@@ -112,7 +112,7 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
 
 /// The column as the text that it is in the files.
 fn as_text(column: &Column) -> Column {
-    let kind = if column.kind == Kind::List { Kind::Binaries } else { Kind::Binary };
+    let kind = if column.is_flat() { Kind::Binary } else { Kind::Binaries };
     Column { kind, dtype: Some(Dtype::Uint8), shaping: Shaping::None, ..column.clone() }
 }
 
@@ -144,7 +144,8 @@ fn add_values(
 /// Calls `take` for each text of rows that is not null.
 fn each_text(rows: &JaggedRows, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let values = rows.values.bytes();
-    let Some(texts) = &rows.inner else {
+    // The lengths of texts in lists come last.
+    let Some(texts) = rows.inner.last() else {
         let there = (0..rows.ends.len()).filter(|&row| rows.valid[row] == 1);
         return there.map(|row| &values[rows.bytes_of(row)]).try_for_each(take);
     };

@@ -16,7 +16,10 @@ pub struct Field {
     pub dtype: Dtype,
     /// What its rows are.
     pub kind: Kind,
-    /// Elements of a row of its one column, where it is no single number and all rows have as many.
+    /// The number of dimensions in which rows differ in length.
+    pub depth: usize,
+    /// Elements of a row of its one column, where it is no single number and all rows have as many; of lists, elements of
+    /// each value, where these are bytes.
     pub size: Option<usize>,
     /// Of lists, how many elements they have at each level, from the outermost on; else nothing.
     pub sizes: Vec<usize>,
@@ -43,6 +46,7 @@ impl Field {
             name,
             dtype,
             kind,
+            depth: 0,
             size: None,
             sizes: Vec::new(),
             unit: None,
@@ -93,7 +97,19 @@ impl Field {
     /// Whether a byte of each element of its lists tells whether it is null.
     #[must_use]
     pub fn marks_elements(&self) -> bool {
-        self.kind == Kind::List && self.is_masked()
+        matches!(self.kind, Kind::List | Kind::Lists) && self.is_masked()
+    }
+
+    /// The number of levels of lists or texts in its lists.
+    #[must_use]
+    pub fn inner_levels(&self) -> usize {
+        self.depth.saturating_sub(1)
+    }
+
+    /// How many inner rows come with its rows as they are decoded.
+    #[must_use]
+    pub fn inner_rows(&self) -> usize {
+        self.inner_levels() + usize::from(self.marks_elements())
     }
 
     /// Bytes of one row of the mask.

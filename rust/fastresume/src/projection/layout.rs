@@ -289,7 +289,8 @@ fn made(
     let name = format!("{}_length", field.name);
     let lengths = Field::new(name, Dtype::Int64, Kind::Length, field.columns.clone());
     let lengths = Field { nulls: vec![Nulls::Filled(0)], text: text_of(tensor), ..lengths };
-    (field.kind, field.size, field.padding) = (Kind::Scalar, Some(padding.size), Some(padding));
+    (field.kind, field.depth) = (Kind::Scalar, 0);
+    (field.size, field.padding) = (Some(padding.size), Some(padding));
     Ok(Made { fields: vec![field, lengths], columns, counts: vec![2] })
 }
 
@@ -320,7 +321,7 @@ fn single(tensor: &TensorPlan<'_>, column: &Column) -> Result<Field> {
     let columns = vec![column.name.clone()];
     let field = Field::new(tensor.name.clone(), deliverable(column)?, column.kind, columns);
     let (sizes, unit) = (column.sizes.clone(), column.unit.clone());
-    Ok(Field { size: column.size, sizes, unit, ..field })
+    Ok(Field { depth: column.depth(), size: column.size, sizes, unit, ..field })
 }
 
 /// The matrix of columns of one type.

@@ -42,8 +42,7 @@ pub fn shape(columns: &mut [Column], rules: &ColumnRules) -> Result<()> {
             column.unit = Some(buckets.unit());
             column.dtype = Some(Dtype::Int64);
             if are_bytes {
-                let kind = if column.is_flat() { Kind::Scalar } else { Kind::List };
-                (column.kind, column.size) = (kind, None);
+                (column.kind, column.size) = (numbers_kind(column), None);
             }
         }
         Ok(())
@@ -72,11 +71,20 @@ fn code(columns: &mut [Column], codes: &Codes) -> Result<()> {
         let is_text = matches!(column.kind, Kind::String | Kind::Strings);
         column.shaping = Shaping::Coded(unshaped, is_text);
         column.dtype = Some(Dtype::Int64);
-        column.kind = if column.is_flat() { Kind::Scalar } else { Kind::List };
+        column.kind = numbers_kind(column);
         column.unit = named.as_ref().map(|vocabulary| format!("dictionary[{}]", vocabulary.len()));
         column.vocabulary.clone_from(&named);
     }
     Ok(())
+}
+
+/// What the rows of a column are if numbers stand for its texts or bytes.
+fn numbers_kind(column: &Column) -> Kind {
+    match column.lists {
+        _ if column.is_flat() => Kind::Scalar,
+        1 => Kind::List,
+        _ => Kind::Lists,
+    }
 }
 
 /// How a column is padded whose rows differ in length.
@@ -84,7 +92,7 @@ fn code(columns: &mut [Column], codes: &Codes) -> Result<()> {
 /// # Errors
 /// `Data` if they don't, or are lists of lists; `Argument` if the value does not fit.
 pub fn padding(column: &Column, pad: &Pad) -> Result<Padding> {
-    let dtype = column.dtype.filter(|_| column.kind.is_jagged() && !column.kind.is_nested());
+    let dtype = column.dtype.filter(|_| column.depth() == 1 && column.size.is_none());
     let Some(dtype) = dtype else {
         let type_name = column.type_of_rows();
         return Err(Error::data(format!(".pad() is not for a column of type {type_name}, but for {PADDED}")));
@@ -112,7 +120,7 @@ pub fn nulls(column: &Column, policy: Policy) -> Result<Nulls> {
         return match value {
             Fill::Truth(_) => Err(Error::Argument(format!(
                 "the fill value {value} does not fit, the column is {}: any number makes an empty one of a null",
-                column.kind.name()
+                column.kind.name(column.depth())
             ))),
             Fill::Integer(_) | Fill::Float(_) | Fill::Empty => Ok(Nulls::Filled(0)),
         };
@@ -150,9 +158,8 @@ fn can_be_cast(of_schemas: &[Column]) -> bool {
 }
 
 fn can_be_hashed(of_schemas: &[Column]) -> bool {
-    let is_other_list = of_schemas.iter().any(|column| matches!(column.kind, Kind::List | Kind::Lists));
     let are_integers = of_schemas.iter().all(|column| column.dtype.is_some_and(Dtype::is_integer));
-    if are_bytes(of_schemas) { !is_other_list } else { are_integers && can_be_cast(of_schemas) }
+    are_bytes(of_schemas) || are_integers && can_be_cast(of_schemas)
 }
 
 fn can_be_coded(column: &Column) -> bool {

@@ -110,7 +110,7 @@ impl<'a> Schemas<'a> {
             return Ok(());
         };
         let are_decimals = there().any(|(column, _)| matches!(column.stored, Stored::Decimal { .. }));
-        let are_lists = there().any(|(column, _)| column.kind == Kind::List);
+        let are_lists = there().any(|(column, _)| column.kind == Kind::List && !has_bytes(column));
         let unfit = match rules {
             ColumnRules { decimal: Some(_), .. } if !are_decimals => ("decimal", "decimals"),
             ColumnRules { fixed: Some(_), .. } if !are_lists => ("fixed", "lists of numbers"),
@@ -120,6 +120,11 @@ impl<'a> Schemas<'a> {
             format!(".{}() is not for a column of type {}, but for {}", unfit.0, column.type_name, unfit.1);
         Err(Error::data(reason).in_column(name).in_file(file))
     }
+}
+
+/// Whether values are bytes of one length each.
+fn has_bytes(column: &Column) -> bool {
+    matches!(column.stored, Stored::Fixed(_))
 }
 
 /// Where in a schema each column stands, by its name.
@@ -164,7 +169,7 @@ fn undeliverable<'a>(columns: &[(Option<Column>, &'a Path)]) -> Option<(String, 
     let nulls_alone = || there().next().filter(|_| there().all(|(column, _)| is_null(column)));
     let (column, file) = unknown.or_else(nulls_alone)?;
     let hint = match column.stored {
-        Stored::Decimal { .. } if column.kind == Kind::Scalar => {
+        Stored::Decimal { .. } => {
             "may not fit 64 bits: .decimal() says whether it becomes \"int64\", \"float64\" or \"bytes\""
         }
         _ => "is not supported yet",
@@ -190,9 +195,10 @@ fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
         (asked.stored, asked.dtype) = (Stored::NullElements, Some(Dtype::Int32));
     }
     if let Stored::Decimal { is_integer, length, scale, .. } = column.stored {
-        let is_listed = !column.is_flat();
+        // In lists, its elements are what it would be.
+        let kind = column.kind;
         // A cast keeps the number that a decimal is.
-        let of_cast = rules.cast.filter(|_| rules.decimal.is_none() && !is_listed);
+        let of_cast = rules.cast.filter(|_| rules.decimal.is_none());
         if of_cast.is_some_and(|dtype| !dtype.is_float()) && scale > 0 {
             return Err(Error::data(format!(
                 "a {} is no integer: .decimal(\"int64\") before the cast makes integers of it, in units of 10^-{scale}",
@@ -202,25 +208,23 @@ fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
         let of_cast = of_cast.filter(|dtype| dtype.is_float()).map(|_| Decimals::Floats);
         match rules.decimal.or(of_cast) {
             None => {}
-            Some(Decimals::Integers) if is_listed => asked.size = None,
-            Some(_) if is_listed => {
-                return Err(Error::data("decimals in lists are delivered as int64 alone"));
-            }
             Some(Decimals::Integers) => {
-                (asked.kind, asked.dtype, asked.size) = (Kind::Scalar, Some(Dtype::Int64), None);
+                (asked.kind, asked.dtype, asked.size) = (kind, Some(Dtype::Int64), None);
             }
             Some(Decimals::Floats) => {
-                (asked.kind, asked.dtype, asked.size) = (Kind::Scalar, Some(Dtype::Float64), None);
+                (asked.kind, asked.dtype, asked.size) = (kind, Some(Dtype::Float64), None);
                 asked.unit = None;
             }
             Some(Decimals::Bytes) if is_integer => {
                 return Err(Error::data("its decimals are held as integers, which \"int64\" delivers"));
             }
             Some(Decimals::Bytes) if length == 0 => {
-                (asked.kind, asked.dtype, asked.size) = (Kind::Binary, Some(Dtype::Uint8), None);
+                let kind = if column.is_flat() { Kind::Binary } else { Kind::Binaries };
+                (asked.kind, asked.dtype, asked.size) = (kind, Some(Dtype::Uint8), None);
             }
             Some(Decimals::Bytes) => {
-                (asked.kind, asked.dtype, asked.size) = (Kind::Scalar, Some(Dtype::Uint8), Some(length));
+                (asked.kind, asked.dtype, asked.size) = (kind, Some(Dtype::Uint8), Some(length));
+                asked.sizes.clear();
             }
         }
     }
@@ -238,9 +242,6 @@ fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
         if !sizes.is_empty() {
             asked = of_one_length(asked)?;
         }
-    }
-    if asked.kind == Kind::List && asked.lists > 2 && asked.sizes.is_empty() {
-        asked.dtype = None;
     }
     Ok(asked)
 }
@@ -269,7 +270,8 @@ fn joined<'a>(
     };
     let mut whole = first.clone();
     for (column, file) in typed.filter(|(column, _)| !is_null(column)) {
-        if column.stored == Stored::NullElements && column.size == whole.size && whole.lists == 1 {
+        let can_be_of_whole = whole.lists == 1 && (column.size == whole.size || has_bytes(&whole));
+        if column.stored == Stored::NullElements && can_be_of_whole {
             continue;
         }
         whole = widened(&whole, column, rules.cast.is_some()).ok_or_else(|| {
@@ -298,11 +300,8 @@ fn joined<'a>(
         whole = of_one_length(whole).map_err(|error| (error, first_file))?;
     } else if whole.kind == Kind::List {
         whole.sizes.clear();
-        if whole.lists == 2 {
+        if whole.lists > 1 {
             whole.kind = Kind::Lists;
-        } else if whole.lists > 2 {
-            let reason = format!("the type {} is not supported yet", first.type_name);
-            return Err((Error::data(reason), first_file));
         }
     }
     let lacking = columns.iter().find(|(column, _)| column.is_none());

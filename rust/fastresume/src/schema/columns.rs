@@ -82,6 +82,20 @@ impl Column {
         self.size.unwrap_or(1)
     }
 
+    /// The number of elements of each value of a list: one, unless values are bytes.
+    #[must_use]
+    pub fn value_size(&self) -> usize {
+        if self.sizes.is_empty() { self.elements() } else { 1 }
+    }
+
+    /// The number of dimensions in which rows differ in length.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        let are_texts = matches!(self.kind, Kind::String | Kind::Binary | Kind::Strings | Kind::Binaries);
+        let lists = if self.kind.is_jagged() { self.lists.saturating_sub(self.sizes.len()) } else { 0 };
+        lists + usize::from(are_texts)
+    }
+
     /// Whether each row has one value in the file, or a null.
     #[must_use]
     pub fn is_flat(&self) -> bool {
@@ -234,25 +248,23 @@ impl FoundColumns<'_> {
 /// A leaf inside of lists, as a column.
 fn listed(column: Column, above: &Above) -> Column {
     let type_name = format!("{}{}{}", "list<".repeat(above.lists), column.type_name, ">".repeat(above.lists));
-    let holds_numbers =
-        matches!(column.stored, Stored::Number(_) | Stored::Int96 | Stored::Decimal { is_integer: true, .. });
-    let (kind, is_delivered) = match (above.lists, column.kind) {
-        (1, Kind::String) => (Kind::Strings, true),
-        (1, Kind::Binary) => (Kind::Binaries, true),
-        _ => (Kind::List, holds_numbers),
+    let holds_numbers = matches!(column.stored, Stored::Number(_) | Stored::Int96 | Stored::Decimal { .. });
+    let kind = match column.kind {
+        Kind::String => Kind::Strings,
+        Kind::Binary => Kind::Binaries,
+        _ => Kind::List,
     };
-    let dtype = column.dtype.filter(|_| is_delivered);
     let is_known = holds_numbers && above.sizes.len() == above.lists;
     let elements = above.sizes.iter().try_fold(1_usize, |elements, &size| elements.checked_mul(size));
     let is_known = is_known && elements.is_some_and(|elements| elements <= MAX_ELEMENTS);
     let sizes = if is_known { above.sizes.clone() } else { Vec::new() };
-    Column { type_name, kind, dtype, sizes, level: above.list_level, ..column }
+    Column { type_name, kind, sizes, level: above.list_level, ..column }
 }
 
 /// The validity of a struct, from the levels of one of its fields: best of one without lists.
 fn struct_mask(name: &str, level: u8, members: &[Column]) -> Column {
     let told = members.iter().find(|member| member.is_flat());
-    let told = told.or_else(|| members.iter().find(|member| member.dtype.is_some() && member.lists == 1));
+    let told = told.or_else(|| members.iter().find(|member| member.dtype.is_some()));
     Column {
         name: name.to_owned(),
         type_name: "struct".into(),

@@ -102,11 +102,11 @@ pub enum Kind {
     String,
     /// Bytes of any length.
     Binary,
-    /// A list of lists, all of any length.
+    /// A list of lists, of any depth, all of any length.
     Lists,
-    /// A list of strings.
+    /// A list of strings, or of lists of them.
     Strings,
-    /// A list of byte arrays.
+    /// A list of byte arrays, or of lists of them.
     Binaries,
     /// The validity of a struct: a boolean.
     Mask,
@@ -127,20 +127,19 @@ impl Kind {
         matches!(self, Self::Lists | Self::Strings | Self::Binaries)
     }
 
-    /// Its name, for Python.
+    /// Its name, for Python, with so many dimensions in which rows differ in length.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
+    pub fn name(self, depth: usize) -> String {
+        let innermost = match self {
             Self::Scalar => "scalar",
-            Self::List => "list",
-            Self::String => "string",
-            Self::Binary => "binary",
-            Self::Lists => "list<list>",
-            Self::Strings => "list<string>",
-            Self::Binaries => "list<binary>",
+            Self::List | Self::Lists => "list",
+            Self::String | Self::Strings => "string",
+            Self::Binary | Self::Binaries => "binary",
             Self::Mask => "mask",
             Self::Length => "length",
-        }
+        };
+        let around = depth.saturating_sub(1);
+        format!("{}{innermost}{}", "list<".repeat(around), ">".repeat(around))
     }
 }
 

@@ -64,13 +64,9 @@ impl Slots {
         let mut fields = Vec::with_capacity(layout.fields().len());
         for field in layout.fields() {
             fields.push(if field.kind.is_jagged() {
-                let (width, values) = (field.dtype.width(), pool.growing());
+                let (width, values) = (field.element_bytes(), pool.growing());
                 let slot = JaggedSlot::new(width, field.is_masked(), rows, values);
-                FieldSlot::Jagged(Box::new(match field.kind {
-                    kind if kind.is_nested() => slot.nested(),
-                    _ if field.marks_elements() => slot.marked(),
-                    _ => slot,
-                }))
+                FieldSlot::Jagged(Box::new(slot.nested(field.inner_levels(), field.marks_elements())))
             } else {
                 let is_turned_last =
                     field.columns.len() > 1 && rows.saturating_mul(field.row_bytes()) <= TURNED_LAST_BYTES;

@@ -18,7 +18,7 @@ const MAX_EXPECTED_ROWS: usize = 1 << 20;
 /// The rows of one jagged field of one batch.
 #[derive(Debug, Default)]
 pub struct JaggedSlot {
-    /// Bytes of an element, a power of two.
+    /// Bytes of an element.
     width: usize,
     is_masked: bool,
     /// Rows of the batch.
@@ -28,11 +28,10 @@ pub struct JaggedSlot {
     values: Memory,
     offsets: Memory,
     valid: Memory,
-    /// Whether rows are lists of lists. If so, the offsets and the mask of the inner lists are set once all
-    /// parts are there.
-    is_nested: bool,
-    /// Whether the elements of lists are marked. If so, the marks are set once all parts are there.
+    /// The number of levels of lists or texts in the rows, and whether the elements of lists are marked.
+    levels: usize,
     is_marked: bool,
+    /// The marks, then offsets and mask of each level, from the innermost on, set once all parts are there.
     inner: Vec<Memory>,
 }
 
@@ -46,12 +45,13 @@ enum JaggedPart {
 }
 
 impl JaggedPart {
-    /// Its rows; other rows are among them if it is a piece.
-    fn rows(&self) -> &JaggedRows {
-        match self {
+    /// Its rows, or the inner ones of a number; other rows are among them if it is a piece.
+    fn rows(&self, inner: Option<usize>) -> &JaggedRows {
+        let of = match self {
             Self::Run { rows, .. } => rows,
-            Self::Sorted { piece, .. } => &piece.rows,
-        }
+            Self::Sorted { piece, .. } => piece.as_ref(),
+        };
+        inner.and_then(|number| of.inner.get(number)).unwrap_or(of)
     }
 
     /// Calls `take` for each row, with the row of the batch that it becomes. `scattered` has the moves of
@@ -61,19 +61,6 @@ impl JaggedPart {
             Self::Run { first, rows } => (0..rows.ends.len()).for_each(|row| take(row, first + row)),
             Self::Sorted { rows, before, .. } => {
                 rows.clone().zip(&scattered[*before..]).for_each(|(row, of)| take(row, of.to as usize));
-            }
-        }
-    }
-
-    /// The lengths of its inner lists, taken out.
-    fn take_inner(&mut self) -> Self {
-        match self {
-            Self::Run { first, rows } => {
-                Self::Run { first: *first, rows: Box::new(mem::take(rows.nested().inner)) }
-            }
-            Self::Sorted { piece, rows, before } => {
-                let piece = JaggedPiece { rows: piece.inner.take().unwrap_or_default(), inner: None };
-                Self::Sorted { piece, rows: rows.clone(), before: *before }
             }
         }
     }
@@ -88,11 +75,11 @@ impl JaggedPart {
         let whole = |of: &JaggedRows| bytes_of(of, 0..of.ends.len());
         match self {
             Self::Run { rows, .. } => {
-                whole(rows) + rows.ends.len() as u64 + rows.inner.as_deref().map_or(0, whole)
+                whole(rows) + rows.ends.len() as u64 + rows.inner.iter().map(whole).sum::<u64>()
             }
             Self::Sorted { piece, rows, .. } => {
-                let inner = piece.inner.as_deref().map_or(0, |inner| bytes_of(inner, rows.clone()));
-                waiting(bytes_of(&piece.rows, rows.clone()) + rows.len() as u64 + inner)
+                let inner = piece.inner.iter().map(|inner| bytes_of(inner, rows.clone()));
+                waiting(bytes_of(piece, rows.clone()) + rows.len() as u64 + inner.sum::<u64>())
             }
         }
     }
@@ -104,14 +91,9 @@ impl JaggedSlot {
         Self { width, is_masked, rows, values, ..Self::default() }
     }
 
-    /// The same slot for rows that are lists of lists.
-    pub fn nested(self) -> Self {
-        Self { is_nested: true, ..self }
-    }
-
-    /// The same slot for lists whose elements are marked.
-    pub fn marked(self) -> Self {
-        Self { is_marked: true, ..self }
+    /// The same slot for rows that are lists of lists or of texts, in so many levels, or whose elements are marked.
+    pub fn nested(self, levels: usize, is_marked: bool) -> Self {
+        Self { levels, is_marked, ..self }
     }
 
     /// Takes out the rows that end where row `to` begins, so that more can be decoded behind them; starts
@@ -157,62 +139,69 @@ impl JaggedSlot {
     /// `Argument` if the system does not give so much memory.
     pub fn finish(&mut self, moves: &[Move], distinct: usize, rows: usize) -> Result<()> {
         let mut parts = mem::take(&mut self.parts);
-        if self.is_nested {
-            let lengths = self.finish_inner(&mut parts, moves, distinct, rows)?;
-            self.finish_parts(parts, moves, distinct, rows)?;
-            // The outer offsets count inner lists; those just made count values.
-            self.offsets = lengths.offsets;
-            return Ok(());
+        let marks = self.levels..self.levels + usize::from(self.is_marked);
+        for part in &mut parts {
+            if let JaggedPart::Run { rows, .. } = part {
+                rows.with_inner(marks.end)?;
+            }
         }
-        if self.is_marked {
-            let of_parts = parts.iter_mut().map(JaggedPart::take_inner).collect();
-            let mut marks = Self { width: 1, parts: of_parts, ..Self::default() };
-            marks.finish(moves, distinct, rows)?;
+        let parts = &mut parts;
+        let mut offsets = None;
+        let mut levels = Vec::with_capacity(self.levels);
+        for level in 0..self.levels {
+            let mut lengths = Self { width: size_of::<u64>(), ..Self::default() };
+            lengths.finish_parts(parts, Some(level), moves, (distinct, rows))?;
+            levels.push(self.level(&lengths)?);
+            offsets = offsets.or(Some(lengths.offsets));
+        }
+        for number in marks {
+            let mut marks = Self { width: 1, ..Self::default() };
+            marks.finish_parts(parts, Some(number), moves, (distinct, rows))?;
             self.inner.push(marks.values);
         }
-        self.finish_parts(parts, moves, distinct, rows)
+        self.inner.extend(levels.into_iter().rev().flatten());
+        self.finish_parts(parts, None, moves, (distinct, rows))?;
+        // Those of rows count what is directly in them; those just made count values.
+        self.offsets = offsets.unwrap_or_else(|| mem::take(&mut self.offsets));
+        Ok(())
     }
 
-    /// Puts the lengths of the inner lists of all parts in order, and makes offsets of them.
-    fn finish_inner(
-        &mut self,
-        parts: &mut [JaggedPart],
-        moves: &[Move],
-        distinct: usize,
-        rows: usize,
-    ) -> Result<Self> {
-        let of_parts = parts.iter_mut().map(JaggedPart::take_inner).collect();
-        let mut lengths = Self { width: size_of::<u64>(), parts: of_parts, ..Self::default() };
-        lengths.finish(moves, distinct, rows)?;
+    /// The offsets of the lists or texts of a level, of their lengths, and their mask where one is asked for.
+    fn level(&self, lengths: &Self) -> Result<Vec<Memory>> {
         let each: &[u64] = bytemuck::try_cast_slice(lengths.values.bytes()).unwrap_or_default();
         let mut end = 0;
         let ends = each.iter().map(|length| {
             end += length & !NULL_ROW;
             end
         });
-        self.inner.push(Memory::from(collected(iter::once(0).chain(ends))?));
+        let mut made = vec![Memory::from(collected(iter::once(0).chain(ends))?)];
         if self.is_masked {
             let marks = collected(each.iter().map(|length| u8::from(length & NULL_ROW == 0)))?;
             let mut valid = Memory::default();
             valid.extend(&marks)?;
-            self.inner.push(valid);
+            made.push(valid);
         }
-        Ok(lengths)
+        Ok(made)
     }
 
+    /// Puts the rows of all parts in order, or their inner rows of a number.
     fn finish_parts(
         &mut self,
-        mut parts: Vec<JaggedPart>,
+        parts: &mut [JaggedPart],
+        inner: Option<usize>,
         moves: &[Move],
-        distinct: usize,
-        rows: usize,
+        (distinct, rows): (usize, usize),
     ) -> Result<()> {
-        let shift = self.width.trailing_zeros();
-        if let [JaggedPart::Run { first: 0, rows: part }] = parts.as_mut_slice()
+        let width = self.width.max(1);
+        if let [JaggedPart::Run { first: 0, rows: part }] = parts
             && distinct == rows
         {
+            let part = match inner {
+                Some(number) => &mut part.inner[number],
+                None => part.as_mut(),
+            };
             // All rows are in order already.
-            let offsets = iter::once(0).chain(part.ends.iter().map(|&end| (end >> shift) as u64));
+            let offsets = iter::once(0).chain(part.ends.iter().map(|&end| (end / width) as u64));
             self.offsets = Memory::from(collected(offsets)?);
             if self.is_masked {
                 self.valid.extend(&part.valid)?;
@@ -223,8 +212,8 @@ impl JaggedSlot {
         let mut starts = filled(rows + 1, 0)?;
         self.valid.resize(if self.is_masked { rows } else { 0 })?;
         let valid = self.valid.bytes_mut();
-        for part in &parts {
-            let of = part.rows();
+        for part in &*parts {
+            let of = part.rows(inner);
             part.each(moves, |row, place| {
                 starts[place + 1] = of.bytes_of(row).len();
                 if let Some(mark) = valid.get_mut(place) {
@@ -242,8 +231,8 @@ impl JaggedSlot {
         }
         self.values.resize(end)?;
         let output = self.values.bytes_mut();
-        for part in &parts {
-            let of = part.rows();
+        for part in &*parts {
+            let of = part.rows(inner);
             let from = of.values.bytes();
             if let JaggedPart::Run { first, .. } = part {
                 output[starts[*first]..][..from.len()].copy_from_slice(from);
@@ -255,7 +244,7 @@ impl JaggedSlot {
             });
         }
         repeat(output, starts[distinct]);
-        let offsets = starts.into_iter().map(|start| (start >> shift) as u64);
+        let offsets = starts.into_iter().map(|start| (start / width) as u64);
         self.offsets = Memory::from(collected(offsets)?);
         Ok(())
     }
@@ -330,7 +319,7 @@ mod tests {
         for rows in [5, 7, 13] {
             let mut slot = JaggedSlot::new(1, true, rows, Pool::new(0).growing());
             for (moves, before) in [(&moves[..3], 0), (&moves[3..], 3)] {
-                sort(&source, false, &[moves], |piece, lots| {
+                sort(&source, 0, &[moves], |piece, lots| {
                     for Lot { rows, before: in_share, .. } in lots {
                         slot.keep(piece, rows, before + in_share);
                     }

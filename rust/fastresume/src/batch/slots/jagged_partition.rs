@@ -16,14 +16,8 @@ use crate::simd;
 const ROWS_AHEAD: usize = 8;
 const FIRST_BYTES: usize = 256;
 
-/// Some rows of a segment in one jagged field, grouped by batch.
-#[derive(Debug, Clone)]
-pub struct JaggedPiece {
-    /// The rows.
-    pub rows: Arc<JaggedRows>,
-    /// If the rows are lists of lists, the lengths of the inner lists.
-    pub inner: Option<Arc<JaggedRows>>,
-}
+/// Some rows of a segment in one jagged field, grouped by batch, with their inner rows.
+pub type JaggedPiece = Arc<JaggedRows>;
 
 /// The rows of one share that lie in one piece.
 #[derive(Debug)]
@@ -43,7 +37,7 @@ pub struct Lot {
 /// `Argument` if the system does not give so much memory.
 pub fn sort(
     source: &JaggedRows,
-    is_nested: bool,
+    inner_rows: usize,
     shares: &[&[Move]],
     mut hand_out: impl FnMut(&JaggedPiece, Vec<Lot>),
 ) -> Result<()> {
@@ -70,13 +64,13 @@ pub fn sort(
             if before < moves.len() {
                 let is_full = bytes > most_bytes - most_bytes / PIECES;
                 let room = if is_full { bytes.max(most_bytes) } else { bytes };
-                hand_out(&copied(source, is_nested, shares, &lots, room)?, std::mem::take(&mut lots));
+                hand_out(&copied(source, inner_rows, shares, &lots, room)?, std::mem::take(&mut lots));
                 (rows, bytes) = (0, 0);
             }
         }
     }
     if rows > 0 {
-        hand_out(&copied(source, is_nested, shares, &lots, bytes)?, lots);
+        hand_out(&copied(source, inner_rows, shares, &lots, bytes)?, lots);
     }
     Ok(())
 }
@@ -84,14 +78,18 @@ pub fn sort(
 /// A piece with the rows of lots, and with room for `room` bytes of values.
 fn copied(
     source: &JaggedRows,
-    is_nested: bool,
+    inner_rows: usize,
     shares: &[&[Move]],
     lots: &[Lot],
     room: usize,
 ) -> Result<JaggedPiece> {
     let count = lots.last().map_or(0, |lot| lot.rows.end);
-    let mut rows =
-        JaggedRows { values: Memory::lent(), ends: with_room(count)?, valid: with_room(count)?, inner: None };
+    let mut rows = JaggedRows {
+        values: Memory::lent(),
+        ends: with_room(count)?,
+        valid: with_room(count)?,
+        inner: Vec::new(),
+    };
     rows.values.resize(room)?;
     let (from, to) = (source.values.bytes(), rows.values.bytes_mut());
     let mut end = 0;
@@ -111,17 +109,20 @@ fn copied(
         }
     }
     rows.values.truncate(end);
-    let inner = is_nested.then(|| lengths(source, lots.iter().flat_map(moves_of), count)).transpose()?;
-    Ok(JaggedPiece { rows: Arc::new(rows), inner: inner.map(Arc::new) })
+    for number in 0..inner_rows {
+        rows.inner.push(inner(source, number, lots.iter().flat_map(moves_of), count)?);
+    }
+    Ok(Arc::new(rows))
 }
 
-/// The lengths of the inner lists of these rows.
-fn lengths<'m>(
+/// The inner rows of a number of these rows.
+fn inner<'m>(
     source: &JaggedRows,
+    number: usize,
     moves: impl Iterator<Item = &'m Move> + Clone,
     count: usize,
 ) -> Result<JaggedRows> {
-    let of = |of: &Move| source.inner_bytes(of.from as usize);
+    let of = |of: &Move| source.inner_bytes(number, of.from as usize);
     let mut lengths = JaggedRows { values: Memory::lent(), ends: with_room(count)?, ..JaggedRows::default() };
     lengths.values.reserve(moves.clone().map(|row| of(row).len()).sum())?;
     for row in moves {
@@ -145,21 +146,22 @@ mod tests {
                 source.values.extend(&vec![byte; length]).unwrap();
                 source.ends.push(source.values.len());
                 source.valid.push(u8::from(row % 3 > 0));
-                let lengths = source.nested().inner;
+                source.with_inner(1).unwrap();
+                let lengths = &mut source.inner[0];
                 lengths.values.extend(&[byte; 9][..row % 4 * 2]).unwrap();
                 lengths.ends[row] = lengths.values.len();
             }
             let moves: Vec<Move> = (0..500).map(|row| Move { from: row * 3 % 500, to: 0 }).collect();
             let shares: Vec<&[Move]> = vec![&moves[..100], &[], &moves[100..101], &moves[101..490]];
-            for is_nested in [false, true] {
+            for inner_rows in [0, 1] {
                 let (mut found, mut pieces) = (vec![Vec::new(); shares.len()], 0);
-                sort(&source, is_nested, &shares, |piece, lots| {
+                sort(&source, inner_rows, &shares, |piece, lots| {
                     pieces += 1;
-                    assert_eq!(piece.rows.values.len(), piece.rows.ends.last().copied().unwrap_or(0));
+                    assert_eq!(piece.values.len(), piece.ends.last().copied().unwrap_or(0));
                     // A long row does not stay in memory for the sake of short ones.
-                    let is_long = piece.rows.values.len() > source.values.len() / PIECES;
-                    assert!(piece.rows.ends.len() <= if is_long { 1 } else { 490 / PIECES });
-                    assert_eq!(piece.inner.is_some(), is_nested);
+                    let is_long = piece.values.len() > source.values.len() / PIECES;
+                    assert!(piece.ends.len() <= if is_long { 1 } else { 490 / PIECES });
+                    assert_eq!(piece.inner.len(), inner_rows);
                     for Lot { share, rows, before } in lots {
                         assert_eq!(found[share].len(), before);
                         found[share].extend(rows.map(|row| (piece.clone(), row)));
@@ -171,11 +173,12 @@ mod tests {
                     assert_eq!(found.len(), moves.len());
                     for ((piece, row), of) in found.iter().zip(*moves) {
                         let from = of.from as usize;
-                        let bytes = &piece.rows.values.bytes()[piece.rows.bytes_of(*row)];
+                        let bytes = &piece.values.bytes()[piece.bytes_of(*row)];
                         assert_eq!(bytes, &source.values.bytes()[source.bytes_of(from)]);
-                        assert_eq!(piece.rows.valid[*row], source.valid[from]);
-                        let inner = piece.inner.as_ref().map(|of| &of.values.bytes()[of.bytes_of(*row)]);
-                        assert_eq!(inner, is_nested.then(|| source.inner_bytes(from)));
+                        assert_eq!(piece.valid[*row], source.valid[from]);
+                        for number in 0..inner_rows {
+                            assert_eq!(piece.inner_bytes(number, *row), source.inner_bytes(number, from));
+                        }
                     }
                 }
             }

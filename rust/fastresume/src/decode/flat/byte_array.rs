@@ -4,7 +4,6 @@
 
 use parquet::basic::Encoding;
 
-use crate::decode::absent::check_absent;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::decode::flat::pages::{FlatPages, Presence};
 use crate::error::{Error, Result};
@@ -169,6 +168,17 @@ impl PageValues for TextValues {
             }
         }
     }
+}
+
+/// Refuses a value where all are null.
+///
+/// # Errors
+/// `Data` if there is one.
+fn check_absent(count: usize) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    Err(Error::data(format!("the column's type is null, and a page has {count} values that are not")))
 }
 
 impl<'a> StringDecoder<'a> {

@@ -1,64 +1,89 @@
-//! The elements of lists that are held as values of one length, and become numbers: INT96.
+//! The elements of lists that are made of the bytes of values: decimals, INT96, buckets, and bytes as they are.
 
-use bytemuck::Pod;
-
-use crate::decode::convert::Converter;
+use crate::decode::convert::{Converter, RowShape};
+use crate::decode::flat::byte_array::TextValues;
 use crate::decode::flat::fixed_len::FixedValues;
-use crate::decode::numbers::{Elements, STEP, steps};
+use crate::decode::list::leaf::{Elements, Leaf, Places};
 use crate::error::Result;
-use crate::format::encoding::bitmap::Marks;
 use crate::format::encoding::page_values::{Page, PageValues};
-use crate::simd;
 
-/// The numbers of values of one length.
-pub struct ConvertedValues {
-    values: FixedValues,
-    converter: Converter,
+/// The values of pages, as bytes.
+pub trait ByteValues: PageValues {
+    /// Calls `take` for each of the next `count` values of the page.
+    ///
+    /// # Errors
+    /// `Data` if there are fewer, and what `take` gives.
+    fn each(&mut self, page: Page<'_>, count: usize, take: impl FnMut(&[u8]) -> Result<()>) -> Result<()>;
 }
 
-impl ConvertedValues {
-    /// Values of `length` bytes (not 0).
-    pub fn new(length: usize, converter: Converter) -> Self {
-        Self { values: FixedValues::new(length, false), converter }
+impl ByteValues for FixedValues {
+    fn each(&mut self, page: Page<'_>, count: usize, take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        FixedValues::each(self, page, count, take)
     }
 }
 
-impl<V: Pod> Elements<V> for ConvertedValues {
+impl ByteValues for TextValues {
+    fn each(
+        &mut self,
+        page: Page<'_>,
+        count: usize,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut taken = Ok(());
+        TextValues::each(self, page.bytes, count, |value| {
+            if taken.is_ok() {
+                taken = take(value);
+            }
+        })?;
+        taken
+    }
+}
+
+/// What a converter makes of values: elements of one shape.
+pub struct ConvertedLeaf<B> {
+    values: B,
+    converter: Converter,
+    shape: RowShape,
+}
+
+impl<B: ByteValues> ConvertedLeaf<B> {
+    pub fn new(values: B, converter: Converter, shape: RowShape) -> Self {
+        Self { values, converter, shape }
+    }
+}
+
+impl<B: ByteValues> Leaf for ConvertedLeaf<B> {
+    fn width(&self) -> usize {
+        self.shape.bytes()
+    }
+
     fn values(&mut self) -> &mut impl PageValues {
         &mut self.values
     }
 
     fn read(
         &mut self,
-        page: Page<'_>,
-        output: &mut [V],
-        row_of: impl Fn(usize) -> Option<usize>,
+        elements: &Elements<'_>,
+        places: Places<'_>,
+        row_of: impl Fn(usize) -> usize,
     ) -> Result<()> {
-        let (converter, count) = (self.converter, output.len());
-        let mut places = output.iter_mut().enumerate();
-        self.values.each(page, count, |value| {
-            let Some((index, place)) = places.next() else { return Ok(()) };
-            let row = row_of(index);
-            let fits = converter.convert(value, bytemuck::bytes_of_mut(place), row.unwrap_or(0));
-            // One that nobody wants may be any.
-            if row.is_some() { fits } else { Ok(()) }
-        })
-    }
-
-    fn read_spread(
-        &mut self,
-        page: Page<'_>,
-        there: &Marks<'_>,
-        null: V,
-        output: &mut [V],
-        row_of: impl Fn(usize) -> Option<usize>,
-    ) -> Result<()> {
-        let mut scratch = [V::zeroed(); STEP + simd::EXPAND_SPARE];
-        for (step, (marks, words, places)) in steps(there, output).enumerate() {
-            let row_of = |index| row_of(step * STEP + marks.nth_one(index).unwrap_or(0));
-            self.read(page, &mut scratch[..marks.ones()], row_of)?;
-            simd::expand(&scratch, &words, null, places);
-        }
+        let (before, width, shape) = (places.values.len(), self.width(), self.shape);
+        places.values.resize(before + elements.count * width)?;
+        let mut places = places.values.bytes_mut()[before..].chunks_exact_mut(width).enumerate();
+        let present =
+            elements.there.as_ref().map_or(elements.count, crate::format::encoding::bitmap::Marks::ones);
+        let mut there = elements.there.as_ref().map(crate::format::encoding::bitmap::Marks::each);
+        let converter = self.converter;
+        self.values.each(elements.page, present, |value| {
+            for (element, place) in places.by_ref() {
+                if there.as_mut().is_none_or(|there| there.next() == Some(true)) {
+                    return converter.convert(value, place, row_of(element));
+                }
+                shape.fill(place, elements.null);
+            }
+            Ok(())
+        })?;
+        places.for_each(|(_, place)| shape.fill(place, elements.null));
         Ok(())
     }
 }

@@ -34,11 +34,6 @@ impl Grid {
         (sizes.len() > 1).then(|| Self { sizes: sizes.to_vec(), elements, expected, found, seen: 0 })
     }
 
-    /// The highest repetition level.
-    pub fn deepest(&self) -> u8 {
-        u8::try_from(self.sizes.len()).unwrap_or(u8::MAX)
-    }
-
     /// Takes the repetition levels of a page.
     pub fn open(&mut self, levels: &Levels) {
         for (level, found) in (2..).zip(&mut self.found) {
@@ -64,12 +59,16 @@ impl Grid {
             expected.part(self.seen..end).words().eq(found.part(first..first + count).words())
         };
         if !is_whole || !self.expected.iter().zip(&self.found).all(is_same) {
-            return Err(Error::refused(format!(
-                "the lists in row {row} of the row group are null, or have not the lengths {:?} of a tensor of them",
-                self.sizes
-            )));
+            return Err(uneven(row, &self.sizes));
         }
         self.seen = end;
         Ok(())
     }
+}
+
+/// The error for a row whose lists have other lengths.
+pub fn uneven(row: usize, sizes: &[usize]) -> Error {
+    Error::refused(format!(
+        "the lists in row {row} of the row group are null, or have not the lengths {sizes:?} of a tensor of them"
+    ))
 }

@@ -2,8 +2,10 @@
 
 pub mod grid;
 pub mod pages;
+pub mod leaf;
 pub mod primitive;
 pub mod byte_array;
 pub mod converted;
+pub mod nested;
 pub mod validity;
 pub mod fixed_size;

@@ -13,16 +13,15 @@ use crate::format::encoding::rle::MAX_VALUES;
 use crate::format::page::reader::{PageStart, Pages};
 
 /// What the definition levels of a list column mean.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ListLevels {
     /// The level of an empty list. The level below it is that of a null list, if lists can be null.
     pub empty: u8,
-    /// The lowest level of an element; in lists of lists, of an innermost element.
-    pub element: u8,
-    /// The level of a value. Levels from `element` up to this are those of null elements, if there are any.
+    /// The lowest level of an element of a list, for each list in a list from the outermost on.
+    pub elements: Vec<u8>,
+    /// The level of a value. Levels from that of an innermost element up to this are those of null elements, if there are
+    /// any.
     pub value: u8,
-    /// Whether they are lists of lists of any length.
-    pub is_nested: bool,
 }
 
 /// Iterates over the rows of a column chunk, page by page.
@@ -38,8 +37,8 @@ pub struct ListPages<'a> {
     at: usize,
     /// The number of rows of the row group that were passed.
     row: usize,
-    /// Whether the next page may continue a row, and whether it may continue an inner list.
-    goes_on: [bool; 2],
+    /// Whether the next page may continue a row, and a list of each level in it.
+    goes_on: Vec<bool>,
     /// Whether pages were skipped, so that a row that the next page continues is not wanted.
     has_passed: bool,
 }
@@ -51,26 +50,26 @@ pub struct PageBits {
     pub starts: Bits,
     /// Where a row begins: set if the row is not null.
     pub valid: Bits,
-    /// Set where there is an element, which may be null; in lists of lists, an element of an inner list.
+    /// Set where there is an element, which may be null; in lists of lists, an element of an innermost list.
     pub elements: Bits,
     /// Set where there is a value.
     pub values: Bits,
     /// Whether an element is null.
     pub has_null_elements: bool,
-    /// The same for inner lists, if there are any.
-    pub inner: Option<InnerBits>,
+    /// The same for the lists in lists, level by level from the outermost on.
+    pub inner: Vec<InnerBits>,
 }
 
-/// What the repetition and definition levels of a page say of inner lists, as bits.
+/// What the repetition and definition levels of a page say of the lists of one level in others, as bits.
 #[derive(Debug, Default)]
 pub struct InnerBits {
-    /// Set where an inner list begins.
+    /// Set where such a list begins.
     pub begins: Bits,
-    /// Where an inner list begins: set if the list is not null.
+    /// Where such a list begins: set if the list is not null.
     pub valid: Bits,
-    /// Set where there is an inner list.
+    /// Set where there is such a list.
     there: Bits,
-    /// Set where no inner list is continued.
+    /// Set where none is continued.
     starts: Bits,
 }
 
@@ -101,7 +100,8 @@ impl RowWalk {
 impl<'a> ListPages<'a> {
     /// The pages of lists; with a grid, of lists of lists of one length.
     pub fn new(pages: Pages<'a>, meaning: ListLevels, grid: Option<Grid>) -> Self {
-        let inner = meaning.is_nested.then(InnerBits::default);
+        let levels = if grid.is_some() { 1 } else { meaning.elements.len() };
+        let inner = (1..levels).map(|_| InnerBits::default()).collect();
         let bits = PageBits { inner, ..PageBits::default() };
         Self {
             pages,
@@ -112,7 +112,7 @@ impl<'a> ListPages<'a> {
             in_page: 0,
             at: 0,
             row: 0,
-            goes_on: [true; 2],
+            goes_on: vec![true; levels],
             has_passed: false,
         }
     }
@@ -125,6 +125,11 @@ impl<'a> ListPages<'a> {
     /// What its levels say.
     pub fn bits(&self) -> &PageBits {
         &self.bits
+    }
+
+    /// The number of rows of the row group that were passed.
+    pub fn passed(&self) -> usize {
+        self.row
     }
 
     /// Whether a range of levels begins within a row.
@@ -204,7 +209,8 @@ impl<'a> ListPages<'a> {
             let passed = self.pages.pass_rows(self.row, walk.left)?;
             if passed > 0 {
                 self.row += passed;
-                (self.goes_on, self.has_passed) = ([true; 2], true);
+                self.goes_on.fill(true);
+                self.has_passed = true;
                 *walk = RowWalk::new(walk.left - passed);
             }
         }
@@ -227,24 +233,27 @@ impl<'a> ListPages<'a> {
         }
         let (repetition, definition) = page.level_bytes.unzip();
         let PageBits { starts, valid, elements, values: present, inner, .. } = &mut self.bits;
-        let ListLevels { empty, element, value, is_nested } = self.meaning;
-        let deepest = self.grid.as_ref().map_or(1 + u8::from(is_nested), Grid::deepest);
+        let ListLevels { empty, elements: of_elements, value } = &self.meaning;
+        let (empty, value) = (*empty, *value);
+        let element = of_elements.last().copied().unwrap_or(value);
+        let deepest = u8::try_from(of_elements.len()).unwrap_or(u8::MAX);
         let start = self.levels.read(bytes, 0, count, deepest, (page.repetition_encoding, repetition))?;
         self.levels.at_least(1, present);
         if let Some(grid) = &mut self.grid {
             grid.open(&self.levels);
         }
         starts.set(count, |index| !present.words()[index]);
-        if let Some(inner) = inner {
-            self.levels.at_least(2, present);
+        for (level, inner) in (2..).zip(inner.iter_mut()) {
+            self.levels.at_least(level, present);
             inner.starts.set(count, |index| !present.words()[index]);
         }
         let how = (page.definition_encoding, definition);
         let start = self.levels.read(bytes, start, count, value, how)?;
         self.levels.at_least(value, present);
-        if let Some(inner) = inner.as_mut() {
-            self.levels.at_least(empty.saturating_add(1), &mut inner.there);
-            self.levels.at_least(element.saturating_sub(1), &mut inner.valid);
+        for (inner, of) in inner.iter_mut().zip(of_elements.windows(2)) {
+            self.levels.at_least(of[0], &mut inner.there);
+            // Below the level of an element is that of an empty list.
+            self.levels.at_least(of[1].saturating_sub(1), &mut inner.valid);
         }
         self.levels.at_least(element, elements);
         self.levels.at_least(empty, valid);
@@ -291,32 +300,29 @@ fn check(starts: &Bits, elements: &Bits, goes_on: &mut bool) -> Result<()> {
 }
 
 impl PageBits {
-    /// Refuses levels that contradict each other; `goes_on` is for rows, and for inner lists.
-    fn check(&mut self, [row_goes_on, inner_goes_on]: &mut [bool; 2]) -> Result<()> {
-        let Some(inner) = &mut self.inner else { return check(&self.starts, &self.elements, row_goes_on) };
-        check(&self.starts, &inner.there, row_goes_on)?;
-        check(&inner.starts, &self.elements, inner_goes_on)?;
-        // In a row without inner lists, a row begins and no inner list does.
-        inner.begins.combine(&inner.starts, &inner.there, |start, there| start & there);
-        Ok(())
+    /// Refuses levels that contradict each other; `goes_on` is for rows, and for the lists of each level in them.
+    fn check(&mut self, goes_on: &mut [bool]) -> Result<()> {
+        let mut starts = &self.starts;
+        let mut goes_on = goes_on.iter_mut();
+        for (inner, goes_on) in self.inner.iter_mut().zip(goes_on.by_ref()) {
+            let InnerBits { begins, there, starts: own, .. } = inner;
+            check(starts, there, goes_on)?;
+            // In a row without inner lists, a row begins and no inner list does.
+            begins.combine(own, there, |start, there| start & there);
+            starts = own;
+        }
+        goes_on.try_for_each(|goes_on| check(starts, &self.elements, goes_on))
     }
 
     /// Calls `begin` for each row that begins in a range of levels. It gets the number of the range's
     /// elements before the row, and 1 if the row is not null, else 0. Returns the number of all elements.
-    pub fn rows(&self, stretch: &LevelRange, mut begin: impl FnMut(usize, u8)) -> usize {
-        let [starts, valid, elements] =
-            [&self.starts, &self.valid, &self.elements].map(|bits| bits.part(stretch.levels.clone()));
-        let mut passed = 0;
-        for ((mut starts, valid), elements) in starts.words().zip(valid.words()).zip(elements.words()) {
-            while starts != 0 {
-                let place = starts.trailing_zeros();
-                let before = elements & ((1 << place) - 1);
-                begin(passed + before.count_ones() as usize, u8::from(valid >> place & 1 == 1));
-                starts &= starts - 1;
-            }
-            passed += elements.count_ones() as usize;
-        }
-        passed
+    pub fn rows(&self, stretch: &LevelRange, begin: impl FnMut(usize, u8)) -> usize {
+        each_begun(&stretch.levels, [&self.starts, &self.valid, &self.elements], begin)
+    }
+
+    /// What lies in the rows of one level of inner rows: the lists of that level, or, behind them, the elements.
+    pub fn in_rows(&self, number: usize) -> &Bits {
+        self.inner.get(number).map_or(&self.elements, |inner| &inner.begins)
     }
 
     /// Which of the elements of a range have a value.
@@ -329,6 +335,28 @@ impl PageBits {
             passed += element.count_ones() as usize;
         }
     }
+}
+
+/// Calls `begin` for each 1 of `starts` in a range of levels. It gets how many 1s of `of` lie before it there, and its bit of
+/// `valid`. Returns how many 1s of `of` there are.
+#[inline]
+pub fn each_begun(
+    levels: &Range<usize>,
+    [starts, valid, of]: [&Bits; 3],
+    mut begin: impl FnMut(usize, u8),
+) -> usize {
+    let [starts, valid, of] = [starts, valid, of].map(|bits| bits.part(levels.clone()));
+    let mut passed = 0;
+    for ((mut starts, valid), of) in starts.words().zip(valid.words()).zip(of.words()) {
+        while starts != 0 {
+            let place = starts.trailing_zeros();
+            let before = of & ((1 << place) - 1);
+            begin(passed + before.count_ones() as usize, u8::from(valid >> place & 1 == 1));
+            starts &= starts - 1;
+        }
+        passed += of.count_ones() as usize;
+    }
+    passed
 }
 
 /// The bits of `word` where `mask` is 1, moved together.

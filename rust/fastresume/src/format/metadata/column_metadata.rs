@@ -28,8 +28,8 @@ pub struct Leaf {
     pub described: ColumnDescPtr,
     /// How its values are ordered, if the footer says it.
     pub order: Option<ColumnOrder>,
-    /// The definition level at which the outermost list around it is not null.
-    pub outermost_level: u8,
+    /// For each list around it, from the outermost on, the lowest definition level of an element.
+    pub element_levels: Vec<u8>,
     /// Why it can't be read, if it can't.
     pub unreadable: Option<Unreadable>,
 }
@@ -41,13 +41,13 @@ impl Leaf {
     /// `Data` if the file has fewer.
     pub fn all(file: &FileMetaData, numbers: &[usize]) -> Result<Vec<Self>> {
         let mut levels = Vec::new();
-        outermost_levels(file.schema_descr().root_schema(), 0, false, &mut levels);
+        element_levels(file.schema_descr().root_schema(), 0, &[], &mut levels);
         let leaves = file.schema_descr().columns();
         let of = |&number: &usize| {
             let described = leaves.get(number).cloned().ok_or_else(|| not_there(number))?;
             let order = file.column_orders().and_then(|orders| orders.get(number)).copied();
-            let outermost_level = levels.get(number).copied().unwrap_or(0);
-            Ok(Self { number, described, order, outermost_level, unreadable: None })
+            let element_levels = levels.get(number).cloned().unwrap_or_default();
+            Ok(Self { number, described, order, element_levels, unreadable: None })
         };
         numbers.iter().map(of).collect()
     }
@@ -141,18 +141,18 @@ fn not_there(number: usize) -> Error {
     Error::data(format!("the file has no leaf {number} that is read"))
 }
 
-/// The definition levels at which the outermost lists of all leaves below a group are there. The schema is gone over once: for
-/// each leaf alone, it would be gone over from its root.
-fn outermost_levels(group: &Type, level: u8, is_in_list: bool, found: &mut Vec<u8>) {
+/// The definition levels at which the lists around each leaf below a group have elements; `level` and `lists` are those of the
+/// group. The schema is gone over once: for each leaf alone, it would be gone over from its root.
+fn element_levels(group: &Type, level: u8, lists: &[u8], found: &mut Vec<Vec<u8>>) {
     for node in group.get_fields() {
         let repetition = node.get_basic_info().has_repetition().then(|| node.get_basic_info().repetition());
-        let is_in_list = is_in_list || repetition == Some(Repetition::REPEATED);
-        let is_counted = !is_in_list && repetition == Some(Repetition::OPTIONAL);
-        let level = level.saturating_add(u8::from(is_counted));
+        let is_repeated = repetition == Some(Repetition::REPEATED);
+        let level = level.saturating_add(u8::from(is_repeated || repetition == Some(Repetition::OPTIONAL)));
+        let of_node = [lists, &[level][..usize::from(is_repeated)]].concat();
         if node.is_primitive() {
-            found.push(level);
+            found.push(of_node);
         } else {
-            outermost_levels(node, level, is_in_list, found);
+            element_levels(node, level, &of_node, found);
         }
     }
 }
