@@ -83,30 +83,24 @@ def test_two_columns_of_one_name_are_refused(path: Path) -> None:
     assert len(open_dataset(path, batch_size=1, columns="b")) == 1
 
 
+WIDE = decimal.Decimal("1.25")
+WIDE_TYPE = pa.decimal128(19, 2)
+
 UNSUPPORTED = {
-    "list<list<string>>": pa.array([[["a"]]]),
-    "list<list<binary>>": pa.array([[[b"a"]]], pa.list_(pa.list_(pa.binary()))),
-    "list<list<list<int64>>>": pa.array([[[[1]]]]),
-    "list<list<fixed_size_binary[2]>>": pa.array([[[b"ab"]]], pa.list_(pa.list_(pa.binary(2)))),
-    "list<fixed_size_binary[2]>": pa.array([[b"ab"]], pa.list_(pa.binary(2))),
-    "list of decimals": (
-        pa.array([[decimal.Decimal("1.25")]], pa.list_(pa.decimal128(5, 2))),
-        "list<decimal(5, 2)>",
-    ),
-    "decimal(19, 2)": pa.array([decimal.Decimal("1.25")], pa.decimal128(19, 2)),
+    "decimal(19, 2)": pa.array([WIDE], WIDE_TYPE),
+    "list<decimal(19, 2)>": pa.array([[WIDE]], pa.list_(WIDE_TYPE)),
+    "list<list<decimal(19, 2)>>": pa.array([[[WIDE]]], pa.list_(pa.list_(WIDE_TYPE))),
     "null": pa.array([None]),
 }
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
 def test_a_type_that_is_not_supported_is_named_with_column_and_file(path: Path, name: str) -> None:
-    made = UNSUPPORTED[name]
-    array, named = made if isinstance(made, tuple) else (made, name)
-    pq.write_table(pa.table({"a": pa.array([7]), "odd": array}), path)
-    with refused(fr.DataError, f"type {named} ", "column 'odd'", path):
+    pq.write_table(pa.table({"a": pa.array([7]), "odd": UNSUPPORTED[name]}), path)
+    with refused(fr.DataError, f"type {name} ", "column 'odd'", path):
         open_dataset(path, batch_size=1)
     for columns in ("odd", ["a", "odd"]):
-        with refused(fr.DataError, f"type {named} ", "column 'odd'", path):
+        with refused(fr.DataError, f"type {name} ", "column 'odd'", path):
             open_dataset(path, batch_size=1, columns=columns)
     assert [batch["a"].item() for batch in open_dataset(path, batch_size=1, columns="a")] == [7]
 
@@ -114,17 +108,21 @@ def test_a_type_that_is_not_supported_is_named_with_column_and_file(path: Path, 
 @pytest.mark.parametrize(
     ("array", "named", "type_"),
     [
-        (pa.array([{"a": {"b": [["x"]]}}]), "odd.a.b", "list<list<string>>"),
         (
-            pa.array([[("a", [[1]])]], pa.map_(pa.string(), pa.list_(pa.list_(pa.int64())))),
-            "odd.value",
-            "list<list<list<int64>>>",
+            pa.array([{"a": {"b": WIDE}}], pa.struct([("a", pa.struct([("b", WIDE_TYPE)]))])),
+            "odd.a.b",
+            "decimal(19, 2)",
         ),
-        (pa.array([[{"a": 1, "b": ["x"]}]]), "odd.b", "list<list<string>>"),
+        (pa.array([[("a", WIDE)]], pa.map_(pa.string(), WIDE_TYPE)), "odd.value", "list<decimal(19, 2)>"),
         (
-            pa.array([[[(1, [1])]]], pa.list_(pa.map_(pa.int8(), pa.list_(pa.int8())))),
+            pa.array([[{"a": 1, "b": WIDE}]], pa.list_(pa.struct([("a", pa.int8()), ("b", WIDE_TYPE)]))),
+            "odd.b",
+            "list<decimal(19, 2)>",
+        ),
+        (
+            pa.array([[[(1, [WIDE])]]], pa.list_(pa.map_(pa.int8(), pa.list_(WIDE_TYPE)))),
             "odd.value",
-            "list<list<list<int8>>>",
+            "list<list<list<decimal(19, 2)>>>",
         ),
     ],
     ids=["struct", "map", "list of structs", "list of maps of lists"],

@@ -219,5 +219,7 @@ def test_a_table_on_the_hub_is_refused(hub: Hub) -> None:
         "tables/_delta_log/00000000000000000000.json": b"{}",
     }
     for named in ("", "/tables", "/tables/a"):
-        with pytest.raises(fr.DataError, match=r"DeltaTable\('hf://datasets/owner/table/tables'\)"):
+        with pytest.raises(fr.DataError, match=r"ParquetDataset\('delta://hf://datasets/owner/table/tables'"):
             _opened(hub, f"hf://datasets/owner/table{named}")
+    with pytest.raises(ValueError, match="not read from the hub: copy it with huggingface_hub"):
+        _opened(hub, "delta://hf://datasets/owner/table/tables")

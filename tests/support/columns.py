@@ -577,11 +577,8 @@ def assert_jagged_of_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: A
     assert_jagged(jagged.values, Cells(cells.dtype, kind, inner), np.arange(len(inner)), rule, name)
 
 
-def is_delivered(cells: Cells, rows: Sequence[int], rule: Any, is_inner: bool = False) -> bool:
-    """Whether these rows can be delivered under a rule: no null is an error.
-
-    Inner ones are rows of rows, whose elements no mark tells apart.
-    """
+def is_delivered(cells: Cells, rows: Sequence[int], rule: Any) -> bool:
+    """Whether these rows can be delivered under a rule: no null is an error."""
     if rule not in ("error", "mask") or cells.kind == "mask":
         return True
     found = [cells.rows[row] for row in rows]
@@ -590,8 +587,8 @@ def is_delivered(cells: Cells, rows: Sequence[int], rule: Any, is_inner: bool = 
     if cells.kind.startswith("list<"):
         inner = [row for cell in found if isinstance(cell, tuple) for row in cell]
         kind = cells.kind.removeprefix("list<").removesuffix(">")
-        return is_delivered(Cells(cells.dtype, kind, inner), range(len(inner)), rule, is_inner=True)
-    if rule == "mask" and cells.kind == "list" and cells.size is None and not is_inner:
+        return is_delivered(Cells(cells.dtype, kind, inner), range(len(inner)), rule)
+    if rule == "mask" and cells.kind == "list" and cells.size is None:
         return True
     return not any(isinstance(cell, tuple) and None in cell for cell in found)
 

@@ -139,11 +139,7 @@ class Contents:
             found = {name: matrix} | ({f"{name}_valid": there} if masks else {})
             return found | {f"{name}_length": lengths}
         if cells.is_jagged and treatment.fixed is None:
-            found = jagged_of(name, cells, rows, treatment.nulls)
-            if cells.kind == "list" and masks:
-                elements = [element for row in rows if isinstance(row, tuple) for element in row]
-                found[f"{name}.values_valid"] = np.array([each is not None for each in elements], np.bool_)
-            return found
+            return jagged_of(name, cells, rows, treatment.nulls)
         size = cells.size if treatment.fixed is None else treatment.fixed
         shape = () if size is None else (size,)
         whole = None if fill is None else fill * (size or 1)
@@ -163,7 +159,11 @@ def jagged_of(name: str, cells: Cells, rows: Sequence[Cell], nulls: Any) -> dict
         f"{name}.values": np.frombuffer(b"".join(texts), cells.dtype),
         f"{name}.offsets": np.cumsum([0, *lengths], dtype=np.int64),
     }
-    return found | marks_of(name, rows, nulls)
+    found |= marks_of(name, rows, nulls)
+    if cells.kind == "list" and nulls == "mask":
+        elements = [element for row in rows if isinstance(row, tuple) for element in row]
+        found[f"{name}.values_valid"] = np.array([each is not None for each in elements], np.bool_)
+    return found
 
 
 def padded(
@@ -232,6 +232,11 @@ def one_length(cells: Cells) -> int | None:
     return lengths.pop() if cells.kind == "list" and len(lengths) == 1 else None
 
 
+def has_null_elements(cells: Cells) -> bool:
+    """Whether a list of the column has a null in it."""
+    return any(isinstance(row, tuple) and None in row for row in cells.rows)
+
+
 def null_rules(cells: Cells) -> list[Any]:
     """What may become of a column's nulls: not what makes one an error."""
     rows = range(len(cells.rows))
@@ -254,6 +259,9 @@ def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
         pad = draw(pads()) if can_be_padded and draw(st.booleans()) else None
         # Where there is one bucket, 1 is none; and a text in a list may be masked, its bucket not.
         rules = [rule for rule in null_rules(becomes[name]) if rule != 1 or name not in shaped]
+        # No mask tells the null elements of a matrix.
+        if (fixed is not None or pad is not None) and has_null_elements(becomes[name]):
+            rules.remove("mask")
         truncate = draw(st.sampled_from(("head", "tail")))
         treatments[name] = Treatment(draw(st.sampled_from(rules)), fixed, pad, truncate)
     plain: dict[np.dtype, list[str]] = {}

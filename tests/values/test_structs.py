@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,16 @@ def test_a_struct_of_lists_alone_is_told_apart_too(path: Path) -> None:
 
 
 def test_a_struct_none_of_whose_members_is_delivered_has_no_mask(path: Path) -> None:
-    write(path, pa.array([{"t": [["a"]], "n": {"l": [1]}}] * ROWS))
+    wide, wide_type = [Decimal("1.25")], pa.list_(pa.decimal128(19, 2))
+    write(
+        path,
+        pa.array(
+            [{"t": wide, "n": {"l": [1]}}] * ROWS,
+            pa.struct([("t", wide_type), ("n", pa.struct([("l", pa.list_(pa.int64()))]))]),
+        ),
+    )
     assert fr.ParquetDataset(path, batch_size=1, columns=fr.col("x", "!x.t").mask_null()).schema["x_valid"]
-    write(path, pa.array([{"t": [["a"]]}] * ROWS))
+    write(path, pa.array([{"t": wide}] * ROWS, pa.struct([("t", wide_type)])))
     with pytest.raises(fr.DataError, match="none of its members can be delivered"):
         fr.ParquetDataset(path, batch_size=1, columns=fr.col("x", "!x.t").mask_null())
 

@@ -55,6 +55,7 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
 
     Raises:
         ImportError: if `deltalake` is not installed.
+        ValueError: if it lies on the hub.
         SourceError: if there is no such table or version.
         DataError: if the table has what can't be read exactly.
     """
@@ -65,6 +66,11 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
     given = table if isinstance(table, deltalake.DeltaTable) else None
     options = dict(storage_options or getattr(given, "_storage_options", None) or {})
     root = str(table) if given is None else given.table_uri
+    if root.startswith("hf://"):
+        raise ValueError(
+            f"the Delta table '{root}' is not read from the hub: copy it with "
+            "huggingface_hub.snapshot_download(...), and write 'delta://' before the copy's path"
+        )
     root = _local(root)
     number = given.version() if given is not None and version is None else version
     try:
