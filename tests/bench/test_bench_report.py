@@ -88,7 +88,7 @@ def test_task_stacks_what_is_of_one_type_under_names_that_no_column_has() -> Non
     columns = tuple(Column(name, type_, "list" in type_, False) for name, type_ in names.items())
     task = Task(("x",), columns, 1, 1, 1)
     assert task.stacks == {"all_int8_": ["a", "b"]}
-    assert Task.from_json(json.loads(str(task))) == task
+    assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
 
 
 def measured(name: str, seconds: tuple[float, ...], resumes: tuple[float, ...] = ()) -> Measured:

@@ -29,7 +29,22 @@ NAMES = (
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    command.add_argument("paths", metavar="PATH", nargs="+", help="files, directories or glob patterns")
+    command.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="files, directories or glob patterns; addresses of stores, too",
+    )
+    command.add_argument(
+        "--storage-option",
+        metavar="NAME=VALUE",
+        type=_option,
+        action="append",
+        default=[],
+        dest="storage_options",
+        help="how a store is reached, as endpoint_url=http://localhost:9000; secrets are better left to the "
+        "environment",
+    )
     command.add_argument(
         "--columns",
         metavar="NAMES",
@@ -69,6 +84,13 @@ def _list(text: str) -> list[str]:
     if not names:
         raise argparse.ArgumentTypeError(f"expected names, with commas between them, found {text!r}")
     return names
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, is_there, value = text.partition("=")
+    if not is_there or not name:
+        raise argparse.ArgumentTypeError("expected NAME=VALUE")
+    return name, value
 
 
 def positive(text: str) -> int:

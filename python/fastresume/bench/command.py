@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 
-from fastresume._core import FastresumeError, Manifest, Stores
+from fastresume._core import FastresumeError
 from fastresume.bench.contenders import CONTENDERS, missing, named, rival_of
 from fastresume.bench.outputs import Outputs, require
 from fastresume.bench.progress import Progress
 from fastresume.bench.report import Report
-from fastresume.bench.survey import survey, warm
+from fastresume.bench.storage import size_bytes
+from fastresume.bench.survey import listed, survey, warm
 from fastresume.bench.task import Task
 from fastresume.bench.turns import ContenderError, Turns
-from fastresume.options.checks import path_list
 
 FINE, NOT_FINE, UNUSABLE, NOT_WRITTEN = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -107,8 +106,9 @@ def measure(given: argparse.Namespace) -> Report:
         raise ValueError(f"none of the contenders is installed: {', '.join(names)}")
     if given.against is not None and given.against not in present:
         raise ValueError(f"--against {given.against}: it takes no part; there are {', '.join(present)}")
-    found = survey(_quick_paths(given.paths) if given.quick else given.paths, given.columns)
-    task = Task(found.files, found.columns, given.batch_size, given.threads, found.num_rows)
+    options = dict(given.storage_options)
+    found = survey(_quick_paths(given.paths, options) if given.quick else given.paths, given.columns, options)
+    task = Task(found.files, found.columns, given.batch_size, given.threads, found.num_rows, options)
     warm(found.files)
     rounds = given.rounds or (1 if given.quick else 5)
     places = () if given.no_resume or given.quick else PLACES
@@ -127,12 +127,12 @@ def measure(given: argparse.Namespace) -> Report:
     return replace(report, not_measured=_left_out(given, len(found.files), absent))
 
 
-def _quick_paths(paths: Sequence[str]) -> list[str]:
+def _quick_paths(paths: Sequence[str], storage_options: Mapping[str, str]) -> list[str]:
     """The first files, up to some bytes."""
     chosen: list[str] = []
     total = 0
-    for path in Manifest.open([path_list(paths)], Stores()).files:
-        total += os.stat(path).st_size  # noqa: PTH116  (a name need be no text)
+    for path in listed(paths, storage_options):
+        total += size_bytes(path, storage_options)
         if chosen and total > QUICK_BYTES:
             break
         chosen.append(path)
@@ -141,7 +141,7 @@ def _quick_paths(paths: Sequence[str]) -> list[str]:
 
 def _left_out(given: argparse.Namespace, files: int, absent: Sequence[str]) -> str:
     """What a quick run has not measured, in words."""
-    of = len(Manifest.open([path_list(given.paths)], Stores()).files)
+    of = len(listed(given.paths, dict(given.storage_options)))
     parts = ["resumes", *([] if given.rounds else ["all rounds but one, so that there are no ranges"])]
     if files < of:
         parts.append(f"{of - files} of {of} files")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fastresume.bench import storage
 from fastresume.bench.arrow import Array, Cells, cells_of
 from fastresume.bench.task import Task
 
@@ -52,7 +53,7 @@ def _cells_by_name(batch: Any, task: Task) -> dict[str, Cells]:
     table = batch.to_arrow() if hasattr(batch, "to_arrow") else batch
     if missing := set(task.names) - set(table.schema.names):
         raise ValueError(f"the column {min(missing)!r} was not delivered")
-    types = _types(task.files[0])
+    types = _types(task)
     # Some libraries deliver other types with the same values: wider offsets, other time units.
     columns = {name: table.column(name) for name in task.names}
     return {
@@ -62,8 +63,8 @@ def _cells_by_name(batch: Any, task: Task) -> dict[str, Cells]:
 
 
 @functools.cache
-def _types(file: str) -> dict[str, Any]:
-    schema = importlib.import_module("pyarrow.parquet").read_schema(file)
+def _types(task: Task) -> dict[str, Any]:
+    schema = storage.schema(task.files[0], task.storage_options)
     types = importlib.import_module("pyarrow").types
     return {
         field.name: field.type.value_type if types.is_dictionary(field.type) else field.type

@@ -35,6 +35,7 @@ def dataset_of(task: Task, is_stacked: bool = False, shuffle: bool = False) -> P
         columns=columns,
         shuffle=shuffle,
         tail="short",
+        storage_options=task.storage_options or None,
         rank=0,
         world_size=1,
     )

@@ -34,6 +34,7 @@ class Contender:
         resumes: whether it resumes from a state, reads up to the place, or is not asked to.
         environment: environment variables of its process.
         is_default: whether it runs if the user names no contenders.
+        reads_stores: whether it reads files that lie in a store of objects.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Contender:
     resumes: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     is_default: bool = True
+    reads_stores: bool = True
 
 
 STATE, SKIPPING = "state", "skipping"

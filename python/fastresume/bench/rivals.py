@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from fastresume.bench import storage
 from fastresume.bench.arrow import Cells, Ragged, cells_of, stacked_tensors_of, tensors_of
 from fastresume.bench.delivered import num_rows
 from fastresume.bench.reading import SKIPPING, STATE, Contender, Reading
@@ -28,10 +29,9 @@ def row_group_tensors(task: Task, _: object) -> Reading:
 
 
 def _row_groups(task: Task, part: int = 0, parts: int = 1) -> Iterator[Any]:
-    parquet = importlib.import_module("pyarrow.parquet")
     number = 0
     for path in task.files:
-        with parquet.ParquetFile(path) as file:
+        with storage.opened(path, task.storage_options) as file:
             for group in range(file.num_row_groups):
                 if number % parts == part:
                     yield file.read_row_group(group, columns=task.names, use_threads=False)
@@ -46,7 +46,10 @@ def _batches(task: Task, part: int, parts: int) -> Iterator[Any]:
 def arrow_dataset(task: Task, _: object) -> Reading:
     """The threads of pyarrow.dataset, and tensors over its batches."""
     importlib.import_module("pyarrow").set_cpu_count(task.threads)
-    dataset = importlib.import_module("pyarrow.dataset").dataset(list(task.files), format="parquet")
+    places = [storage.arrow(file, task.storage_options) for file in task.files]
+    dataset = importlib.import_module("pyarrow.dataset").dataset(
+        [path for path, _ in places], format="parquet", filesystem=places[0][1]
+    )
     batches = dataset.to_batches(columns=task.names, batch_size=task.batch_size)
     return Reading(tensors_of(batch) for batch in batches if batch.num_rows)
 
@@ -55,7 +58,10 @@ def polars(task: Task, _: object) -> Reading:
     """Data frames, one for each file: of polars' ways the cheapest one on one thread."""
     scan = importlib.import_module("polars").scan_parquet
     frames = (
-        scan(path, parallel="none").select(task.names).collect(engine="in-memory") for path in task.files
+        scan(path, parallel="none", storage_options=task.storage_options or None)
+        .select(task.names)
+        .collect(engine="in-memory")
+        for path in task.files
     )
     return Reading(frames)
 
@@ -74,7 +80,7 @@ def duckdb(task: Task, _: object) -> Reading:
 def hugging_face(task: Task, state: Any) -> Reading:
     """A streaming dataset; its torch format would change types, so tensors are made from its Arrow tables."""
     module, arrow = importlib.import_module("datasets"), importlib.import_module("pyarrow")
-    schema = importlib.import_module("pyarrow.parquet").read_schema(task.files[0])
+    schema = storage.schema(task.files[0], task.storage_options)
     # It would refuse files because of the types of columns that are not read.
     read = arrow.schema([schema.field(name) for name in task.names], metadata=schema.metadata)
     dataset = module.load_dataset(
@@ -126,8 +132,13 @@ def stateful_data_loader(task: Task, state: Any) -> Reading:
 
 @functools.cache  # cached while the process warms up, so that no measured pass decodes
 def _decoded(task: Task) -> dict[str, Cells]:
-    read = importlib.import_module("pyarrow.parquet").read_table
-    return {name: cells_of(read(list(task.files), columns=[name]).column(0)) for name in task.names}
+    places = [storage.arrow(file, task.storage_options) for file in task.files]
+    read = functools.partial(
+        importlib.import_module("pyarrow.parquet").read_table,
+        [path for path, _ in places],
+        filesystem=places[0][1],
+    )
+    return {name: cells_of(read(columns=[name]).column(0)) for name in task.names}
 
 
 def numpy_floor(task: Task, _: object) -> Reading:
@@ -180,7 +191,14 @@ RIVALS = (
         resumes=SKIPPING,
     ),
     Contender("polars", "polars, one thread, decode only", polars, ("polars",), environment=ONE_THREAD),
-    Contender("duckdb", "DuckDB, one thread, to Arrow", duckdb, ("duckdb", "pyarrow"), FILES),
+    Contender(
+        "duckdb",
+        "DuckDB, one thread, to Arrow",
+        duckdb,
+        ("duckdb", "pyarrow"),
+        FILES,
+        reads_stores=False,  # but by an extension that it downloads
+    ),
     Contender(
         "datasets",
         "HF datasets, streaming, to tensors",
@@ -189,6 +207,7 @@ RIVALS = (
         FILES,
         resumes=STATE,
         environment=OFFLINE,
+        reads_stores=False,  # but by a package for each store
     ),
     Contender(
         "dataloader",

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import fnmatch
 import importlib
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.bench import storage
 from fastresume.bench.arrow import is_list, is_text
 from fastresume.bench.task import Column
 from fastresume.dataset import ParquetDataset
-from fastresume.options.checks import path_list
+from fastresume.options.checks import is_address, path_list
+from fastresume.options.stores import stores_of
+
+_LIST_BYTES = 64 << 20
+"""So much of footers is on its way from a store at once."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +42,26 @@ class Survey:
     stored_bytes: int
 
 
-def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
+def survey(
+    paths: Sequence[str], patterns: Sequence[str] | None, storage_options: Mapping[str, str] | None = None
+) -> Survey:
     """Looks at the files, and chooses the columns.
 
     Args:
         paths: as for `ParquetDataset`.
         patterns: names or glob patterns of columns; None for all that can be delivered.
+        storage_options: how the store is reached, if the files lie in one.
 
     Raises:
         FastresumeError: if a file can't be read.
         ValueError: if there are no rows or no such columns, or a file lacks one of them.
     """
-    files = tuple(_core.Manifest.open([path_list(paths)], _core.Stores()).files)
-    parquet = importlib.import_module("pyarrow.parquet")
-    footers = [parquet.read_metadata(path) for path in files]
+    storage_options = storage_options or {}
+    files = listed(paths, storage_options)
+    footers = []
+    for path in files:
+        with storage.opened(path, storage_options) as file:
+            footers.append(file.metadata)
     num_rows = sum(footer.num_rows for footer in footers)
     if num_rows == 0:
         raise ValueError(f"{files[0]}: the files have no rows")
@@ -62,21 +74,33 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
     if not wanted:
         raise ValueError(f"{filled}: no column is named; there are {', '.join(there)}")
     _refuse_lacking(wanted, names_in)
-    fields = {field.name: field for field in parquet.read_schema(filled)}
+    fields = {field.name: field for field in storage.schema(filled, storage_options)}
     left_out = {}
     for name in wanted:
         if not _is_comparable(fields[name].type):
             left_out[name] = f"{name}: contenders deliver {fields[name].type} in forms that can't be compared"
             continue
         try:
-            ParquetDataset(filled, batch_size=1, columns=[name], tail="short", rank=0, world_size=1)
+            ParquetDataset(
+                filled,
+                batch_size=1,
+                columns=[name],
+                tail="short",
+                storage_options=dict(storage_options) or None,
+                rank=0,
+                world_size=1,
+            )
         except _core.DataError as cause:
             left_out[name] = str(cause)
     nulls, stored = _chunks(footers)
     with_null_elements = set()
     for name in wanted:
         type_ = fields[name].type
-        if name in left_out or name not in nulls or not _has_null_elements(files, name, type_):
+        if (
+            name in left_out
+            or name not in nulls
+            or not _has_null_elements(files, storage_options, name, type_)
+        ):
             continue
         if importlib.import_module("pyarrow").types.is_fixed_size_list(type_):
             left_out[name] = (
@@ -105,9 +129,19 @@ def survey(paths: Sequence[str], patterns: Sequence[str] | None) -> Survey:
     )
 
 
+def listed(paths: Sequence[str], storage_options: Mapping[str, str]) -> tuple[str, ...]:
+    """The files that are meant, in the order of their rows.
+
+    Raises:
+        FastresumeError: if there are none, or one can't be read.
+    """
+    stores = stores_of(storage_options, None, _LIST_BYTES, None, None)
+    return tuple(_core.Manifest.open([path_list(paths)], stores).files)
+
+
 def warm(files: Iterable[str]) -> None:
-    """Read all bytes once, so that no contender waits for the disk longer than another."""
-    for path in files:
+    """Read all bytes of local files once, so that no contender waits for the disk longer than another."""
+    for path in itertools.filterfalse(is_address, files):
         with Path(path).open("rb") as file:
             while file.read(1 << 24):
                 pass
@@ -155,13 +189,14 @@ def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:
     return nulls, stored
 
 
-def _has_null_elements(files: Iterable[str], name: str, type_: Any) -> bool:
+def _has_null_elements(
+    files: Iterable[str], storage_options: Mapping[str, str], name: str, type_: Any
+) -> bool:
     """Whether a list that is not null has a null in it, which footers don't tell apart from null lists."""
     if not is_list(type_) or not type_.value_field.nullable:
         return False
-    parquet = importlib.import_module("pyarrow.parquet")
     for path in files:
-        with parquet.ParquetFile(path) as file:
+        with storage.opened(path, storage_options) as file:
             for batch in file.iter_batches(columns=[name]):
                 if batch.column(name).flatten().null_count:
                     return True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
+
+from fastresume.options.checks import is_address
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Task:
         batch_size: the rows of a batch, if the contender lets one choose.
         threads: for the contenders that take a number of threads.
         num_rows: the rows of all files.
+        storage_options: how the store is reached, if the files lie in one; secrets among them, perhaps.
     """
 
     files: tuple[str, ...]
@@ -43,6 +45,12 @@ class Task:
     batch_size: int
     threads: int
     num_rows: int
+    storage_options: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    @property
+    def is_in_store(self) -> bool:
+        """Whether the files are objects of a store."""
+        return is_address(self.files[0])
 
     @property
     def names(self) -> list[str]:
@@ -76,6 +84,3 @@ class Task:
         """The task in `to_json`'s result."""
         columns = tuple(Column(**column) for column in found["columns"])
         return cls(**{**found, "files": tuple(found["files"]), "columns": columns})
-
-    def __str__(self) -> str:
-        return json.dumps(self.to_json())

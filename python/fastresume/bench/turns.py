@@ -41,7 +41,7 @@ class Measured:
     Args:
         contender: the contender.
         problem: why it has no figures, or why they don't count.
-        is_missing: whether it is not installed, which is no failure.
+        is_missing: whether it is not installed, or reads no store, which is no failure.
         checksum: the checksum of its rows.
         passes, resumes: the measurements of each round.
     """
@@ -100,6 +100,8 @@ class Turns:
         for one in found:
             if absent := missing(one.contender):
                 one.problem, one.is_missing = f"not installed: {', '.join(absent)}", True
+            elif self.task.is_in_store and not one.contender.reads_stores:
+                one.problem, one.is_missing = "reads local files alone", True
         expected = self._check(found, step)
         resuming = [one for one in found if one.contender.resumes]
         try:
