@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import pickle
-import sys
 import weakref
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -137,6 +134,26 @@ def test_it_becomes_a_nested_tensor(rows: list[list[int]]) -> None:
     assert nested.offsets().data_ptr() == jagged.offsets.data_ptr()
 
 
+@pytest.mark.parametrize(
+    ("rows", "matrix"),
+    [
+        ([[1, 2], [], [3]], [[1, 2], [-1, -1], [3, -1]]),
+        ([None, [4, 5, 6], [7, 8]], [[-1, -1, -1], [4, 5, 6], [7, 8, -1]]),
+        ([[], []], [[], []]),
+        ([], []),
+    ],
+)
+def test_a_nested_tensor_is_padded_to_its_longest_row(
+    rows: list[list[int] | None], matrix: list[list[int]]
+) -> None:
+    # Without lengths torch takes all values together for the longest row: [B, number of values].
+    jagged = jagged_of(*rows, masked=True)
+    padded = jagged.to_nested().to_padded_tensor(-1)
+    assert padded.tolist() == matrix
+    assert padded.shape == (len(rows), max((len(row or []) for row in rows), default=0))
+    assert torch.equal(padded, jagged.to_padded(value=-1))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.int32, torch.uint8])
 def test_a_nested_tensor_has_the_type_of_the_values(dtype: torch.dtype) -> None:
     nested = jagged_of([1, 2], None, [3], dtype=dtype, masked=True).to_nested()
@@ -149,85 +166,6 @@ def test_gradients_flow_through_a_nested_tensor() -> None:
     jagged.values.requires_grad_()
     (jagged.to_nested() * 3).values().pow(2).sum().backward()
     assert jagged.values.grad.tolist() == [18.0, 36.0, 54.0]
-
-
-# torchrec's KeyedJaggedTensor
-
-
-class StandIn:
-    """What the tests need of torchrec's KeyedJaggedTensor, where torchrec can't be imported.
-
-    torchrec itself imports on few machines: it wants FBGEMM's and NVIDIA's libraries.
-    """
-
-    def __init__(
-        self,
-        keys: list[str],
-        values: torch.Tensor,
-        lengths: torch.Tensor | None = None,
-        offsets: torch.Tensor | None = None,
-        stride: int | None = None,
-    ) -> None:
-        assert (lengths is None) != (offsets is None)
-        self._keys, self._values, self._stride = keys, values, stride
-        self._lengths = lengths if offsets is None else offsets.diff()
-
-    def keys(self) -> list[str]:
-        return self._keys
-
-    def values(self) -> torch.Tensor:
-        return self._values
-
-    def lengths(self) -> torch.Tensor:
-        return self._lengths
-
-    def stride(self) -> int | None:
-        return self._stride
-
-
-@pytest.fixture
-def torchrec(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torchrec, or what stands in for it."""
-    try:
-        importlib.import_module("torchrec")
-    except (ImportError, OSError):  # not installed, or without the libraries that it wants
-        monkeypatch.setitem(sys.modules, "torchrec", SimpleNamespace(KeyedJaggedTensor=StandIn))
-
-
-def test_one_key_of_a_keyed_jagged_tensor_shares_the_memory(torchrec: None) -> None:
-    jagged = jagged_of([1, 2], None, [3], masked=True)
-    keyed = jagged.to_keyed_jagged_tensor("clicks")
-    assert list(keyed.keys()) == ["clicks"]
-    assert keyed.values().data_ptr() == jagged.values.data_ptr()
-    assert keyed.lengths().tolist() == [2, 0, 1]
-    assert keyed.stride() == 3
-
-
-def test_several_keys_stand_one_after_the_other(torchrec: None, lists: Dataset) -> None:
-    batch = next(iter(make(lists, columns=["tokens", "name", "weight"], nulls="mask")))
-    batch["again"] = batch["tokens"][:]
-    tokens = batch["tokens"]
-    for names in (["tokens"], ["again", "tokens"]):
-        keyed = batch.to_keyed_jagged_tensor(names)
-        count = len(names)
-        assert list(keyed.keys()) == names
-        assert keyed.values().tolist() == tokens.values.tolist() * count
-        assert keyed.lengths().tolist() == tokens.lengths.tolist() * count
-        assert keyed.stride() == 10
-    with pytest.raises(TypeError, match="'weight' is a Tensor: a KeyedJaggedTensor is made of lists"):
-        batch.to_keyed_jagged_tensor(["tokens", "weight"])
-    with pytest.raises(ValueError, match=r"'tokens' is Jagged\(.*int32.*, 'name' is Jagged\(.*uint8"):
-        batch.to_keyed_jagged_tensor(["tokens", "name"])
-    with pytest.raises(KeyError, match="no tensor 'nope' in the batch"):
-        batch.to_keyed_jagged_tensor(["nope"])
-    with pytest.raises(ValueError, match="of no keys"):
-        batch.to_keyed_jagged_tensor([])
-
-
-def test_without_torchrec_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torchrec", None)
-    with pytest.raises(ModuleNotFoundError, match="to_keyed_jagged_tensor needs the package torchrec"):
-        jagged_of([1]).to_keyed_jagged_tensor("clicks")
 
 
 @pytest.mark.parametrize("masked", [True, False])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +13,8 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 import fastresume._core as _core
 from fastresume.batch import arrow
-from fastresume.batch.jagged import Jagged, dtype_name, keyed_jagged_tensor
+from fastresume.batch.jagged import Jagged, dtype_name
+from fastresume.batch.keyed_jagged import keyed_jagged_tensor
 from fastresume.batch.origin import Origin, Share, of_a_pass
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
@@ -200,23 +201,63 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         return self.to_arrow().schema.__arrow_c_schema__()
 
     @bounds_messages
-    def to_keyed_jagged_tensor(self, names: Iterable[str]) -> Any:
-        """The lists of these names as torchrec's KeyedJaggedTensor, in their order; null rows are empty.
+    def to_keyed_jagged_tensor(
+        self, names: Iterable[str], weights: Mapping[str, str] | Iterable[str] = ()
+    ) -> Any:
+        """The lists, or single ids, of these names as torchrec's KeyedJaggedTensor, in their order.
 
-        A single name shares its memory; of several, the values are copied, one key after the other.
+        A tensor `[B]` of single ids gives rows of one value. What is null is left out: the row of a null list
+        or id is empty. A single name shares its memory if nothing is left out; of several, the values are
+        copied, one key after the other.
+
+        Args:
+            names: names of `Jagged` tensors, or of tensors `[B]`.
+            weights: for each name the name of the tensor that has the weights of its values, one for each
+                value: `{"clicks": "seconds"}`, or a list in the order of `names`. With a mapping, names that
+                it does not have weigh 1. A null weight is 0.
 
         Raises:
             ModuleNotFoundError: if torchrec is not installed.
-            TypeError: if one is not a `Jagged`, or is a `Jagged` of a `Jagged`.
-            ValueError: if they differ in type.
+            TypeError: if one is neither a `Jagged` nor a tensor `[B]`, or is a `Jagged` of a `Jagged`.
+            ValueError: if they differ in type; if a row has another number of weights than of values.
         """
-        rows: dict[str, Jagged] = {}
-        for name in names:
-            value = self[name]
-            if not isinstance(value, Jagged):
-                raise TypeError(f"{name!r} is a {type(value).__name__}: a KeyedJaggedTensor is made of lists")
-            rows[name] = value
-        return keyed_jagged_tensor(rows)
+        listed = [names] if isinstance(names, str) else list(names)
+        if isinstance(weights, Mapping):
+            strange = next((name for name in weights if name not in listed), None)
+            if strange is not None:
+                raise ValueError(f"weights are named for {strange!r}, which is not among the names {listed}")
+            weighed = dict(weights)
+        else:
+            each = [weights] if isinstance(weights, str) else list(weights)
+            if each and len(each) != len(listed):
+                raise ValueError(f"there are {len(listed)} names and {len(each)} of weights")
+            weighed = dict(zip(listed, each, strict=False))
+        return keyed_jagged_tensor(
+            {
+                name: self._rows_of(name).keyed_rows(
+                    name, self._rows_of(weighed[name]) if name in weighed else None
+                )
+                for name in listed
+            }
+        )
+
+    def _rows_of(self, name: str) -> Jagged:
+        """The lists of this name; single values are lists of one, of which a mask beside them marks nulls.
+
+        Raises:
+            TypeError: if it is neither.
+        """
+        value: object = self[name]  # a transform may have put anything there
+        if isinstance(value, Jagged):
+            return value
+        if not isinstance(value, Tensor) or value.dim() != 1:
+            found = f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise TypeError(
+                f"{name!r} is {found}: a KeyedJaggedTensor is made of lists, and of tensors [B] of single ids"
+            )
+        marks = self._tensors.get(f"{name}_valid") if name in self._origin.masked else None
+        offsets = torch.arange(len(value) + 1, device=value.device)
+        return Jagged(value, offsets, values_valid=marks if isinstance(marks, Tensor) else None)
 
     def pin_memory(self) -> Self:
         """The same batch with its tensors in pinned memory."""

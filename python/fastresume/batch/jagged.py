@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fastresume import _core
 from fastresume.batch import arrow
+from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
 
 PLACES_AT_A_TIME = 1 << 18
 """Values are gathered this many at a time: the indices of all of them would take many times their bytes."""
@@ -140,27 +141,58 @@ class Jagged:
     def to_nested(self) -> Tensor:
         """The rows as a nested tensor of layout `torch.jagged`, over the same memory; a null row is empty.
 
-        Gradients flow back to `values`.
+        Gradients flow back to `values`. It knows the length of its longest row, so that `to_padded_tensor`
+        makes a matrix that wide. To look for it on a device waits for that.
 
         Raises:
             TypeError: for a `Jagged` of a `Jagged`: torch has one dimension of different lengths.
+
+        Example:
+            >>> import torch
+            >>> nested = Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3])).to_nested()
+            >>> nested.to_padded_tensor(0)
+            tensor([[7, 0],
+                    [8, 9]])
         """
         if isinstance(self.values, Jagged):
             raise TypeError(
                 f"a nested tensor has one dimension of rows of different lengths, {self!r} has {self.depth}; "
                 "values.to_nested() gives the inner rows"
             )
-        nested: Tensor = torch.nested.nested_tensor_from_jagged(self.values, self.offsets)
+        shortest, longest = torch.stack(self.lengths.aminmax()).tolist() if len(self) else (0, 0)
+        nested: Tensor = torch.nested.nested_tensor_from_jagged(
+            self.values, self.offsets, min_seqlen=shortest, max_seqlen=longest
+        )
         return nested
 
-    def to_keyed_jagged_tensor(self, key: str) -> Any:
-        """The rows as torchrec's KeyedJaggedTensor of one key, over the same memory; a null row is empty.
+    def to_keyed_jagged_tensor(self, key: str, weights: Jagged | None = None) -> Any:
+        """The rows as torchrec's KeyedJaggedTensor of one key; a null row is empty.
+
+        It is over the same memory, unless elements are marked as null: these are left out.
+
+        Args:
+            key: the name of the rows.
+            weights: the weight of each value, in rows as the values are.
 
         Raises:
             ModuleNotFoundError: if torchrec is not installed.
             TypeError: for a `Jagged` of a `Jagged`.
+            ValueError: if a row has another number of weights than of values.
         """
-        return keyed_jagged_tensor({key: self})
+        return keyed_jagged_tensor({key: self.keyed_rows(key, weights)})
+
+    def keyed_rows(self, key: str, weights: Jagged | None) -> KeyedRows:
+        """The rows, and the weights of their values, as a KeyedJaggedTensor takes them.
+
+        Raises:
+            TypeError: for a `Jagged` of a `Jagged`; names the key.
+            ValueError: if a row has another number of weights than of values.
+        """
+        deep = next((one for one in (self, weights) if one is not None and one.depth > 1), None)
+        if deep is not None:
+            raise TypeError(f"a KeyedJaggedTensor is made of lists of numbers: {key!r} is {deep}")
+        own = None if weights is None else weights_of(key, self.offsets, weights.values, weights.offsets)
+        return KeyedRows(self.values, self.offsets, own).without(self.values_valid)
 
     def to_arrow(self) -> Any:
         """The rows as a pyarrow array: large_list, large_string or large_binary, over the same memory.
@@ -340,34 +372,6 @@ def _text(value: bytes, errors: str, what: str) -> str:
         f"{what} holds text that is not UTF-8: {shown!r} around byte {start}; to_bytes() gives it as it is, "
         "to_strings(errors='replace') marks such bytes"
     )
-
-
-def keyed_jagged_tensor(rows: Mapping[str, Jagged]) -> Any:
-    """The rows of several keys as torchrec's KeyedJaggedTensor, in the order of the keys.
-
-    Raises:
-        ModuleNotFoundError: if torchrec is not installed.
-        TypeError: if one is a `Jagged` of a `Jagged`; names it.
-        ValueError: if there is no key, or if they differ in type or number of rows; names both.
-    """
-    if not rows:
-        raise ValueError("a KeyedJaggedTensor of no keys has no rows")
-    deep = next((key for key, jagged in rows.items() if jagged.depth > 1), None)
-    if deep is not None:
-        raise TypeError(f"a KeyedJaggedTensor is made of lists of numbers: {deep!r} is {rows[deep]}")
-    made = arrow.package("torchrec", "to_keyed_jagged_tensor").KeyedJaggedTensor
-    (first, one), *others = rows.items()
-    for key, other in others:
-        if (other.dtype, len(other)) != (one.dtype, len(one)):
-            raise ValueError(
-                f"a KeyedJaggedTensor has values of one type, and one number of rows: {first!r} is {one}, "
-                f"{key!r} is {other}"
-            )
-    if not others:
-        return made(keys=[first], values=one.values, offsets=one.offsets, stride=len(one))
-    values = torch.cat([jagged.values for jagged in rows.values()])
-    lengths = torch.cat([jagged.lengths for jagged in rows.values()])
-    return made(keys=list(rows), values=values, lengths=lengths, stride=len(one))
 
 
 def _places(offsets: Tensor, moves: Tensor) -> Iterator[Tensor]:
