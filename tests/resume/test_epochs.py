@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+from fastresume.checkpoint import Checkpointer
 from support import oracle
 from support.jobs import FEWER, REST, THREADS, Job, fields_of, make, make_reader, parallel, rows_of
 from support.strategies import TAILS, Dataset, orders, plain_spec, topologies, written
@@ -207,3 +210,65 @@ def test_a_restarted_pass_is_the_same_permutation_each_time(small_dataset: Datas
     first = rows_of([next(iter(loader)) for _ in range(4)])
     loader.reset()
     assert rows_of([next(iter(loader)) for _ in range(4)]) == first
+
+
+@pytest.mark.filterwarnings("ignore:the pass ends here")
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("tail", TAILS)
+def test_the_global_step_counts_the_batches_of_all_passes(
+    small_dataset: Dataset, threads: int | None, tail: str
+) -> None:
+    loader = make_reader(make(small_dataset, 7, tail=tail), threads)
+    batches = [batch for _ in range(3) for batch in loader]
+    assert [batch.global_step for batch in batches] == list(range(len(batches)))
+    for batch in batches[::9]:
+        again = make_reader(make(small_dataset, 7, tail=tail), threads)
+        again.load_state_dict(batch.state_dict())
+        assert next(iter(again)).global_step == batch.global_step + 1
+        assert pickle.loads(pickle.dumps(batch)).global_step == batch.global_step
+        replayed = again.batch_at(batch.epoch, batch.step, state=batch.cursor_before)
+        assert replayed.global_step == batch.global_step
+
+
+@pytest.mark.filterwarnings("ignore:the pass ends here")
+def test_the_global_step_goes_on_where_ranks_and_batch_sizes_change_within_a_pass(
+    small_dataset: Dataset,
+) -> None:
+    counted, state = [], None
+    for world_size, size, steps in ((1, 10, 13), (2, 4, 3), (3, 2, 2), (1, 7, 3)):
+        dataset = make(small_dataset, size, **parallel(0, world_size))
+        if state is not None:
+            dataset.load_state_dict(state)
+        batches = iter(dataset)
+        for _ in range(steps):
+            batch = next(batches, None) or next(batches := iter(dataset))
+            counted.append(batch.global_step)
+            state = batch.state_dict()
+    assert counted == list(range(21))
+    # Where a pass begins, no state tells how earlier ones were cut: they count as the present one does.
+    dataset = make(small_dataset, 50, on_iter="continue")
+    dataset.load_state_dict(state)
+    list(dataset)
+    assert next(iter(dataset)).global_step == 2 * (103 // 50)
+
+
+def test_the_global_step_starts_anew_with_the_passes(small_dataset: Dataset) -> None:
+    old = make(small_dataset)
+    list(old)
+    state = next(iter(old)).state_dict()
+    new = make(small_dataset)
+    new.load_state_dict(state, reset_epochs=True)
+    assert next(iter(new)).global_step == 1
+    with pytest.raises(fr.FastresumeError, match="read by their numbers"):
+        _ = new.read_rows([1]).global_step
+
+
+def test_a_checkpoint_takes_the_global_step(small_dataset: Dataset, tmp_path: Path) -> None:
+    loader = fr.Loader(make(small_dataset))
+    with Checkpointer(tmp_path / "checkpoints", keep=100) as checkpointer:
+        for _ in range(2):
+            for batch in loader:
+                checkpointer.save(batch.global_step, loader=loader)
+        restored = checkpointer.restore(loader=fr.Loader(make(small_dataset)))
+        assert restored is not None
+        assert restored.step == 19

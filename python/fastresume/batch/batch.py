@@ -69,6 +69,24 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         return of_a_pass(self._origin.step)
 
     @property
+    def global_step(self) -> int:
+        """The number of global batches of the job before it, since its start, over all passes.
+
+        In the first pass it is `step`. It goes on after a resume, also with other ranks or batch sizes. A
+        state knows the batches of its own pass. Each pass before that counts as many batches as it has under
+        the first cut of the present one. So where ranks or batch sizes changed, the count is told anew at the
+        next pass.
+
+        Raises:
+            FastresumeError: if the rows were read by their numbers.
+
+        Example:
+            >>> batch.global_step
+            2
+        """
+        return of_a_pass(self._origin.share).global_step(self.step)
+
+    @property
     def batches_left(self) -> int:
         """The number of batches that each rank gets in this pass after it: 0 for the last one."""
         return of_a_pass(self._origin.share).left(self.step)

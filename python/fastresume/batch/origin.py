@@ -37,6 +37,10 @@ class Share(ABC):
         """The number of batches that the rank gets in the pass after a step's."""
 
     @abstractmethod
+    def global_step(self, step: int) -> int:
+        """The number of batches of the job before a step's, over all its passes."""
+
+    @abstractmethod
     def before(self, step: int) -> _core.Cursor:
         """The cursor before a step's batch."""
 
@@ -59,6 +63,10 @@ class Planned(Share):
         """The number of batches that the rank gets in the pass after a step's."""
         return self.planned.batches - self.number(step) - 1
 
+    def global_step(self, step: int) -> int:
+        """The number of batches of the job before a step's, over all its passes."""
+        return self.planned.global_step_of(self.number(step))
+
     def before(self, step: int) -> _core.Cursor:
         """The cursor before a step's batch."""
         return self.planned.cursor_after(self.number(step))
@@ -74,6 +82,7 @@ class Sent(Share):
 
     positions: Intervals
     batches_left: int
+    batches_of_job: int
     cursor_before: _core.Cursor
 
     def spans(self, _step: int) -> Intervals:
@@ -83,6 +92,10 @@ class Sent(Share):
     def left(self, _step: int) -> int:
         """The number of batches that the rank gets in the pass after this one."""
         return self.batches_left
+
+    def global_step(self, _step: int) -> int:
+        """The number of batches of the job before this one, over all its passes."""
+        return self.batches_of_job
 
     def before(self, _step: int) -> _core.Cursor:
         """The cursor before this batch."""
@@ -137,7 +150,8 @@ class Origin(NamedTuple):
         share = self.share
         if isinstance(share, Planned) and self.step is not None:
             step = self.step
-            share = Sent(share.rank, share.seed, share.spans(step), share.left(step), share.before(step))
+            counts = (share.left(step), share.global_step(step))
+            share = Sent(share.rank, share.seed, share.spans(step), *counts, share.before(step))
         place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
         return Origin, (*place, self.runs, self.masked, share, self.damage)
 

@@ -101,6 +101,10 @@ impl Pass {
         self.inner.step_of(batch)
     }
 
+    fn global_step_of(&self, batch: u64) -> u64 {
+        self.inner.global_step_of(batch)
+    }
+
     fn cursor_after(&self, done: u64) -> Cursor {
         self.inner.cursor_after(done).into()
     }

@@ -162,6 +162,18 @@ impl Cursor {
         self.cuts.iter().map(|(_, done)| done).sum()
     }
 
+    /// The number of rows that the present pass had when it began.
+    #[must_use]
+    pub fn rows_at_begin(&self) -> u64 {
+        self.generations.first().map_or(self.identity.num_rows, |first| first.end)
+    }
+
+    /// The number of positions of this pass that were delivered under no known cut.
+    #[must_use]
+    pub fn rows_without_cut(&self) -> u64 {
+        self.consumed.intervals.count()
+    }
+
     /// Refuses a cursor of another dataset or selection than `own`, or with an order that contradicts
     /// `choice`. The order of `own` is not used.
     ///

@@ -100,6 +100,26 @@ impl Pass {
         self.before.steps() + batch
     }
 
+    /// The number of batches of the job before batch `batch` of the current cut, over all its passes.
+    ///
+    /// A cursor knows the batches of its own pass alone. What no cut tells of, passes that are done first of all,
+    /// counts as if it had been read under the first cut of the pass.
+    #[must_use]
+    pub fn global_step_of(&self, batch: u64) -> u64 {
+        let passes = self.before.epoch() - self.before.first_epoch();
+        let of_passes = passes.saturating_mul(self.batches_of(self.before.rows_at_begin()));
+        let of_consumed = self.batches_of(self.before.rows_without_cut());
+        of_passes.saturating_add(of_consumed).saturating_add(self.step_of(batch))
+    }
+
+    /// The number of batches that so many rows make under the first cut of the pass.
+    fn batches_of(&self, rows: u64) -> u64 {
+        let cut = self.before.cuts().first().map_or_else(|| self.division.cut(), |(cut, _)| *cut);
+        let ranks = if cut.lanes() == 1 { self.world_size } else { cut.lanes() / cut.groups() };
+        let of_batch = cut.global_batch_rows();
+        rows / of_batch + u64::from(self.tail.gives_batch(rows % of_batch, ranks))
+    }
+
     /// The cursor after `done` batches of the current cut; after the last one, it is the start of the next
     /// pass.
     ///
@@ -254,6 +274,19 @@ mod tests {
             assert_eq!((end.epoch(), end.steps()), (1, 0));
             assert_eq!(end.remaining().unwrap(), Intervals::full(103));
             assert_eq!(pass.cursor_after(batches - 1).epoch(), 0);
+        }
+    }
+
+    #[test]
+    fn batches_of_a_job_are_counted_over_its_passes() {
+        for (tail, batches) in [(Tail::Drop, 10), (Tail::Short, 11), (Tail::Pad, 11)] {
+            let (first, cut) = (pass(103, tail, 2), Cut::new(1, 1, 5).unwrap());
+            assert_eq!((first.global_step_of(0), first.global_step_of(7)), (0, 7));
+            let second = Pass::new(&first.cursor_after(batches), first.division().cut(), tail, 2).unwrap();
+            assert_eq!(second.global_step_of(4), batches + 4);
+            // Half as many ranks go on in the middle of a pass: what was done stays done.
+            let fewer = Pass::new(&second.cursor_after(4), cut, tail, 1).unwrap();
+            assert_eq!(fewer.global_step_of(3), batches + 4 + 3);
         }
     }
 
