@@ -30,6 +30,7 @@ METHODS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "pad": st.sampled_from(((3,), (300, 1, "head"), (2, 0.5, "tail"))),
     "fixed": st.sampled_from(((2,), ((2, 3),), (None,))),
     "decimal": st.tuples(st.sampled_from(("int64", "float64", "float32", "bytes"))),
+    "raw": st.just(()),
 }
 
 

@@ -89,6 +89,7 @@ class Column:
         """
         name = dtype_name(f"{self._shown}.cast", dtype)
         self._refuse("cast", cast=None, hash="a bucket is int64", codes="a code is int64")
+        self._refuse("cast", raw="bytes are no number")
         return self._with(cast=name)
 
     def fill_null(self, value: bool | float | str | bytes) -> Column:
@@ -192,7 +193,7 @@ class Column:
                 )
             unknown = at_least(0, f"the unknown of {self._shown}.codes", unknown)
         self._refuse("codes", codes=None, hash="a bucket is no value", cast="numbers have no codes")
-        self._refuse("codes", decimal="numbers have no codes")
+        self._refuse("codes", decimal="numbers have no codes", raw="bytes of one length have none, but .hash")
         self._refuse_before("codes", "a code")
         return self._with(codes=(named, unknown))
 
@@ -232,6 +233,7 @@ class Column:
         schema in the files says that all lists have one length, nothing need be said, and None makes a
         `Jagged` of them.
         """
+        self._refuse("fixed", raw="lists of bytes are a Jagged")
         if length is None:
             self._refuse("fixed", fixed=None)
             return self._with(fixed=())
@@ -250,13 +252,27 @@ class Column:
         digits). An integer that does not fit is a DataError that names it.
         """
         one_of(f"the type of {self._shown}.decimal", to, ("int64", "float64", "float32", "bytes"))
-        self._refuse("decimal", decimal=None, codes="numbers have no codes")
+        self._refuse("decimal", decimal=None, codes="numbers have no codes", raw="bytes are no decimal")
         if self.rules.cast is not None or self.rules.hash is not None:
             said = "cast" if self.rules.cast is not None else "hash"
             raise TypeError(f"{self._shown}.decimal: write .decimal before .{said}")
         if to == "float32":
             return self._with(decimal="float64", cast="float32")
         return self._with(decimal=str(to))
+
+    def raw(self) -> Column:
+        """Values of one length as the bytes that the file holds: uint8 `[B, n]`; of lists, `values` `[*, n]`.
+
+        It is for Parquet's FIXED_LEN_BYTE_ARRAY, whatever it stands for: UUIDs, float16, vectors of bfloat16
+        (`batch["x"].view(torch.bfloat16)`), and decimals as Arrow writes them (two's complement, the highest
+        byte first).
+        """
+        self._refuse("raw", raw=None, decimal="what becomes of the bytes is said already")
+        self._refuse("raw", cast="bytes are no number", codes="bytes of one length have none, but .hash")
+        self._refuse("raw", fixed="lists of bytes are a Jagged")
+        if self.rules.hash is not None:
+            raise TypeError(f"{self._shown}.raw: write .raw before .hash")
+        return self._with(raw=True)
 
     # --------------------------------------------------------------------------------------------- conditions
 
@@ -380,8 +396,8 @@ def col(*names: str) -> Column:
     """Columns by names and patterns, for `columns=` (with what becomes of them) and for `filter=` (compared).
 
     Methods say what becomes of each column: `cast`, `fill_null`, `mask_null`, `optional`, `from_path`,
-    `alias`, `hash`, `codes`, `pad`, `fixed`, `decimal`. Comparisons with a value, `is_null()`, `is_valid()`
-    and `isin(values)` make conditions, which `&`, `|` and `~` join.
+    `alias`, `hash`, `codes`, `pad`, `fixed`, `decimal`, `raw`. Comparisons with a value, `is_null()`,
+    `is_valid()` and `isin(values)` make conditions, which `&`, `|` and `~` join.
 
     Example:
         >>> dataset = ParquetDataset("data/*.parquet", batch_size=32, columns=[

@@ -37,6 +37,7 @@ class Rules:
     Args:
         nulls: "error", "mask", or the number that stands for them ("" for an empty text).
         decimal: "int64", "float64" or "bytes".
+        raw: whether values of one length are the bytes that the file holds.
         cast: the name of a dtype.
         hash: how many buckets, and the seed.
         codes: the values that are named, and the code of others.
@@ -48,6 +49,7 @@ class Rules:
 
     nulls: str | Number | None = None
     decimal: str | None = None
+    raw: bool | None = None
     cast: str | None = None
     hash: tuple[int, int] | None = None
     codes: tuple[tuple[str | bytes, ...] | None, int | None] | None = None
@@ -61,6 +63,7 @@ class Rules:
         calls = [".from_path()" * self.from_path, ".optional()" * self.optional]
         if self.decimal is not None:
             calls.append(f".decimal({self.decimal!r})")
+        calls.append(".raw()" * bool(self.raw))
         if self.cast is not None:
             calls.append(f".cast(torch.{self.cast})")
         if self.hash is not None:

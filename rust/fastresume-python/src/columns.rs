@@ -59,6 +59,7 @@ impl TextArgument {
 struct RulesArgument {
     nulls: Option<NullArgument>,
     decimal: Option<String>,
+    raw: Option<bool>,
     cast: Option<String>,
     hash: Option<(u64, u64)>,
     codes: Option<(Option<Vec<TextArgument>>, Option<u64>)>,
@@ -88,6 +89,7 @@ impl RulesArgument {
         Ok(ColumnRules {
             nulls: self.nulls.map(|nulls| nulls.policy()).transpose()?,
             decimal: self.decimal.map(decimal).transpose()?,
+            is_raw: self.raw.unwrap_or_default(),
             cast: self.cast.map(cast).transpose()?,
             hash: self.hash.map(|(count, seed)| Buckets { count, seed }),
             codes: self.codes.map(codes),

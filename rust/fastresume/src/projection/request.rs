@@ -59,6 +59,8 @@ pub struct ColumnRules {
     pub nulls: Option<Policy>,
     /// What becomes of decimals; integers where the file says that all fit, if nothing is said.
     pub decimal: Option<Decimals>,
+    /// Whether values of one length are the bytes that the file holds.
+    pub is_raw: bool,
     /// The type that numbers are cast to.
     pub cast: Option<Dtype>,
     /// The buckets that texts, bytes and integers are put into.

@@ -48,6 +48,7 @@ pub struct TensorPlan<'a> {
 static AS_THEY_ARE: ColumnRules = ColumnRules {
     nulls: None,
     decimal: None,
+    is_raw: false,
     cast: None,
     hash: None,
     codes: None,

@@ -113,12 +113,26 @@ impl<'a> Schemas<'a> {
         let are_lists = there().any(|(column, _)| column.kind == Kind::List && !has_bytes(column));
         let unfit = match rules {
             ColumnRules { decimal: Some(_), .. } if !are_decimals => ("decimal", "decimals"),
+            ColumnRules { is_raw: true, .. } if !there().any(|(column, _)| raw_bytes(column).is_some()) => {
+                ("raw", "values of one number of bytes (FIXED_LEN_BYTE_ARRAY), and lists of them")
+            }
             ColumnRules { fixed: Some(_), .. } if !are_lists => ("fixed", "lists of numbers"),
             _ => return Ok(()),
         };
         let reason =
             format!(".{}() is not for a column of type {}, but for {}", unfit.0, column.type_name, unfit.1);
         Err(Error::data(reason).in_column(name).in_file(file))
+    }
+}
+
+/// The length of values that the file holds as bytes of one length each, whatever they stand for.
+fn raw_bytes(column: &Column) -> Option<usize> {
+    match column.stored {
+        Stored::Fixed(length) | Stored::Decimal { length: length @ 1.., is_integer: false, .. } => {
+            Some(length)
+        }
+        Stored::Number(Dtype::Float16) => Some(2),
+        _ => None,
     }
 }
 
@@ -193,6 +207,11 @@ fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
     if has_null_elements(column) {
         // Where no file tells what they are, they are delivered as these.
         (asked.stored, asked.dtype) = (Stored::NullElements, Some(Dtype::Int32));
+    }
+    if let Some(length) = raw_bytes(column).filter(|_| rules.is_raw) {
+        (asked.dtype, asked.size, asked.stored) = (Some(Dtype::Uint8), Some(length), Stored::Fixed(length));
+        asked.sizes.clear();
+        return Ok(asked);
     }
     if let Stored::Decimal { is_integer, length, scale, .. } = column.stored {
         // In lists, its elements are what it would be.
