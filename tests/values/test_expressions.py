@@ -28,7 +28,7 @@ METHODS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "hash": st.tuples(st.sampled_from((1, 1000, 2**63)), st.sampled_from((0, 7))),
     "codes": st.sampled_from(((), (["a", "b"],), (["a", b"b"], 5))),
     "pad": st.sampled_from(((3,), (300, 1, "head"), (2, 0.5, "tail"))),
-    "fixed": st.sampled_from(((2,), ((2, 3),), (None,))),
+    "fixed": st.sampled_from(((2,), ((2, 3),), ((None, 2),), (None,))),
     "decimal": st.tuples(st.sampled_from(("int64", "float64", "float32", "bytes"))),
     "raw": st.just(()),
 }

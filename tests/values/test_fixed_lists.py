@@ -364,3 +364,79 @@ def test_arrays_of_polars_are_tensors(path: Path, codec: Any, order: dict[str, A
         assert tensor_of(batch, "nulls").tolist() == expected
         assert batch["list"].to_list() == [[at, at] for at in rows]
     testing.assert_exact_resume(lambda: fr.ParquetDataset(path, **how))
+
+
+# ------------------------------------------------------------------------ lists of lists that have one length
+
+
+@pytest.mark.parametrize("inner", [(3,), (2, 2), (1,)], ids=str)
+@given(data=st.data())
+def test_lists_of_lists_of_one_length_are_jagged_in_the_outer_dimension_or_padded(
+    tmp_path_factory: pytest.TempPathFactory, inner: tuple[int, ...], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("inner") / "x.parquet"
+    lengths = data.draw(st.lists(st.none() | st.integers(0, 4), min_size=1, max_size=25))
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    rows = [None if length is None else rng.integers(0, 99, (length, *inner)).tolist() for length in lengths]
+    kind: pa.DataType = pa.float32()
+    says = data.draw(st.booleans())
+    for size in reversed(inner):
+        kind = pa.list_(kind, size) if says else pa.list_(kind)
+    table = pa.table({"row": np.arange(len(rows)), "x": pa.array(rows, pa.list_(kind))})
+    pages = data.draw(st.sampled_from([1, 64, 1 << 20]))
+    pq.write_table(table, path, row_group_size=data.draw(st.integers(1, 25)), data_page_size=pages)
+    order = data.draw(st.sampled_from([{}, Shuffle(3, 4, 8).arguments]))
+    made = fr.col("x").fixed((None, *inner)).mask_null()
+    side, kept = data.draw(st.sampled_from([("right", "head"), ("left", "tail")]))
+    padded = made.pad(3, -1, truncate=kept, side=side).alias("p")
+    dataset = fr.ParquetDataset(path, batch_size=6, tail="short", columns=["row", made, padded], **order)
+    assert dataset.schema["x"].shape == ("B", "*", *inner)
+    assert dataset.schema["p"].shape == ("B", 3, *inner)
+    for batch in dataset:
+        own = [rows[row] for row in batch["row"].tolist()]
+        assert isinstance(batch["x"], fr.Jagged)
+        assert batch["x"].values.shape[1:] == inner
+        assert batch["x"].to_list() == own
+        assert batch["x"][1:].to_list() == own[1:]
+        assert batch["p_valid"].tolist() == [row is not None for row in own]
+        assert batch["p_length"].tolist() == [min(len(row or []), 3) for row in own]
+        assert batch["p"].shape == (len(own), 3, *inner)
+        for found, row in zip(batch["p"], own, strict=True):
+            told = (row or [])[:3] if kept == "head" else (row or [])[-3:]
+            there = torch.tensor(told, dtype=torch.float32).reshape(-1, *inner)
+            empty = torch.full((3 - len(there), *inner), -1.0)
+            assert found.equal(torch.cat([there, empty] if side == "right" else [empty, there]))
+
+
+def test_a_matrix_of_bytes_is_padded_list_by_list(path: Path) -> None:
+    write(path, {"x": pa.array([[b"ab", b"cd"], [], [b"ef"]], pa.list_(pa.binary(2)))})
+    batch = whole(path, columns=fr.col("x").pad(2))
+    assert batch["x"].tolist() == [[[97, 98], [99, 100]], [[0, 0], [0, 0]], [[101, 102], [0, 0]]]
+    assert batch["x_length"].tolist() == [2, 0, 1]
+
+
+def test_an_inner_list_of_another_length_is_an_error(path: Path) -> None:
+    for rows in ([[[1, 2]], [[3, 4], [5]]], [[[1, 2], None]], [[[1, 2], []]]):
+        write(path, {"x": pa.array(rows, pa.list_(pa.list_(pa.int32())))})
+        with pytest.raises(
+            fr.DataError, match=r"lists in row \d of the row group are null, or have not the len"
+        ):
+            whole(path, columns=fr.col("x").fixed((None, 2)).mask_null())
+    write(path, {"x": pa.array([[[1, 2]], [[3, 4], [5, 6], [7, 8]]], pa.list_(pa.list_(pa.int32())))})
+    with pytest.raises(fr.DataError, match="row 1 of the row group has 3 elements, pad has room for 2"):
+        whole(path, columns=fr.col("x").fixed((None, 2)).pad(2))
+    with pytest.raises(fr.DataError, match=r"\.fixed\(\(None, k\)\) before it"):
+        whole(path, columns=fr.col("x").pad(2))
+    with pytest.raises(ValueError, match="lengths of 3 levels of lists are given"):
+        whole(path, columns=fr.col("x").fixed((None, None, 2)))
+
+
+def test_none_stands_before_lengths_alone() -> None:
+    for wrong in ((None,), (2, None), (None, 2, None), ()):
+        with pytest.raises(ValueError, match="takes a length, or a tuple of them behind None"):
+            fr.col("x").fixed(wrong)
+    made = fr.col("x").fixed((None, 4096)).pad(8)
+    assert repr(made) == "fr.col('x').fixed((None, 4096)).pad(8)"
+    assert repr(fr.col("x").pad(8).fixed((None, 2))) == "fr.col('x').fixed((None, 2)).pad(8)"
+    with pytest.raises(TypeError, match="all rows have one length already"):
+        fr.col("x").fixed((2, 2)).pad(8)

@@ -37,14 +37,15 @@ class Field:
             that says how many elements of a padded row are its own.
         is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
         size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, lists that
-            all have as many, or what `.pad()` names; of lists of bytes of one length, how many each value of
-            a `Jagged` has; else None.
+            all have as many, or what `.pad()` names; of lists of bytes or lists of one length, how many each
+            value of a `Jagged` has; else None.
         unit: what its numbers count or stand for, where their type alone does not say it:
             "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
             "duration[us]", "decimal(9, 2)" (units of 0.01), "uuid", "interval",
             "hash1[1000, seed 7]" (buckets); else None.
         sizes: where a row is lists in a list, how many elements these have at each level: (k1, k2) of a
             tensor `[B, k1, k2]`, whose `size` is k1 * k2; else empty.
+        marks_values: whether the `values_valid` of a `Jagged` tells which elements of its lists are null.
         expression: what made the tensor, as `fr.col(...)` or `fr.stack(...)`; None of a column as it is.
     """
 
@@ -57,6 +58,7 @@ class Field:
     size: int | None = None
     unit: str | None = None
     sizes: tuple[int, ...] = ()
+    marks_values: bool = False
     expression: str | None = None
 
     @cached_property
@@ -92,11 +94,6 @@ class Field:
     def _sides(self) -> tuple[int, ...]:
         """The shape of a row of a tensor."""
         return self.sizes or (() if self.width is None else (self.width,))
-
-    @property
-    def marks_values(self) -> bool:
-        """Whether the `values_valid` of a `Jagged` tells which elements of its lists are null."""
-        return self._kinds[-1] == "list" and self.is_masked
 
     def _types(self) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
         """The dtypes of the tensors that it is made of, and their dimensions behind the first one."""
@@ -159,6 +156,7 @@ class Schema(Mapping[str, Field]):
                 size=prod(shape) if shape else None,
                 unit=told.unit,
                 sizes=tuple(shape) if len(shape) > 1 else (),
+                marks_values=told.marks_values,
                 expression=told.expression,
             )
             self._fields[field.name] = field

@@ -205,7 +205,7 @@ class Column:
         *,
         side: Literal["right", "left"] = "right",
     ) -> Column:
-        """Lists, texts and bytes as `[B, length]`, filled up.
+        """Lists, texts and bytes as `[B, length]`, filled up; lists of k numbers each, `[B, length, k]`.
 
         `name + "_length"`, int64 `[B]`, tells how many elements of each row are its own.
 
@@ -221,29 +221,34 @@ class Column:
         if truncate is not None:
             one_of(f"the truncate of {self._shown}.pad", truncate, ("head", "tail"), "None")
         one_of(f"the side of {self._shown}.pad", side, ("right", "left"))
-        self._refuse(
-            "pad", pad=None, **({"fixed": "all rows have one length already"} if self.rules.fixed else {})
-        )
+        self._refuse("pad", pad=None)
+        if self.rules.fixed and self.rules.fixed[0] is not None:
+            self._refuse("pad", fixed="all rows have one length already")
         return self._with(pad=(size, filled, str(side), truncate))
 
-    def fixed(self, length: int | tuple[int, ...] | None) -> Column:
+    def fixed(self, length: int | tuple[int | None, ...] | None) -> Column:
         """Lists that all have so many elements as `[B, k]`; of lists in lists, by a tuple, `[B, k1, k2]`.
 
-        A list of another length is a DataError; a null one is filled as a null number is. Where the Arrow
-        schema in the files says that all lists have one length, nothing need be said, and None makes a
-        `Jagged` of them.
+        `(None, k)` says it of the inner lists alone: a `Jagged` of `[*, k]`, which `.pad(T)` makes
+        `[B, T, k]`. A list of another length is a DataError; a null one is filled as a null number is. Where
+        the Arrow schema in the files says that all lists have one length, nothing need be said, and None
+        makes a `Jagged` of them.
         """
-        self._refuse("fixed", raw="lists of bytes are a Jagged")
+        self._refuse("fixed", fixed=None, raw="lists of bytes are a Jagged")
         if length is None:
-            self._refuse("fixed", fixed=None)
             return self._with(fixed=())
-        self._refuse("fixed", fixed=None, pad="all rows have one length already")
         lengths = length if isinstance(length, tuple) else (length,)
-        if not lengths:
-            raise ValueError(f"{self._shown}.fixed takes a length, found ()")
-        return self._with(
-            fixed=tuple(at_least(1, f"a length of {self._shown}.fixed", one) for one in lengths)
-        )
+        what = f"a length of {self._shown}.fixed"
+        sizes = [None if one is None else at_least(1, what, one) for one in lengths]
+        outer = next((place for place, size in enumerate(sizes) if size is not None), None)
+        if outer is None or None in sizes[outer:]:
+            raise ValueError(
+                f"{self._shown}.fixed takes a length, or a tuple of them behind None for outer lists, "
+                f"found {length!r}"
+            )
+        if outer == 0:
+            self._refuse("fixed", pad="all rows have one length already")
+        return self._with(fixed=tuple(sizes))
 
     def decimal(self, to: Literal["int64", "float64", "float32", "bytes"]) -> Column:
         """Decimals as unscaled integers ("int64"), as floats, or as the bytes that the file holds ("bytes").

@@ -42,7 +42,7 @@ class Rules:
         hash: how many buckets, and the seed.
         codes: the values that are named, and the code of others.
         pad: length, value, side, and which end is kept of a longer row.
-        fixed: how many elements lists have at each level; none where they may differ.
+        fixed: how many elements lists have at each level, None where they differ; none where all may differ.
         optional: whether files may lack the column.
         from_path: whether its values stand in the files' paths.
     """
@@ -54,7 +54,7 @@ class Rules:
     hash: tuple[int, int] | None = None
     codes: tuple[tuple[str | bytes, ...] | None, int | None] | None = None
     pad: tuple[int, Number, str, str | None] | None = None
-    fixed: tuple[int, ...] | None = None
+    fixed: tuple[int | None, ...] | None = None
     optional: bool = False
     from_path: bool = False
 

@@ -64,7 +64,7 @@ struct RulesArgument {
     hash: Option<(u64, u64)>,
     codes: Option<(Option<Vec<TextArgument>>, Option<u64>)>,
     pad: Option<(usize, NullArgument, String, Option<String>)>,
-    fixed: Option<Vec<usize>>,
+    fixed: Option<Vec<Option<usize>>>,
     optional: bool,
     from_path: bool,
 }

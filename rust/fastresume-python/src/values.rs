@@ -27,6 +27,8 @@ pub struct Field {
     kind: String,
     /// Whether a mask marks its nulls.
     is_masked: bool,
+    /// Whether a byte of each element of its lists tells whether it is null.
+    marks_values: bool,
     /// The shape of a row of a single column; empty where a row is one number, or of any length.
     shape: Vec<usize>,
     /// The unit of its numbers, where the type alone does not give it.
@@ -44,6 +46,7 @@ impl From<&CoreField> for Field {
             is_stacked: field.is_stacked,
             kind: field.kind.name(field.depth),
             is_masked: field.is_masked(),
+            marks_values: field.marks_elements(),
             shape: field.row_shape(),
             unit: field.unit.clone(),
             expression: field.text.as_deref().map(str::to_owned),

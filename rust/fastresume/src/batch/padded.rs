@@ -26,7 +26,7 @@ const LENGTH_BYTES: usize = size_of::<u64>();
 pub struct PadDecoder<'a, 'm> {
     decoder: Box<dyn JaggedDecoder + 'a>,
     padding: Padding,
-    /// Bytes of an element.
+    /// Bytes of a number.
     width: usize,
     /// The rows that were decoded last.
     rows: &'m mut JaggedRows,
@@ -39,7 +39,7 @@ pub struct PadDecoder<'a, 'm> {
 }
 
 impl<'a, 'm> PadDecoder<'a, 'm> {
-    /// A decoder of elements of `width` bytes. Rows have `row_bytes` on average, as the footer says.
+    /// A decoder of numbers of `width` bytes. Rows have `row_bytes` on average, as the footer says.
     pub fn new(
         decoder: Box<dyn JaggedDecoder + 'a>,
         padding: Padding,
@@ -62,7 +62,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         (index, is_masked): (usize, bool),
         memory: [&mut Memory; 3],
     ) -> Result<()> {
-        let row_bytes = self.padding.size.saturating_mul(self.width);
+        let row_bytes = self.padding.numbers().saturating_mul(self.width);
         if shares.are_runs() {
             for (share, span) in shares.each.iter().zip(&shares.spans) {
                 let Route { slots: Some(slots), rows: Rows::Run { to, .. } } = *share else { continue };
@@ -147,7 +147,8 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
     }
 
     fn place_numbers<V: Pod>(&self, values: &mut [u8]) -> Result<()> {
-        let Padding { size, bits, at, kept } = self.padding;
+        let Padding { bits, at, kept, .. } = self.padding;
+        let size = self.padding.numbers();
         let (source, places): (&[V], &mut [V]) =
             (bytemuck::cast_slice(self.rows.values.bytes()), as_numbers(values)?);
         let empty: V = narrowed(bits);
@@ -181,15 +182,19 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         let lengths: &mut [u64] = as_numbers(lengths)?;
         let mut start = 0;
         for (place, &end) in lengths.iter_mut().zip(&self.rows.ends) {
-            *place = ((end - start) / self.width).min(self.padding.size) as u64;
+            *place = ((end - start) / self.element_bytes()).min(self.padding.size) as u64;
             start = end;
         }
         Ok(())
     }
 
+    fn element_bytes(&self) -> usize {
+        self.width * self.padding.of
+    }
+
     /// The error for the first row that is too long.
     fn too_long(&self) -> Error {
-        let length = |row: usize| self.rows.bytes_of(row).len() / self.width;
+        let length = |row: usize| self.rows.bytes_of(row).len() / self.element_bytes();
         let size = self.padding.size;
         let row = (0..self.rows.ends.len()).find(|&row| length(row) > size).unwrap_or(0);
         Error::refused(format!(

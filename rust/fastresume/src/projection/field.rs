@@ -21,7 +21,8 @@ pub struct Field {
     /// Elements of a row of its one column, where it is no single number and all rows have as many; of lists, elements of
     /// each value, where these are bytes.
     pub size: Option<usize>,
-    /// Of lists, how many elements they have at each level, from the outermost on; else nothing.
+    /// Of lists, how many elements they have at each level, from the outermost on; of lists that differ in length, how
+    /// many those in them have. Else nothing.
     pub sizes: Vec<usize>,
     /// What its numbers count or stand for, where their type alone does not say it.
     pub unit: Option<String>,
@@ -56,6 +57,20 @@ impl Field {
             nulls: Vec::new(),
             text: None,
         }
+    }
+
+    /// The field with its rows padded, and the field of their lengths, which stands behind it.
+    #[must_use]
+    pub fn padded(mut self, padding: Padding) -> Vec<Self> {
+        let name = format!("{}_length", self.name);
+        let lengths = Self::new(name, Dtype::Int64, Kind::Length, self.columns.clone());
+        let lengths = Self { nulls: vec![Nulls::Filled(0)], text: self.text.clone(), ..lengths };
+        if self.size.is_some() {
+            self.sizes = std::iter::once(padding.size).chain(self.row_shape()).collect();
+        }
+        (self.kind, self.depth) = (Kind::Scalar, 0);
+        (self.size, self.padding) = (Some(padding.numbers()), Some(padding));
+        vec![self, lengths]
     }
 
     /// Bytes of one row of values, where rows have one length.
@@ -97,7 +112,7 @@ impl Field {
     /// Whether a byte of each element of its lists tells whether it is null.
     #[must_use]
     pub fn marks_elements(&self) -> bool {
-        matches!(self.kind, Kind::List | Kind::Lists) && self.is_masked()
+        matches!(self.kind, Kind::List | Kind::Lists) && self.is_masked() && self.sizes.is_empty()
     }
 
     /// The number of levels of lists or texts in its lists.

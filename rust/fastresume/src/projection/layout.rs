@@ -286,12 +286,7 @@ fn made(
     let padding = shape::padding(each[0], &pad).map_err(|error| {
         tensor.text.map_or_else(|| error.clone(), |text| within(text, error.clone())).in_column(&each[0].name)
     })?;
-    let name = format!("{}_length", field.name);
-    let lengths = Field::new(name, Dtype::Int64, Kind::Length, field.columns.clone());
-    let lengths = Field { nulls: vec![Nulls::Filled(0)], text: text_of(tensor), ..lengths };
-    (field.kind, field.depth) = (Kind::Scalar, 0);
-    (field.size, field.padding) = (Some(padding.size), Some(padding));
-    Ok(Made { fields: vec![field, lengths], columns, counts: vec![2] })
+    Ok(Made { fields: field.padded(padding), columns, counts: vec![2] })
 }
 
 fn text_of(tensor: &TensorPlan<'_>) -> Option<Arc<str>> {

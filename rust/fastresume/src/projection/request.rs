@@ -69,9 +69,9 @@ pub struct ColumnRules {
     pub codes: Option<Codes>,
     /// To which length lists and texts are filled up.
     pub pad: Option<Pad>,
-    /// How many elements lists have, and those in them; none where they may differ. What a file says of its lists is
-    /// believed if nothing is said here.
-    pub fixed: Option<Vec<usize>>,
+    /// How many elements lists have, and those in them, `None` of outer ones that differ; none where all may differ.
+    /// What a file says of its lists is believed if nothing is said here.
+    pub fixed: Option<Vec<Option<usize>>>,
     /// Whether files may lack it.
     pub is_optional: bool,
     /// Whether its values stand in the paths of the files.

@@ -15,7 +15,8 @@ use crate::schema::shaping::Shaping;
 const HASHED: &str = "texts, bytes, integers and lists of them";
 const CAST: &str = "numbers and lists of them";
 const CODED: &str = "texts, bytes and lists of them";
-const PADDED: &str = "texts, bytes and lists of numbers that differ in length";
+const PADDED: &str = "texts, bytes and lists of numbers that differ in length; of lists in lists, .fixed((None, k)) before \
+                      it says that the inner ones have k each";
 
 /// Makes of a column, given as it is in each schema, what is asked.
 ///
@@ -92,7 +93,7 @@ fn numbers_kind(column: &Column) -> Kind {
 /// # Errors
 /// `Data` if they don't, or are lists of lists; `Argument` if the value does not fit.
 pub fn padding(column: &Column, pad: &Pad) -> Result<Padding> {
-    let dtype = column.dtype.filter(|_| column.depth() == 1 && column.size.is_none());
+    let dtype = column.dtype.filter(|_| column.depth() == 1);
     let Some(dtype) = dtype else {
         let type_name = column.type_of_rows();
         return Err(Error::data(format!(".pad() is not for a column of type {type_name}, but for {PADDED}")));
@@ -105,7 +106,7 @@ pub fn padding(column: &Column, pad: &Pad) -> Result<Padding> {
         let (type_name, nearest) = (dtype.name(), nearest_to(value, dtype));
         Error::Argument(format!("the pad value {value} does not fit, the column is {type_name}{nearest}"))
     })?;
-    Ok(Padding { size: pad.size, bits, at: pad.at, kept: pad.kept })
+    Ok(Padding { size: pad.size, of: column.elements(), bits, at: pad.at, kept: pad.kept })
 }
 
 /// What becomes of the nulls of a column.

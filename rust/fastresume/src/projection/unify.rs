@@ -257,9 +257,14 @@ fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
                 column.type_name,
             )));
         }
-        asked.sizes.clone_from(sizes);
-        if !sizes.is_empty() {
+        let of_inner: Option<Vec<usize>> = sizes.iter().skip_while(|size| size.is_none()).copied().collect();
+        asked.sizes = of_inner.ok_or_else(|| {
+            Error::Argument(".fixed() takes None for outer lists alone, before all lengths".into())
+        })?;
+        if asked.sizes.len() == asked.lists {
             asked = of_one_length(asked)?;
+        } else if !asked.sizes.is_empty() {
+            asked.size = Some(elements(&asked)?);
         }
     }
     Ok(asked)
@@ -267,11 +272,15 @@ fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
 
 /// A column of lists as one of as many elements each as its lists have.
 fn of_one_length(column: Column) -> Result<Column> {
+    Ok(Column { kind: Kind::Scalar, size: Some(elements(&column)?), ..column })
+}
+
+/// How many elements the lists of known lengths have together.
+fn elements(column: &Column) -> Result<usize> {
     let elements = column.sizes.iter().try_fold(1_usize, |elements, &size| elements.checked_mul(size));
-    let elements = elements
+    elements
         .filter(|&elements| elements > 0)
-        .ok_or_else(|| Error::Argument(format!("lists of {:?} elements can't be held", column.sizes)))?;
-    Ok(Column { kind: Kind::Scalar, size: Some(elements), ..column })
+        .ok_or_else(|| Error::Argument(format!("lists of {:?} elements can't be held", column.sizes)))
 }
 
 /// The columns of all schemas, delivered in one type; or why there is none, and the file to blame.
@@ -314,12 +323,14 @@ fn joined<'a>(
     }
     let mut sizes =
         columns.iter().filter_map(|(column, _)| column.as_ref()).filter(|column| !is_null(column));
-    if whole.kind == Kind::List && !whole.sizes.is_empty() && sizes.all(|column| column.sizes == whole.sizes)
-    {
+    let is_of_one = !whole.sizes.is_empty() && sizes.all(|column| column.sizes == whole.sizes);
+    if whole.kind == Kind::List && is_of_one && whole.sizes.len() == whole.lists {
         whole = of_one_length(whole).map_err(|error| (error, first_file))?;
     } else if whole.kind == Kind::List {
-        whole.sizes.clear();
-        if whole.lists > 1 {
+        if !is_of_one {
+            whole.sizes.clear();
+        }
+        if whole.depth() > 1 {
             whole.kind = Kind::Lists;
         }
     }
