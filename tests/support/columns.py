@@ -280,6 +280,8 @@ class Cells:
     size: int | None = None
     scale: int | None = None
     """Of decimals: they are integers in units of 10^-scale."""
+    are_lists: bool = False
+    """Of rows of one length: they are lists, and no bytes."""
 
     @property
     def is_jagged(self) -> bool:
@@ -378,7 +380,7 @@ def cells_of(column: pa.ChunkedArray) -> Cells:
             None if row is None else tuple(next(left) for _ in range(row)) for row in lengths_of(column)
         ]
         if pa.types.is_fixed_size_list(type_) and elements.kind == "scalar" and elements.size is None:
-            return Cells(elements.dtype, "scalar", rows, type_.list_size)
+            return Cells(elements.dtype, "scalar", rows, type_.list_size, are_lists=True)
         kind = f"list<{elements.kind}>" if elements.is_jagged else "list"
         return Cells(elements.dtype, kind, rows)
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
@@ -481,6 +483,11 @@ def assert_holds(
             assert masks.tolist() == (
                 list(map(list, zip(*there, strict=True))) if name in stacks else there[0]
             ), name
+            if name not in stacks and table[name].are_lists:
+                expected.append(f"{name}_values_valid")
+                cells = [table[name].rows[row] for row in batch.rows()]
+                marks = marks_of_elements(cells, table[name].size or 0)
+                assert tensor_of(batch, f"{name}_values_valid").tolist() == marks.tolist(), name
     # A struct is told apart from its members where it is named.
     for name in [name for name in structs if isinstance(nulls, Mapping) and nulls.get(name) == "mask"]:
         expected.append(f"{name}_valid")
@@ -496,13 +503,18 @@ def tensor_of(batch: fr.Batch, name: str) -> torch.Tensor:
     return tensor
 
 
+def marks_of_elements(rows: Sequence[Cell], size: int) -> np.ndarray:
+    """Which elements of lists of one length are there; of a null list, none."""
+    marks = [[e is not None for e in row] if isinstance(row, tuple) else [False] * size for row in rows]
+    return np.array(marks, np.bool_).reshape(len(rows), size)
+
+
 def assert_column(tensor: torch.Tensor, cells: Cells, rows: np.ndarray, rule: Any, name: str) -> None:
     """Assert that a tensor of one column holds the cells of these rows."""
     assert tensor.numpy().dtype == cells.dtype
     assert tensor.shape == (len(rows), *cells.shape)
     fill = filled(cells, rule)
-    # A mask marks rows; what stands in the place of a null element is named.
-    fill_element = None if rule == "mask" else filled(replace(cells, size=None), rule)
+    fill_element = filled(replace(cells, size=None), rule)
     found = np.ascontiguousarray(tensor.numpy())
     for place, row in enumerate(rows):
         cell = cells.rows[row]
@@ -588,7 +600,7 @@ def is_delivered(cells: Cells, rows: Sequence[int], rule: Any) -> bool:
         inner = [row for cell in found if isinstance(cell, tuple) for row in cell]
         kind = cells.kind.removeprefix("list<").removesuffix(">")
         return is_delivered(Cells(cells.dtype, kind, inner), range(len(inner)), rule)
-    if rule == "mask" and cells.kind == "list" and cells.size is None:
+    if rule == "mask" and (cells.kind == "list" or cells.are_lists):
         return True
     return not any(isinstance(cell, tuple) and None in cell for cell in found)
 

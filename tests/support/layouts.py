@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support import oracle
 from support.asked import with_nulls
-from support.columns import Cell, Cells, filled, is_delivered
+from support.columns import Cell, Cells, filled, is_delivered, marks_of_elements
 from support.shapes import CASTS, Shape, fits, shapes
 
 # ------------------------------------------------------------------------------------------ what is asked for
@@ -137,7 +137,9 @@ class Contents:
         if treatment.pad is not None:
             matrix, lengths = padded(cells, rows, fill, treatment.pad, treatment.truncate)
             found = {name: matrix} | ({f"{name}_valid": there} if masks else {})
-            return found | {f"{name}_length": lengths}
+            marks = padded_marks(cells, rows, treatment.pad, treatment.truncate)
+            marked = {f"{name}_values_valid": marks} if masks and cells.kind == "list" else {}
+            return found | {f"{name}_length": lengths} | marked
         if cells.is_jagged and treatment.fixed is None:
             return jagged_of(name, cells, rows, treatment.nulls)
         size = cells.size if treatment.fixed is None else treatment.fixed
@@ -148,7 +150,10 @@ class Contents:
             for row in rows
         ]
         array = np.frombuffer(b"".join(texts), cells.dtype).reshape(len(rows), *shape)
-        return {name: array, f"{name}_valid": there} if masks else {name: array}
+        found = {name: array, f"{name}_valid": there} if masks else {name: array}
+        if masks and (cells.are_lists or treatment.fixed is not None):
+            found[f"{name}_values_valid"] = marks_of_elements(rows, size or 0)
+        return found
 
 
 def jagged_of(name: str, cells: Cells, rows: Sequence[Cell], nulls: Any) -> dict[str, Array]:
@@ -182,6 +187,13 @@ def padded(
         lengths.append(found[1])
     matrix = np.frombuffer(b"".join(whole), cells.dtype).reshape(len(rows), pad.size)
     return matrix, np.array(lengths, np.int64)
+
+
+def padded_marks(cells: Cells, rows: Sequence[Cell], pad: Pad, truncate: str) -> Array:
+    """Which elements of padded rows are there, and no padding."""
+    marks = [tuple(bytes([e is not None]) for e in row) if isinstance(row, tuple) else row for row in rows]
+    of_bytes = replace(cells, dtype=np.dtype(np.bool_))
+    return padded(of_bytes, marks, None, replace(pad, value=0), truncate)[0]
 
 
 def rows_of_rows(name: str, cells: Cells, rows: Sequence[Cell], nulls: Any) -> dict[str, Array]:
@@ -232,11 +244,6 @@ def one_length(cells: Cells) -> int | None:
     return lengths.pop() if cells.kind == "list" and len(lengths) == 1 else None
 
 
-def has_null_elements(cells: Cells) -> bool:
-    """Whether a list of the column has a null in it."""
-    return any(isinstance(row, tuple) and None in row for row in cells.rows)
-
-
 def null_rules(cells: Cells) -> list[Any]:
     """What may become of a column's nulls: not what makes one an error."""
     rows = range(len(cells.rows))
@@ -259,9 +266,6 @@ def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
         pad = draw(pads()) if can_be_padded and draw(st.booleans()) else None
         # Where there is one bucket, 1 is none; and a text in a list may be masked, its bucket not.
         rules = [rule for rule in null_rules(becomes[name]) if rule != 1 or name not in shaped]
-        # No mask tells the null elements of a matrix.
-        if (fixed is not None or pad is not None) and has_null_elements(becomes[name]):
-            rules.remove("mask")
         truncate = draw(st.sampled_from(("head", "tail")))
         treatments[name] = Treatment(draw(st.sampled_from(rules)), fixed, pad, truncate)
     plain: dict[np.dtype, list[str]] = {}

@@ -57,7 +57,13 @@ class Shape:
             kind = cells.kind if cells.kind in ("list", "list<list>") else "scalar"
             kind = "list" if cells.kind in ("list<string>", "list<binary>") else kind
             size = cells.size if is_number else None
-            return Cells(np.dtype(np.int64), kind, [each(cell, put) for cell in cells.rows], size)
+            return Cells(
+                np.dtype(np.int64),
+                kind,
+                [each(cell, put) for cell in cells.rows],
+                size,
+                are_lists=cells.are_lists,
+            )
         if name in self.casts:
             to = self.casts[name]
 
@@ -127,7 +133,7 @@ def with_plain_nans(table: Mapping[str, Cells]) -> dict[str, Cells]:
 def bits_of(value: torch.Tensor | fr.Jagged) -> torch.Tensor | fr.Jagged:
     """Numbers of 16 bits as integers."""
     if isinstance(value, fr.Jagged):
-        return fr.Jagged(bits_of(value.values), value.offsets, value.valid, value.kind)
+        return fr.Jagged(bits_of(value.values), value.offsets, value.valid, value.kind, value.values_valid)
     return value.view(torch.uint16)
 
 

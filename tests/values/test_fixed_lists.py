@@ -159,7 +159,7 @@ def test_they_are_cast_and_hashed(path: Path) -> None:
     assert bool((tensor_of(batch, "x") < 7).all())
 
 
-def test_null_elements_are_filled_or_an_error(path: Path) -> None:
+def test_null_elements_are_filled_or_marked(path: Path) -> None:
     for type_, row, filled in (
         (pa.list_(pa.int32(), 2), [1, None], [1, 9]),
         (pa.list_(pa.list_(pa.int32(), 2), 1), [[None, 1]], [[9, 1]]),
@@ -169,7 +169,15 @@ def test_null_elements_are_filled_or_an_error(path: Path) -> None:
         assert tensor_of(batch, "x")[0].tolist() == filled
         assert tensor_of(batch, "x")[1].flatten().tolist() == [9, 9]
         with pytest.raises(fr.DataError, match="an element of the list in row 0 of the row group is null"):
-            whole(path, "mask")
+            whole(path, "error", filter=fr.col("x").is_valid())
+        batch = whole(path, "mask")
+        assert list(batch) == ["x", "x_valid", "x_values_valid"]
+        marks = tensor_of(batch, "x_values_valid")
+        assert marks.shape == tensor_of(batch, "x").shape
+        assert marks[0].flatten().tolist() == [one == 1 for one in np.array(row).flatten()]
+        assert not marks[1].any()
+        assert not tensor_of(batch, "x")[~marks].any()
+        assert batch.to_arrow().column("x").to_pylist() == [row, None]
 
 
 def test_a_pass_over_them_resumes(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Null elements of lists are masked where null rows are: `Jagged.values_valid`."""
+"""Null elements of lists are masked where null rows are: `Jagged.values_valid`, `name + "_values_valid"`."""
 
 from __future__ import annotations
 
@@ -117,3 +117,57 @@ def test_the_schema_says_whether_elements_are_marked(tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", [[1, None], [2]])
     assert opened(path).schema["x"].marks_values
     assert not opened(path, columns=[fr.col("x").fill_null(0)]).schema["x"].marks_values
+
+
+@given(rows=rows_of_lists, shuffle=st.booleans(), data=st.data())
+def test_a_matrix_has_a_mask_of_its_elements(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], shuffle: bool, data: st.DataObject
+) -> None:
+    """Padded rows, and lists of one length; each is what was written, element by element."""
+    even = [None if row is None else [*row, None, 5][:2] for row in rows]
+    table = {
+        "row": np.arange(len(rows)),
+        "x": pa.array(rows, pa.list_(INT32)),
+        "e": pa.array(even, pa.list_(INT32)),
+    }
+    path = tmp_path_factory.mktemp("matrix") / "x.parquet"
+    pages = {"data_page_size": data.draw(st.sampled_from([1, 64])), "write_batch_size": 3}
+    pq.write_table(pa.table(table), path, row_group_size=data.draw(st.integers(1, 60)), **pages)
+    order: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 15} if shuffle else {}
+    columns = ["row", fr.col("x").pad(4, truncate="tail"), fr.col("e").fixed(2)]
+    dataset = opened(path, columns=columns, **order)
+    assert list(dataset.schema)[2:] == [
+        "x",
+        "x_valid",
+        "x_length",
+        "x_values_valid",
+        "e",
+        "e_valid",
+        "e_values_valid",
+    ]
+    for batch in fr.Loader(dataset, threads=data.draw(st.sampled_from([1, 2]))):
+        for place, row in enumerate(batch["row"].tolist()):
+            for name, own, size in (("x", (rows[row] or [])[-4:], 4), ("e", even[row] or [], 2)):
+                told = [one is not None for one in own] + [False] * (size - len(own))
+                assert batch[f"{name}_values_valid"][place].tolist() == told
+                assert batch[name][place].tolist() == [one or 0 for one in own] + [0] * (size - len(own))
+    numbers = data.draw(st.permutations(range(len(rows))))[:5]
+    again = dataset.read_rows(numbers)["e_values_valid"]
+    assert again.tolist() == [[one is not None for one in even[n] or [None, None]] for n in numbers]
+
+
+def test_the_elements_of_texts_and_stacks_have_no_mask(tmp_path: Path) -> None:
+    table = pa.table({"t": ["a", None], "a": [1, None], "b": [None, 2], "l": [["a"], None]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    columns = [fr.col("t").pad(2), fr.stack("a", "b", name="m"), "l"]
+    keys = list(opened(tmp_path, columns=columns).schema)
+    assert keys == ["t", "t_valid", "t_length", "m", "m_valid", "l"]
+
+
+def test_codes_and_buckets_of_lists_have_a_mask_of_their_elements(tmp_path: Path) -> None:
+    write(tmp_path / "x.parquet", [["b", None, "a"], None], pa.string())
+    columns = [fr.col("x").codes().pad(3).alias("codes"), fr.col("x").hash(1).pad(3).alias("buckets")]
+    (batch,) = opened(tmp_path, columns=columns)
+    assert batch["codes"].tolist() == [[1, 0, 0], [0, 0, 0]]
+    for name in ("codes", "buckets"):
+        assert batch[f"{name}_values_valid"].tolist() == [[True, False, True], [False] * 3]

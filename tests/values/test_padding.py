@@ -24,6 +24,7 @@ from support.jobs import data_loader, make
 from support.layouts import Pad
 from support.strategies import TYPES, Dataset, DatasetSpec, Shuffle, file_specs, written
 
+OF_VECTORS, OF_BYTES = pa.list_(pa.list_(pa.float32())), pa.list_(pa.binary(2))
 ROWS: list[list[int | None] | None] = [[1, 2], [], None, [3, 4, 5, 6], [7], [8, 9, 10]]
 
 
@@ -85,7 +86,7 @@ def read(path: Path, **arguments: Any) -> fr.Batch:
 
 def test_rows_are_filled_up_behind_and_their_lengths_are_told(tmp_path: Path) -> None:
     batch = read(write(tmp_path, ROWS), columns=fr.col("x").pad(4))
-    assert list(batch) == ["x", "x_valid", "x_length"]
+    assert list(batch) == ["x", "x_valid", "x_length", "x_values_valid"]
     assert tensor_of(batch, "x").tolist() == [
         [1, 2, 0, 0],
         [0, 0, 0, 0],
@@ -157,13 +158,27 @@ def test_texts_are_filled_up_and_cut_off_by_bytes(tmp_path: Path) -> None:
     assert tensor_of(batch, "x_length").tolist() == [2, 0, 0, 3]
 
 
-def test_null_elements_are_filled_or_an_error_and_null_rows_are_all_padding(tmp_path: Path) -> None:
+def test_null_elements_are_filled_or_marked_and_null_rows_are_all_padding(tmp_path: Path) -> None:
     path = write(tmp_path, [[1, None], None, [None]])
     batch = read(path, columns=["*", fr.col("x").fill_null(9).pad(2, value=-1)])
     assert tensor_of(batch, "x").tolist() == [[1, 9], [-1, -1], [9, -1]]
     assert tensor_of(batch, "x_length").tolist() == [2, 0, 1]
-    with pytest.raises(fr.DataError, match="an element of the list in row 0"):
-        read(path, columns=["*", fr.col("x").pad(2)])
+    batch = read(path, columns=fr.col("x").pad(3, value=7, side="left"))
+    assert list(batch) == ["x", "x_valid", "x_length", "x_values_valid"]
+    assert tensor_of(batch, "x").tolist() == [[7, 1, 0], [7, 7, 7], [7, 7, 0]]
+    marks = tensor_of(batch, "x_values_valid")
+    assert marks.tolist() == [[False, True, False], [False] * 3, [False] * 3]
+    assert marks.dtype == torch.bool
+    vectors = [[[1.0, None], None], None]
+    with pytest.raises(fr.DataError, match=r"lists in row 0 .* are null"):
+        read(write(tmp_path, vectors, OF_VECTORS), columns=fr.col("x").fixed((None, 2)).pad(2))
+    batch = read(
+        write(tmp_path, [[[1.0, None]], None], OF_VECTORS), columns=fr.col("x").fixed((None, 2)).pad(2)
+    )
+    assert tensor_of(batch, "x_values_valid").tolist() == [[[True, False], [False] * 2], [[False] * 2] * 2]
+    batch = read(write(tmp_path, [[b"ab", None], None], OF_BYTES), columns=fr.col("x").pad(3))
+    assert tensor_of(batch, "x").shape == (2, 3, 2)
+    assert tensor_of(batch, "x_values_valid").tolist() == [[True, False, False], [False] * 3]
     with pytest.raises(fr.DataError, match="row 1 of the row group is null"):
         read(write(tmp_path, [[1], None]), nulls="error", columns=["*", fr.col("x").pad(2)])
 
@@ -179,7 +194,7 @@ def test_maps_and_structs_are_named_as_a_whole(tmp_path: Path) -> None:
 def test_lengths_are_named_after_their_tensor(tmp_path: Path) -> None:
     path = write(tmp_path, ROWS)
     batch = read(path, columns=fr.col("x").pad(4).alias("y"))
-    assert list(batch) == ["y", "y_valid", "y_length"]
+    assert list(batch) == ["y", "y_valid", "y_length", "y_values_valid"]
     original = read(path, columns=fr.col("x").pad(4))
     for old, new in zip(original, batch, strict=True):
         assert tensor_of(batch, new).equal(tensor_of(original, old))
@@ -214,12 +229,14 @@ def test_shapes_are_known_before_the_first_batch(tmp_path: Path) -> None:
         "x: int64 [B, 4]",
         "x_valid: bool [B]",
         "x_length: int64 [B]",
+        "x_values_valid: bool [B, 4]",
         "row: int64 [B]",
         "row_valid: bool [B]",
     ]
-    assert [field.kind for field in dataset.schema.values()] == ["scalar", "mask", "length", "scalar", "mask"]
+    kinds = ["scalar", "mask", "length", "mask", "scalar", "mask"]
+    assert [field.kind for field in dataset.schema.values()] == kinds
     assert dataset.schema["x"].shape == ("B", 4)
-    assert "50 bytes each" in repr(dataset.plan())
+    assert "54 bytes each" in repr(dataset.plan())
     assert pickle.loads(pickle.dumps(dataset)).schema["x"].shape == ("B", 4)
 
 

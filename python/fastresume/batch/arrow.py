@@ -27,11 +27,11 @@ def package(name: str, needed_for: str) -> Any:
         raise ModuleNotFoundError(message, name=name) from None
 
 
-def of_tensor(tensor: Tensor, valid: Tensor | None = None) -> Any:
+def of_tensor(tensor: Tensor, *marks: Tensor | None) -> Any:
     """A tensor `[B, ...]` as an array of B values, or of lists of fixed size.
 
-    Numbers share the tensor's memory. Bools become bits, and so does `valid`: it has the same shape, or is
-    `[B]` and marks the rows of a matrix.
+    Numbers share the tensor's memory. Bools become bits, and so do marks: each has the tensor's shape, or the
+    first dimensions of it, and marks the rows, lists or numbers there.
 
     Raises:
         TypeError: if the tensor has no rows, or Arrow has no such type.
@@ -40,14 +40,12 @@ def of_tensor(tensor: Tensor, valid: Tensor | None = None) -> Any:
     if tensor.ndim == 0:
         raise TypeError("a tensor without dimensions has no rows")
     values = _numpy(tensor)
-    marks = None if valid is None else _numpy(valid)
-    marks_rows = marks is not None and marks.ndim < values.ndim
-    array = _primitive(arrow, values.reshape(-1), None if marks is None or marks_rows else marks.reshape(-1))
+    told = {mark.ndim: _numpy(mark).reshape(-1) for mark in marks if mark is not None}
+    array = _primitive(arrow, values.reshape(-1), told.get(tensor.ndim))
     for axis in range(tensor.ndim - 1, 0, -1):
         rows = int(np.prod(values.shape[:axis]))
         lists = arrow.list_(array.type, values.shape[axis])
-        bits = _bits(arrow, marks) if marks_rows and axis == 1 else None
-        array = arrow.Array.from_buffers(lists, rows, [bits], children=[array])
+        array = arrow.Array.from_buffers(lists, rows, [_bits(arrow, told.get(axis))], children=[array])
     return array
 
 
@@ -77,21 +75,24 @@ def of_rows(
 def of_batch(values: Mapping[str, Any], masked: frozenset[str]) -> Any:
     """The values of a batch as a record batch; `masked` names tensors that `name + "_valid"` may mask.
 
+    So may `name + "_values_valid"`, the elements of their lists.
+
     Raises:
         TypeError: if a value is neither a tensor with rows nor a `Jagged`, or Arrow has no such type.
         ValueError: if columns differ in their numbers of rows, or a string is not UTF-8.
     """
     arrow = package("pyarrow", "to_arrow")
-    masks = {name: values[f"{name}_valid"] for name in masked if _is_masked(values, name)}
-    spent = {f"{name}_valid" for name in masks}
+    # What rows are filled up with is no null: its marks stay a column.
+    ends = {name: ["_valid", "_values_valid"][: 1 + (f"{name}_length" not in values)] for name in masked}
+    masks = {name: [end for end in ends[name] if _is_masked(values, name, end)] for name in masked}
+    spent = {f"{name}{end}" for name, found in masks.items() for end in found}
     columns = {}
     for name, value in values.items():
         if name in spent:
             continue
         try:
-            columns[name] = (
-                of_tensor(value, masks.get(name)) if isinstance(value, Tensor) else _of_other(value)
-            )
+            marks = [values[f"{name}{end}"] for end in masks.get(name, ())]
+            columns[name] = of_tensor(value, *marks) if isinstance(value, Tensor) else _of_other(value)
         except TypeError as cause:
             raise TypeError(f"{name!r} can't be a column of Arrow: {cause}") from None
         except ValueError as cause:
@@ -106,12 +107,12 @@ def of_batch(values: Mapping[str, Any], masked: frozenset[str]) -> Any:
     return arrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _is_masked(values: Mapping[str, Any], name: str) -> bool:
+def _is_masked(values: Mapping[str, Any], name: str, end: str) -> bool:
     """Whether a tensor and its mask are both still there, whatever a transform did to them."""
-    value, mask = values.get(name), values.get(f"{name}_valid")
+    value, mask = values.get(name), values.get(f"{name}{end}")
     if not (isinstance(value, Tensor) and isinstance(mask, Tensor)):
         return False
-    return mask.dtype == torch.bool and mask.shape in (value.shape, value.shape[:1])
+    return mask.dtype == torch.bool and mask.ndim > 0 and mask.shape == value.shape[: mask.ndim]
 
 
 def _of_other(value: Any) -> Any:

@@ -115,8 +115,9 @@ class Column:
     def mask_null(self) -> Column:
         """A bool tensor `name + "_valid"` beside the tensor: False, and a value of 0, where there is a null.
 
-        Of a `Jagged`, its `.valid`, and `.values_valid` for the numbers of lists. Of a struct that is named,
-        `name + "_valid"` for the struct itself, besides.
+        Of a `Jagged`, its `.valid`, and `.values_valid` for the numbers of lists. Where these are a matrix,
+        the tensor `name + "_values_valid"` of its shape. Of a struct that is named, `name + "_valid"` for the
+        struct itself, besides.
         """
         self._refuse("mask_null", nulls=None)
         return self._with(nulls="mask")

@@ -390,14 +390,14 @@ impl StripSource<'_> {
 
     /// Decodes a field's only column to padded rows, and their lengths to the field behind this one.
     fn fill_padded(&self, padding: Padding, shares: &Routes<'_>, scratch: &mut Scratch) -> Result<()> {
-        let (of, width) = (self.column(0), self.field.dtype.width());
+        let (of, of_field) = (self.column(0), (self.field.dtype.width(), self.field.has_lengths()));
         let Scratch { buffers, jagged, columns: [values, valid], lengths, .. } = scratch;
         let take = |decoder: Box<dyn JaggedDecoder + '_>| {
-            let mut decoder = PadDecoder::new(decoder, padding, width, self.row_bytes, jagged);
+            let mut decoder = PadDecoder::new(decoder, padding, of_field, self.row_bytes, jagged);
             let memory = [&mut *values, &mut *lengths, &mut *valid];
             decoder.fill(shares, (self.index, self.field.is_masked()), memory)
         };
-        self.file.jagged(of, false, buffers, take).map_err(|error| error.in_column(&of.column.name))
+        self.file.jagged(of, true, buffers, take).map_err(|error| error.in_column(&of.column.name))
     }
 }
 

@@ -28,6 +28,8 @@ pub struct PadDecoder<'a, 'm> {
     padding: Padding,
     /// Bytes of a number.
     width: usize,
+    /// Whether the field behind it has the lengths.
+    has_lengths: bool,
     /// The rows that were decoded last.
     rows: &'m mut JaggedRows,
     /// The first of them, counted within the row group.
@@ -39,16 +41,16 @@ pub struct PadDecoder<'a, 'm> {
 }
 
 impl<'a, 'm> PadDecoder<'a, 'm> {
-    /// A decoder of numbers of `width` bytes. Rows have `row_bytes` on average, as the footer says.
+    /// A decoder of numbers of `width` bytes, whose rows have lengths to be told or not. Rows have `row_bytes` on average, as the footer says.
     pub fn new(
         decoder: Box<dyn JaggedDecoder + 'a>,
         padding: Padding,
-        width: usize,
+        (width, has_lengths): (usize, bool),
         row_bytes: usize,
         rows: &'m mut JaggedRows,
     ) -> Self {
         rows.clear();
-        Self { decoder, padding, width, rows, first: 0, row: 0, expected: (row_bytes, 1) }
+        Self { decoder, padding, width, has_lengths, rows, first: 0, row: 0, expected: (row_bytes, 1) }
     }
 
     /// Decodes rows to a field of their batches, with its mask if it has one, and their lengths to the field
@@ -70,7 +72,10 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
                     let mut slots = locked(slots);
                     let part = |bytes: usize| (to + done) * bytes..(to + done + some) * bytes;
                     decoder.place(&mut slots.scalar((index, false))[part(row_bytes)])?;
-                    decoder.place_lengths(&mut slots.scalar((index + 1, false))[part(LENGTH_BYTES)])?;
+                    if decoder.has_lengths {
+                        let lengths = &mut slots.scalar((index + 1, false))[part(LENGTH_BYTES)];
+                        decoder.place_lengths(lengths)?;
+                    }
                     if is_masked {
                         slots.scalar((index, true))[part(1)].copy_from_slice(&decoder.rows.valid);
                     }
@@ -89,7 +94,9 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
             self.each(span.clone(), |decoder, done, some| {
                 let part = |bytes: usize| (first + done) * bytes..(first + done + some) * bytes;
                 decoder.place(&mut values.bytes_mut()[part(row_bytes)])?;
-                decoder.place_lengths(&mut lengths.bytes_mut()[part(LENGTH_BYTES)])?;
+                if decoder.has_lengths {
+                    decoder.place_lengths(&mut lengths.bytes_mut()[part(LENGTH_BYTES)])?;
+                }
                 valid.bytes_mut()[part(1)].copy_from_slice(&decoder.rows.valid);
                 Ok(())
             })?;
@@ -100,7 +107,9 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
             hand_out(&shares.each, shares.numbers, field, columns, &mut Sorter::lent())
         };
         given((index, false), values, row_bytes)?;
-        given((index + 1, false), lengths, LENGTH_BYTES)?;
+        if self.has_lengths {
+            given((index + 1, false), lengths, LENGTH_BYTES)?;
+        }
         if is_masked {
             given((index, true), valid, 1)?;
         }

@@ -21,7 +21,7 @@ use crate::decode::list::grid::Grid;
 use crate::decode::list::nested::{ElementNulls, ListDecoder};
 use crate::decode::list::pages::{ListLevels, ListPages};
 use crate::decode::list::primitive::NumberLeaf;
-use crate::decode::list::validity::{ListPresenceDecoder, RowLevels};
+use crate::decode::list::validity::{ListPresenceDecoder, MarkLeaf, RowLevels};
 use crate::decode::numbers::Numbers;
 use crate::decode::open_file::{OpenFile, undeliverable, value_bytes};
 use crate::error::{Error, Result};
@@ -87,7 +87,7 @@ impl OpenFile {
             return Ok(Box::new(ListPresenceDecoder::new(pages, levels)));
         }
         if leaf.max_rep_level() > 0 {
-            let lists = self.jagged(row_group, column, nulls, false, buffers)?;
+            let lists = self.jagged(row_group, column, nulls, true, buffers)?;
             return Ok(Box::new(EqualDecoder::new(lists, FixedRows::Lists, shape, nulls)));
         }
         let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
@@ -239,6 +239,9 @@ fn lists<'a>(
     let (grid, sizes) =
         if are_even { (Grid::new(&column.sizes), Vec::new()) } else { (None, column.sizes.clone()) };
     let pages = ListPages::new(pages, levels, grid);
+    if column.kind == Kind::Marks {
+        return Ok(Box::new(ListDecoder::new(pages, nulls, MarkLeaf::default(), sizes)));
+    }
     let is_absent = column.stored == Stored::NullElements;
     let texts = if is_absent { TextValues::absent() } else { TextValues::default() };
     if matches!(column.kind, Kind::Strings | Kind::Binaries) {

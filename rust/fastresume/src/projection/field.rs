@@ -73,6 +73,19 @@ impl Field {
         vec![self, lengths]
     }
 
+    /// The field that tells which elements of its lists are null: rows of one length, as its own are. Elements may be bytes,
+    /// which are null together.
+    #[must_use]
+    pub fn element_marks(&self, are_bytes: bool) -> Self {
+        let name = format!("{}_values_valid", self.name);
+        let of = |padding: Padding| if are_bytes { 1 } else { padding.of };
+        let padding = self.padding.map(|padding| Padding { bits: 0, of: of(padding), ..padding });
+        let marks = Self::new(name, Dtype::Bool, Kind::Marks, self.columns.clone());
+        let sizes = if are_bytes { Vec::new() } else { self.sizes.clone() };
+        let size = padding.map_or(self.size, |padding| Some(padding.numbers()));
+        Self { size, sizes, padding, nulls: vec![Nulls::Filled(0)], text: self.text.clone(), ..marks }
+    }
+
     /// Bytes of one row of values, where rows have one length.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
@@ -89,6 +102,12 @@ impl Field {
     #[must_use]
     pub fn is_flat(&self) -> bool {
         !self.kind.is_jagged() && self.padding.is_none() && self.kind != Kind::Length
+    }
+
+    /// Whether the field behind it has the lengths that its rows had before they were padded.
+    #[must_use]
+    pub fn has_lengths(&self) -> bool {
+        self.padding.is_some() && self.kind != Kind::Marks
     }
 
     /// Whether a row of it is one number.

@@ -11,7 +11,7 @@ use crate::projection::dictionary_scan;
 pub use crate::projection::field::Field;
 use crate::projection::request::{Policy, Request};
 use crate::projection::shape;
-use crate::projection::tensor_plan::{Make, Part, TensorPlan, plan, within};
+use crate::projection::tensor_plan::{Make, Part, TensorPlan, plan, refusal, within};
 use crate::projection::unify::{Schemas, places};
 use crate::schema::columns::{Column, Dtype, Kind};
 use crate::schema::dictionary::Vocabulary;
@@ -278,15 +278,32 @@ fn made(
         )));
     }
     (field.nulls, field.text) = (nulls, text_of(tensor));
-    let pad = tensor.parts[0].rules.pad.filter(|_| tensor.make != Make::Stack);
-    let Some(pad) = pad else {
-        let counts = vec![1; columns.len()];
-        return Ok(Made { fields: vec![field], columns, counts });
+    let mut counts = vec![1; columns.len()];
+    let marks = (tensor.make != Make::Stack && field.is_masked()).then(|| marks(&columns[0])).flatten();
+    let mut fields = match tensor.parts[0].rules.pad.filter(|_| tensor.make != Make::Stack) {
+        None => vec![field],
+        Some(pad) => {
+            let padding = shape::padding(each[0], &pad).map_err(|error| {
+                let text = tensor.text.map_or_else(|| error.clone(), |text| within(text, error.clone()));
+                text.in_column(&each[0].name)
+            })?;
+            counts = vec![2];
+            field.padded(padding)
+        }
     };
-    let padding = shape::padding(each[0], &pad).map_err(|error| {
-        tensor.text.map_or_else(|| error.clone(), |text| within(text, error.clone())).in_column(&each[0].name)
-    })?;
-    Ok(Made { fields: field.padded(padding), columns, counts: vec![2] })
+    if let Some(marks) = marks.filter(|_| !fields[0].kind.is_jagged()) {
+        let are_bytes = marks.first().is_some_and(|column| column.sizes.is_empty() && column.size.is_some());
+        fields.push(fields[0].element_marks(are_bytes));
+        columns.push(marks);
+        counts.push(1);
+    }
+    Ok(Made { fields, columns, counts })
+}
+
+/// What tells of a column of lists, of each schema, which of their elements are null; of none if it has no lists.
+fn marks(of_schemas: &[Column]) -> Option<Vec<Column>> {
+    let are_lists = of_schemas.first().is_some_and(|column| column.lists > 0);
+    are_lists.then(|| of_schemas.iter().map(Column::element_marks).collect())
 }
 
 fn text_of(tensor: &TensorPlan<'_>) -> Option<Arc<str>> {
@@ -360,44 +377,6 @@ fn deliverable(column: &Column) -> Result<Dtype> {
     column.dtype.ok_or_else(|| {
         Error::data(format!("the type {} is not supported yet", column.type_name)).in_column(&column.name)
     })
-}
-
-/// An error tells of so many tensors, at most.
-const TOLD: usize = 20;
-
-/// The error that tells all that is wrong with tensors, and how to do without those that nothing was said of.
-fn refusal(wrong: Vec<(&TensorPlan<'_>, Error)>) -> Error {
-    let is_plain = |tensor: &TensorPlan<'_>| tensor.make == Make::Plain;
-    let plain: Vec<String> = wrong
-        .iter()
-        .filter(|(tensor, _)| is_plain(tensor))
-        .take(TOLD)
-        .map(|(tensor, _)| format!("'!{}'", tensor.name))
-        .collect();
-    let without = match plain.as_slice() {
-        [] => String::new(),
-        [one] => format!("; columns=['*', {one}] leaves it out"),
-        many => format!("; columns=['*', {}] leaves them out", many.join(", ")),
-    };
-    let count = wrong.len();
-    if count == 1 {
-        return match wrong.into_iter().next() {
-            Some((_, Error::Data { reason, place, is_refused })) => {
-                Error::Data { reason: format!("{reason}{without}"), place, is_refused }
-            }
-            Some((_, error)) => error,
-            None => Error::Argument("no column is selected".into()),
-        };
-    }
-    let each = wrong.iter().take(TOLD).map(|(tensor, error)| format!("\n  '{}': {error}", tensor.name));
-    let each = each.collect::<String>();
-    let more = if count > TOLD { format!("\n  and {} more", count - TOLD) } else { String::new() };
-    let reason = format!("{count} columns can't be delivered{without}:{each}{more}");
-    if wrong.iter().all(|(_, error)| matches!(error, Error::Argument(_))) {
-        Error::Argument(reason)
-    } else {
-        Error::data(reason)
-    }
 }
 
 /// Refuses a name that two tensors have, masks among them.

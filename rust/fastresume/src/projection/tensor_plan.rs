@@ -218,3 +218,42 @@ impl<'a> Found<'a> {
 fn what(tensor: &TensorPlan<'_>) -> String {
     tensor.text.map_or_else(|| format!("the column '{}'", tensor.name), str::to_owned)
 }
+
+/// An error tells of so many tensors, at most.
+const TOLD: usize = 20;
+
+/// The error that tells all that is wrong with tensors, and how to do without those that nothing was said of.
+#[must_use]
+pub fn refusal(wrong: Vec<(&TensorPlan<'_>, Error)>) -> Error {
+    let is_plain = |tensor: &TensorPlan<'_>| tensor.make == Make::Plain;
+    let plain: Vec<String> = wrong
+        .iter()
+        .filter(|(tensor, _)| is_plain(tensor))
+        .take(TOLD)
+        .map(|(tensor, _)| format!("'!{}'", tensor.name))
+        .collect();
+    let without = match plain.as_slice() {
+        [] => String::new(),
+        [one] => format!("; columns=['*', {one}] leaves it out"),
+        many => format!("; columns=['*', {}] leaves them out", many.join(", ")),
+    };
+    let count = wrong.len();
+    if count == 1 {
+        return match wrong.into_iter().next() {
+            Some((_, Error::Data { reason, place, is_refused })) => {
+                Error::Data { reason: format!("{reason}{without}"), place, is_refused }
+            }
+            Some((_, error)) => error,
+            None => Error::Argument("no column is selected".into()),
+        };
+    }
+    let each = wrong.iter().take(TOLD).map(|(tensor, error)| format!("\n  '{}': {error}", tensor.name));
+    let each = each.collect::<String>();
+    let more = if count > TOLD { format!("\n  and {} more", count - TOLD) } else { String::new() };
+    let reason = format!("{count} columns can't be delivered{without}:{each}{more}");
+    if wrong.iter().all(|(_, error)| matches!(error, Error::Argument(_))) {
+        Error::Argument(reason)
+    } else {
+        Error::data(reason)
+    }
+}

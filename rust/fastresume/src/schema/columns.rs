@@ -96,6 +96,19 @@ impl Column {
         lists + usize::from(are_texts)
     }
 
+    /// What tells of its lists which elements are null, with as many elements in a row.
+    #[must_use]
+    pub fn element_marks(&self) -> Self {
+        Self {
+            kind: Kind::Marks,
+            dtype: Some(Dtype::Bool),
+            unit: None,
+            shaping: Shaping::None,
+            vocabulary: None,
+            ..self.clone()
+        }
+    }
+
     /// Whether each row has one value in the file, or a null.
     #[must_use]
     pub fn is_flat(&self) -> bool {

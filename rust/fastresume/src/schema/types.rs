@@ -112,6 +112,8 @@ pub enum Kind {
     Mask,
     /// The length of a row of a padded column: an integer.
     Length,
+    /// Which elements of a list are not null: a boolean for each.
+    Marks,
 }
 
 impl Kind {
@@ -135,7 +137,7 @@ impl Kind {
             Self::List | Self::Lists => "list",
             Self::String | Self::Strings => "string",
             Self::Binary | Self::Binaries => "binary",
-            Self::Mask => "mask",
+            Self::Mask | Self::Marks => "mask",
             Self::Length => "length",
         };
         let around = depth.saturating_sub(1);

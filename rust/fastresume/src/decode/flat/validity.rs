@@ -17,6 +17,7 @@ pub struct PresenceDecoder<'a> {
 }
 
 /// Values that are never decoded.
+#[derive(Debug, Default)]
 pub struct Unread;
 
 impl PageValues for Unread {

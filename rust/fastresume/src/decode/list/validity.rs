@@ -2,11 +2,43 @@
 
 use crate::decode::decoder::{ScalarDecoder, Target, mark_all};
 use crate::decode::flat::validity::Unread;
+use crate::decode::list::leaf::{Elements, Leaf, Places};
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::Bits;
 use crate::format::encoding::levels::Levels;
+use crate::format::encoding::page_values::PageValues;
 use crate::format::encoding::rle::MAX_VALUES;
 use crate::format::page::reader::{PageStart, Pages};
+
+/// Whether each element of lists is there: a byte for each.
+#[derive(Debug, Default)]
+pub struct MarkLeaf(Unread);
+
+impl Leaf for MarkLeaf {
+    fn width(&self) -> usize {
+        1
+    }
+
+    fn values(&mut self) -> &mut impl PageValues {
+        &mut self.0
+    }
+
+    fn read(
+        &mut self,
+        elements: &Elements<'_>,
+        places: Places<'_>,
+        _row_of: impl Fn(usize) -> usize,
+    ) -> Result<()> {
+        let before = places.values.len();
+        places.values.resize(before + elements.count)?;
+        let places = &mut places.values.bytes_mut()[before..];
+        match &elements.there {
+            Some(there) => there.write(places),
+            None => places.fill(1),
+        }
+        Ok(())
+    }
+}
 
 /// What the levels of a column in lists mean.
 #[derive(Debug, Clone, Copy)]
