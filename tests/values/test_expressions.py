@@ -31,6 +31,7 @@ METHODS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "fixed": st.sampled_from(((2,), ((2, 3),), ((None, 2),), (None,))),
     "decimal": st.tuples(st.sampled_from(("int64", "float64", "float32", "bytes"))),
     "raw": st.just(()),
+    "split": st.tuples(st.sampled_from((",", b"\0"))),
 }
 
 

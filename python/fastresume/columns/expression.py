@@ -89,7 +89,7 @@ class Column:
         """
         name = dtype_name(f"{self._shown}.cast", dtype)
         self._refuse("cast", cast=None, hash="a bucket is int64", codes="a code is int64")
-        self._refuse("cast", raw="bytes are no number")
+        self._refuse("cast", raw="bytes are no number", split="texts are no numbers")
         return self._with(cast=name)
 
     def fill_null(self, value: bool | float | str | bytes) -> Column:
@@ -163,6 +163,25 @@ class Column:
         self._refuse_before("hash", "a bucket")
         return self._with(hash=(buckets, seed))
 
+    def split(self, separator: str | bytes) -> Column:
+        """The values that a text holds, as a list of texts: a `Jagged` of a `Jagged` of uint8.
+
+        `.hash()` and `.codes()` behind it make int64 of each value. An empty text holds none, and `"a,,b"`
+        an empty one between the others.
+
+        Raises:
+            ValueError: if the separator is empty.
+        """
+        if not text_or_bytes(f"the separator of {self._shown}.split", separator):
+            raise ValueError(f"{self._shown}.split takes what stands between values, found {separator!r}")
+        for said in ("hash", "codes", "cast", "decimal", "raw", "fixed", "pad"):
+            if getattr(self.rules, said) is not None:
+                order = said in ("hash", "codes", "pad")
+                why = f"write .split before .{said}" if order else "what it gives are texts"
+                raise TypeError(f"{self._shown}.split: {why}")
+        self._refuse("split", split=None)
+        return self._with(split=separator)
+
     def codes(self, values: Iterable[str | bytes] | None = None, unknown: int | None = None) -> Column:
         """The codes of texts or bytes: int64, `[B]` or a `Jagged`; `dataset.dictionaries` has the values.
 
@@ -235,7 +254,7 @@ class Column:
         the Arrow schema in the files says that all lists have one length, nothing need be said, and None
         makes a `Jagged` of them.
         """
-        self._refuse("fixed", fixed=None, raw="lists of bytes are a Jagged")
+        self._refuse("fixed", fixed=None, raw="lists of bytes are a Jagged", split=".pad is for these lists")
         if length is None:
             return self._with(fixed=())
         lengths = length if isinstance(length, tuple) else (length,)
@@ -259,6 +278,7 @@ class Column:
         """
         one_of(f"the type of {self._shown}.decimal", to, ("int64", "float64", "float32", "bytes"))
         self._refuse("decimal", decimal=None, codes="numbers have no codes", raw="bytes are no decimal")
+        self._refuse("decimal", split="texts are no decimals")
         if self.rules.cast is not None or self.rules.hash is not None:
             said = "cast" if self.rules.cast is not None else "hash"
             raise TypeError(f"{self._shown}.decimal: write .decimal before .{said}")
@@ -275,7 +295,7 @@ class Column:
         """
         self._refuse("raw", raw=None, decimal="what becomes of the bytes is said already")
         self._refuse("raw", cast="bytes are no number", codes="bytes of one length have none, but .hash")
-        self._refuse("raw", fixed="lists of bytes are a Jagged")
+        self._refuse("raw", fixed="lists of bytes are a Jagged", split="texts are no bytes of one length")
         if self.rules.hash is not None:
             raise TypeError(f"{self._shown}.raw: write .raw before .hash")
         return self._with(raw=True)
@@ -402,8 +422,8 @@ def col(*names: str) -> Column:
     """Columns by names and patterns, for `columns=` (with what becomes of them) and for `filter=` (compared).
 
     Methods say what becomes of each column: `cast`, `fill_null`, `mask_null`, `optional`, `from_path`,
-    `alias`, `hash`, `codes`, `pad`, `fixed`, `decimal`, `raw`. Comparisons with a value, `is_null()`,
-    `is_valid()` and `isin(values)` make conditions, which `&`, `|` and `~` join.
+    `alias`, `hash`, `codes`, `pad`, `fixed`, `decimal`, `raw`, `split`. Comparisons with a value,
+    `is_null()`, `is_valid()` and `isin(values)` make conditions, which `&`, `|` and `~` join.
 
     Example:
         >>> dataset = ParquetDataset("data/*.parquet", batch_size=32, columns=[

@@ -38,6 +38,7 @@ class Rules:
         nulls: "error", "mask", or the number that stands for them ("" for an empty text).
         decimal: "int64", "float64" or "bytes".
         raw: whether values of one length are the bytes that the file holds.
+        split: what stands between the values that texts hold.
         cast: the name of a dtype.
         hash: how many buckets, and the seed.
         codes: the values that are named, and the code of others.
@@ -50,6 +51,7 @@ class Rules:
     nulls: str | Number | None = None
     decimal: str | None = None
     raw: bool | None = None
+    split: str | bytes | None = None
     cast: str | None = None
     hash: tuple[int, int] | None = None
     codes: tuple[tuple[str | bytes, ...] | None, int | None] | None = None
@@ -64,6 +66,8 @@ class Rules:
         if self.decimal is not None:
             calls.append(f".decimal({self.decimal!r})")
         calls.append(".raw()" * bool(self.raw))
+        if self.split is not None:
+            calls.append(f".split({self.split!r})")
         if self.cast is not None:
             calls.append(f".cast(torch.{self.cast})")
         if self.hash is not None:

@@ -57,6 +57,7 @@ pub fn column(manifest: &Manifest, name: &str, may_miss: bool) -> Result<Column>
         element: 0,
         leaf: 0,
         shaping: Shaping::None,
+        separator: None,
         vocabulary: None,
     })
 }

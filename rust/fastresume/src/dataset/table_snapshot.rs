@@ -193,6 +193,7 @@ fn told_column(name: &str, type_name: &str) -> Column {
         element: 0,
         leaf: 0,
         shaping: Shaping::None,
+        separator: None,
         vocabulary: None,
     }
 }

@@ -13,6 +13,7 @@ use crate::decode::flat::byte_array_codes::{HashDecoder, HashedValues, Numbering
 use crate::decode::flat::fixed_len::{FixedDecoder, FixedValues};
 use crate::decode::flat::pages::{FlatLevels, FlatPages};
 use crate::decode::flat::primitive::FlatDecoder;
+use crate::decode::flat::split::{Pieces, SplitDecoder};
 use crate::decode::flat::validity::{ConstantDecoder, PresenceDecoder};
 use crate::decode::list::byte_array::TextLeaf;
 use crate::decode::list::converted::ConvertedLeaf;
@@ -207,7 +208,14 @@ impl OpenFile {
         let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
         if leaf.max_rep_level() == 0 {
             let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
-            return Ok(Box::new(StringDecoder::new(FlatPages::new(pages, levels, nulls))));
+            let texts = StringDecoder::new(FlatPages::new(pages, levels, nulls));
+            let Some(separator) = &column.separator else { return Ok(Box::new(texts)) };
+            let pieces = match (column.kind, column.shaping) {
+                (Kind::Marks, _) => Pieces::Marks,
+                (_, Shaping::None) => Pieces::Texts,
+                _ => Pieces::Numbers(numbering(column)?, marks_elements && nulls == Nulls::Masked),
+            };
+            return Ok(Box::new(SplitDecoder::new(texts, Arc::clone(separator), pieces)));
         }
         let elements = self.leaves().leaf(column.leaf)?.element_levels.clone();
         let levels = ListLevels { empty: column.level, elements, value: level_of(&leaf) };

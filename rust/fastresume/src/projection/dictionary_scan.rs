@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use crate::dataset::file_value::Value;
 use crate::dataset::manifest::Manifest;
 use crate::decode::decoder::{JaggedRows, NULL_ROW};
+use crate::decode::flat::split::pieces;
 use crate::decode::open_file::OpenFile;
 use crate::error::{Error, Result, check, locked};
 use crate::format::encoding::byte_array::plain;
@@ -126,7 +127,13 @@ fn add_values(
 ) -> Result<()> {
     if let Some((bytes, count)) = file.dictionary(group, column, buffers)? {
         let (mut position, mut found) = (0, locked(found));
-        return (0..count).try_for_each(|_| found.add(plain(bytes, &mut position)?));
+        return (0..count).try_for_each(|_| {
+            let text = plain(bytes, &mut position)?;
+            match &column.separator {
+                Some(separator) => pieces(text, separator).try_for_each(|piece| found.add(piece)),
+                None => found.add(text),
+            }
+        });
     }
     let mut decoder = file.jagged(group, column, Nulls::Masked, false, buffers)?;
     let rows = usize::try_from(file.leaves().rows(group)).unwrap_or(0);

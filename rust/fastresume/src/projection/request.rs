@@ -61,6 +61,8 @@ pub struct ColumnRules {
     pub decimal: Option<Decimals>,
     /// Whether values of one length are the bytes that the file holds.
     pub is_raw: bool,
+    /// What stands between the values that texts hold, which become lists.
+    pub split: Option<Arc<[u8]>>,
     /// The type that numbers are cast to.
     pub cast: Option<Dtype>,
     /// The buckets that texts, bytes and integers are put into.

@@ -13,6 +13,7 @@ use crate::schema::shaping::Shaping;
 
 /// What each is for, as errors say it.
 const HASHED: &str = "texts, bytes, integers and lists of them";
+const SPLIT: &str = "texts and bytes";
 const CAST: &str = "numbers and lists of them";
 const CODED: &str = "texts, bytes and lists of them";
 const PADDED: &str = "texts, bytes and lists of numbers that differ in length; of lists in lists, .fixed((None, k)) before \
@@ -27,6 +28,14 @@ pub fn shape(columns: &mut [Column], rules: &ColumnRules) -> Result<()> {
         let type_name = columns.first().map_or_else(String::new, |column| column.type_of_rows().into_owned());
         Error::data(format!(".{method}() is not for a column of type {type_name}, but for {what}"))
     };
+    if let Some(separator) = &rules.split {
+        if !columns.iter().all(can_be_split) {
+            return Err(unfit("split", SPLIT, columns));
+        }
+        for column in columns.iter_mut() {
+            split(column, separator);
+        }
+    }
     if let Some(codes) = &rules.codes {
         if !columns.iter().all(can_be_coded) {
             return Err(unfit("codes", CODED, columns));
@@ -60,6 +69,14 @@ pub fn shape(columns: &mut [Column], rules: &ColumnRules) -> Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// Makes lists of texts.
+fn split(column: &mut Column, separator: &Arc<[u8]>) {
+    column.kind = if column.kind == Kind::String { Kind::Strings } else { Kind::Binaries };
+    column.type_name = format!("list<{}>", column.type_name);
+    column.lists = 1;
+    column.separator = Some(Arc::clone(separator));
 }
 
 /// Makes codes of a column; their vocabulary is made here if its values are named.
@@ -161,6 +178,11 @@ fn can_be_cast(of_schemas: &[Column]) -> bool {
 fn can_be_hashed(of_schemas: &[Column]) -> bool {
     let are_integers = of_schemas.iter().all(|column| column.dtype.is_some_and(Dtype::is_integer));
     are_bytes(of_schemas) || are_integers && can_be_cast(of_schemas)
+}
+
+fn can_be_split(column: &Column) -> bool {
+    let are_texts = matches!(column.kind, Kind::String | Kind::Binary);
+    are_texts && matches!(column.stored, Stored::Bytes | Stored::Nothing)
 }
 
 fn can_be_coded(column: &Column) -> bool {

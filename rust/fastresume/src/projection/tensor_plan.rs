@@ -49,6 +49,7 @@ static AS_THEY_ARE: ColumnRules = ColumnRules {
     nulls: None,
     decimal: None,
     is_raw: false,
+    split: None,
     cast: None,
     hash: None,
     codes: None,

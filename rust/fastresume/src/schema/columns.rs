@@ -46,6 +46,9 @@ pub struct Column {
     /// How its values are converted on request; type and kind are those after that.
     #[serde(skip)]
     pub shaping: Shaping,
+    /// What stands between the values of its texts, if each is a list of them; type and kind are those after that.
+    #[serde(skip)]
+    pub separator: Option<Arc<[u8]>>,
     /// The vocabulary of all files, if codes are asked for.
     #[serde(skip)]
     pub vocabulary: Option<Arc<Vocabulary>>,
@@ -252,6 +255,7 @@ impl FoundColumns<'_> {
             element,
             leaf,
             shaping,
+            separator: None,
             vocabulary: None,
         };
         self.columns.push(if lists == 0 { column } else { listed(column, above) });
@@ -292,6 +296,7 @@ fn struct_mask(name: &str, level: u8, members: &[Column]) -> Column {
         element: 0,
         leaf: told.map_or(0, |member| member.leaf),
         shaping: Shaping::None,
+        separator: None,
         vocabulary: None,
     }
 }

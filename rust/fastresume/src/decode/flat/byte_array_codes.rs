@@ -28,7 +28,11 @@ pub enum Numbering {
 }
 
 impl Numbering {
-    fn of(&self, text: &[u8]) -> Result<u64> {
+    /// The number of a text.
+    ///
+    /// # Errors
+    /// `Data` if it has no code.
+    pub fn of(&self, text: &[u8]) -> Result<u64> {
         match self {
             Self::Buckets(buckets) => Ok(buckets.of_bytes(text)),
             Self::Codes(vocabulary) => vocabulary.code(text),

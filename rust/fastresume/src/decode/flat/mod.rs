@@ -4,5 +4,6 @@ pub mod pages;
 pub mod primitive;
 pub mod byte_array;
 pub mod byte_array_codes;
+pub mod split;
 pub mod fixed_len;
 pub mod validity;

@@ -1,0 +1,142 @@
+"""`.split()`: texts that hold several values, as lists of texts, buckets or codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastresume as fr
+
+PIECES = st.sampled_from(["", "a", "b", "é", "日本", "long", ":"])
+TEXTS = st.none() | st.just("") | st.lists(PIECES, min_size=1, max_size=5).map("::".join)
+
+
+def write(path: Path, rows: list[Any], kind: pa.DataType | None = None, **how: Any) -> Path:
+    """Write the rows as a column `x`, beside their numbers."""
+    pq.write_table(pa.table({"row": range(len(rows)), "x": pa.array(rows, kind or pa.string())}), path, **how)
+    return path
+
+
+def held(text: str | None) -> list[str] | None:
+    """The values in a text."""
+    return None if text is None else text.split("::") if text else []
+
+
+@given(rows=st.lists(TEXTS, min_size=1, max_size=40), data=st.data())
+def test_a_text_is_the_list_of_what_stands_between_separators(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[str | None], data: st.DataObject
+) -> None:
+    path = write(
+        tmp_path_factory.mktemp("split") / "x.parquet",
+        rows,
+        row_group_size=data.draw(st.integers(1, 40)),
+        use_dictionary=data.draw(st.booleans()),
+        data_page_size=data.draw(st.sampled_from([1, 1 << 20])),
+    )
+    order: dict[str, Any] = data.draw(
+        st.sampled_from([{}, {"shuffle": True, "block_rows": 5, "window_rows": 15}])
+    )
+    nulls = data.draw(st.sampled_from(["mask", ""]))
+    x = fr.col("x").split("::")
+    told = [made.mask_null() if nulls == "mask" else made.fill_null(0) for made in (x, x.hash(97), x.codes())]
+    columns = [
+        "row",
+        told[0],
+        told[1].alias("bucket"),
+        told[2].alias("code"),
+        told[2].pad(4, -1, "head").alias("pad"),
+    ]
+    dataset = fr.ParquetDataset(path, batch_size=7, tail="short", columns=columns, **order)
+    values = sorted({piece.encode() for text in rows for piece in held(text) or []})
+    assert dataset.dictionaries["code"] == [value.decode() for value in values]
+    assert dataset.schema["x"].shape == ("B", "*", "*")
+    write(path.with_name("lists.parquet"), [held(text) for text in rows], pa.list_(pa.string()))
+    lists = fr.ParquetDataset(
+        path.with_name("lists.parquet"), batch_size=1, columns=[fr.col("x").hash(97)], nulls="mask"
+    )
+    empty = None if nulls == "mask" else []
+    for batch in dataset:
+        numbers = batch["row"].tolist()
+        own = [empty if rows[number] is None else held(rows[number]) for number in numbers]
+        assert batch["x"].to_strings() == own
+        codes = [None if row is None else [values.index(piece.encode()) for piece in row] for row in own]
+        assert batch["code"].to_list() == codes
+        whole = [cell or [] for cell in lists.read_rows(numbers)["x"].to_list()]
+        assert [cell or [] for cell in batch["bucket"].to_list()] == whole
+        assert batch["pad"].tolist() == [((row or [])[:4] + [-1] * 4)[:4] for row in codes]
+        assert batch["pad_length"].tolist() == [min(len(row or []), 4) for row in codes]
+        if nulls == "mask":
+            marks = [[place < len(row or []) for place in range(4)] for row in codes]
+            assert batch["pad_values_valid"].tolist() == marks
+            assert batch["code"].values_valid.all()
+    some = dataset.read_rows([len(rows) - 1, 0])["x"].to_strings()
+    assert some == [empty if rows[n] is None else held(rows[n]) for n in (-1, 0)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_named_codes_of_the_values_that_a_separator_of_one_byte_parts(tmp_path: Path, workers: int) -> None:
+    write(tmp_path / "x.parquet", ["7\x033\x037", "", "9"])
+    columns = fr.col("x").split("\x03").codes(["7", "3"], unknown=2)
+    dataset = fr.ParquetDataset(tmp_path, batch_size=3, columns=columns, rank=0, world_size=1)
+    with fr.Loader(dataset, num_workers=workers) as loader:
+        (batch,) = loader
+    assert batch["x"].to_list() == [[0, 1, 0], [], [2]]
+    assert batch["x"].values.dtype == torch.int64
+    with pytest.raises(fr.DataError, match="9"):
+        list(fr.ParquetDataset(tmp_path, batch_size=3, columns=fr.col("x").split("\x03").codes(["7", "3"])))
+
+
+def test_binary_values_are_split_by_bytes(tmp_path: Path) -> None:
+    write(tmp_path / "x.parquet", [b"\xff\0\xfe", None], pa.binary())
+    columns = fr.col("x").split(b"\0").mask_null()
+    (batch,) = fr.ParquetDataset(tmp_path, batch_size=2, columns=columns)
+    assert batch["x"].to_bytes() == [[b"\xff", b"\xfe"], None]
+
+
+def test_files_that_lack_it_or_hold_nulls_alone_agree(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", ["a,b"])
+    write(tmp_path / "b.parquet", [None], pa.null())
+    pq.write_table(pa.table({"row": [0]}), tmp_path / "c.parquet")
+    for made in (fr.col("x").split(","), fr.col("x").split(",").codes()):
+        columns = made.optional().mask_null()
+        (batch,) = fr.ParquetDataset(tmp_path, batch_size=3, columns=columns)
+        found = batch["x"].to_strings() if batch["x"].depth == 2 else batch["x"].to_list()
+        assert found in ([["a", "b"], None, None], [[0, 1], None, None])
+
+
+def test_what_holds_no_texts_is_refused_with_its_type(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"i": [1], "l": [["a"]]}), tmp_path / "x.parquet")
+    for name, told in (("i", "int64"), ("l", "list<string>")):
+        with pytest.raises(
+            fr.DataError, match=rf"\.split\(\) is not for a column of type {told}, but for texts"
+        ):
+            fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col(name).split(","))
+    write(tmp_path / "x.parquet", ["a"])
+    with pytest.raises(fr.DataError, match=r"\.pad\(\) is not for a column of type list<string>"):
+        fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col("x").split(",").pad(2))
+
+
+def test_an_order_without_a_meaning_is_refused_at_the_call() -> None:
+    x = fr.col("x")
+    assert repr(x.split("\x03").hash(9).pad(3)) == "fr.col('x').split('\\x03').hash(9).pad(3)"
+    for wrong in (
+        lambda: x.hash(9).split(","),
+        lambda: x.codes().split(","),
+        lambda: x.pad(3).split(","),
+        lambda: x.split(",").split(","),
+        lambda: x.split(",").cast(torch.int64),
+        lambda: x.split(",").fixed(2),
+        lambda: x.split(",").raw(),
+        lambda: x.split(3),
+    ):
+        with pytest.raises(TypeError, match=r"fr\.col\('x'\)"):
+            wrong()
+    with pytest.raises(ValueError, match="takes what stands between values, found ''"):
+        x.split("")
