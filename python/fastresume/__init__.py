@@ -29,14 +29,18 @@ if TYPE_CHECKING or not _IS_COMMAND:
     from fastresume.filter.condition import Condition
     from fastresume.filter.resolve import FilterReport
     from fastresume.loader import Loader
+    from fastresume.mixture import Mixture
     from fastresume.options.rows import Intervals, Split
     from fastresume.options.topology import World
+    from fastresume.options.units import Bins, Packed
+    from fastresume.packing.attention import cu_seqlens
     from fastresume.plan import Plan
     from fastresume.reading.monitor.stats import Stats
     from fastresume.state.cursor import Cursor
 
 __all__ = [
     "Batch",
+    "Bins",
     "Column",
     "Condition",
     "Cursor",
@@ -47,6 +51,8 @@ __all__ = [
     "Intervals",
     "Jagged",
     "Loader",
+    "Mixture",
+    "Packed",
     "ParquetDataset",
     "Plan",
     "Schema",
@@ -58,6 +64,7 @@ __all__ = [
     "World",
     "__version__",
     "col",
+    "cu_seqlens",
     "distributed",
     "intervals",
     "stack",
@@ -67,6 +74,7 @@ __all__ = [
 
 _HOMES = {
     "Batch": "batch.batch",
+    "Bins": "options.units",
     "Column": "columns.expression",
     "Condition": "filter.condition",
     "Cursor": "state.cursor",
@@ -75,6 +83,8 @@ _HOMES = {
     "Intervals": "options.rows",
     "Jagged": "batch.jagged",
     "Loader": "loader",
+    "Mixture": "mixture",
+    "Packed": "options.units",
     "ParquetDataset": "dataset",
     "Plan": "plan",
     "Schema": "batch.schema",
@@ -83,6 +93,7 @@ _HOMES = {
     "Stats": "reading.monitor.stats",
     "World": "options.topology",
     "col": "columns.expression",
+    "cu_seqlens": "packing.attention",
     "stack": "columns.stack",
 }
 """Where each name comes from that the command has not imported yet."""

@@ -1,52 +1,22 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self, final
+from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+# fmt: off
 __all__ = [
-    "IS_OPTIMIZED",
-    "Activity",
-    "Buffer",
-    "ChunkDetails",
-    "Cursor",
-    "DataError",
-    "Delivered",
-    "FastresumeError",
-    "Field",
-    "Layout",
-    "Manifest",
-    "Memory",
-    "MemoryBound",
-    "Order",
-    "PageLock",
-    "Pass",
-    "Reader",
-    "SourceError",
-    "StateError",
-    "Statistics",
-    "StoreCounts",
-    "Stores",
-    "TensorMaker",
-    "ThreadActivity",
-    "Written",
-    "__version__",
-    "bounded",
-    "cores",
-    "digest",
-    "greatest",
-    "intersection",
-    "keys",
-    "marked",
-    "release_memory",
-    "remaining",
-    "slice_intervals",
-    "split_rows",
+    "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
+    "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixture", "Order",
+    "PageLock", "Pass", "Reader", "SourceError", "StateError", "Statistics", "StoreCounts", "Stores",
+    "TensorMaker", "ThreadActivity", "Units", "Written", "__version__", "bounded", "cores", "digest",
+    "greatest", "intersection", "keys", "lengths_of_lists", "marked", "release_memory", "remaining",
+    "slice_intervals", "split_rows",
 ]
-
+# fmt: on
 __version__: str
 IS_OPTIMIZED: bool
 
@@ -58,6 +28,8 @@ class FastresumeError(RuntimeError): ...
 class StateError(FastresumeError, ValueError): ...
 class DataError(FastresumeError, ValueError): ...
 class SourceError(FastresumeError, OSError): ...
+
+_Choice: TypeAlias = tuple[int | None, int | None, int | None] | None
 
 @final
 class Activity:
@@ -268,7 +240,7 @@ class MemoryBound:
 @final
 class Cursor:
     @staticmethod
-    def start(manifest: Manifest, choice: tuple[int | None, int | None, int | None] | None) -> Cursor: ...
+    def start(manifest: Manifest, choice: _Choice) -> Cursor: ...
     @staticmethod
     def parse(text: str) -> Cursor: ...
     @staticmethod
@@ -294,7 +266,7 @@ class Cursor:
     def fitted(
         self,
         manifest: Manifest,
-        choice: tuple[int | None, int | None, int | None] | None,
+        choice: _Choice,
         appends: bool,
     ) -> Cursor: ...
     @property
@@ -306,6 +278,43 @@ class Cursor:
     def __reduce__(self) -> tuple[Any, tuple[str]]: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class Mixture:
+    def __new__(
+        cls,
+        sources: Sequence[tuple[str, Cursor, _Choice]],
+        weights: Sequence[float],
+        stop: str | int,
+    ) -> Self: ...
+    @property
+    def weights(self) -> list[int]: ...
+    def start(self, least: int) -> Cursor: ...
+    def fitted(self, cursor: Cursor, least: int) -> Cursor: ...
+
+@final
+class Axes:
+    def __new__(cls, cursor: Cursor) -> Self: ...
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def weights(self) -> list[int]: ...
+    def sources(self, positions: npt.NDArray[np.int64]) -> Buffer: ...
+    def ordinals(self, source: int, start: int, end: int) -> Buffer: ...
+    def stretch(self, source: int, start: Cursor, ordinal: int) -> Cursor: ...
+
+@final
+class Units:
+    def __new__(cls, manifest: Manifest, starts: Sequence[int], told: str, unit_bytes: int) -> Self: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def hash(self) -> str: ...
+    def start(self, choice: _Choice) -> Cursor: ...
+    def fitted(self, cursor: Cursor, choice: _Choice) -> Cursor: ...
+    def order(self, cursor: Cursor) -> Order: ...
+
+def lengths_of_lists(manifest: Manifest, group: int, names: Sequence[str]) -> Buffer: ...
 
 @final
 class Order:

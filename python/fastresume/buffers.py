@@ -30,6 +30,19 @@ def of_runs(runs: Intervals) -> npt.NDArray[np.int64]:
     return numbers
 
 
+def spread(begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The numbers from each beginning on, as many as its length says.
+
+    Example:
+        >>> spread(np.array([5, 0]), np.array([2, 3])).tolist()
+        [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    found: npt.NDArray[np.int64] = np.arange(total) + np.repeat(begins - ends + lengths, lengths)
+    return found
+
+
 def numbers_at(runs: Intervals, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The numbers at these places among those in runs, in the runs' order."""
     numbers: npt.NDArray[np.int64] = places + runs[0, 0] if len(runs) == 1 else of_runs(runs)[places]

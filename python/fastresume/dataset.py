@@ -14,6 +14,7 @@ import fastresume._core as _core
 from fastresume.batch.jagged import texts
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
+from fastresume.columns.expression import col
 from fastresume.columns.request import ColumnRequest, Columns, column_request
 from fastresume.filter.resolve import FilterReport, select_filtered
 from fastresume.messages import bounds_messages
@@ -29,11 +30,13 @@ from fastresume.options.checks import (
 )
 from fastresume.options.rows import Rows, order_choice, select
 from fastresume.options.stores import Credentials, options_of, stores_of
-from fastresume.options.topology import World, cut_of, global_share, resolve_world
+from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
+from fastresume.options.units import Bins, Packed, check_unit
 from fastresume.options.unknown import OF_DATASETS, refuse_unknown
+from fastresume.packing.spec import of_units
 from fastresume.plan import Plan, make_plan
-from fastresume.reading.resumable import ResumableDataset
-from fastresume.reading.spec import ReadSpec
+from fastresume.reading.files_dataset import FilesDataset
+from fastresume.reading.files_spec import FilesSpec
 from fastresume.tables.named_table import open_table
 from fastresume.tables.snapshot import Snapshot
 
@@ -47,7 +50,7 @@ _log = logging.getLogger("fastresume")
 Path = str | os.PathLike[str]
 
 
-class ParquetDataset(ResumableDataset):
+class ParquetDataset(FilesDataset):
     """An iterable of `Batch`es over Parquet files, which resumes exactly on any number of ranks.
 
     `iter(dataset)` gives the batches of this rank from the cursor to the end of the pass, decoded in the
@@ -158,6 +161,8 @@ class ParquetDataset(ResumableDataset):
             there, values of the columns that can't be read are 0 or empty, others as they are. No state, step
             or order changes, so a state of a run that died on a page goes on under "mask". What a rule
             refuses (a null, a cast) is no damage. See docs/how-to/damaged-files.md.
+        unit: what is counted in the place of rows: `fr.Packed(...)` sequences of one length, or
+            `fr.Bins(...)` of rows by cost; None for rows. See docs/how-to/pack.md.
         max_bad_rows: how many rows of a pass may be masked in this process, or as a float which share of the
             rows of this rank. One more is a DataError before its batch; the state stands before it.
         rank: which of the ranks this is, from 0; together with `world_size` or not at all.
@@ -225,6 +230,7 @@ class ParquetDataset(ResumableDataset):
         on_change: Literal["error", "append"] = "error",
         bad_rows: Literal["error", "mask"] = "error",
         max_bad_rows: float = 0.001,
+        unit: Packed | Bins | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         world: World | ProcessGroup | DeviceMesh | None = None,
@@ -243,22 +249,17 @@ class ParquetDataset(ResumableDataset):
         if table is not None or orders == "as given":
             named_paths = [[path] for generation in named_paths for path in generation]
         own_world, was_detected = resolve_world(rank, world_size, world)
-        if (batch_size is None) == (global_batch_size is None):
-            both = f"both, {batch_size!r} and {global_batch_size!r}"
-            found = "neither" if batch_size is None else both
-            raise TypeError(f"one of batch_size and global_batch_size must be given, found {found}")
-        rows_of_rank = (
-            at_least(1, "batch_size", batch_size)
-            if batch_size is not None
-            else global_share(global_batch_size, own_world.world_size)
-        )
+        rows_of_rank = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
         iter_means = one_of("on_iter", on_iter, ("continue", "restart"))
         named_tail = one_of("tail", tail, ("drop", "short", "pad"))
         choice = order_choice(shuffle, seed, block_rows, window_rows)
         own_seed = 0 if seed is None else at_least(0, "seed", seed)
         named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
         named_groups = None if groups is None else at_least(1, "groups", groups)
-        cut_of(rows_of_rank, own_world.world_size, 1, named_lanes, named_groups)
+        cut_of(rows_of_rank or 1, own_world.world_size, 1, named_lanes, named_groups)
+        check_unit(unit, on_change, bad_rows)
+        if columns is None and isinstance(unit, Packed):
+            columns = col(*unit.names).mask_null()
         request = column_request(columns, nulls)
         verifies = truth("verify_checksums", verify_checksums)
         page_bytes = at_least(1, "max_page_bytes", max_page_bytes)
@@ -274,7 +275,7 @@ class ParquetDataset(ResumableDataset):
             manifest, report = select_filtered(manifest, filter, cache, request.optional, request.of_paths)
         most_bad_rows = checked_bad_rows(bad_rows, max_bad_rows)
         layout = request.layout(manifest).masking_damage(masks_damage=most_bad_rows is not None)
-        spec = ReadSpec(
+        spec = FilesSpec(
             paths=tuple(path for generation in named_paths for path in generation),
             manifest=manifest,
             # Dictionaries are pickled along: no worker reads the files for them again.
@@ -285,7 +286,8 @@ class ParquetDataset(ResumableDataset):
             seed=own_seed,
             world=own_world,
             world_was_detected=was_detected,
-            batch_size=rows_of_rank,
+            batch_size=rows_of_rank or 1,
+            has_batch_size=rows_of_rank is not None,
             tail=named_tail,
             lanes=named_lanes,
             groups=named_groups,
@@ -296,7 +298,7 @@ class ParquetDataset(ResumableDataset):
         )
         if on_change == "append":
             _check_appendable(request)
-        super().__init__(spec)
+        super().__init__(spec if unit is None else of_units(spec, unit))
         self._filter_report = report
         _log.info(
             "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %d rows a pass",
@@ -311,10 +313,10 @@ class ParquetDataset(ResumableDataset):
         )
 
     @classmethod
-    def of_spec(cls, spec: ReadSpec) -> Self:
+    def of_spec(cls, spec: FilesSpec) -> Self:
         """The dataset of a spec that was opened elsewhere: no file is read, and no filter reports."""
         made = cls.__new__(cls)
-        ResumableDataset.__init__(made, spec)
+        FilesDataset.__init__(made, spec)
         made._filter_report = None
         return made
 
@@ -378,11 +380,6 @@ class ParquetDataset(ResumableDataset):
         """
         return None if self.spec.table is None else self.spec.table.version
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the files' relative paths, sizes and footers; a cursor belongs to one."""
-        return self.spec.manifest.fingerprint
-
     def plan(self, workers: int = 0) -> Plan:
         """What is left of the present pass and what reading it takes, before it is read; prints as a table.
 
@@ -400,12 +397,6 @@ class ParquetDataset(ResumableDataset):
             3
         """
         return make_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))
-
-
-def dataset_behind(loader: object) -> ParquetDataset | None:
-    """The dataset that batches are drawn from: itself, or that of a `Loader` or torch DataLoader; or None."""
-    found = loader if isinstance(loader, ParquetDataset) else getattr(loader, "dataset", None)
-    return found if isinstance(found, ParquetDataset) else None
 
 
 def _check_appendable(request: ColumnRequest) -> None:

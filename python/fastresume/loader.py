@@ -19,18 +19,20 @@ import fastresume._core as _core
 from fastresume.agreement import same_state
 from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.batch import Batch
-from fastresume.dataset import ParquetDataset, dataset_behind
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
 from fastresume.options.unknown import OF_LOADER, refuse_unknown
 from fastresume.reading.device import Device, device_of
+from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.monitor.progress import behind_a_bar
 from fastresume.reading.monitor.stats import Stats
 from fastresume.reading.monitor.watchdog import Watchdog
 from fastresume.reading.random_access import batch_at, made_again
 from fastresume.reading.replay import Trail
+from fastresume.reading.resumable import ResumableDataset, dataset_behind
+from fastresume.reading.spec import ReadSpec
 from fastresume.reading.torch_dataloader.guards import added_up_by_accelerate
 from fastresume.reading.workers.pool import Crew
 from fastresume.state.cursor import Cursor
@@ -100,7 +102,7 @@ class Loader:
     @bounds_messages
     def __init__(
         self,
-        dataset: ParquetDataset,
+        dataset: ResumableDataset,
         *,
         device: torch.device | str | int | None = None,
         static: bool = False,
@@ -137,7 +139,7 @@ class Loader:
         self._device = None if found is None else Device(found, static)
         if static:
             self._check_static()
-        self._log = None if audit is None else DeliveryLog(audit, self._spec.manifest, self._spec.world)
+        self._log = None if audit is None else _log_of(audit, self._spec)
         self._crew = self._new_crew(prefetch_factor, multiprocessing_context)
         self._stats = Stats(self._spec, self.dataset.shared_cursor)
         self._watchdog = (
@@ -407,8 +409,16 @@ class Loader:
         return f"Loader({self.dataset!r}, {', '.join(named)}; {self._stats!r})"
 
 
-def _dataset_itself(given: object) -> ParquetDataset:
-    if isinstance(given, ParquetDataset):
+def _dataset_itself(given: object) -> ResumableDataset:
+    if isinstance(given, ResumableDataset):
         return given
     advice = "" if dataset_behind(given) is None else ": give the dataset to one loader only"
     raise TypeError(f"dataset must be a ParquetDataset, found {type(given).__name__}{advice}")
+
+
+def _log_of(directory: str | os.PathLike[str], spec: ReadSpec) -> DeliveryLog:
+    if not isinstance(spec, FilesSpec) or spec.units_text is not None:
+        raise TypeError(
+            "audit= knows rows of one ParquetDataset: of a Mixture, or of units, it proves nothing yet"
+        )
+    return DeliveryLog(directory, spec.manifest, spec.world)

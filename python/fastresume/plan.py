@@ -9,7 +9,7 @@ from typing import Any
 
 import fastresume._core as _core
 from fastresume.buffers import row_count
-from fastresume.reading.spec import ReadSpec
+from fastresume.reading.files_spec import FilesSpec
 from fastresume.state.cursor import Cursor
 
 LARGE_WINDOW_BYTES = 1 << 30
@@ -67,6 +67,9 @@ class Plan:
         rows_decoded_per_row: the same per delivered row: 1.0 is best.
         max_bad_rows: how many damaged rows of a pass are masked in each process before that is an error; None
             where one is an error (`bad_rows="error"`).
+        units: what is counted in the place of rows (`unit=`), in words; None of rows. What is said of rows
+            here is said of units then.
+        dropped_tokens: how many tokens of all files are in no packed sequence.
         advice: what could be better, and which setting helps.
     """
 
@@ -95,6 +98,8 @@ class Plan:
     rows_decoded: int
     rows_decoded_per_row: float
     max_bad_rows: int | None
+    units: str | None
+    dropped_tokens: int
     advice: tuple[str, ...]
 
     def __repr__(self) -> str:
@@ -106,6 +111,8 @@ class Plan:
         ]
         if self.table is not None:
             lines.append(f"  table    {self.table}")
+        if self.units is not None:
+            lines.append(f"  units    {self.units}")
         if self.windows:
             lines.append(
                 f"           {self.blocks:,} blocks in {self.windows:,} windows of at most "
@@ -130,16 +137,16 @@ class Plan:
         return "\n".join(lines + [f"  advice   {line}" for line in self.advice])
 
 
-def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
+def make_plan(spec: FilesSpec, cursor: _core.Cursor, workers: int) -> Plan:
     """The plan of the rest of the current pass with this many loader workers (0 without workers)."""
     world_size, processes = spec.world.world_size, max(workers, 1)
     planned = spec.pass_from(cursor, processes)
-    order = _core.Order(cursor, spec.manifest)
+    order = spec.order(cursor)
     blocks, windows, window_rows = order.sizes or (0, 0, 0)
     lanes, groups, lane_rows = planned.cut
     remaining = spec.num_rows - cursor.consumed_rows()
     dropped = row_count(planned.dropped())
-    bound = spec.layout.memory_bound(spec.manifest, order, planned, processes)
+    bytes_per_rank, bytes_per_thread = spec.memory_bound(order, planned, processes)
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
     advice = _advice(spec, per_row, lanes, processes, windows, window_rows)
@@ -165,23 +172,25 @@ def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
         blocks=blocks,
         windows=windows,
         window_rows=window_rows,
-        row_bytes=spec.layout.row_bytes,
-        bytes_per_rank=bound.rank_bytes,
-        bytes_per_thread=bound.thread_bytes,
+        row_bytes=spec.row_bytes,
+        bytes_per_rank=bytes_per_rank,
+        bytes_per_thread=bytes_per_thread,
         rows_decoded=decoded,
         rows_decoded_per_row=per_row,
         max_bad_rows=spec.most_bad_rows,
+        units=spec.units_text,
+        dropped_tokens=spec.dropped_tokens,
         advice=advice,
     )
 
 
 def _advice(
-    spec: ReadSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
+    spec: FilesSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
 ) -> tuple[str, ...]:
     advice = []
     if per_row > WARN_ABOVE:
         advice.append(_remedy(spec, per_row, lanes, processes, windows, window_rows))
-    window_bytes = window_rows * spec.layout.row_bytes
+    window_bytes = window_rows * spec.row_bytes
     if window_bytes > LARGE_WINDOW_BYTES:
         large = in_units(window_bytes)
         advice.append(f"a window of {window_rows:,} rows takes {large}: name a smaller window_rows")
@@ -189,7 +198,7 @@ def _advice(
 
 
 def _remedy(
-    spec: ReadSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
+    spec: FilesSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
 ) -> str:
     """The advice where many more rows are decoded than are delivered."""
     said = f"{per_row:.1f} rows are decoded per row delivered"

@@ -50,10 +50,15 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
         "state_of_rank_1": out_of_step[1],
         "dataset": dataset,
         "loader": fr.Loader(dataset),
+        "mixture": fr.Mixture({"web": (other, 0.7), "code": (dataset_of_code(), 0.3)}, batch_size=7),
         "batch": next(iter(other)),
         "train": lambda _: None,
         "save": lambda _: None,
     }
+
+
+def dataset_of_code() -> fr.ParquetDataset:
+    return fr.ParquetDataset("data/*.parquet")
 
 
 @pytest.mark.parametrize("module", MODULES)

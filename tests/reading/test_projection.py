@@ -157,11 +157,6 @@ def test_one_stacked_column_is_a_matrix(wide: Dataset) -> None:
         ({"batch_size": 2.0}, TypeError, "batch_size must be an integer, found 2.0"),
         ({"batch_size": True}, TypeError, "batch_size must be an integer, found True"),
         ({"batch_size": "2"}, TypeError, "batch_size must be an integer, found '2'"),
-        (
-            {"batch_size": None},
-            TypeError,
-            "one of batch_size and global_batch_size must be given, found neither",
-        ),
         ({"global_batch_size": 4}, TypeError, "one of batch_size .* must be given, found both, 2 and 4"),
         ({"batch_size": 24}, ValueError, "no batch would come from 23 rows: a global batch has 24"),
         ({"batch_size": 2**60}, ValueError, "batch_size"),

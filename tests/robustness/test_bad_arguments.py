@@ -46,8 +46,16 @@ def test_a_batch_size_may_be_any_kind_of_integer(path: Path, size: Any) -> None:
 
 def test_the_batch_size_must_be_given_once(path: Path) -> None:
     write(path)
-    with refused(TypeError, "batch_size", "global_batch_size"):
-        fr.ParquetDataset(path)
+    source = fr.ParquetDataset(path)
+    for use in (
+        iter,
+        len,
+        fr.ParquetDataset.peek,
+        fr.ParquetDataset.plan,
+        lambda made: next(iter(fr.Loader(made))),
+    ):
+        with refused(TypeError, "batch_size", "global_batch_size", "source of a Mixture"):
+            use(source)
     with refused(TypeError, "batch_size", "global_batch_size"):
         fr.ParquetDataset(path, batch_size=10, global_batch_size=10)
 

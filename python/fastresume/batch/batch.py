@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
@@ -120,6 +118,19 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             return torch.from_numpy(self._origin.valid).to(self._device())
         return torch.arange(self.num_rows, device=self._device()) < self._origin.valid_rows
 
+    @property
+    def source(self) -> Tensor:
+        """Which source of a `Mixture` each row is of: int64 `[B]`, on the device of the tensors.
+
+        It counts in the order in which the mixture names its sources: `mixture.sources[int(source)]`.
+
+        Raises:
+            FastresumeError: of a batch that no mixture made.
+        """
+        if self._origin.sources is None:
+            raise _core.FastresumeError("the batch is of one dataset, and of no Mixture: it has no sources")
+        return torch.from_numpy(self._origin.sources).to(self._device())
+
     def state_dict(self) -> dict[str, str]:
         """The state after this batch: `load_state_dict` takes it, and the next batch follows.
 
@@ -128,9 +139,29 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """
         return self.cursor.to_state()
 
-    def rows(self) -> npt.NDArray[np.int64]:
-        """The row numbers, int64 `[B]`, counted over all rows of the dataset's files, in their order."""
-        return of_runs(self._origin.runs)
+    def rows(self) -> Any:
+        """The row numbers, int64 `[B]`, counted over all rows of the dataset's files, in their order.
+
+        Of packed sequences, a `Jagged` of the row numbers of each sequence's documents, int64.
+        """
+        numbers, units = of_runs(self._origin.runs), self._origin.units
+        if units is None or not units.are_documents:
+            return numbers
+        return Jagged(torch.from_numpy(numbers), torch.from_numpy(units.offsets))
+
+    @property
+    def unit_offsets(self) -> Tensor:
+        """Where the rows of each bin begin, then their number: int64 `[bins + 1]`, on the tensors' device.
+
+        Raises:
+            FastresumeError: of a batch whose dataset has no `unit=fr.Bins(...)`.
+        """
+        units = self._origin.units
+        if units is None or units.are_documents:
+            raise _core.FastresumeError(
+                "the batch has no bins: its dataset was made without unit=fr.Bins(...)"
+            )
+        return torch.from_numpy(units.offsets).to(self._device())
 
     def row_seeds(self, draw: int = 0) -> Tensor:
         """A random number for each row: int64 `[B]` of all 64 bits, on the device of the tensors.

@@ -102,12 +102,26 @@ class Sent(Share):
         return self.cursor_before
 
 
+class UnitRows(NamedTuple):
+    """The rows that the units of a batch are made of.
+
+    Args:
+        offsets: where those of each unit begin among the batch's row numbers, then their number: int64
+            `[units + 1]`.
+        are_documents: whether a unit is a sequence of parts of these rows, rather than the rows themselves.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    are_documents: bool
+
+
 class Origin(NamedTuple):
     """The origin of a batch, which stays with it when its tensors are moved, copied or transformed.
 
     For rows that were read by their numbers, `cursor`, `epoch`, `step` and `share` are None. `rows` are the
     row numbers as runs, or an object that computes them. `masked` names the tensors whose nulls are marked by
     the tensor `name + "_valid"`. `damage` has the rows that could not be decoded, and others beside them.
+    `sources` says which source of a mixture each row is of, `units` which rows are of which unit.
     """
 
     cursor: _core.Cursor | None
@@ -119,6 +133,8 @@ class Origin(NamedTuple):
     masked: frozenset[str]
     share: Share | None
     damage: Damage = ()
+    sources: npt.NDArray[np.int64] | None = None
+    units: UnitRows | None = None
 
     @property
     def valid(self) -> npt.NDArray[np.bool_]:
@@ -140,6 +156,10 @@ class Origin(NamedTuple):
         Raises:
             FastresumeError: if the rows were read by their numbers.
         """
+        if self.units is not None and not self.units.are_documents:
+            raise _core.FastresumeError(
+                "rows of bins have no positions of their own: take batch.generator(), or draw by batch.rows()"
+            )
         distinct = of_runs(of_a_pass(self.share).spans(of_a_pass(self.step)))
         if len(distinct) == self.num_rows:
             return distinct
@@ -153,7 +173,7 @@ class Origin(NamedTuple):
             counts = (share.left(step), share.global_step(step))
             share = Sent(share.rank, share.seed, share.spans(step), *counts, share.before(step))
         place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
-        return Origin, (*place, self.runs, self.masked, share, self.damage)
+        return Origin, (*place, self.runs, self.masked, share, self.damage, self.sources, self.units)
 
 
 def of_a_pass(value: Value | None) -> Value:

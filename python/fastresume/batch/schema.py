@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -179,6 +179,15 @@ class Schema(Mapping[str, Field]):
         types = [of_tensor for field in self.fields for of_tensor in field._types()]
         exchange = getattr(Tensor, "__dlpack_c_exchange_api__", None)
         self._maker = _core.TensorMaker(types, _over, exchange)
+
+    @classmethod
+    def of_fields(cls, fields: Sequence[Field]) -> Schema:
+        """The schema of tensors that the core does not fill."""
+        made = cls.__new__(cls)
+        made._fields = {field.name: field for field in fields}
+        made.fields = tuple(fields)
+        made.masked = frozenset()
+        return made
 
     def tensors(self, memory: _core.Memory) -> Tensors:
         """The tensors of a batch over the memory that the core filled; they own it, nothing is copied."""

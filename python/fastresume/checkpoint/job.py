@@ -22,8 +22,7 @@ import fastresume._core as _core
 from fastresume.checkpoint import manifest, optimizer_state, tree
 from fastresume.checkpoint.dcp_storage import Reading
 from fastresume.checkpoint.layout import listed
-from fastresume.dataset import ParquetDataset, dataset_behind
-from fastresume.reading.resumable import BEHIND
+from fastresume.reading.resumable import BEHIND, ResumableDataset, dataset_behind
 from fastresume.state.cursor import KEY, Cursor
 
 EXTRA = "extra."
@@ -118,7 +117,7 @@ class Parts:
         Raises:
             StateError: for a dataset that workers of a torch DataLoader have read from since.
         """
-        if isinstance(self.loader, ParquetDataset) and self.loader.shared_cursor.is_behind:
+        if isinstance(self.loader, ResumableDataset) and self.loader.shared_cursor.is_behind:
             raise _core.StateError(f"loader is a ParquetDataset, whose state {BEHIND}")
 
     @property
@@ -266,7 +265,7 @@ def _check_data(loader: Any) -> None:
     """
     if isinstance(loader, DataLoader):
         raise TypeError(
-            "loader must be a fastresume.Loader or ParquetDataset (under a DataLoader pass "
+            "loader must be a fastresume.Loader, ParquetDataset or Mixture (under a DataLoader pass "
             f"batch.state_dict() to save, and the dataset to restore), found {type(loader).__name__}"
         )
     dataset = dataset_behind(loader)

@@ -13,7 +13,7 @@ import fastresume._core as _core
 from fastresume.dataset import ParquetDataset, Path
 from fastresume.messages import bounds_messages
 from fastresume.options.topology import has_process_group, resolve_world
-from fastresume.reading.spec import ReadSpec
+from fastresume.reading.files_spec import FilesSpec
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -61,7 +61,7 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
         raise found
     if dataset is not None:
         return dataset
-    spec: ReadSpec = pickle.loads(found)  # noqa: S301  (rank 0 of this job made it)
+    spec: FilesSpec = pickle.loads(found)  # noqa: S301  (rank 0 of this job made it)
     return ParquetDataset.of_spec(dataclasses.replace(spec, world=world, world_was_detected=was_detected))
 
 

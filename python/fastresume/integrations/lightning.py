@@ -18,7 +18,6 @@ from torch.utils.hooks import RemovableHandle
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
-from fastresume.dataset import dataset_behind
 from fastresume.integrations.resume_state import (
     Reader,
     ResumeState,
@@ -26,6 +25,7 @@ from fastresume.integrations.resume_state import (
     is_same_reading,
     require_state,
 )
+from fastresume.reading.resumable import dataset_behind
 from fastresume.state.cursor import KEY, Cursor
 
 _DONE = "fastresume_batches_of_epoch"

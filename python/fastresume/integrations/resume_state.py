@@ -11,12 +11,12 @@ from torch.utils.data import DataLoader
 import fastresume._core as _core
 from fastresume.agreement import same_state
 from fastresume.batch.batch import Batch
-from fastresume.dataset import ParquetDataset, dataset_behind
 from fastresume.loader import Loader
 from fastresume.messages import bounds_methods
+from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.state.cursor import Cursor
 
-Reader = Loader | ParquetDataset | DataLoader[Any]
+Reader = Loader | ResumableDataset | DataLoader[Any]
 """What batches are drawn from: a DataLoader is one over a `ParquetDataset`."""
 
 _UNTOLD = 16
@@ -146,7 +146,7 @@ class ResumeState:
         return f"{type(self).__name__}({self._cursor!r})"
 
 
-def dataset_of(loader: object) -> ParquetDataset:
+def dataset_of(loader: object) -> ResumableDataset:
     """The dataset that batches are drawn from.
 
     Raises:
@@ -161,13 +161,13 @@ def dataset_of(loader: object) -> ParquetDataset:
     return found
 
 
-def is_same_reading(loader: object, dataset: ParquetDataset) -> bool:
+def is_same_reading(loader: object, dataset: ResumableDataset) -> bool:
     """Whether a loader draws from a dataset, or from what `map` made of it: they share one cursor."""
     found = dataset_behind(loader)
     return found is not None and found.shared_cursor is dataset.shared_cursor
 
 
-def check_ranks(dataset: ParquetDataset, ranks: int, framework: str) -> None:
+def check_ranks(dataset: ResumableDataset, ranks: int, framework: str) -> None:
     """Refuses to train on fewer ranks than the environment told the dataset of.
 
     Raises:

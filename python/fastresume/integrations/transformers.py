@@ -11,8 +11,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 
 import fastresume._core as _core
-from fastresume.dataset import ParquetDataset
 from fastresume.integrations.resume_state import Reader, ResumeState, check_ranks, dataset_of, require_state
+from fastresume.reading.resumable import ResumableDataset
 from fastresume.state.cursor import Cursor
 
 
@@ -174,7 +174,7 @@ class DictBatches:
 class _Rows:
     """What has so many rows as a pass of a dataset delivers."""
 
-    def __init__(self, dataset: ParquetDataset) -> None:
+    def __init__(self, dataset: ResumableDataset) -> None:
         self._dataset = dataset
 
     def __len__(self) -> int:

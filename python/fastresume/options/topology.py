@@ -246,3 +246,18 @@ def resolve_world(
     if rank is not None and world_size is not None:
         return World(rank, world_size), False
     return World.detect(), True
+
+
+def rows_of_each_rank(batch_size: object, global_batch_size: object, world_size: int) -> int | None:
+    """The rows of each rank in a batch; None if neither size is named.
+
+    Raises:
+        TypeError: if both are named.
+        ValueError: if the ranks can't have equal shares; names the nearest sizes that can be shared.
+    """
+    if batch_size is None:
+        return None if global_batch_size is None else global_share(global_batch_size, world_size)
+    if global_batch_size is not None:
+        found = f"both, {batch_size!r} and {global_batch_size!r}"
+        raise TypeError(f"one of batch_size and global_batch_size must be given, found {found}")
+    return at_least(1, "batch_size", batch_size)

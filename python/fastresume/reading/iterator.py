@@ -20,7 +20,7 @@ from fastresume.reading.device import AHEAD, Device, Placed
 from fastresume.reading.monitor.activity import Making, ReaderActivity
 from fastresume.reading.monitor.stats import Stats
 from fastresume.reading.monitor.watchdog import Watchdog
-from fastresume.reading.prefetch import MAX_THREADS, Ahead, Beside
+from fastresume.reading.prefetch import MAX_THREADS, Ahead, Beside, Reader
 from fastresume.reading.replay import Trail
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import make_batch
@@ -69,7 +69,7 @@ class BatchIterator(Iterator[Batch]):
         self._device = device
         self._watchdog = watchdog
         self._workers = 1 if crew is None else crew.workers
-        self._reader: _core.Reader | Ahead | Beside | Run | None = None
+        self._reader: Reader | Ahead | Beside | Run | None = None
         self._share: Planned  # set when the reader is opened
         self._make_here: Callable[[_core.Delivered], Batch]  # as well
         self._handed: int | None = None  # the number of the last delivered batch
@@ -183,7 +183,7 @@ class BatchIterator(Iterator[Batch]):
         if isinstance(reader := getattr(self, "_reader", None), Ahead | Beside):
             reader.close(wait=False)
 
-    def _open(self) -> _core.Reader | Ahead | Beside | Run:
+    def _open(self) -> Reader | Ahead | Beside | Run:
         if self._reader is None:
             spec, cut = self._spec, self._spec.cut(self._workers)
             if self._log is not None:
@@ -207,16 +207,8 @@ class BatchIterator(Iterator[Batch]):
                 self._reader = run if device is None else Beside(run, partial(_arrived, device), device.put)
                 return self._reader
             page_lock = None if self._device is None else self._device.page_lock()
-            reader = _core.Reader(
-                spec.manifest,
-                spec.layout,
-                self._cursor,
-                planned,
-                place,
-                self._threads,
-                self._prefetch_bytes,
-                page_lock,
-            )
+            ahead = (self._threads, self._prefetch_bytes, page_lock)
+            reader = spec.reader(self._cursor, planned, place, *ahead)
             draws = spec.draws if self._threads else None
             make = partial(make_batch, spec, self._share, self._end_cursor, draws=draws)
             making = Making(ReaderActivity(reader.activity), make)
@@ -225,12 +217,12 @@ class BatchIterator(Iterator[Batch]):
             self._reader = self._ahead(reader, making)
         return self._reader
 
-    def _ahead(self, reader: _core.Reader, making: Making) -> _core.Reader | Ahead | Beside:
+    def _ahead(self, reader: Reader, making: Making) -> Reader | Ahead | Beside:
         """The reader; behind threads that run transforms and copy batches to a device, if there are any."""
         spec, device, make = self._spec, self._device, self._make_here
         if not self._threads:
             return reader if device is None else Beside(reader, make, device.put)
-        if not spec.transforms:
+        if not (spec.transforms or spec.is_mixed_here):
             if device is None:
                 return reader
             ahead = Ahead(reader, partial(_put, device, make), 1, AHEAD)
@@ -302,7 +294,7 @@ class BatchIterator(Iterator[Batch]):
     def _make(self, front: Any) -> Any:
         reader: Any = self._reader
         made: Batch | Placed
-        made = self._make_here(front) if isinstance(reader, _core.Reader) else reader.batch()
+        made = reader.batch() if isinstance(reader, Ahead | Beside) else self._make_here(front)
         return made
 
     def _report(self, seconds: float) -> str:

@@ -10,10 +10,10 @@ import numpy as np
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Origin
-from fastresume.batch.schema import Tensors
 from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.options.checks import at_least
-from fastresume.reading.row_places import RowNumbers, checked_numbers, groups_of
+from fastresume.reading.files_spec import FilesSpec
+from fastresume.reading.row_places import RowNumbers, groups_of
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import transformed
 from fastresume.reading.workers.worker import seeded_for
@@ -83,29 +83,35 @@ def made_again(spec: ReadSpec, planned: _core.Pass, number: int, is_seeded: bool
 
 def planned_batch(spec: ReadSpec, planned: _core.Pass, number: int) -> Batch:
     """The batch of this rank with a number in the cut of a pass, read again and transformed."""
-    rank, cursor = spec.world.rank, planned.cursor_after(number)
-    order = _core.Order(cursor, spec.manifest)
-    count, valid, _ = planned.shape(number, rank)
-    runs = of_buffer(order.rows(of_buffer(planned.positions(number, rank))))
-    tensors, rows = _read(spec, spec.layout, runs, count)
+    cursor = planned.cursor_after(number)
+    count, valid, _ = planned.shape(number, spec.world.rank)
+    rows = spec.planned_rows(planned, number)
     after = planned.cursor_after(number + 1)
     if spec.on_iter == "restart" and after.epoch != planned.epoch:
         after = cursor.restarted()
     share = spec.share(planned, cursor)
     place = (planned.epoch, planned.step_of(number))
-    origin = Origin(after, *place, count, valid, rows, spec.schema.masked, share, tuple(rows.damage))
-    return transformed(Batch(tensors, origin), spec)
+    masked = spec.schema.masked
+    counts = rows.counts or (count, valid)
+    origin = Origin(
+        after,
+        *place,
+        *counts,
+        rows=rows.numbers,
+        masked=masked,
+        share=share,
+        damage=rows.damage,
+        sources=rows.sources,
+        units=rows.units,
+    )
+    return transformed(Batch(rows.tensors, origin), spec)
 
 
-def read_rows(spec: ReadSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:
+def read_rows(spec: FilesSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:
     """The rows with these numbers, in this order; see `ParquetDataset.read_rows`."""
-    numbers = checked_numbers(spec.manifest, row_numbers)
-    count = len(numbers)
-    # Who names a row wants it: there is no batch whose other rows would do.
-    strict = spec.layout.masking_damage(masks_damage=False)
-    tensors, rows = _read(spec, strict, np.stack([numbers, numbers + 1], axis=1), count)
-    origin = Origin(None, None, None, count, count, rows, spec.schema.masked, None)
-    return Batch(tensors, origin)
+    rows, count = spec.read_rows(row_numbers), len(row_numbers)
+    origin = Origin(None, None, None, count, count, rows.numbers, spec.schema.masked, None)
+    return Batch(rows.tensors, origin)
 
 
 def next_batch(spec: ReadSpec, cursor: _core.Cursor) -> Batch:
@@ -117,14 +123,14 @@ def next_batch(spec: ReadSpec, cursor: _core.Cursor) -> Batch:
     return made_again(spec, planned, planned.batches - planned.batches_left, False)
 
 
-def remaining_rows(spec: ReadSpec, cursor: _core.Cursor) -> Intervals:
+def remaining_rows(spec: FilesSpec, cursor: _core.Cursor) -> Intervals:
     """The numbers of the rows of the current pass that are not delivered."""
     fitted = spec.fitted(cursor)
-    order = _core.Order(fitted, spec.manifest)
+    order = spec.row_order(fitted)
     return of_buffer(order.row_set(of_buffer(fitted.remaining())))
 
 
-def remaining_by_group(spec: ReadSpec, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
+def remaining_by_group(spec: FilesSpec, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
     """The rows of the current pass that are not delivered, by file and row group; see `Cursor.remaining`."""
     rows = remaining_rows(spec, cursor)
     starts = of_words(spec.manifest.group_starts)
@@ -141,9 +147,3 @@ def remaining_by_group(spec: ReadSpec, cursor: _core.Cursor) -> list[tuple[str, 
     for begin, end in zip(begins, np.r_[begins[1:], len(pieces)], strict=True):
         found.append((paths[begin], int(groups[begin]), pieces[begin:end] - first_rows[begin]))
     return found
-
-
-def _read(spec: ReadSpec, layout: _core.Layout, runs: Intervals, count: int) -> tuple[Tensors, _core.Written]:
-    """The tensors of the rows in these runs, repeated up to `count` rows, and their row numbers."""
-    memory, written = layout.read_rows(spec.manifest, runs, count)
-    return spec.schema.tensors(memory), written

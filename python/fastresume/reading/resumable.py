@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal, Self
 
-import numpy as np
-import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
 import fastresume._core as _core
 from fastresume.agreement.same_reads import SameRanks
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
-from fastresume.buffers import Intervals
 from fastresume.messages import bounds_messages
-from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.topology import World
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.map_function import Transform
-from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.torch_dataloader.guards import check_caller, check_counter, check_trainer
 from fastresume.reading.torch_dataloader.iterator import WorkerIterator
@@ -74,7 +69,7 @@ class ResumableDataset(IterableDataset[Batch]):
         super().__init__()
         start = spec.start()
         self.spec = spec
-        self._length = spec.pass_from(start, 1).batches
+        self._length = spec.batches_of(start)
         if self._length == 0:
             raise ValueError(
                 f"no batch would come from {spec.row_text()}: a global batch has {spec.global_batch_size} "
@@ -82,11 +77,6 @@ class ResumableDataset(IterableDataset[Batch]):
                 f"{spec.tail!r}"
             )
         self.shared_cursor = SharedCursor(start, _ComparedRanks(spec, SameRanks(spec.world)))
-
-    @property
-    def paths(self) -> list[str]:
-        """The given `paths`, as strings."""
-        return list(self.spec.paths)
 
     @property
     def world(self) -> World:
@@ -119,9 +109,9 @@ class ResumableDataset(IterableDataset[Batch]):
         return self.spec.num_rows
 
     @property
-    def num_file_rows(self) -> int:
-        """The number of rows of all files: row numbers are below it, whichever rows are selected."""
-        return self.spec.num_file_rows
+    def fingerprint(self) -> str:
+        """A hash of the files' relative paths, sizes and footers; a cursor belongs to one."""
+        return self.spec.fingerprint
 
     @property
     def global_batch_size(self) -> int:
@@ -133,6 +123,7 @@ class ResumableDataset(IterableDataset[Batch]):
         caller = sys._getframe(1)
         check_counter(caller)
         self.check_trainer(caller)
+        self.spec.cut(1)
         return self._length
 
     @property
@@ -201,6 +192,7 @@ class ResumableDataset(IterableDataset[Batch]):
         caller = sys._getframe(1)
         check_caller(caller)
         self.check_trainer(caller)
+        self.spec.cut(1)
         worker = get_worker_info()
         if worker is None:
             return BatchIterator(self.spec, self.shared_cursor, threads=0, prefetch_bytes=0)
@@ -279,59 +271,6 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return random_access.batch_at(self.spec, self.shared_cursor, epoch, step, state)
 
-    @bounds_messages
-    def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
-        """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
-
-        The batch belongs to no pass: its `cursor`, `state_dict()`, `epoch` and `step` raise.
-
-        Args:
-            row_numbers: row numbers as `batch.rows()` has them, in `[0, num_file_rows)`, selected or not.
-
-        Raises:
-            IndexError: if a row number is not in the files.
-            DataError, SourceError: if a file can't be read, or is damaged.
-
-        Example:
-            >>> dataset.read_rows([7, 7, 3])["label"].shape
-            torch.Size([3])
-        """
-        return random_access.read_rows(self.spec, row_numbers)
-
-    @bounds_messages
-    def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
-        """The places of rows: a list of (path, row group, row in the row group), in the given order.
-
-        Raises:
-            IndexError: if a row number is not in the files.
-
-        Example:
-            >>> path, row_group, row = dataset.locate([53])[0]
-            >>> row_group, row
-            (0, 3)
-        """
-        return locate(self.spec.manifest, row_numbers)
-
-    @bounds_messages
-    def remaining(self, state: Mapping[str, Any] | Cursor | None = None) -> RowIntervals:
-        """The rows that a state's pass has still to deliver, as `fr.Intervals` of row numbers.
-
-        Given to any dataset over these files as `rows=`, they make a dataset of what is left: under another
-        filter, order or number of files, or in another reader.
-
-        Args:
-            state: a state of this dataset; the present one if None.
-
-        Raises:
-            StateError: if the state is of another dataset, selection of rows or order.
-
-        Example:
-            >>> dataset.remaining(batch.state_dict())
-            fr.Intervals([[32, 100]])
-        """
-        cursor = self.shared_cursor.cursor if state is None else Cursor.from_state(state)._core
-        return RowIntervals(random_access.remaining_rows(self.spec, cursor))
-
     def peek(self) -> Batch:
         """The batch that comes next, read without delivering it: a first look costs no batch.
 
@@ -343,14 +282,6 @@ class ResumableDataset(IterableDataset[Batch]):
             torch.Size([32])
         """
         return random_access.next_batch(self.spec, self.shared_cursor.cursor)
-
-    def remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
-        """The rest of a cursor's pass, by file and row group: see `Cursor.remaining`.
-
-        Raises:
-            StateError: if the cursor is of another dataset, selection or order.
-        """
-        return random_access.remaining_by_group(self.spec, cursor._core)
 
     def __getitem__(self, index: object) -> Batch:
         """Refuses an index: a stream has no places. The error says what to write.
@@ -366,3 +297,9 @@ class ResumableDataset(IterableDataset[Batch]):
 
     def __repr__(self) -> str:
         return self.spec.text(self.shared_cursor.cursor)
+
+
+def dataset_behind(loader: object) -> ResumableDataset | None:
+    """The dataset that batches are drawn from: itself, or that of a `Loader` or torch DataLoader; or None."""
+    found = loader if isinstance(loader, ResumableDataset) else getattr(loader, "dataset", None)
+    return found if isinstance(found, ResumableDataset) else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import fastresume._core as _core
-from fastresume.batch.batch import Batch, of_delivered
+from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import cursor_after
 from fastresume.batch.origin import Share
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
-from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec
 
 _NAMED_FILES = 3
@@ -21,14 +21,14 @@ def make_batch(
     spec: ReadSpec,
     share: Share | None,
     end_cursor: _core.Cursor | None,
-    delivered: _core.Delivered,
+    delivered: Any,
     draws: Draws | None = None,
 ) -> Batch:
     """The batch that the core delivered, after the dataset's transforms; see `cursor_after`.
 
     `draws` is given where nothing that a global generator gives comes again.
     """
-    batch = of_delivered(spec.schema, delivered, cursor_after(delivered, end_cursor), share)
+    batch = spec.batch(delivered, cursor_after(delivered, end_cursor), share)
     return transformed(batch, spec, draws) if spec.transforms else batch
 
 
@@ -81,7 +81,7 @@ def _note(number: int, batch: Batch, spec: ReadSpec) -> str:
         f"raised by {name_of(transforms[number])}{place} on the batch of epoch {batch.epoch}, "
         f"step {batch.step}, rank {spec.world.rank}: {batch.num_rows} rows"
     )
-    places = locate(spec.manifest, batch.rows())
+    places = spec.locate(batch)
     if not places:
         return note
     path, group, row = places[0]

@@ -20,7 +20,7 @@ KEY = "fastresume"
 
 
 class ReadRows(Protocol):
-    """What a cursor asks of what a dataset reads: a `ReadSpec` has it."""
+    """What a cursor asks of what a dataset reads: a `FilesSpec` has it."""
 
     @property
     def paths(self) -> Sequence[str]:
@@ -241,7 +241,7 @@ class Cursor:
     def order_text(self) -> str:
         """The order in words: "sequential", or "shuffled with seed 17"."""
         order = self.order
-        return str(order["kind"]) + (f" with seed {order['seed']}" if "seed" in order else "")
+        return str(order.get("kind", "mixture")) + (f" with seed {order['seed']}" if "seed" in order else "")
 
     def progress(self) -> float:
         """How much of the present pass was delivered, over all ranks: from 0.0 to below 1.0."""

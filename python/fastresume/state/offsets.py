@@ -19,7 +19,7 @@ Words = npt.NDArray[np.int64]
 
 
 class Files(Protocol):
-    """What offsets ask of what a dataset reads: a `ReadSpec` has it."""
+    """What offsets ask of what a dataset reads: a `FilesSpec` has it."""
 
     @property
     def paths(self) -> Sequence[str]:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from fastresume.batch.batch import Batch
-from fastresume.dataset import dataset_behind
 from fastresume.messages import bounds_methods
 from fastresume.options.checks import at_least, integer
 from fastresume.options.topology import World
+from fastresume.reading.resumable import dataset_behind
 from fastresume.rng import untouched
 from fastresume.training.exact_sum import Tally
 from fastresume.training.ranks import Agreement
@@ -177,7 +177,7 @@ class Evaluator:
 def _check(loader: Any, world: World) -> None:
     dataset = dataset_behind(loader)
     if dataset is None:
-        raise TypeError(f"loader must be a Loader or a ParquetDataset, found {type(loader).__name__}")
+        raise TypeError(f"loader must be a Loader or a dataset, found {type(loader).__name__}")
     if (dataset.on_iter, dataset.tail) != ("restart", "pad"):
         raise ValueError(
             'an Evaluator needs a dataset with on_iter="restart" and tail="pad", so that each run has each '

@@ -12,9 +12,9 @@ use crate::manifest::Manifest;
 
 /// Seed, rows of a block and rows of a window, each `None` unless the user named it; `None` for a sequential
 /// order.
-type ChoiceNumbers = Option<(Option<u64>, Option<u64>, Option<u64>)>;
+pub type ChoiceNumbers = Option<(Option<u64>, Option<u64>, Option<u64>)>;
 
-fn to_choice(numbers: ChoiceNumbers) -> OrderChoice {
+pub fn to_choice(numbers: ChoiceNumbers) -> OrderChoice {
     numbers.map_or(OrderChoice::Sequential, |(seed, block_rows, window_rows)| OrderChoice::Shuffled {
         seed,
         block_rows,

@@ -14,6 +14,7 @@ mod gate;
 mod intervals;
 mod layout;
 mod manifest;
+mod mixture;
 mod order;
 mod pagelock;
 mod pass;
@@ -22,6 +23,7 @@ mod reserve;
 mod stores;
 mod table;
 mod tensor;
+mod units;
 mod values;
 
 /// How many threads this process can run at once, by its CPU affinity and its control groups.
@@ -42,6 +44,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cursor::Cursor>()?;
     module.add_class::<manifest::Manifest>()?;
     module.add_class::<layout::Layout>()?;
+    module.add_class::<mixture::Axes>()?;
+    module.add_class::<mixture::Mixture>()?;
     module.add_class::<order::Order>()?;
     module.add_class::<pagelock::PageLock>()?;
     module.add_class::<pass::Pass>()?;
@@ -51,6 +55,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stores::Stores>()?;
     module.add_class::<tensor::Memory>()?;
     module.add_class::<tensor::TensorMaker>()?;
+    module.add_class::<units::Units>()?;
+    module.add_function(wrap_pyfunction!(units::lengths_of_lists, module)?)?;
     module.add_class::<values::ChunkDetails>()?;
     module.add_class::<values::Field>()?;
     module.add_class::<values::MemoryBound>()?;

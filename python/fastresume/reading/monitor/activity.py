@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import fastresume._core as _core
 
@@ -66,6 +66,29 @@ class ReaderActivity:
                 what = "has had nothing to do"
             found.append(f"{name} {what} for {told.seconds:.1f} s")
         return found
+
+
+class Idle(NamedTuple):
+    """A thread that reads nothing, as the core tells of one."""
+
+    doing: str = "waiting"
+    number: int = 0
+    file: str = ""
+    seconds: float = 0.0
+
+
+class IdleActivity:
+    """What a reader without threads is doing, as the core tells of one: it waits to be called."""
+
+    seconds = 0.0
+
+    def queued(self) -> tuple[int, int]:
+        """No batches wait in it."""
+        return 0, 0
+
+    def threads(self) -> list[Idle]:
+        """The caller."""
+        return [Idle()]
 
 
 class Stage(Protocol):

@@ -129,32 +129,32 @@ class Stats:
     @property
     def requests(self) -> int:
         """HTTP requests to stores since the dataset was opened, in this process, retries among them."""
-        return self._stores().requests
+        return sum(counts.requests for counts in self._stores())
 
     @property
     def retries(self) -> int:
         """Requests that a store answered by a fault, and that were made again."""
-        return self._stores().retries
+        return sum(counts.retries for counts in self._stores())
 
     @property
     def bytes_asked(self) -> int:
         """The bytes of objects that were asked for."""
-        return self._stores().bytes_asked
+        return sum(counts.bytes_asked for counts in self._stores())
 
     @property
     def bytes_needed(self) -> int:
         """The bytes of column chunks and footers among them."""
-        return self._stores().bytes_needed
+        return sum(counts.bytes_needed for counts in self._stores())
 
     @property
     def bytes_from_cache(self) -> int:
         """The bytes of objects that `cache_dir` had, so that no store was asked for them."""
-        return self._stores().bytes_from_cache
+        return sum(counts.bytes_from_cache for counts in self._stores())
 
     @property
     def wait_for_bytes_seconds(self) -> float:
         """How long decoding waited for the bytes of objects, summed over its threads."""
-        return self._stores().wait_for_bytes_seconds
+        return sum(counts.wait_for_bytes_seconds for counts in self._stores())
 
     @property
     def queued_batches(self) -> int:
@@ -241,8 +241,8 @@ class Stats:
             told.append(f"{eta:.0f} s left at {self.batches_per_second:.1f} batches/s")
         return f"Stats({', '.join(told)})"
 
-    def _stores(self) -> _core.StoreCounts:
-        return self._spec.manifest.stores.counts()
+    def _stores(self) -> list[_core.StoreCounts]:
+        return [stores.counts() for stores in self._spec.stores]
 
     def _queued(self) -> tuple[int, int]:
         return (0, 0) if self._activity is None else self._activity.queued()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
+from fastresume.reading.prefetch import Reader
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.torch_dataloader.transport import Departing
 from fastresume.reading.transform import make_batch
@@ -30,7 +31,7 @@ class WorkerIterator(Iterator[Batch]):
         self._workers = workers
         self._sent = 0
         self._has_failed = False
-        self._reader: _core.Reader | None = None
+        self._reader: Reader | None = None
         self._warning: str | None = None
 
     def __next__(self) -> Batch:
@@ -68,7 +69,7 @@ class WorkerIterator(Iterator[Batch]):
         self._sent += 1
         return Departing(batch._tensors, batch._origin, sent)
 
-    def _open(self) -> _core.Reader:
+    def _open(self) -> Reader:
         spec, worker, workers = self._spec, self._worker, self._workers
         reading = self._shared.read_as_worker(worker, self._iteration)
         cursor, self._end_cursor = spec.bounds(reading.cursor)
@@ -81,5 +82,5 @@ class WorkerIterator(Iterator[Batch]):
         self._ticket = new_ticket(self._shared, reading, worker, workers, self._iteration)
         self._share = spec.share(planned, cursor)
         place = (spec.world.rank, spec.world.world_size, worker, workers)
-        self._reader = _core.Reader(spec.manifest, spec.layout, cursor, planned, place, 0, 0)
+        self._reader = spec.reader(cursor, planned, place)
         return self._reader

@@ -6,16 +6,20 @@ import pickle
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.damage import Damage
+from fastresume.batch.origin import UnitRows
 from fastresume.buffers import Intervals
 from fastresume.reading.workers.shared_memory import Parcel
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A batch that a worker made, transformed: a `Delivered`."""
+    """A batch that was put together outside of the core, by a worker or of several sources: a `Delivered`."""
 
     batch: Batch
     planned: _core.Pass
@@ -90,11 +94,15 @@ class Answer(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a worker made of a task: values by name, the runs of row numbers, int64 `[n, 2]`, and damage."""
+    """What a worker made of a task: values by name, and what the origin of the batch tells of its rows."""
 
     values: dict[str, object]
     runs: Intervals
     damage: Damage
+    sources: npt.NDArray[np.int64] | None
+    units: UnitRows | None
+    num_rows: int
+    valid_rows: int
 
 
 class Failure(NamedTuple):

@@ -23,9 +23,7 @@ import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Origin, Share
 from fastresume.batch.seeds import batch_seed
-from fastresume.buffers import of_buffer, of_runs
 from fastresume.reading.monitor.activity import Activity
-from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import some_of
 from fastresume.reading.workers import shared_memory
@@ -270,10 +268,7 @@ class Crew:
         served = self._served
         if served is None or number >= served.batches:
             return []
-        positions = of_buffer(served.positions(number, self.spec.world.rank))
-        order = _core.Order(served.cursor_after(number), self.spec.manifest)
-        rows = of_runs(of_buffer(order.rows(positions)))
-        return list(dict.fromkeys(path for path, _, _ in locate(self.spec.manifest, rows)))
+        return self.spec.files_of(served, number)
 
     def __repr__(self) -> str:
         return f"Crew(workers={self.workers})"
@@ -335,16 +330,19 @@ class Run:
 
     def _arrived(self, made: Made, num_bytes: int) -> Arrival:
         planned, share, number = self._planned, self._share, self._number
-        count, valid, _ = planned.shape(number, share.rank)
         ends_pass = number + 1 == planned.batches
         cursor = planned.cursor_after(number + 1)
         after = self._end_cursor if ends_pass and self._end_cursor is not None else cursor
         masked = self._crew.spec.schema.masked
-        runs = made.runs.copy()  # not to hold on to the memory of all tensors, which may go to a device
+        # Not to hold on to the memory of all tensors, which may go to a device.
+        runs = made.runs.copy()
+        sources = None if made.sources is None else made.sources.copy()
+        units = None if made.units is None else made.units._replace(offsets=made.units.offsets.copy())
+        counts = (made.num_rows, made.valid_rows)
         place = (planned.epoch, planned.step_of(number))
-        origin = Origin(after, *place, count, valid, runs, masked, share, made.damage)
+        origin = Origin(after, *place, *counts, runs, masked, share, made.damage, sources, units)
         values: Any = made.values
-        num_bytes -= made.runs.nbytes
+        num_bytes -= sum(each.nbytes for each in (runs, sources, units and units.offsets) if each is not None)
         return Arrival(Batch(values, origin), planned, number, share.rank, num_bytes, cursor)
 
 

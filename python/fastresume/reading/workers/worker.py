@@ -23,6 +23,7 @@ from torch.utils.data._utils import worker as torch_worker
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.seeds import batch_seed
+from fastresume.reading.prefetch import Reader
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import make_batch
 from fastresume.reading.workers import shared_memory
@@ -50,7 +51,7 @@ class Station(Dataset[Batch]):
         self._seed = seed
         self._worker = 0
         self._sender = shared_memory.Sender(shared_memory.Enclosed)
-        self._reader: _core.Reader | None = None
+        self._reader: Reader | None = None
         self._start = ""
         self._next: tuple[str, int] | None = None
 
@@ -87,7 +88,11 @@ class Station(Dataset[Batch]):
         try:
             batch = self._make(task, worker)
             self._board.note(worker, SENDING, task.number, task.serving)
-            found = Made(dict(batch._tensors), batch._origin.runs, batch._origin.damage)
+            origin = batch._origin
+            counts = (origin.num_rows, origin.valid_rows)
+            found = Made(
+                dict(batch._tensors), origin.runs, origin.damage, origin.sources, origin.units, *counts
+            )
         except Exception as error:  # noqa: BLE001  (it is raised in the main process)
             found = self._failure(error)
         try:
@@ -120,7 +125,7 @@ class Station(Dataset[Batch]):
         self._next = self._start, task.number + self._workers
         return batch
 
-    def _open(self, number: int) -> _core.Reader:
+    def _open(self, number: int) -> Reader:
         """Opens a reader for this batch and every one that this worker has after it."""
         spec, world = self._spec, self._spec.world
         self._next = self._reader = None
@@ -130,7 +135,7 @@ class Station(Dataset[Batch]):
         planned = spec.pass_from(cursor, self._workers)
         self._share = spec.share(planned, cursor)
         place = (world.rank, world.world_size, 0, self._workers)
-        self._reader = _core.Reader(spec.manifest, spec.layout, cursor, planned, place, 0, 0)
+        self._reader = spec.reader(cursor, planned, place)
         return self._reader
 
 

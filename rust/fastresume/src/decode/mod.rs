@@ -8,5 +8,6 @@ pub mod convert;
 pub mod flat;
 pub mod list;
 pub mod factory;
+pub mod list_lengths;
 pub mod survey;
 pub mod mended;

@@ -5,4 +5,6 @@ pub mod selection;
 pub mod split;
 pub mod blocks;
 pub mod shuffle;
+pub mod period;
+pub mod mixture;
 pub mod pass_order;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::manifest::MAX_ROWS;
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
+use crate::order::mixture::Mixture;
 use crate::order::selection::Selection;
 use crate::order::shuffle::{Keys, Shuffle, Window};
 
@@ -43,6 +44,8 @@ pub enum OrderKind {
         /// Rows of a window, at most.
         window_rows: u64,
     },
+    /// Positions are those of a stage of several sources.
+    Mixture(Box<Mixture>),
 }
 
 /// The order that a user asks for: `None` leaves a value to the loaded cursor, or to the defaults.
@@ -135,6 +138,7 @@ impl OrderKind {
                 }
             }
             Self::Sequential => Ok(()),
+            Self::Mixture(ref mixture) => mixture.check(),
         }
     }
 }
@@ -173,6 +177,9 @@ impl Order {
         ends: &[u64],
     ) -> Result<Self> {
         let selection = selection.into();
+        if matches!(kind, OrderKind::Mixture(_)) {
+            return Err(Error::State("the positions of a mixture are no rows of one dataset".into()));
+        }
         let OrderKind::Shuffled { seed, block_rows, window_rows } = *kind else {
             return Ok(Self { selection, shuffles: Vec::new(), is_shuffled: false });
         };

@@ -34,6 +34,13 @@ impl Identity {
         }
     }
 
+    /// A hash of the files and of the selected rows, short enough to stand beside many others.
+    #[must_use]
+    pub fn short_hash(&self) -> String {
+        let told = format!("{} {}", self.fingerprint, self.selection.as_deref().unwrap_or_default());
+        blake3::hash(told.as_bytes()).to_hex()[..16].to_owned()
+    }
+
     pub(super) fn name(&self) -> String {
         format!("{} with {} rows", quoted(&self.fingerprint), self.num_rows)
     }
@@ -159,7 +166,18 @@ impl Cursor {
     /// The number of delivered global batches of this pass, over all cuts.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        self.cuts.iter().map(|(_, done)| done).sum()
+        self.steps_of_stages() + self.cuts.iter().map(|(_, done)| done).sum::<u64>()
+    }
+
+    /// Those under earlier stages of a mixture.
+    pub(super) fn steps_of_stages(&self) -> u64 {
+        match &self.identity.order {
+            OrderKind::Mixture(mixture) => {
+                let cuts = mixture.stages.iter().flat_map(|stage| &stage.2);
+                cuts.fold(0, |steps, cut| steps.saturating_add(cut.3))
+            }
+            _ => 0,
+        }
     }
 
     /// The number of rows that the present pass had when it began.
@@ -274,7 +292,7 @@ impl Cursor {
     /// done in the cut, and the batch's number in it. The last cut continues; `None` if there is no cut.
     #[must_use]
     pub fn at_step(&self, step: u64) -> Option<(Self, Cut, u64, u64)> {
-        let mut batch = step;
+        let mut batch = step.checked_sub(self.steps_of_stages())?;
         let mut index = 0;
         while index + 1 < self.cuts.len() && batch >= self.cuts[index].1 {
             batch -= self.cuts[index].1;
@@ -321,6 +339,9 @@ impl Cursor {
     /// The start of the current pass.
     #[must_use]
     pub fn restarted(&self) -> Self {
+        if let Some(restarted) = self.restarted_mixture() {
+            return restarted;
+        }
         let here = self.generations.iter().map(|generation| Generation { cuts: 0, ..*generation });
         Self { consumed: Arc::default(), cuts: Vec::new(), generations: here.collect(), ..self.clone() }
     }
@@ -328,7 +349,7 @@ impl Cursor {
     /// The start of the next pass.
     #[must_use]
     pub fn next_pass(&self) -> Self {
-        self.at_epoch(self.epoch + 1)
+        self.next_of_mixture().unwrap_or_else(|| self.at_epoch(self.epoch + 1))
     }
 
     /// The start of any pass. A pass before this job's is the start of a job that begins there.

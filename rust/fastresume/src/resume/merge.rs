@@ -50,6 +50,11 @@ pub fn merge(states: &[Cursor], world_size: Option<u64>) -> Result<Cursor> {
     if done.windows(2).all(|pair| pair[0] == pair[1]) {
         return Ok(first.clone());
     }
+    if first.mixture().is_some() {
+        return Err(Error::State(
+            "states of a mixture whose ranks are out of step can't be merged: each rank's tells another stage".into(),
+        ));
+    }
     let before = most.before_last_cut();
     let remaining = before.remaining()?;
     let consumed = remaining.complement(before.identity().num_rows);

@@ -7,3 +7,4 @@ pub mod state_format;
 pub mod pass;
 pub mod growth;
 pub mod merge;
+pub mod mixed;

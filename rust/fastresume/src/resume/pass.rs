@@ -128,7 +128,9 @@ impl Pass {
     #[must_use]
     pub fn cursor_after(&self, done: u64) -> Cursor {
         if done >= self.batches() && done > self.done {
-            return self.before.next_pass();
+            // What a mixture takes of its sources next follows from all that was done of this stage.
+            let done = done.min(self.division.batches());
+            return self.before.with_cut(self.division.cut(), done).next_pass();
         }
         self.before.with_cut(self.division.cut(), done)
     }

@@ -102,8 +102,8 @@ impl Cursor {
             .filter(|order: &OrderKind| serde_json::to_value(order).is_ok_and(|again| again == text.order))
             .ok_or_else(|| {
                 Error::State(format!(
-                    "the state is of the order {}, which this release does not know: it has 'sequential' and \
-                     'shuffled'",
+                    "the state is of the order {}, which this release does not know: it has 'sequential', \
+                     'shuffled' and 'mixture'",
                     quoted(&text.order)
                 ))
             })?;
@@ -147,6 +147,7 @@ impl Cursor {
             }
             cursor.cuts.push((cut, done));
         }
+        cursor.check_mixture()?;
         if cursor.remaining()?.is_empty() && cursor.identity.num_rows > 0 {
             return Err(damaged("all rows are done, after which it would be in the next pass"));
         }

@@ -1,0 +1,90 @@
+"""What is left of a stage of a mixture: steps, and what each source gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import fastresume._core as _core
+from fastresume.buffers import of_buffer, row_count
+from fastresume.mixing.spec import MixtureSpec
+
+
+@dataclass(frozen=True)
+class MixturePlan:
+    """The rest of the current pass of a mixture, for all ranks unless it says 'per rank'; prints as a table.
+
+    Args:
+        epoch: the number of the pass.
+        remaining_rows: rows of the pass that are not delivered yet.
+        world_size: the number of ranks.
+        workers: the number of loader workers of each rank; 0 without workers.
+        batch_size: rows per rank and step.
+        global_batch_size: rows per step over all ranks.
+        lanes: the lanes of the cut.
+        steps: batches that every rank still gets, with a last one of the tail.
+        tail: the tail policy.
+        dropped_rows: rows behind the last whole global batch: they go back to their sources.
+        shares: the share of each source, as its whole weights make it.
+        rows: how many rows each source gives to what is left.
+        passes: how many passes of each source that is.
+    """
+
+    epoch: int
+    remaining_rows: int
+    world_size: int
+    workers: int
+    batch_size: int
+    global_batch_size: int
+    lanes: int
+    steps: int
+    tail: str
+    dropped_rows: int
+    shares: Mapping[str, float]
+    rows: Mapping[str, int]
+    passes: Mapping[str, float]
+
+    def __repr__(self) -> str:
+        workers = f" x {self.workers} workers" if self.workers else ""
+        steps = f"{self.steps:,} of {self.batch_size:,} rows per rank, {self.global_batch_size:,} over all"
+        return "\n".join(
+            [
+                f"Plan of epoch {self.epoch} of a mixture: {self.remaining_rows:,} rows left",
+                *(
+                    f"  {name:8} {share:.2%}: {self.rows[name]:,} rows, {self.passes[name]:.2f} passes"
+                    for name, share in self.shares.items()
+                ),
+                f"  lanes    {self.lanes:,}",
+                f"  ranks    {self.world_size:,}{workers}",
+                f"  steps    {steps}",
+                f"  tail     {self.tail}: {self.dropped_rows:,} dropped",
+            ]
+        )
+
+
+def make_mixture_plan(spec: MixtureSpec, cursor: _core.Cursor, workers: int) -> MixturePlan:
+    """The plan of the rest of the current pass with this many loader workers (0 without workers)."""
+    planned = spec.pass_from(cursor, max(workers, 1))
+    here = planned.cursor_after(planned.batches - planned.batches_left) if planned.batches_left else cursor
+    axes, left = _core.Axes(here), of_buffer(here.remaining()).tolist()
+    places = {name: place for place, name in enumerate(axes.names)}
+    shares, sizes = spec.shares(cursor.epoch), dict(spec.sources)
+    rows = {
+        name: sum(row_count(axes.ordinals(places[name], start, end)) for start, end in left)
+        for name in shares
+    }
+    return MixturePlan(
+        epoch=cursor.epoch,
+        remaining_rows=here.num_rows - here.consumed_rows(),
+        world_size=spec.world.world_size,
+        workers=workers,
+        batch_size=spec.batch_size,
+        global_batch_size=spec.global_batch_size,
+        lanes=planned.cut[0],
+        steps=planned.batches_left,
+        tail=spec.tail,
+        dropped_rows=row_count(planned.dropped()),
+        shares=shares,
+        rows=rows,
+        passes={name: count / sizes[name].num_rows for name, count in rows.items()},
+    )

@@ -1,0 +1,228 @@
+"""The batches of a mixture: rows of its sources, each at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+import fastresume._core as _core
+from fastresume.batch.batch import Batch
+from fastresume.batch.joining import joined, num_bytes, taken
+from fastresume.batch.origin import Origin, Planned, UnitRows
+from fastresume.batch.schema import Tensors
+from fastresume.buffers import of_buffer, of_words, spread
+from fastresume.mixing.streams import Piece, Stream
+from fastresume.reading.files_spec import FilesSpec
+from fastresume.reading.monitor.activity import Idle
+from fastresume.reading.workers.messages import Arrival
+
+_CHUNK_BATCHES = 8
+"""A stream decodes about so many batches' rows of its source in one go."""
+
+_CHUNK_ROWS = (16, 8192)
+"""And so many at least and at most."""
+
+
+class Mixed(NamedTuple):
+    """The rows of a batch: tensors, row numbers as runs, sources, and the documents of sequences."""
+
+    tensors: Tensors
+    runs: npt.NDArray[np.int64]
+    sources: npt.NDArray[np.int64]
+    units: UnitRows | None
+
+
+class MixtureReader:
+    """The batches of one rank's worker in a stage of a mixture.
+
+    Each lane reads a stretch of each source, by a stream of its own, since the lanes divide the positions,
+    and so each source's ordinals, into contiguous parts.
+
+    Args:
+        sources: the name of each source that is read, and what it reads, by its number in the mixture.
+        planned: the rest of the stage.
+        share: who gets which of its batches.
+        place: (rank, number of ranks, worker, number of workers).
+        threads, prefetch_bytes: threads that decode ahead, and how many bytes, of all streams together.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[int, tuple[str, FilesSpec]],
+        planned: _core.Pass,
+        share: Planned,
+        place: tuple[int, int, int, int],
+        threads: int = 0,
+        prefetch_bytes: int = 0,
+    ) -> None:
+        self._rank, _, worker, self._workers = place
+        self._sources = sources
+        self._planned = planned
+        self._share = share
+        self._number = planned.batches - planned.batches_left + worker
+        self._threads = threads
+        self._prefetch_bytes = prefetch_bytes
+        # The streams by their source and the ordinal that each gives next.
+        self._streams: dict[tuple[int, int], Stream] = {}
+        self._front: Arrival | None = None
+        self._is_closed = False
+        if not planned.batches_left:
+            return
+        self._axes = _core.Axes(planned.cursor_after(planned.batches - planned.batches_left))
+        places = {name: place for place, name in enumerate(self._axes.names)}
+        self._place_of = {number: places[name] for number, (name, _) in sources.items()}
+        self._chunk_rows = self._rows_of_chunks()
+
+    @property
+    def activity(self) -> StreamsActivity:
+        """What the streams are doing."""
+        return StreamsActivity(self._streams)
+
+    def start(self) -> None:
+        """Does nothing: streams begin with the first batch."""
+
+    def front(self) -> Arrival | None:
+        """The front batch: the same until `advance` is called; None at the end."""
+        if self._is_closed:
+            raise _core.StateError("the reader is closed")
+        if self._front is None and self._number < self._planned.batches:
+            self._front = self._made(self._number)
+        return self._front
+
+    def advance(self) -> None:
+        """Releases the front batch."""
+        if self._front is not None:
+            self._front, self._number = None, self._number + self._workers
+
+    def close(self) -> None:
+        """Ends the threads, and closes the files."""
+        self._is_closed = True
+        self._forget()
+
+    def mixed(self, number: int) -> Mixed:
+        """The rows of this rank's batch with a number in the cut."""
+        try:
+            return self._mixed(number)
+        except BaseException:
+            self._forget()  # some streams have moved, and others have not
+            raise
+
+    def _mixed(self, number: int) -> Mixed:
+        planned, rank = self._planned, self._rank
+        ranges = of_buffer(planned.positions(number, rank))
+        at = np.array(self._order_of_names(), dtype=np.int64)[of_words(self._axes.sources(ranges))]
+        pieces: list[Piece] = []
+        for source, place in self._place_of.items():
+            for start, end in ranges.tolist():
+                for first, last in of_buffer(self._axes.ordinals(place, start, end)).tolist():
+                    pieces += self._take(source, place, first, last)
+        # What came source after source goes to the places that the sources have in the batch.
+        order = np.argsort(at, kind="stable")
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        count = planned.shape(number, rank)[0]
+        if count != len(at):  # padding repeats the batch's rows in turn
+            places = places[np.arange(count) % max(len(at), 1)]
+            at = at[np.arange(count) % max(len(at), 1)]
+        index = torch.from_numpy(places)
+        tensors = {
+            name: taken(joined([piece.tensors[name] for piece in pieces]), index)
+            for name in pieces[0].tensors
+        }
+        rows, units = _rows_of(pieces, places)
+        return Mixed(tensors, np.stack([rows, rows + 1], axis=1), at, units)
+
+    def _order_of_names(self) -> list[int]:
+        """For each name of the state, the source's number in the mixture; -1 where it is not read."""
+        order = [-1] * len(self._axes.names)
+        for source, place in self._place_of.items():
+            order[place] = source
+        return order
+
+    def _made(self, number: int) -> Arrival:
+        planned = self._planned
+        mixed, cursor = self.mixed(number), planned.cursor_after(number + 1)
+        count, valid, _ = planned.shape(number, self._rank)
+        masked: frozenset[str] = next(iter(self._sources.values()))[1].schema.masked
+        place = (planned.epoch, planned.step_of(number))
+        origin = Origin(
+            cursor,
+            *place,
+            num_rows=count,
+            valid_rows=valid,
+            rows=mixed.runs,
+            masked=masked,
+            share=self._share,
+            sources=mixed.sources,
+            units=mixed.units,
+        )
+        size = sum(map(num_bytes, mixed.tensors.values()))
+        return Arrival(Batch(mixed.tensors, origin), planned, number, self._rank, size, cursor)
+
+    def _take(self, source: int, place: int, first: int, last: int) -> list[Piece]:
+        """The rows of a source at some of its ordinals, which are all of one pass of it."""
+        _, spec = self._sources[source]
+        stream = self._streams.pop((source, first), None)
+        if stream is None:
+            cursor = self._axes.stretch(place, spec.start(), first)
+            each = max(len(self._sources), 1)
+            ahead = (1, self._prefetch_bytes // each) if self._threads else (0, 0)
+            stream = Stream(spec, cursor, self._chunk_rows[source], *ahead)
+        found = stream.take(last - first)
+        if last % spec.num_rows == 0:
+            stream.close()
+        else:
+            self._streams[source, last] = stream
+        return found
+
+    def _rows_of_chunks(self) -> dict[int, int]:
+        weights, rows = self._axes.weights, self._planned.cut[2]
+        period, (least, most) = sum(weights), _CHUNK_ROWS
+        return {
+            source: max(least, min(most, rows * weights[place] * _CHUNK_BATCHES // period))
+            for source, place in self._place_of.items()
+        }
+
+    def _forget(self) -> None:
+        while self._streams:
+            self._streams.popitem()[1].close()
+
+
+def _rows_of(
+    pieces: list[Piece], places: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], UnitRows | None]:
+    """The row numbers at these places among those of all pieces; of sequences, those of their documents."""
+    rows = np.concatenate([piece.rows for piece in pieces])
+    offsets = [piece.offsets for piece in pieces if piece.offsets is not None]
+    if not offsets:
+        return rows[places], None
+    lengths = np.concatenate([np.diff(each) for each in offsets])
+    begins, counts = (np.cumsum(lengths) - lengths)[places], lengths[places]
+    return rows[spread(begins, counts)], UnitRows(np.append(0, np.cumsum(counts)), True)
+
+
+class StreamsActivity:
+    """What all streams of a reader are doing, as a reader of the core tells it."""
+
+    def __init__(self, streams: dict[tuple[int, int], Stream]) -> None:
+        self._streams = streams
+
+    @property
+    def seconds(self) -> float:
+        """The time spent reading and decoding files by the streams that are open."""
+        return sum(float(stream.activity.seconds) for stream in list(self._streams.values()))
+
+    def queued(self) -> tuple[int, int]:
+        """No batches wait in streams."""
+        return 0, 0
+
+    def threads(self) -> list[_core.ThreadActivity | Idle]:
+        """What the threads are doing; the caller's comes last."""
+        found: list[_core.ThreadActivity | Idle] = []
+        for stream in list(self._streams.values()):
+            found += [each for each in stream.activity.threads() if each.doing != "waiting"]
+        return [*found, Idle()]

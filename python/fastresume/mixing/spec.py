@@ -1,0 +1,198 @@
+"""The `MixtureSpec`: what a mixture reads, and how its sources share the places."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import fastresume._core as _core
+from fastresume.batch.batch import Batch
+from fastresume.batch.origin import Share, of_a_pass
+from fastresume.mixing.reader import MixtureReader
+from fastresume.reading.draws import Draws
+from fastresume.reading.files_spec import FilesSpec
+from fastresume.reading.map_function import check_picklable
+from fastresume.reading.masked_rows import MaskedRows
+from fastresume.reading.row_places import locate
+from fastresume.reading.spec import ReadSpec, Rows
+from fastresume.reading.workers.messages import Arrival
+
+
+class Blend(NamedTuple):
+    """The sources of one stage with their weights, and where it ends."""
+
+    weights: Mapping[str, float]
+    stop: Literal["first", "all"] | int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureSpec(ReadSpec):
+    """What a `Mixture` reads.
+
+    Args:
+        sources: what each source reads, with its name; in the order in which they were named.
+        blends: the passes of the mixture; the last one for all that follow.
+    """
+
+    sources: tuple[tuple[str, FilesSpec], ...]
+    blends: tuple[Blend, ...]
+    _cores: tuple[_core.Mixture, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        specs = dict(self.sources)
+        cores = [
+            _core.Mixture(
+                [(name, specs[name].start(), specs[name].order_choice) for name in blend.weights],
+                list(blend.weights.values()),
+                blend.stop,
+            )
+            for blend in self.blends
+        ]
+        object.__setattr__(self, "_cores", tuple(cores))
+        # Its sources mask nothing.
+        object.__setattr__(self, "masked_rows", MaskedRows(self.sources[0][1].manifest, 0))
+
+    def shares(self, epoch: int) -> dict[str, float]:
+        """The share of each source in a pass, as it is read."""
+        blend, weights = self._at(epoch)[0].weights, self._at(epoch)[1].weights
+        return {name: weight / sum(weights) for name, weight in zip(blend, weights, strict=True)}
+
+    def _at(self, epoch: int) -> tuple[Blend, _core.Mixture]:
+        number = min(epoch, len(self.blends) - 1)
+        return self.blends[number], self._cores[number]
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the names of the sources and of their files."""
+        told = json.dumps([[name, spec.fingerprint] for name, spec in self.sources])
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of the first pass."""
+        return self.start().num_rows
+
+    @property
+    def row_bytes(self) -> int:
+        """Estimated bytes of a row of a batch: of the source with the largest ones."""
+        return max(spec.row_bytes for _, spec in self.sources)
+
+    @property
+    def stores(self) -> Sequence[_core.Stores]:
+        """The stores that files of the sources may lie in."""
+        return tuple(store for _, spec in self.sources for store in spec.stores)
+
+    @property
+    def is_mixed_here(self) -> bool:
+        """Whether a batch is put together in Python of what the core has decoded."""
+        return True
+
+    def start(self) -> _core.Cursor:
+        """The cursor of a new job."""
+        return self._at(0)[1].start(self.global_batch_size)
+
+    def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        """A cursor of this mixture; if it has other sources, weights or another end, a new stage begins.
+
+        Raises:
+            StateError: if it is of no mixture, or a source is another dataset than the one of this name.
+        """
+        return self._at(cursor.epoch)[1].fitted(cursor, self.global_batch_size)
+
+    def pass_from(self, cursor: _core.Cursor, workers: int) -> _core.Pass:
+        """The rest of the stage that a cursor is in."""
+        return super().pass_from(self.fitted(cursor), workers)
+
+    def reader(
+        self,
+        _cursor: _core.Cursor,
+        planned: _core.Pass,
+        place: tuple[int, int, int, int],
+        threads: int = 0,
+        prefetch_bytes: int = 0,
+        _page_lock: _core.PageLock | None = None,
+    ) -> MixtureReader:
+        """The batches of a rank's worker, put together of what the sources' streams decode."""
+        share = self.share(planned, planned.cursor_after(0))
+        weights = self._at(planned.epoch)[0].weights
+        read = {number: source for number, source in enumerate(self.sources) if source[0] in weights}
+        return MixtureReader(read, planned, share, place, threads, prefetch_bytes)
+
+    def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
+        """The batch that a reader delivered, with the cursor after it."""
+        arrival: Arrival = delivered
+        origin = arrival.batch._origin._replace(cursor=cursor, share=share)
+        return Batch(dict(arrival.batch._tensors), origin)
+
+    def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
+        """The rows of this rank's batch with a number in the cut of a stage, read again."""
+        place = (self.world.rank, self.world.world_size, 0, 1)
+        reader = self.reader(planned.cursor_after(number), planned, place)
+        try:
+            mixed = reader.mixed(number)
+        finally:
+            reader.close()
+        return Rows(mixed.tensors, mixed.runs, (), mixed.sources, mixed.units)
+
+    def locate(self, batch: Batch) -> list[tuple[str, int, int]]:
+        """The places of a batch's rows: (path, row group, row in it)."""
+        specs = [spec for _, spec in self.sources]
+        pairs = zip(of_a_pass(batch._origin.sources).tolist(), batch.rows().tolist(), strict=True)
+        return [locate(specs[source].manifest, [row])[0] for source, row in pairs]
+
+    def files_of(self, _planned: _core.Pass, _number: int) -> list[str]:
+        """The files that hold rows of this rank's batch: all of the sources."""
+        return [path for _, spec in self.sources for path in spec.manifest.files]
+
+    def seed_at(self, _cursor: _core.Cursor) -> int:
+        """The seed of random numbers: the mixture's."""
+        return self.seed
+
+    def read_by_all(self, cursor: _core.Cursor, workers: int) -> dict[str, object]:
+        """What has to be the same on all ranks, so that they divide the same rows among them."""
+        blend, core = self._at(cursor.epoch)
+        return {
+            "sources": {
+                name: [spec.manifest.fingerprint, spec.manifest.selection, spec.num_rows]
+                for name, spec in self.sources
+            },
+            "weights": dict(zip(blend.weights, core.weights, strict=True)),
+            "stop": blend.stop,
+            "batch_size": self.batch_size,
+            "tail": self.tail,
+            "cut": self.cut(workers),
+            "on_iter": self.on_iter,
+        }
+
+    def dropped_text(self, planned: _core.Pass) -> str:
+        """The message when a pass ends with places that make no batch."""
+        return (
+            f"the pass ends here: the {planned.rest} rows that were left of it do not make a global batch of "
+            f"{self.global_batch_size}; they go back to their sources, and come first in the next pass"
+        )
+
+    def row_text(self) -> str:
+        """The number of rows, in words."""
+        return f"{self.num_rows} rows of {len(self.sources)} sources"
+
+    def name_at(self, cursor: _core.Cursor) -> str:
+        """What is read, and by which shares, in words."""
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in self.shares(cursor.epoch).items())
+        return f"Mixture({shares}; {cursor.num_rows} rows, {len(self.schema)} tensors"
+
+    def __getstate__(self) -> dict[str, Any]:
+        check_picklable(self.transforms)
+        made_anew = ("schema", "draws", "masked_rows", "_cores")
+        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__dict__.update(schema=self.sources[0][1].schema, draws=Draws(self.transforms))
+        self._prepare()

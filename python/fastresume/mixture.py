@@ -1,0 +1,274 @@
+"""Several datasets as one, by weight."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Never
+
+from fastresume.batch.schema import Field
+from fastresume.dataset import ParquetDataset
+from fastresume.messages import bounds_messages
+from fastresume.mixing.plan import MixturePlan, make_mixture_plan
+from fastresume.mixing.spec import Blend, MixtureSpec
+from fastresume.options.checks import at_least, one_of, quoted
+from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
+from fastresume.options.units import Bins
+from fastresume.options.unknown import refuse_unknown
+from fastresume.packing.spec import UnitsSpec
+from fastresume.reading.resumable import ResumableDataset
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+
+Sources = Mapping[str, tuple[ParquetDataset, float]]
+Stages = Sequence[tuple[int, Mapping[str, float]]]
+
+_MOST_TOLD = 8
+"""So many differences between sources are in an error."""
+
+
+class Mixture(ResumableDataset):
+    """An iterable of `Batch`es of several datasets, each with its share of the rows, that resumes exactly.
+
+    At every prefix of a stage each source is within one row of its share. A source is read in its own order,
+    pass after pass, and each of its rows comes once in each of its passes. Nothing is lost or repeated by a
+    change of ranks, workers, batch size, weights or sources: a state loads under all of these.
+
+    Args:
+        sources: `{"web": (dataset, 0.7), "code": (dataset, 0.3)}`. The datasets are made without a batch
+            size; where one has a batch size, ranks or lanes, the mixture's own count. Weights are numbers
+            above 0; they become integers that sum to at most 65,536.
+        batch_size, global_batch_size: rows per rank and step, or over all ranks.
+        stop: where a pass ends: "first", before a source would pass the end of its present pass; "all", as
+            soon as each source has ended its present pass; or a number of rows. The next pass of the mixture
+            goes on in each source where it stands.
+        stages: passes before those under `sources`' own weights: `[(rows, {"web": 0.9, "code": 0.1}), ...]`.
+            Each is a pass of so many rows, which `iter()` ends with, and `batch.epoch` counts. A source that
+            is not named in one is not read in it.
+        seed: that of `batch.row_seeds()` and `batch.generator()`; each source's order has its own.
+        rank, world_size, world: as of a `ParquetDataset`.
+        lanes, tail, on_iter: as of a `ParquetDataset`.
+
+    Attributes:
+        sources: the names of the sources; `batch.source` counts in their order.
+        datasets: the datasets by their names, for `read_rows` and `locate` of each.
+
+    Raises:
+        TypeError, ValueError: for what is no mixture: it says what to write. One error tells all in which the
+            tensors of the sources differ.
+
+    Threads and forks: see `ParquetDataset`.
+
+    Example:
+        >>> import fastresume as fr
+        >>> web, code = (fr.ParquetDataset("data/*.parquet", seed=seed, shuffle=True) for seed in range(2))
+        >>> two = fr.Mixture({"web": (web, 0.7), "code": (code, 0.3)}, batch_size=10)
+        >>> next(iter(two)).source.tolist()
+        [0, 0, 1, 0, 0, 1, 0, 0, 0, 1]
+    """
+
+    spec: MixtureSpec
+
+    @bounds_messages
+    def __init__(
+        self,
+        sources: Sources,
+        *,
+        batch_size: int | None = None,
+        global_batch_size: int | None = None,
+        stop: Literal["first", "all"] | int = "first",
+        stages: Stages = (),
+        seed: int | None = None,
+        lanes: int | None = None,
+        tail: Literal["drop", "short", "pad"] = "drop",
+        on_iter: Literal["continue", "restart"] = "continue",
+        rank: int | None = None,
+        world_size: int | None = None,
+        world: World | ProcessGroup | DeviceMesh | None = None,
+        **unknown: Never,
+    ) -> None:
+        if unknown:
+            there = list(inspect.signature(Mixture).parameters)[:-1]
+            refuse_unknown("Mixture", unknown, {}, there)
+        datasets, weights = _checked(sources)
+        end = stop if stop in ("first", "all") else at_least(1, "stop", stop)
+        own_world, was_detected = resolve_world(rank, world_size, world)
+        rows = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
+        if rows is None:
+            raise TypeError("one of batch_size and global_batch_size must be given, found neither")
+        named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
+        cut_of(rows, own_world.world_size, 1, named_lanes, None)
+        _check_alike(datasets)
+        first = next(iter(datasets.values()))
+        super().__init__(
+            MixtureSpec(
+                schema=first.spec.schema,
+                seed=0 if seed is None else at_least(0, "seed", seed),
+                world=own_world,
+                world_was_detected=was_detected,
+                batch_size=rows,
+                tail=one_of("tail", tail, ("drop", "short", "pad")),
+                lanes=named_lanes,
+                groups=None,
+                on_iter=one_of("on_iter", on_iter, ("continue", "restart")),
+                sources=tuple((name, dataset.spec) for name, dataset in datasets.items()),
+                blends=(*_stages(stages, datasets), Blend(weights, end)),
+            )
+        )
+        self.datasets: Mapping[str, ParquetDataset] = datasets
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the sources, in the order in which `batch.source` counts them."""
+        return tuple(self.datasets)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each source in the present pass, as its whole weights make it.
+
+        Example:
+            >>> mixture.shares
+            {'web': 0.7, 'code': 0.3}
+        """
+        return self.spec.shares(self.shared_cursor.cursor.epoch)
+
+    def plan(self, workers: int = 0) -> MixturePlan:
+        """What is left of the present pass: steps, and what each source gives; prints as a table.
+
+        Args:
+            workers: how many workers a torch DataLoader over the mixture will have.
+
+        Raises:
+            ValueError: if so many workers can't share the lanes.
+
+        Example:
+            >>> mixture.plan().rows
+            {'web': 100, 'code': 43}
+        """
+        return make_mixture_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))
+
+
+def _checked(sources: object) -> tuple[dict[str, ParquetDataset], dict[str, float]]:
+    """The datasets and weights of the sources.
+
+    Raises:
+        TypeError, ValueError: if they are none.
+    """
+    form = 'write {"web": (dataset, 0.7), "code": (dataset, 0.3)}'
+    if not isinstance(sources, Mapping) or not sources:
+        raise TypeError(f"a Mixture takes names with a dataset and a weight: {form}, found {quoted(sources)}")
+    datasets: dict[str, ParquetDataset] = {}
+    weights: dict[str, float] = {}
+    for name, given in sources.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the names of a Mixture's sources are strings, found {quoted(name)}")
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise TypeError(
+                f"source {name!r} must be a dataset and its weight: {form}, found {quoted(given)}"
+            )
+        dataset, weight = given
+        if isinstance(dataset, Mixture):
+            flat = ", ".join(
+                f'"{name}/{inner}": (..., {share * float(weight):.4g})'
+                for inner, share in dataset.shares.items()
+            )
+            raise TypeError(
+                f"source {name!r} is a Mixture itself: name its sources here, with weights multiplied: "
+                f"{{{flat}}}"
+            )
+        if not isinstance(dataset, ParquetDataset):
+            raise TypeError(f"source {name!r} must be a ParquetDataset, found {type(dataset).__name__}")
+        _check_source(name, dataset)
+        datasets[name], weights[name] = dataset, _weight(name, weight)
+    return datasets, weights
+
+
+def _weight(name: str, weight: object) -> float:
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if not is_number or not 0 < float(weight) < float("inf"):  # type: ignore[arg-type]  # it is a number
+        raise ValueError(f"source {name!r}: a weight must be a number above 0, found {quoted(weight)}")
+    return float(weight)  # type: ignore[arg-type]  # as above
+
+
+def _check_source(name: str, dataset: ParquetDataset) -> None:
+    """Refuses what a mixture does not know of.
+
+    Raises:
+        ValueError: naming it.
+    """
+    spec = dataset.spec
+    if isinstance(spec, UnitsSpec) and isinstance(spec.unit, Bins):
+        raise ValueError(f"source {name!r} has unit={spec.unit!r}: a Mixture knows rows and fr.Packed alone")
+    if spec.transforms:
+        raise ValueError(f"source {name!r} is mapped: map the Mixture, as Mixture(...).map(function)")
+    if spec.max_bad_rows is not None:
+        raise ValueError(
+            f"source {name!r} has bad_rows='mask', which a Mixture does not know yet: leave it out"
+        )
+    if spec.on_change == "append":
+        raise ValueError(
+            f"source {name!r} has on_change='append', which a Mixture does not know yet: name what is new as "
+            "a source of its own"
+        )
+    if not spec.num_rows:
+        raise ValueError(f"source {name!r} has no rows: leave it out")
+
+
+def _stages(stages: object, datasets: Mapping[str, ParquetDataset]) -> list[Blend]:
+    form = "stages=[(rows, {name: weight, ...}), ...]"
+    if isinstance(stages, str | Mapping) or not isinstance(stages, Sequence):
+        raise TypeError(f"write {form}, found {quoted(stages)}")
+    found = []
+    for stage in stages:
+        if not isinstance(stage, tuple | list) or len(stage) != 2 or not isinstance(stage[1], Mapping):
+            raise TypeError(f"write {form}, found the stage {quoted(stage)}")
+        rows, given = stage
+        if unknown := [name for name in given if name not in datasets]:
+            raise ValueError(f"a stage names {unknown[0]!r}; the sources are {', '.join(datasets)}")
+        weights = {name: _weight(name, given[name]) for name in datasets if name in given}
+        if not weights:
+            raise ValueError(f"a stage has no source: write {form}")
+        found.append(Blend(weights, at_least(1, "the rows of a stage", rows)))
+    return found
+
+
+def _check_alike(datasets: Mapping[str, ParquetDataset]) -> None:
+    """Refuses sources whose tensors differ.
+
+    Raises:
+        ValueError: telling all differences, up to some number.
+    """
+    (first_name, first), *others = datasets.items()
+    told: list[str] = []
+    for name, dataset in others:
+        own, its = dict(first.schema), dict(dataset.schema)
+        for key in dict.fromkeys((*own, *its)):
+            if key not in its or key not in own:
+                there, lacking = (first_name, name) if key in own else (name, first_name)
+                told.append(f"{key!r} is in {there!r}, and not in {lacking!r}")
+            elif _told(own[key]) != _told(its[key]):
+                told.append(
+                    f"{key!r} is {_told(own[key])} in {first_name!r}, and {_told(its[key])} in {name!r}"
+                )
+        codes = first.dictionaries
+        told += [
+            f"the codes of {key!r} stand for other values in {first_name!r} than in {name!r}: fix them, as "
+            ".codes(values=[...])"
+            for key, values in dataset.dictionaries.items()
+            if key in codes and codes[key] != values
+        ]
+    if told:
+        more = f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+        raise ValueError(
+            f"the sources of a Mixture must have the same tensors: {'; '.join(told[:_MOST_TOLD])}{more}. Say "
+            "it by columns=[...] of each, as fr.col(name).cast(...)"
+        )
+
+
+def _told(field: Field) -> str:
+    shape = ", ".join(map(str, field.shape))
+    parts: list[Any] = [f"{str(field.dtype).removeprefix('torch.')} [{shape}]"]
+    parts += [field.kind if field.is_jagged else "", field.unit or "", "masked" if field.is_masked else ""]
+    return " ".join(filter(None, parts))

@@ -1,0 +1,28 @@
+"""Where documents end in packed sequences, for attention that keeps them apart."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def cu_seqlens(document: Tensor) -> Tensor:
+    """Where each document begins among the tokens of all sequences, then their number: int32 `[n + 1]`.
+
+    As attention over variable lengths takes it, over `[B * length]` tokens. A document that goes on in the
+    next sequence begins anew there; padding is a stretch of its own.
+
+    Args:
+        document: int32 `[B, length]`, `batch["document"]`; on any device, which the result is on.
+
+    Example:
+        >>> import torch
+        >>> cu_seqlens(torch.tensor([[0, 0, 1], [0, 0, 0]], dtype=torch.int32))
+        tensor([0, 2, 3, 6], dtype=torch.int32)
+    """
+    if document.ndim != 2:
+        raise ValueError(f"document must be batch['document'], [B, length], found {list(document.shape)}")
+    begins = torch.ones_like(document, dtype=torch.bool)
+    begins[:, 1:] = document[:, 1:] != document[:, :-1]
+    places = begins.flatten().nonzero().flatten()
+    return torch.cat([places, places.new_tensor([document.numel()])]).to(torch.int32)

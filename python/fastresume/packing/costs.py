@@ -1,0 +1,108 @@
+"""What each selected row costs: the length of its list, or its number."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+import fastresume._core as _core
+from fastresume.batch.schema import Schema
+from fastresume.buffers import of_buffer, of_words
+from fastresume.columns.request import column_request
+from fastresume.options.topology import default_threads
+
+Costs = npt.NDArray[np.int64]
+
+_READ_ROWS = 1 << 16
+_READ_BYTES = 64 << 20
+"""A column of numbers is read in batches of so many rows, so many bytes ahead."""
+
+_AT_ONCE = 64
+"""Costs of so many row groups are in memory at a time."""
+
+
+def list_lengths(manifest: _core.Manifest, names: Sequence[str]) -> Iterator[Costs]:
+    """The lengths of the selected rows' lists, a row group after another; several threads read levels alone.
+
+    Raises:
+        DataError: if a column is no list of values, or the lists of a row have different lengths.
+    """
+    return _each_group(manifest, lambda group: of_words(_core.lengths_of_lists(manifest, group, list(names))))
+
+
+def costs_of(manifest: _core.Manifest, name: str) -> Iterator[Costs]:
+    """What each selected row costs by a column, a row group after another: see `Bins`.
+
+    Raises:
+        DataError: if the column is neither one of lists of values nor one of integers without nulls.
+    """
+    layout = column_request([name], "error").layout(manifest)
+    (field,) = Schema(layout).values()
+    if field.kind == "list":
+        return list_lengths(manifest, [name])
+    if field.kind != "scalar" or field.size is not None or field.dtype.is_floating_point:
+        raise _core.DataError(
+            f"column '{name}': a row costs the length of a list or an integer, found {field.dtype} of shape "
+            f"{list(field.shape)}"
+        )
+    return _numbers(manifest, layout)
+
+
+def _numbers(manifest: _core.Manifest, layout: _core.Layout) -> Iterator[Costs]:
+    """The numbers of a column in the selected rows, a row group after another."""
+    cursor = _core.Cursor.start(manifest, None)
+    planned = _core.Pass(cursor, (1, 1, _READ_ROWS), "short", 1)
+    reader = _core.Reader(manifest, layout, cursor, planned, (0, 1, 0, 1), default_threads(), _READ_BYTES)
+    schema, left = Schema(layout), np.empty(0, np.int64)
+    try:
+        for rows in _selected_rows(manifest):
+            while len(left) < rows:
+                delivered: Any = reader.front()
+                numbers: Any = next(iter(schema.tensors(delivered.memory).values()))
+                left = np.concatenate([left, numbers.to(torch.int64).numpy()])
+                reader.advance()
+            yield left[:rows]
+            left = left[rows:]
+    finally:
+        reader.close()
+
+
+def _selected_rows(manifest: _core.Manifest) -> list[int]:
+    """How many rows of each row group are selected."""
+    starts = of_words(manifest.group_starts)
+    if manifest.selected is None:
+        return [int(rows) for rows in np.diff(starts)]
+    chosen, each = of_buffer(manifest.selected), itertools.pairwise(starts.tolist())
+    return [int(_selected(chosen, start, end - start).sum()) for start, end in each]
+
+
+def _each_group(manifest: _core.Manifest, costs: Callable[[int], Costs]) -> Iterator[Costs]:
+    starts = of_words(manifest.group_starts)
+    chosen = None if manifest.selected is None else of_buffer(manifest.selected)
+    groups = range(len(starts) - 1)
+    with ThreadPoolExecutor(default_threads()) as threads:
+        for first in groups[::_AT_ONCE]:
+            some = groups[first : first + _AT_ONCE]
+            for group, found in zip(some, threads.map(partial(_found, costs), some), strict=True):
+                yield found if chosen is None else found[_selected(chosen, starts[group], len(found))]
+
+
+def _found(costs: Callable[[int], Costs], group: int) -> Costs:
+    return costs(group)
+
+
+def _selected(chosen: npt.NDArray[np.int64], start: int, rows: int) -> npt.NDArray[np.bool_]:
+    """Which rows of a row group that begins at `start` are selected."""
+    first = int(np.searchsorted(chosen[:, 1], start, side="right"))
+    last = int(np.searchsorted(chosen[:, 0], start + rows, side="left"))
+    mask = np.zeros(rows, np.bool_)
+    for begin, end in chosen[first:last].tolist():
+        mask[max(begin - start, 0) : max(end - start, 0)] = True
+    return mask

@@ -1,0 +1,112 @@
+"""Which tokens of which rows each packed sequence is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import fastresume._core as _core
+from fastresume.buffers import of_words
+from fastresume.options.units import Packed
+from fastresume.packing.costs import list_lengths
+
+Words = npt.NDArray[np.int64]
+
+STRIDE = 256
+"""So many selected rows lie between two entries of the index: 8 bytes for each."""
+
+CHUNK_TOKENS = 1 << 21
+"""About so many tokens are decoded in one go."""
+
+
+class Stretch(NamedTuple):
+    """The rows that some units of a file are cut from.
+
+    Args:
+        ordinals: which of the selected rows of all files, `[start, end)`.
+        tokens_before: how many tokens of the file come before the first one.
+    """
+
+    ordinals: tuple[int, int]
+    tokens_before: int
+
+
+@dataclass(frozen=True)
+class PackedTable:
+    """The units of all files.
+
+    Args:
+        packed: how they are made.
+        starts: the first unit of each file, then the number of units: int64 `[files + 1]`.
+        first_ordinals: the first selected row of each file, then their number: int64 `[files + 1]`.
+        tokens: how many tokens each file has: int64 `[files]`.
+        index: of each file, the tokens before every `STRIDE`-th selected row.
+    """
+
+    packed: Packed
+    starts: Words
+    first_ordinals: Words
+    tokens: Words
+    index: tuple[Words, ...]
+
+    @classmethod
+    def of(cls, manifest: _core.Manifest, packed: Packed, columns: list[str]) -> PackedTable:
+        """The table of a dataset's selected rows.
+
+        Raises:
+            DataError, SourceError: if a column can't be packed, or a file not be read.
+        """
+        groups = of_words(manifest.file_groups)
+        lengths = list_lengths(manifest, columns)
+        first_ordinals, tokens, index = [0], [], []
+        for first, last in zip(groups[:-1].tolist(), groups[1:].tolist(), strict=True):
+            rows = total = 0
+            entries: list[Words] = []
+            for _ in range(first, last):
+                costs = next(lengths)
+                if packed.separator is not None:
+                    costs = costs + (costs > 0)
+                before = total + np.cumsum(costs) - costs
+                entries.append(before[-rows % STRIDE :: STRIDE])
+                rows += len(costs)
+                total += int(costs.sum())
+            first_ordinals.append(first_ordinals[-1] + rows)
+            tokens.append(total)
+            index.append(np.concatenate([np.empty(0, np.int64), *entries]))
+        counts = np.array(tokens, np.int64)
+        units = counts // packed.length if packed.rest == "drop" else -(-counts // packed.length)
+        starts = np.concatenate([[0], np.cumsum(units)]).astype(np.int64)
+        return cls(packed, starts, np.array(first_ordinals, np.int64), counts, tuple(index))
+
+    @property
+    def dropped_tokens(self) -> int:
+        """How many tokens are in no unit, over all files."""
+        return int((self.tokens % self.packed.length).sum()) if self.packed.rest == "drop" else 0
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of the table."""
+        return sum(entries.nbytes for entries in self.index) + 3 * self.starts.nbytes
+
+    @property
+    def told(self) -> str:
+        """How units are made, as a state's hash has it."""
+        packed = self.packed
+        return f"packed {packed.names} {packed.length} {packed.separator is not None} {packed.rest}"
+
+    @property
+    def chunk_units(self) -> int:
+        """How many units are decoded in one go."""
+        return max(1, CHUNK_TOKENS // self.packed.length)
+
+    def stretch(self, file: int, start: int, end: int) -> Stretch:
+        """The rows that the units `[start, end)` of a file are cut from."""
+        index, first = self.index[file], int(self.first_ordinals[file])
+        length, total = self.packed.length, int(self.tokens[file])
+        entry = max(int(np.searchsorted(index, start * length, side="right")) - 1, 0)
+        last = int(np.searchsorted(index, min(end * length, total), side="left"))
+        ordinals = (first + entry * STRIDE, min(first + last * STRIDE, int(self.first_ordinals[file + 1])))
+        return Stretch(ordinals, int(index[entry]))

@@ -1,0 +1,215 @@
+"""The `UnitsSpec`: what a dataset reads that counts sequences or bins in the place of rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+
+import fastresume._core as _core
+from fastresume.batch.batch import Batch
+from fastresume.batch.origin import Share
+from fastresume.batch.schema import Field, Schema
+from fastresume.options.units import Bins, Packed
+from fastresume.packing.bins_table import BinsTable
+from fastresume.packing.costs import costs_of
+from fastresume.packing.packed_table import PackedTable
+from fastresume.packing.reader import UnitSource, UnitsReader, chunks_of
+from fastresume.reading.files_spec import FilesSpec
+from fastresume.reading.spec import Rows
+from fastresume.reading.workers.messages import Arrival
+
+_log = logging.getLogger("fastresume")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitsSpec(FilesSpec):
+    """What a `ParquetDataset` with `unit=` reads.
+
+    Args:
+        unit: what is counted in the place of rows.
+        units_table: which rows each unit is made of.
+        row_schema: the tensors of rows, which units are made of.
+    """
+
+    unit: Packed | Bins
+    units_table: PackedTable | BinsTable
+    row_schema: Schema
+    _units: _core.Units = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        table = self.units_table
+        units = _core.Units(self.manifest, table.starts.tolist(), table.told, self.row_bytes)
+        object.__setattr__(self, "_units", units)
+
+    @property
+    def num_rows(self) -> int:
+        """The number of units of a pass."""
+        return self._units.count
+
+    @property
+    def row_bytes(self) -> int:
+        """Estimated bytes of a unit."""
+        if isinstance(self.unit, Packed):
+            return sum(each.dtype.itemsize * (each.size or 1) for each in self.schema.values())
+        rows = self.manifest.num_selected / max(int(self.units_table.starts[-1]), 1)
+        return max(int(self.layout.row_bytes * rows), 1)
+
+    @property
+    def is_mixed_here(self) -> bool:
+        """Whether a batch is put together in Python of what the core has decoded."""
+        return True
+
+    @property
+    def units_text(self) -> str:
+        """What is counted in the place of rows, in words."""
+        table, rows = self.units_table, self.manifest.num_selected
+        what = f"{self.unit!r}: {self.num_rows:,} of {rows:,} rows, in an index of {table.num_bytes:,} bytes"
+        return f"{what}; {self.dropped_tokens:,} tokens behind the last whole ones of files are dropped"
+
+    @property
+    def dropped_tokens(self) -> int:
+        """How many tokens of all files are in no unit."""
+        return self.units_table.dropped_tokens
+
+    def memory_bound(self, order: _core.Order, planned: _core.Pass, processes: int) -> tuple[int, int]:
+        """The most bytes that a rank holds: the chunks that its readers keep, and one more of each."""
+        size, kept = chunks_of(self.units_table, planned, order, self.world.world_size * processes)
+        chunk = size * self.row_bytes
+        return (kept + 1) * chunk * processes, 2 * chunk
+
+    @property
+    def _source(self) -> UnitSource:
+        masked = self.schema.masked
+        return UnitSource(self.manifest, self.layout, self.row_schema, self.units_table, masked)
+
+    def order(self, cursor: _core.Cursor) -> _core.Order:
+        """The unit at each position of the pass that a cursor is in."""
+        return self._units.order(cursor)
+
+    def start(self) -> _core.Cursor:
+        """The cursor of a new job."""
+        return self._units.start(self.order_choice)
+
+    def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        """A cursor of this dataset.
+
+        Raises:
+            StateError: if it is of another dataset, selection of rows, order, or way of making units.
+        """
+        return self._units.fitted(cursor, self.order_choice)
+
+    def reader(
+        self,
+        cursor: _core.Cursor,
+        planned: _core.Pass,
+        place: tuple[int, int, int, int],
+        _threads: int = 0,
+        _prefetch_bytes: int = 0,
+        _page_lock: _core.PageLock | None = None,
+    ) -> Any:
+        """The batches of a rank's worker, put together of units that are decoded many at a time."""
+        return UnitsReader(self._source, planned, self.order(cursor), self.share(planned, cursor), place)
+
+    def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
+        """The batch that a reader delivered, with the cursor after it."""
+        arrival: Arrival = delivered
+        origin = arrival.batch._origin._replace(cursor=cursor, share=share)
+        return Batch(dict(arrival.batch._tensors), origin)
+
+    def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
+        """The units of this rank's batch with a number in the cut of a pass, read again."""
+        cursor = planned.cursor_after(number)
+        place = (self.world.rank, self.world.world_size, 0, 1)
+        reader = UnitsReader(self._source, planned, self.order(cursor), self.share(planned, cursor), place)
+        made = reader.gathered(number)
+        return Rows(made.tensors, made.runs, (), None, made.units, made.counts)
+
+    @property
+    def _schema_of_rows(self) -> Schema:
+        return self.row_schema
+
+    def row_order(self, _cursor: _core.Cursor) -> _core.Order:
+        """Refuses: positions are those of units.
+
+        Raises:
+            FastresumeError: always.
+        """
+        raise _core.FastresumeError(
+            f"the dataset counts {self.unit!r}, and no rows: a row may be of several units"
+        )
+
+    def files_of(self, _planned: _core.Pass, _number: int) -> list[str]:
+        """The files that hold rows of this rank's batch: any of the dataset."""
+        return list(self.manifest.files)
+
+    def read_by_all(self, cursor: _core.Cursor, workers: int) -> dict[str, object]:
+        """What has to be the same on all ranks, so that they divide the same units among them."""
+        return {**super().read_by_all(cursor, workers), "unit": self._units.hash}
+
+    def row_text(self) -> str:
+        """The number of units, in words."""
+        what = "sequences" if isinstance(self.unit, Packed) else "bins"
+        return f"{self.num_rows} {what} of {self.manifest.num_selected} rows"
+
+    def name_at(self, cursor: _core.Cursor) -> str:
+        """What is read, and in which order, in words."""
+        return f"{super().name_at(cursor)}, unit={self.unit!r}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        found = super().__getstate__()
+        return {name: value for name, value in found.items() if name not in ("_units", "row_schema")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        super().__setstate__(state)
+        row_schema = self.schema
+        schema = schema_of(self.unit, row_schema)
+        self.__dict__.update(row_schema=row_schema, schema=schema)
+        self._prepare()
+
+
+def schema_of(unit: Packed | Bins, rows: Schema) -> Schema:
+    """The tensors of units of such rows.
+
+    Raises:
+        DataError: if what is packed is no column of lists of values.
+    """
+    if isinstance(unit, Bins):
+        return rows
+    made = []
+    for name in unit.names:
+        own = rows.get(name)
+        if own is None or own.kind != "list" or own.size is not None:
+            found = "no tensor of that name" if own is None else f"{own.dtype} of shape {list(own.shape)}"
+            raise _core.DataError(f"fr.Packed takes columns of lists of values, found for '{name}': {found}")
+        size = unit.length
+        made.append(Field(name, own.dtype, own.columns, False, size=size, expression=own.expression))
+    columns = made[0].columns
+    made += [Field(name, torch.int32, columns, False, size=unit.length) for name in ("document", "position")]
+    return Schema.of_fields(made)
+
+
+def of_units(spec: FilesSpec, unit: Packed | Bins) -> UnitsSpec:
+    """The same spec, which counts units.
+
+    Raises:
+        DataError: if rows can't be put together so.
+        SourceError: if a file can't be read.
+    """
+    schema = schema_of(unit, spec.schema)
+    table: PackedTable | BinsTable
+    if isinstance(unit, Packed):
+        table = PackedTable.of(spec.manifest, unit, [schema[name].columns[0] for name in unit.names])
+    else:
+        table = BinsTable.of(unit, costs_of(spec.manifest, unit.name))
+    what = f"{int(table.starts[-1]):,} units of {spec.manifest.num_selected:,} rows"
+    _log.info("%r: %s, %d tokens dropped", unit, what, table.dropped_tokens)
+    given = {each.name: getattr(spec, each.name) for each in fields(spec) if each.init}
+    return UnitsSpec(**{**given, "schema": schema}, unit=unit, units_table=table, row_schema=spec.schema)

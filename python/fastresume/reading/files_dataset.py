@@ -1,0 +1,100 @@
+"""The base class of `ParquetDataset`: rows that have numbers and places in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastresume.batch.batch import Batch
+from fastresume.buffers import Intervals
+from fastresume.messages import bounds_messages
+from fastresume.options.rows import Intervals as RowIntervals
+from fastresume.reading import random_access
+from fastresume.reading.files_spec import FilesSpec
+from fastresume.reading.resumable import ResumableDataset
+from fastresume.reading.row_places import locate
+from fastresume.state.cursor import Cursor
+
+
+class FilesDataset(ResumableDataset):
+    """The batches of files from a cursor on, and any of their rows by its number.
+
+    Attributes:
+        spec: what it reads, a frozen `FilesSpec`.
+    """
+
+    spec: FilesSpec
+
+    @property
+    def paths(self) -> list[str]:
+        """The given `paths`, as strings."""
+        return list(self.spec.paths)
+
+    @property
+    def num_file_rows(self) -> int:
+        """The number of rows of all files: row numbers are below it, whichever rows are selected."""
+        return self.spec.num_file_rows
+
+    @bounds_messages
+    def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
+        """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
+
+        The batch belongs to no pass: its `cursor`, `state_dict()`, `epoch` and `step` raise.
+
+        Args:
+            row_numbers: row numbers as `batch.rows()` has them, in `[0, num_file_rows)`, selected or not.
+
+        Raises:
+            IndexError: if a row number is not in the files.
+            DataError, SourceError: if a file can't be read, or is damaged.
+
+        Example:
+            >>> dataset.read_rows([7, 7, 3])["label"].shape
+            torch.Size([3])
+        """
+        return random_access.read_rows(self.spec, row_numbers)
+
+    @bounds_messages
+    def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
+        """The places of rows: a list of (path, row group, row in the row group), in the given order.
+
+        Raises:
+            IndexError: if a row number is not in the files.
+
+        Example:
+            >>> path, row_group, row = dataset.locate([53])[0]
+            >>> row_group, row
+            (0, 3)
+        """
+        return locate(self.spec.manifest, row_numbers)
+
+    @bounds_messages
+    def remaining(self, state: Mapping[str, Any] | Cursor | None = None) -> RowIntervals:
+        """The rows that a state's pass has still to deliver, as `fr.Intervals` of row numbers.
+
+        Given to any dataset over these files as `rows=`, they make a dataset of what is left: under another
+        filter, order or number of files, or in another reader.
+
+        Args:
+            state: a state of this dataset; the present one if None.
+
+        Raises:
+            StateError: if the state is of another dataset, selection of rows or order.
+
+        Example:
+            >>> dataset.remaining(batch.state_dict())
+            fr.Intervals([[32, 100]])
+        """
+        cursor = self.shared_cursor.cursor if state is None else Cursor.from_state(state)._core
+        return RowIntervals(random_access.remaining_rows(self.spec, cursor))
+
+    def remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
+        """The rest of a cursor's pass, by file and row group: see `Cursor.remaining`.
+
+        Raises:
+            StateError: if the cursor is of another dataset, selection or order.
+        """
+        return random_access.remaining_by_group(self.spec, cursor._core)

@@ -1,0 +1,252 @@
+"""The `FilesSpec`: which rows of which files a dataset reads, in which order, and as which tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+import fastresume._core as _core
+from fastresume.batch.batch import Batch, of_delivered
+from fastresume.batch.origin import Share
+from fastresume.batch.schema import Schema
+from fastresume.buffers import Intervals, of_buffer, of_runs
+from fastresume.columns.request import ColumnRequest
+from fastresume.options.rows import OrderChoice
+from fastresume.options.topology import Cut
+from fastresume.reading.draws import Draws
+from fastresume.reading.map_function import check_picklable
+from fastresume.reading.masked_rows import MaskedRows, bound_of
+from fastresume.reading.row_places import RowNumbers, checked_numbers, locate
+from fastresume.reading.spec import ReadSpec, Rows
+from fastresume.state.cursor import Cursor
+from fastresume.tables.snapshot import SnapshotName
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesSpec(ReadSpec):
+    """What a `ParquetDataset` reads.
+
+    A pickle holds the manifest and the dictionaries, so that no file is read again; the layout is made anew.
+
+    Args:
+        paths: the paths that the user named, as strings.
+        manifest: the files, and which of their rows are selected.
+        columns: how columns become tensors.
+        layout: what `columns` make of the files.
+        order_choice: the named parameters of the shuffled order (seed, block rows, window rows); None for a
+            sequential one.
+        on_change: whether a state of the first files fits.
+        max_bad_rows: how many rows of a pass may be damaged and masked, or which share of this rank's; None
+            where one is an error.
+        table: the snapshot whose files they are, if they are a table's.
+        has_batch_size: whether a batch size was named: without one, it is read as a source of a mixture.
+    """
+
+    paths: tuple[str, ...]
+    manifest: _core.Manifest
+    columns: ColumnRequest
+    layout: _core.Layout
+    order_choice: OrderChoice
+    on_change: Literal["error", "append"]
+    max_bad_rows: int | float | None = None
+    table: SnapshotName | None = None
+    has_batch_size: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "masked_rows", MaskedRows(self.manifest, self.most_bad_rows or 0))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the files' relative paths, sizes and footers."""
+        return self.manifest.fingerprint
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of a pass."""
+        return self.manifest.num_selected
+
+    @property
+    def most_bad_rows(self) -> int | None:
+        """How many rows of a pass may be masked in a process; None where a damaged row is an error."""
+        most = self.max_bad_rows
+        return None if most is None else bound_of(most, self.num_rows // self.world.world_size)
+
+    @property
+    def num_file_rows(self) -> int:
+        """The number of rows of all files."""
+        return self.manifest.num_rows
+
+    @property
+    def row_bytes(self) -> int:
+        """Estimated bytes of a row of a batch, from the footers."""
+        return self.layout.row_bytes
+
+    @property
+    def stores(self) -> Sequence[_core.Stores]:
+        """The stores that its files may lie in."""
+        return (self.manifest.stores,)
+
+    @property
+    def is_mixed_here(self) -> bool:
+        """Whether a batch is put together in Python of what the core has decoded."""
+        return False
+
+    def start(self) -> _core.Cursor:
+        """The cursor of a new job."""
+        return _core.Cursor.start(self.manifest, self.order_choice)
+
+    def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        """A cursor of this dataset, or what becomes of it where the dataset has grown since.
+
+        Raises:
+            StateError: if it is of another dataset, selection of rows or order.
+        """
+        try:
+            return cursor.fitted(self.manifest, self.order_choice, self.on_change == "append")
+        except _core.StateError as error:
+            if self.table is None:
+                raise
+            raise _core.StateError(f"{error}. {self.table.told}") from None
+
+    def reader(
+        self,
+        cursor: _core.Cursor,
+        planned: _core.Pass,
+        place: tuple[int, int, int, int],
+        threads: int = 0,
+        prefetch_bytes: int = 0,
+        page_lock: _core.PageLock | None = None,
+    ) -> _core.Reader:
+        """The batches of a rank's worker, from a cursor on, decoded by the core."""
+        given = (self.manifest, self.layout, cursor, planned, place, threads, prefetch_bytes)
+        return _core.Reader(*given, page_lock)
+
+    def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
+        """The batch that the core delivered, with the cursor after it."""
+        return of_delivered(self.schema, delivered, cursor, share)
+
+    @property
+    def units_text(self) -> str | None:
+        """What is counted in the place of rows, in words; None of rows."""
+        return None
+
+    @property
+    def dropped_tokens(self) -> int:
+        """How many tokens of all files are in no unit; 0 of rows."""
+        return 0
+
+    def memory_bound(self, order: _core.Order, planned: _core.Pass, processes: int) -> tuple[int, int]:
+        """The most bytes that a rank holds, and what each decoding thread adds."""
+        bound = self.layout.memory_bound(self.manifest, order, planned, processes)
+        return bound.rank_bytes, bound.thread_bytes
+
+    def order(self, cursor: _core.Cursor) -> _core.Order:
+        """The row, or unit, at each position of the pass that a cursor is in."""
+        return self.row_order(cursor)
+
+    def row_order(self, cursor: _core.Cursor) -> _core.Order:
+        """The row at each position of the pass that a cursor is in."""
+        return _core.Order(cursor, self.manifest)
+
+    def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
+        """The rows of this rank's batch with a number in the cut of a pass, read again."""
+        rank = self.world.rank
+        order = self.row_order(planned.cursor_after(number))
+        runs = of_buffer(order.rows(of_buffer(planned.positions(number, rank))))
+        return self._read(self.layout, runs, planned.shape(number, rank)[0])
+
+    def read_rows(self, row_numbers: Sequence[int] | RowNumbers) -> Rows:
+        """The rows with these numbers, in this order."""
+        numbers = checked_numbers(self.manifest, row_numbers)
+        # Who names a row wants it: there is no batch whose other rows would do.
+        strict = self.layout.masking_damage(masks_damage=False)
+        return self._read(strict, np.stack([numbers, numbers + 1], axis=1), len(numbers))
+
+    def _read(self, layout: _core.Layout, runs: Intervals, count: int) -> Rows:
+        """The rows in these runs, repeated up to `count` rows."""
+        memory, written = layout.read_rows(self.manifest, runs, count)
+        return Rows(self._schema_of_rows.tensors(memory), written, tuple(written.damage))
+
+    @property
+    def _schema_of_rows(self) -> Schema:
+        return self.schema
+
+    def locate(self, batch: Batch) -> list[tuple[str, int, int]]:
+        """The places of a batch's rows: (path, row group, row in it)."""
+        return locate(self.manifest, batch.rows())
+
+    def files_of(self, planned: _core.Pass, number: int) -> list[str]:
+        """The files that hold rows of this rank's batch, in the order of its rows."""
+        positions = of_buffer(planned.positions(number, self.world.rank))
+        order = self.row_order(planned.cursor_after(number))
+        rows = of_runs(of_buffer(order.rows(positions)))
+        return list(dict.fromkeys(path for path, _, _ in locate(self.manifest, rows)))
+
+    def seed_at(self, cursor: _core.Cursor) -> int:
+        """The seed of random numbers in the pass that a cursor is in: that of its order."""
+        seed: int = self.seed if self.order_choice is None else Cursor(cursor).order["seed"]
+        return seed
+
+    def cut(self, workers: int) -> Cut:
+        """The cut for this many workers of each rank; 1 without workers.
+
+        Raises:
+            TypeError: if no batch size was named.
+            ValueError: if they can't share the lanes.
+        """
+        if not self.has_batch_size:
+            raise TypeError(
+                "one of batch_size and global_batch_size must be given, found neither: a dataset without one "
+                "is a source of a Mixture, and is not read by itself"
+            )
+        return super().cut(workers)
+
+    def batches_of(self, cursor: _core.Cursor) -> int:
+        """How many batches each rank gets of the pass that begins with a cursor; 1 without a batch size."""
+        return super().batches_of(cursor) if self.has_batch_size else 1
+
+    def read_by_all(self, cursor: _core.Cursor, workers: int) -> dict[str, object]:
+        """What has to be the same on all ranks, so that they divide the same rows among them."""
+        return {
+            "files": len(self.manifest.files),
+            "rows": self.num_rows,
+            "dataset": self.manifest.fingerprint,
+            "selection": self.manifest.selection,
+            "order": Cursor(cursor).order,
+            "batch_size": self.batch_size,
+            "tail": self.tail,
+            "cut": self.cut(workers),
+            "on_iter": self.on_iter,
+        }
+
+    def row_text(self) -> str:
+        """The number of rows, in words."""
+        of_files = "" if self.manifest.selection is None else f" of {self.num_file_rows}"
+        return f"{self.num_rows}{of_files} rows"
+
+    @property
+    def _of_table(self) -> str:
+        return "" if self.table is None else f"version {self.table.version} of a {self.table.kind} table, "
+
+    def name_at(self, cursor: _core.Cursor) -> str:
+        """What is read, and in which order, in words."""
+        return (
+            f"ParquetDataset({len(self.manifest.files)} files, {self._of_table}{self.row_text()}, "
+            f"{len(self.schema)} tensors, {Cursor(cursor).order_text}"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        check_picklable(self.transforms)
+        made_anew = ("layout", "schema", "draws", "masked_rows")
+        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        layout = self.columns.layout(self.manifest).masking_damage(self.max_bad_rows is not None)
+        masked_rows = MaskedRows(self.manifest, self.most_bad_rows or 0)
+        self.__dict__.update(layout=layout, schema=Schema(layout), draws=Draws(self.transforms))
+        self.__dict__.update(masked_rows=masked_rows)

@@ -1,0 +1,279 @@
+//! The laws of mixtures over random histories: jobs are killed and resumed on other topologies, by other weights and with
+//! other sources. The oracle walks along the positions one by one.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use fastresume::{
+    Cursor, Cut, NamedMixture, NamedSource, NamedStop, OrderChoice, OrderKind, Pass, Period, Stop, Tail,
+    whole_weights,
+};
+use proptest::prelude::*;
+
+/// The number of histories for each law: more with `FASTRESUME_CASES=100000`.
+fn config() -> ProptestConfig {
+    let cases = std::env::var("FASTRESUME_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig { max_global_rejects: u32::MAX, ..ProptestConfig::with_cases(cases.unwrap_or(500)) }
+}
+
+const NAMES: [&str; 4] = ["web", "code", "books", "mail"];
+
+/// What one start of a job asks for: which sources it names and with which weights, its ranks, lanes and rows, and after
+/// how many batches it is killed.
+#[derive(Debug, Clone)]
+struct Life {
+    weights: Vec<(usize, u64)>,
+    stop: Stop,
+    world_size: u64,
+    lanes_each: u64,
+    rows: u64,
+    batches: u64,
+}
+
+fn lives() -> impl Strategy<Value = Life> {
+    let sources = prop::sample::subsequence(vec![0, 1, 2, 3], 1..=4).prop_shuffle();
+    let weights = sources.prop_flat_map(|sources| {
+        let each: Vec<_> = sources.into_iter().map(|source| (Just(source), 1..9_u64)).collect();
+        each
+    });
+    let stop = prop_oneof![
+        Just(Stop::Named(NamedStop::First)),
+        Just(Stop::Named(NamedStop::All)),
+        (1..400_u64).prop_map(Stop::Rows)
+    ];
+    (weights, stop, 1..=3_u64, 1..=3_u64, 1..6_u64, 0..40_u64).prop_map(
+        |(weights, stop, world_size, lanes_each, rows, batches)| Life {
+            weights,
+            stop,
+            world_size,
+            lanes_each,
+            rows,
+            batches,
+        },
+    )
+}
+
+impl Life {
+    fn named(&self, rows: &[u64]) -> NamedMixture {
+        let sources = self.weights.iter().map(|&(source, _)| NamedSource {
+            name: NAMES[source].into(),
+            fingerprint: format!("{source:032}"),
+            rows: rows[source],
+            order: OrderKind::Sequential,
+            choice: OrderChoice::Sequential,
+        });
+        NamedMixture {
+            sources: sources.collect(),
+            weights: self.weights.iter().map(|&(_, weight)| weight).collect(),
+            stop: self.stop,
+        }
+    }
+
+    fn least(&self) -> u64 {
+        self.rows * self.lanes_each * self.world_size
+    }
+
+    fn pass(&self, cursor: &Cursor) -> Pass {
+        let cut = Cut::new(self.world_size * self.lanes_each, 1, self.rows).unwrap();
+        Pass::new(cursor, cut, Tail::Drop, self.world_size).unwrap()
+    }
+}
+
+fn place(name: &str) -> usize {
+    NAMES.iter().position(|known| *known == name).unwrap()
+}
+
+/// Which of the names the sources of a state have.
+fn places(cursor: &Cursor) -> Vec<usize> {
+    cursor.mixture().unwrap().sources.iter().map(|source| place(&source.0)).collect()
+}
+
+/// The sources at some positions, one by one: each time the one that must come before any other one.
+fn slow_sources(weights: &[u64], positions: u64) -> Vec<usize> {
+    let length: u64 = weights.iter().sum();
+    let mut given = vec![0_u64; weights.len()];
+    let mut found = Vec::new();
+    for position in 0..positions {
+        let mut best: Option<(u64, usize)> = None;
+        for (source, &weight) in weights.iter().enumerate() {
+            // Occurrence j may come when a share of j is due, and has to before one of j + 1 is.
+            if weight > 0 && given[source] * length <= position * weight + (weight - 1) {
+                let starts = given[source] * length / weight;
+                let ends = ((given[source] + 1) * length).div_ceil(weight);
+                if starts <= position && best.is_none_or(|(end, _)| ends < end) {
+                    best = Some((ends, source));
+                }
+            }
+        }
+        let (ends, source) = best.unwrap();
+        assert!(position < ends, "occurrence {} of {source} comes too late", given[source]);
+        given[source] += 1;
+        found.push(source);
+    }
+    found
+}
+
+/// Checks a history: nothing is delivered twice, what was left of a source comes first, and the state says all of it.
+fn check_history(rows: &[u64], lives: &[Life]) {
+    let mut delivered: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); NAMES.len()];
+    let mut state: Option<String> = None;
+    for life in lives {
+        let named = life.named(rows);
+        let cursor = match &state {
+            None => Cursor::start_of_mixture(&named, life.least()).unwrap(),
+            Some(text) => Cursor::parse(text).unwrap().fitted_to_mixture(&named, life.least()).unwrap(),
+        };
+        let known = places(&cursor);
+        let axes = cursor.axes().unwrap();
+        let positions = cursor.identity().num_rows;
+        let weights = cursor.mixture().unwrap().weights.clone();
+        let sources = slow_sources(&weights, positions);
+        // What a stage may take: of each source what had not been taken before it.
+        let begun = taken(&cursor.before_stage(), &known);
+        let mut next: Vec<u64> = vec![0; NAMES.len()];
+        let mut expected = Vec::new();
+        for (position, &source) in (0..).zip(&sources) {
+            let name = known[source];
+            while begun[name].contains(&next[name]) {
+                next[name] += 1;
+            }
+            let ordinals: Vec<_> = axes.ordinals(source, &(position..position + 1)).collect();
+            assert_eq!(ordinals, std::slice::from_ref(&(next[name]..next[name] + 1)));
+            assert_eq!(axes.period().source_at(position), source);
+            expected.push((name, next[name]));
+            next[name] += 1;
+        }
+        let pass = life.pass(&cursor);
+        let end = (pass.done() + life.batches).min(pass.batches());
+        for batch in pass.done()..end {
+            for rank in 0..life.world_size {
+                for range in pass.positions(batch, rank).unwrap() {
+                    for position in range {
+                        let (name, ordinal) = expected[usize::try_from(position).unwrap()];
+                        assert!(delivered[name].insert(ordinal), "{name} gave {ordinal} twice");
+                    }
+                }
+            }
+        }
+        let after = pass.cursor_after(end);
+        let known = places(&after);
+        let told = taken(&after, &known);
+        for (name, told) in told.iter().enumerate().filter(|(name, _)| known.contains(name)) {
+            assert_eq!(told, &delivered[name], "the state tells what was taken of {name}");
+        }
+        let text = after.to_json();
+        assert_eq!(Cursor::parse(&text).unwrap(), after);
+        state = Some(text);
+    }
+}
+
+/// What a state says was taken, by the names of the sources.
+fn taken(cursor: &Cursor, known: &[usize]) -> Vec<BTreeSet<u64>> {
+    let mut found = vec![BTreeSet::new(); NAMES.len()];
+    for (name, taken) in known.iter().zip(cursor.taken().unwrap()) {
+        found[*name] = taken.ranges().iter().cloned().flatten().collect();
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn each_source_is_within_one_of_its_share_at_every_prefix(
+        weights in prop::collection::vec(0..60_u64, 1..12).prop_filter("some weight", |weights| weights.iter().any(|&weight| weight > 0)),
+        periods in 1..4_u64,
+    ) {
+        let period = Period::new(&weights).unwrap();
+        let length = period.length();
+        let slow = slow_sources(&weights, length * periods);
+        let mut counts = vec![0_u64; weights.len()];
+        for position in 0..length * periods {
+            for (source, &weight) in weights.iter().enumerate() {
+                prop_assert_eq!(period.count_before(source, position), counts[source]);
+                let (count, share) = (counts[source] * length, position * weight);
+                prop_assert!(count.abs_diff(share) <= length, "{count} of {share}");
+            }
+            let source = period.source_at(position);
+            prop_assert_eq!(source, slow[usize::try_from(position).unwrap()]);
+            prop_assert_eq!(period.position_of(source, counts[source]), Some(position));
+            counts[source] += 1;
+        }
+    }
+
+    #[test]
+    fn weights_keep_their_shares(weights in prop::collection::vec(1e-3..1e3_f64, 1..10)) {
+        let whole = whole_weights(&weights).unwrap();
+        let sum: f64 = weights.iter().sum();
+        #[allow(clippy::cast_precision_loss, reason = "at most 65,536")]
+        let total = whole.iter().sum::<u64>() as f64;
+        prop_assert!(total <= 65_536.0);
+        for (weight, found) in weights.iter().zip(&whole) {
+            #[allow(clippy::cast_precision_loss, reason = "at most 65,536")]
+            let found = *found as f64;
+            prop_assert!((found / total - weight / sum).abs() <= 1.0 / 65_536.0);
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_or_repeated_in_any_history(
+        rows in prop::collection::vec(1..120_u64, 4),
+        lives in prop::collection::vec(lives(), 1..8),
+    ) {
+        check_history(&rows, &lives);
+    }
+}
+
+/// A job that ends where the first source ends its pass: all sources stop there, and each goes on from there.
+#[test]
+fn a_pass_ends_with_that_of_a_source_or_of_all() {
+    let life = |stop| Life {
+        weights: vec![(0, 7), (1, 3)],
+        stop,
+        world_size: 1,
+        lanes_each: 1,
+        rows: 10,
+        batches: 1000,
+    };
+    let first = life(Stop::Named(NamedStop::First));
+    let cursor = Cursor::start_of_mixture(&first.named(&[70, 60, 1, 1]), 10).unwrap();
+    assert_eq!(cursor.identity().num_rows, 100);
+    let pass = first.pass(&cursor);
+    let next = pass.cursor_after(pass.batches());
+    assert_eq!((next.epoch(), next.steps()), (1, 0));
+    // Half of its pass is left of the second source, and none of the first one's, which begins its next one.
+    assert_eq!(next.identity().num_rows, 100);
+    let all = life(Stop::Named(NamedStop::All));
+    let cursor = Cursor::start_of_mixture(&all.named(&[70, 60, 1, 1]), 10).unwrap();
+    assert_eq!(cursor.identity().num_rows, 200);
+    let rows = life(Stop::Rows(55));
+    assert_eq!(Cursor::start_of_mixture(&rows.named(&[70, 60, 1, 1]), 10).unwrap().identity().num_rows, 55);
+}
+
+#[test]
+fn a_state_of_eight_sources_and_five_stages_is_below_a_kibibyte() {
+    let sources = |count: usize| -> Vec<NamedSource> {
+        let each = (0..count).map(|source| NamedSource {
+            name: format!("source-{source}"),
+            fingerprint: format!("{source:012x}"),
+            rows: 123_456_789,
+            order: OrderKind::Shuffled { seed: 17, block_rows: 65_536, window_rows: 131_072 },
+            choice: OrderChoice::Shuffled { seed: None, block_rows: None, window_rows: None },
+        });
+        each.collect()
+    };
+    let mut cursor: Option<Cursor> = None;
+    for stage in 0..5 {
+        let weights = (0..8).map(|source| 5 + (source + stage) % 8 * 7).collect();
+        let stop = Stop::Named(NamedStop::First);
+        let named = NamedMixture { sources: sources(8), weights, stop };
+        let begun = match &cursor {
+            None => Cursor::start_of_mixture(&named, 4096).unwrap(),
+            Some(cursor) => cursor.fitted_to_mixture(&named, 4096).unwrap(),
+        };
+        let pass = Pass::new(&begun, Cut::new(64, 1, 64).unwrap(), Tail::Drop, 8).unwrap();
+        cursor = Some(pass.cursor_after(pass.done() + 1000));
+    }
+    let text = cursor.unwrap().to_json();
+    assert!(text.len() < 1024, "{} bytes: {text}", text.len());
+}

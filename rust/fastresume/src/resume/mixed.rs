@@ -1,0 +1,338 @@
+//! Mixtures: which ordinals of which source stand at the positions of a stage, what its cuts have taken of them, and the
+//! stage that follows.
+
+use std::ops::Range;
+
+use crate::dataset::manifest::MAX_ROWS;
+use crate::error::{Error, Result, quoted};
+use crate::intervals::set::Intervals;
+use crate::order::mixture::{Mixture, Source, Stage, Stop, VERSION};
+use crate::order::pass_order::{OrderChoice, OrderKind};
+use crate::order::period::Period;
+use crate::resume::cursor::{Cursor, Identity, damaged};
+use crate::resume::lanes::{Cut, Division};
+
+/// What stands for the fingerprint of one dataset in the state of a mixture.
+const FINGERPRINT: &str = "mixture";
+
+/// A source, as a user names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedSource {
+    /// Its name.
+    pub name: String,
+    /// The hash of its files and selected rows.
+    pub fingerprint: String,
+    /// The number of its selected rows.
+    pub rows: u64,
+    /// The order that it has if no state says otherwise.
+    pub order: OrderKind,
+    /// What was named of it.
+    pub choice: OrderChoice,
+}
+
+impl NamedSource {
+    fn begun(&self) -> Source {
+        let sizes = match self.order {
+            OrderKind::Shuffled { seed, block_rows, window_rows } => Some((seed, block_rows, window_rows)),
+            _ => None,
+        };
+        Source(self.name.clone(), self.fingerprint.clone(), self.rows, sizes, Vec::new())
+    }
+
+    /// Refuses the state of another dataset under this name.
+    fn check(&self, found: &Source) -> Result<()> {
+        let foreign = |what: &str, found: String, own: String| {
+            let name = quoted(&self.name);
+            Err(Error::State(format!(
+                "source '{name}': the state is of another {what}: {found}, this one is {own}"
+            )))
+        };
+        if (&found.1, found.2) != (&self.fingerprint, self.rows) {
+            let named = |hash: &str, rows: u64| format!("{} with {rows} rows", quoted(hash));
+            return foreign("dataset", named(&found.1, found.2), named(&self.fingerprint, self.rows));
+        }
+        match self.choice.contradiction(&order_of(found)) {
+            Some((what, found, chosen)) => foreign(what, found, chosen),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The order of each pass of a source.
+#[must_use]
+pub fn order_of(source: &Source) -> OrderKind {
+    source.3.map_or(OrderKind::Sequential, |(seed, block_rows, window_rows)| OrderKind::Shuffled {
+        seed,
+        block_rows,
+        window_rows,
+    })
+}
+
+/// What a user asks of a mixture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedMixture {
+    /// Its sources, in their order.
+    pub sources: Vec<NamedSource>,
+    /// Their weights, as [`whole_weights`](crate::order::period::whole_weights) gives them.
+    pub weights: Vec<u64>,
+    /// Where a pass ends.
+    pub stop: Stop,
+}
+
+/// Which ordinals stand at the positions of a stage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Axes {
+    period: Period,
+    /// The ordinals of each source that were not taken before the stage, without end.
+    free: Vec<Intervals>,
+}
+
+impl Axes {
+    fn new(weights: &[u64], taken: &[Intervals]) -> Result<Self> {
+        let free = taken.iter().map(|taken| taken.complement(MAX_ROWS)).collect();
+        Ok(Self { period: Period::new(weights)?, free })
+    }
+
+    /// The period of the stage.
+    #[must_use]
+    pub fn period(&self) -> &Period {
+        &self.period
+    }
+
+    /// The ordinals of a source at a range of positions, in their order.
+    pub fn ordinals(&self, source: usize, positions: &Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let count = |position: u64| self.period.count_before(source, position);
+        self.free[source].slice(count(positions.start)..count(positions.end))
+    }
+}
+
+/// What was taken of the sources after a stage, of which these positions remain.
+fn taken_after(
+    weights: &[u64],
+    taken: &[Intervals],
+    positions: u64,
+    remaining: &Intervals,
+) -> Result<Vec<Intervals>> {
+    let axes = Axes::new(weights, taken)?;
+    let done = remaining.complement(positions);
+    let each = taken.iter().enumerate().map(|(source, before)| {
+        let ordinals = done.ranges().iter().flat_map(|range| axes.ordinals(source, range));
+        before.union(&Intervals::of_sorted(ordinals))
+    });
+    Ok(each.collect())
+}
+
+/// What was taken of the sources before the present stage: the earlier ones of the pass are replayed.
+fn taken_before(mixture: &Mixture) -> Result<Vec<Intervals>> {
+    let mut taken: Vec<Intervals> = mixture.sources.iter().map(Source::taken).collect();
+    for Stage(weights, positions, cuts) in &mixture.stages {
+        let cuts = cuts.iter().map(|&(lanes, groups, rows, done)| Ok((Cut::new(lanes, groups, rows)?, done)));
+        let stage = Cursor {
+            cuts: cuts.collect::<Result<_>>()?,
+            ..Cursor::start(identity(OrderKind::Sequential, *positions))
+        };
+        taken = taken_after(weights, &taken, *positions, &stage.remaining()?)?;
+    }
+    Ok(taken)
+}
+
+fn identity(order: OrderKind, num_rows: u64) -> Identity {
+    Identity { fingerprint: FINGERPRINT.to_owned(), num_rows, selection: None, order }
+}
+
+impl Cursor {
+    /// The mixture that it is of, if it is of one.
+    #[must_use]
+    pub fn mixture(&self) -> Option<&Mixture> {
+        match &self.identity.order {
+            OrderKind::Mixture(mixture) => Some(mixture),
+            _ => None,
+        }
+    }
+
+    /// The cursor before the first batch of a mixture; passes end by global batches of `least` rows.
+    ///
+    /// # Errors
+    /// `Argument` if a stage would be too long.
+    pub fn start_of_mixture(named: &NamedMixture, least: u64) -> Result<Self> {
+        let mixture = Mixture {
+            mixture: VERSION,
+            least,
+            sources: named.sources.iter().map(NamedSource::begun).collect(),
+            stages: Vec::new(),
+            stop: named.stop,
+            weights: named.weights.clone(),
+        };
+        mixture.check().map_err(Error::Argument)?;
+        Self::stage(mixture)
+    }
+
+    /// The beginning of the present stage of a mixture.
+    fn stage(mixture: Mixture) -> Result<Self> {
+        let taken = taken_before(&mixture)?;
+        let given = given(&mixture)?;
+        let positions = mixture.positions(&taken, given)?;
+        Ok(Self::start(identity(OrderKind::Mixture(Box::new(mixture)), positions)))
+    }
+
+    /// Which ordinals stand at the positions of the present stage.
+    ///
+    /// # Errors
+    /// `State` if it is not of a mixture.
+    pub fn axes(&self) -> Result<Axes> {
+        let mixture = self.mixture().ok_or_else(|| Error::State("the state is not of a mixture".into()))?;
+        Axes::new(&mixture.weights, &taken_before(mixture)?)
+    }
+
+    /// The beginning of the present stage of a mixture; of another pass, its state with nothing done.
+    #[must_use]
+    pub fn before_stage(&self) -> Self {
+        Self { cuts: Vec::new(), ..self.clone() }
+    }
+
+    /// What was taken of the axis of each source.
+    ///
+    /// # Errors
+    /// `State` if it is not of a mixture, or damaged.
+    pub fn taken(&self) -> Result<Vec<Intervals>> {
+        let mixture = self.mixture().ok_or_else(|| Error::State("the state is not of a mixture".into()))?;
+        taken_after(
+            &mixture.weights,
+            &taken_before(mixture)?,
+            self.identity.num_rows,
+            &self.remaining_of_cuts()?,
+        )
+    }
+
+    /// The positions that its cuts leave, also where they leave none.
+    fn remaining_of_cuts(&self) -> Result<Intervals> {
+        let Some(&(cut, done)) = self.cuts.last() else { return self.remaining() };
+        Division::new(cut, self.before_last_cut().remaining()?).remaining_after(done)
+    }
+
+    pub(super) fn check_mixture(&self) -> Result<()> {
+        let Some(mixture) = self.mixture() else { return Ok(()) };
+        let is_canonical = self.consumed.intervals.is_empty()
+            && self.generations.is_empty()
+            && self.identity.fingerprint == FINGERPRINT
+            && self.identity.selection.is_none();
+        if !is_canonical {
+            return Err(damaged("it is of a mixture, and has what only a dataset's state has"));
+        }
+        let is_done = |stage: &Stage| stage.2.is_empty() || stage.2.iter().any(|cut| cut.3 == 0);
+        if mixture.stages.iter().any(is_done) {
+            return Err(damaged("a stage of its mixture has nothing done"));
+        }
+        taken_before(mixture).map(|_| ())
+    }
+
+    /// The start of the next pass of a mixture: what the present one has not taken of the sources comes first in it.
+    pub(super) fn next_of_mixture(&self) -> Option<Self> {
+        let mixture = self.mixture()?;
+        let taken = self.taken().ok()?;
+        let sources = mixture.sources.iter().zip(&taken).map(|(source, taken)| source.with_taken(taken));
+        let least = self.cuts.last().map_or(mixture.least, |(cut, _)| cut.global_batch_rows());
+        let next = Mixture { sources: sources.collect(), stages: Vec::new(), least, ..mixture.clone() };
+        let next = Self::stage(next).ok()?;
+        Some(Self { epoch: self.epoch + 1, first_epoch: self.first_epoch, ..next })
+    }
+
+    /// The start of the present pass of a mixture.
+    pub(super) fn restarted_mixture(&self) -> Option<Self> {
+        let mixture = self.mixture()?;
+        let begun = Self::stage(Mixture { stages: Vec::new(), ..mixture.clone() }).ok()?;
+        Some(Self { epoch: self.epoch, first_epoch: self.first_epoch, ..begun })
+    }
+
+    /// The same place in a mixture, of which a new stage begins here if it has other sources, weights or another end.
+    /// Then what the present stage has not taken goes back to the sources.
+    ///
+    /// # Errors
+    /// `State` if it is not of a mixture, or a source is another dataset than the one of this name in the state.
+    pub fn fitted_to_mixture(&self, named: &NamedMixture, least: u64) -> Result<Self> {
+        let Some(mixture) = self.mixture() else {
+            return Err(Error::State(format!(
+                "the state is of one dataset, {}, and this is a mixture of {} sources",
+                self.identity.name(),
+                named.sources.len()
+            )));
+        };
+        let place = |name: &str| mixture.sources.iter().position(|source| source.0 == name);
+        for source in &named.sources {
+            if let Some(found) = place(&source.name) {
+                source.check(&mixture.sources[found])?;
+            }
+        }
+        let known: Vec<usize> = named.sources.iter().filter_map(|source| place(&source.name)).collect();
+        let (from, sources) =
+            if known.is_sorted() { merged(mixture, named) } else { renamed(mixture, named) };
+        let weight_of = |source: &Source| named.sources.iter().position(|own| own.name == source.0);
+        let weights: Vec<u64> =
+            sources.iter().map(|source| weight_of(source).map_or(0, |index| named.weights[index])).collect();
+        let is_same = sources.len() == mixture.sources.len() && known.is_sorted();
+        if is_same && weights == mixture.weights && named.stop == mixture.stop {
+            return Ok(self.clone());
+        }
+        let moved = |old: &[u64]| from.iter().map(|of| of.map_or(0, |index| old[index])).collect::<Vec<_>>();
+        let is_begun = !self.cuts.is_empty();
+        let mut stages = mixture.stages.clone();
+        if is_begun {
+            let cuts = self.cuts.iter().map(|&(cut, done)| (cut.lanes(), cut.groups(), cut.rows(), done));
+            stages.push(Stage(mixture.weights.clone(), self.identity.num_rows, cuts.collect()));
+        }
+        let mut next = Mixture { weights, stop: named.stop, sources, stages, ..mixture.clone() };
+        if known.is_sorted() {
+            for stage in &mut next.stages {
+                stage.0 = moved(&stage.0);
+            }
+        } else {
+            // Places of equal ends go by the order of the sources: what was taken under another one is told as it is.
+            let taken = self.taken()?;
+            for (source, of) in next.sources.iter_mut().zip(&from) {
+                *source = of.map_or_else(|| source.clone(), |index| source.with_taken(&taken[index]));
+            }
+            next.stages.clear();
+        }
+        next.check().map_err(Error::State)?;
+        let place = |cursor: Self| Self { epoch: self.epoch, first_epoch: self.first_epoch, ..cursor };
+        let begun = place(Self::stage(next)?);
+        let is_over = begun.identity.num_rows < least && is_begun;
+        Ok(if is_over { begun.next_pass() } else { begun })
+    }
+}
+
+/// How many positions the earlier stages of a pass have given.
+fn given(mixture: &Mixture) -> Result<u64> {
+    let each = mixture.stages.iter().flat_map(|stage| &stage.2).map(|&(lanes, groups, rows, done)| {
+        Ok::<u64, Error>(Cut::new(lanes, groups, rows)?.global_batch_rows().saturating_mul(done))
+    });
+    each.sum()
+}
+
+/// The sources of a state and those that are new, in an order in which both keep theirs; and where each was in the state.
+fn merged(mixture: &Mixture, named: &NamedMixture) -> (Vec<Option<usize>>, Vec<Source>) {
+    let mut found = Vec::new();
+    let mut next = 0;
+    for own in &named.sources {
+        if let Some(place) = mixture.sources.iter().position(|source| source.0 == own.name) {
+            found.extend((next..=place).map(|index| (Some(index), mixture.sources[index].clone())));
+            next = place + 1;
+        } else {
+            found.push((None, own.begun()));
+        }
+    }
+    found.extend((next..mixture.sources.len()).map(|index| (Some(index), mixture.sources[index].clone())));
+    found.into_iter().unzip()
+}
+
+/// The same where the user has named the sources in another order: in that one, those that are gone behind them.
+fn renamed(mixture: &Mixture, named: &NamedMixture) -> (Vec<Option<usize>>, Vec<Source>) {
+    let place = |name: &str| mixture.sources.iter().position(|source| source.0 == name);
+    let own = named.sources.iter().map(|own| match place(&own.name) {
+        Some(index) => (Some(index), mixture.sources[index].clone()),
+        None => (None, own.begun()),
+    });
+    let is_gone = |source: &Source| named.sources.iter().all(|own| own.name != source.0);
+    let gone = mixture.sources.iter().enumerate().filter(|(_, source)| is_gone(source));
+    own.chain(gone.map(|(index, source)| (Some(index), source.clone()))).unzip()
+}

@@ -1,0 +1,408 @@
+"""A mixture has each source's share at every place, and resumes exactly, whatever has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import fastresume as fr
+from support.jobs import FEW, arrays_of
+
+SIZES = {"web": 700, "code": 260, "books": 90}
+PLACE = {name: place for place, name in enumerate(SIZES)}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("sources")
+    for name, count in SIZES.items():
+        rows = list(range(count))
+        table = {
+            "x": pa.array([PLACE[name] * 10_000 + row for row in rows], pa.int32()),
+            "flag": pa.array([None if row % 7 == 0 else row % 2 == 0 for row in rows]),
+            "short": pa.array(rows, pa.uint16()),
+            "half": pa.array(np.arange(count).astype(np.float16)),
+            "fixed": pa.array([[row, row + 1] for row in rows], pa.list_(pa.int64(), 2)),
+            "text": [None if row % 5 == 0 else f"{name} {row}" for row in rows],
+            "tokens": pa.array([[row] * (row % 4) + [None] for row in rows], pa.list_(pa.int16())),
+            "deep": [[[row], [], [f"{row}"] and [row, row]][: row % 4] for row in rows],
+        }
+        (directory / name).mkdir()
+        pq.write_table(pa.table(table), directory / name / "a.parquet", row_group_size=64)
+    return directory
+
+
+def source(root: Path, name: str, **how: Any) -> fr.ParquetDataset:
+    return fr.ParquetDataset(root / name, nulls="mask", **how)
+
+
+def mixture(root: Path, weights: dict[str, float], shuffle: bool = False, **how: Any) -> fr.Mixture:
+    order: dict[str, Any] = {"shuffle": True, "block_rows": 8, "window_rows": 64} if shuffle else {}
+    sources = {
+        name: (source(root, name, **({**order, "seed": PLACE[name]} if shuffle else {})), weight)
+        for name, weight in weights.items()
+    }
+    return fr.Mixture(sources, **{"batch_size": 20, "rank": 0, "world_size": 1, **how})
+
+
+def places(batch: fr.Batch, made: fr.Mixture) -> list[tuple[str, int]]:
+    names = [made.sources[number] for number in batch.source.tolist()]
+    return list(zip(names, batch.rows().tolist(), strict=True))
+
+
+WEIGHTS = {"web": 0.7, "code": 0.25, "books": 0.05}
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_each_source_is_within_one_row_of_its_share_at_every_prefix(root: Path, shuffle: bool) -> None:
+    made = mixture(root, WEIGHTS, shuffle)
+    counts: Counter[int] = Counter()
+    for number, each in enumerate(np.concatenate([batch.source for batch in made]).tolist(), 1):
+        counts[each] += 1
+        for place, weight in enumerate(WEIGHTS.values()):
+            assert abs(counts[place] - number * weight) <= 1
+    assert number == len(made) * 20
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(
+    "how", [{}, {"lanes": 4}, {"tail": "pad", "batch_size": 33}, {"stop": "all"}], ids=str
+)
+def test_every_value_is_that_of_its_row_in_its_source(root: Path, shuffle: bool, how: dict[str, Any]) -> None:
+    made = mixture(root, WEIGHTS, shuffle, **how)
+    alone = {name: source(root, name) for name in SIZES}
+    seen: Counter[tuple[str, int]] = Counter()
+    for batch in made:
+        at = places(batch, made)
+        assert batch["x"].tolist() == [PLACE[name] * 10_000 + row for name, row in at]
+        for name in SIZES:
+            if not any(other == name for other, _ in at):
+                continue
+            mine = [place for place, (other, _) in enumerate(at) if other == name]
+            own = arrays_of(alone[name].read_rows([at[place][1] for place in mine]))
+            taken = dict(batch.items())
+            for key, value in taken.items():
+                picked = (
+                    value[torch.tensor(mine)]
+                    if isinstance(value, torch.Tensor) and value.dtype != torch.uint16
+                    else value
+                )
+                if isinstance(value, fr.Jagged):
+                    assert (
+                        value.take(torch.tensor(mine, dtype=torch.int64)).to_list()
+                        == alone[name].read_rows([at[place][1] for place in mine])[key].to_list()
+                        or key == "text"
+                    )  # type: ignore[union-attr]
+                elif value.dtype != torch.uint16:
+                    np.testing.assert_array_equal(picked.numpy(), own[key])
+        texts = batch["text"].to_strings()  # type: ignore[union-attr]
+        assert texts == [None if row % 5 == 0 else f"{name} {row}" for name, row in at]
+        assert batch["short"].tolist() == [row for _, row in at]
+        seen.update(place for place, valid in zip(at, batch.valid.tolist(), strict=True) if valid)
+    if "stop" not in how:
+        assert set(seen.values()) == {1}, "no row comes twice in a pass"
+    else:
+        assert {row for name, row in seen if name == "books"} == set(range(SIZES["books"]))
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("how", [{}, {"lanes": 5}, {"stop": 130}], ids=str)
+def test_resume_after_every_batch_equals_no_interruption(
+    root: Path, shuffle: bool, how: dict[str, Any]
+) -> None:
+    whole, first = [], mixture(root, WEIGHTS, shuffle, **how)
+    for _ in range(3):
+        whole += [(places(batch, first), batch.state_dict()) for batch in first]
+    for number in range(0, 2 * len(whole) // 3, 3):
+        made = mixture(root, WEIGHTS, shuffle, **how)
+        made.load_state_dict(whole[number][1])
+        begun = [places(batch, made) for batch in made]
+        assert begun == [rows for rows, _ in whole[number + 1 : number + 1 + len(begun)]]
+
+
+class Job:
+    """Lives of a job, which tell what was delivered by whom."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.state: dict[str, str] | None = None
+        self.delivered: dict[str, list[int]] = {name: [] for name in SIZES}
+
+    def live(self, weights: dict[str, float], world_size: int, steps: int, **how: Any) -> None:
+        ranks = [
+            mixture(self.root, weights, rank=rank, world_size=world_size, **how) for rank in range(world_size)
+        ]
+        if self.state is not None:
+            for rank in ranks:
+                rank.load_state_dict(self.state)
+        for _ in range(3):
+            iterators = [iter(rank) for rank in ranks]
+            while steps:
+                batches = [next(iterator, None) for iterator in iterators]
+                if None in batches:
+                    assert batches == [None] * world_size, "all ranks have the same number of batches"
+                    break
+                steps -= 1
+                states = set()
+                for batch, rank in zip(batches, ranks, strict=True):
+                    assert batch is not None
+                    states.add(json.dumps(batch.state_dict()))
+                    for name, row in places(batch, rank):
+                        self.delivered[name].append(row)
+                assert len(states) == 1
+                self.state = json.loads(states.pop())
+
+
+@pytest.mark.law(1)
+@pytest.mark.filterwarnings("ignore:the pass ends here")
+@FEW
+@given(data=st.data())
+def test_no_row_comes_again_before_all_have_come_whatever_changes(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    job = Job(tmp_path_factory.getbasetemp() / "sources0")
+    for _ in range(data.draw(st.integers(1, 6))):
+        names = data.draw(st.sets(st.sampled_from(list(SIZES)), min_size=1))
+        weights = {name: data.draw(st.sampled_from((0.1, 1, 3, 7))) for name in SIZES if name in names}
+        size = data.draw(st.sampled_from((4, 6, 12)))
+        world_size = data.draw(st.integers(1, 3))
+        job.live(weights, world_size, data.draw(st.integers(0, 12)), batch_size=size)
+    for name, rows in job.delivered.items():
+        counts = Counter(rows)
+        assert not counts or max(counts.values()) <= -(-len(rows) // SIZES[name]) + 1
+
+
+@pytest.fixture(autouse=True)
+def _root_is_there(root: Path) -> None:
+    """The sources are written before a test that draws examples."""
+
+
+@pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 3}, {"num_workers": 2}], ids=str)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_loader_delivers_the_same(root: Path, how: dict[str, Any], shuffle: bool) -> None:
+    workers = how.get("num_workers", 1)
+    lanes = {"lanes": 2} if workers > 1 else {}
+    plain = mixture(root, WEIGHTS, shuffle)
+    with fr.Loader(mixture(root, WEIGHTS, shuffle, **lanes), **how) as loader:
+        found = [(places(batch, loader.dataset), batch["x"].tolist()) for batch in loader]  # type: ignore[arg-type]
+        again = [batch.rows().tolist() for batch in loader.replay(2)]
+        assert again == [[row for _, row in rows] for rows, _ in found[-2:]]
+    if workers == 1:
+        assert found == [(places(batch, plain), batch["x"].tolist()) for batch in plain]
+    each = Counter(place for rows, _ in found for place in rows)
+    assert set(each.values()) == {1}
+    assert sum(each.values()) == len(plain) * 20
+
+
+def test_a_dataloader_with_workers_resumes(root: Path) -> None:
+    made = mixture(root, WEIGHTS, lanes=2)
+    found: list[tuple[str, int]] = []
+    for number, batch in enumerate(DataLoader(made, batch_size=None, num_workers=2)):
+        found += places(batch, made)
+        state = batch.state_dict()
+        if number == 6:
+            break
+    other = mixture(root, WEIGHTS)
+    other.load_state_dict(state)
+    found += [place for batch in other for place in places(batch, other)]
+    assert set(Counter(found).values()) == {1}
+
+
+def test_transforms_seeds_and_random_access_are_there(root: Path) -> None:
+    made = mixture(root, WEIGHTS, seed=3)
+    mapped = made.map(lambda batch: {"x": batch["x"] + 1, "own": batch.source})
+    batches = list(mapped)
+    assert all(torch.equal(batch["own"], batch.source) for batch in batches)
+    again = mixture(root, WEIGHTS, seed=3)
+    assert again.batch_at(epoch=0, step=7)["x"].tolist() == (batches[7]["x"] - 1).tolist()
+    assert torch.equal(again.batch_at(epoch=0, step=7).row_seeds(), batches[7].row_seeds())
+    assert again.peek()["x"].tolist() == (batches[0]["x"] - 1).tolist()
+    assert again.datasets["code"].read_rows([5])["x"].tolist() == [10_005]
+    assert pickle.loads(pickle.dumps(batches[3])).source.tolist() == batches[3].source.tolist()
+
+
+def test_a_function_that_fails_is_told_with_the_place_of_the_batch(root: Path) -> None:
+    def fail(batch: fr.Batch) -> fr.Batch:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as caught:
+        next(iter(mixture(root, WEIGHTS).map(fail)))
+    assert "row 0 of row group 0 in" in caught.value.__notes__[0]
+
+
+def test_stages_follow_in_time(root: Path) -> None:
+    stages = [(100, {"web": 1}), (60, {"code": 1, "books": 2})]
+    made = mixture(root, {"web": 1, "code": 1, "books": 1}, stages=stages, stop=30, batch_size=10)
+    shares = []
+    for epoch in range(3):
+        counts = Counter(name for batch in made for name, _ in places(batch, made))
+        shares.append(dict(counts))
+        assert made.epoch == epoch + 1
+    assert shares == [{"web": 100}, {"code": 20, "books": 40}, {"web": 10, "code": 10, "books": 10}]
+
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import fastresume as fr
+
+root, log, state, rank, world_size, weights = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), *sys.argv[4:]
+sources = {name: fr.ParquetDataset(root / name, columns="x") for name in json.loads(weights)}
+made = fr.Mixture(
+    {name: (sources[name], weight) for name, weight in json.loads(weights).items()},
+    batch_size=12 // int(world_size), rank=int(rank), world_size=int(world_size), lanes=int(world_size),
+)
+loader = fr.Loader(made, threads=1)
+if state.exists():
+    loader.load_state_dict(json.loads(state.read_text()))
+with open(log, "a") as out:
+    for batch in loader:
+        out.write(json.dumps([batch.epoch, batch.step, batch["x"].tolist(), batch.state_dict()]) + "\\n")
+        out.flush()
+        if sys.stdin.readline() == "":
+            break
+"""
+
+
+@pytest.mark.processes
+def test_a_killed_job_goes_on_on_other_ranks_with_a_source_added(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(PROGRAM)
+    state, seen = tmp_path / "state.json", list[int]()
+    for life, (world_size, weights) in enumerate(
+        [(1, {"web": 3, "code": 1}), (3, {"web": 3, "code": 1, "books": 1}), (2, {"code": 1, "books": 1})]
+    ):
+        logs = [tmp_path / f"{life}-{rank}" for rank in range(world_size)]
+        jobs = [
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    str(tmp_path / "job.py"),
+                    root,
+                    log,
+                    state,
+                    str(rank),
+                    str(world_size),
+                    json.dumps(weights),
+                ],
+                stdin=subprocess.PIPE,
+            )
+            for rank, log in enumerate(logs)
+        ]
+        for step in range(5):
+            for job, log in zip(jobs, logs, strict=True):
+                while not (log.exists() and log.read_text().count("\n") > step):
+                    assert job.poll() is None
+                assert job.stdin is not None
+                job.stdin.write(b"\n")
+                job.stdin.flush()
+        for job in jobs:
+            os.kill(job.pid, signal.SIGKILL)
+            job.communicate()
+        lines = [json.loads(line) for log in logs for line in log.read_text().splitlines()[:5]]
+        seen += [x for _, _, xs, _ in lines for x in xs]
+        assert len({json.dumps(line[3]) for line in lines if line[1] == lines[-1][1]}) == 1
+        state.write_text(json.dumps(lines[-1][3]))
+    assert len(seen) == len(set(seen)) == 3 * 5 * 12
+
+
+def test_a_job_is_saved_whole_and_goes_on(root: Path, tmp_path: Path) -> None:
+    from fastresume.checkpoint import Checkpointer
+
+    loader, model = fr.Loader(mixture(root, WEIGHTS), threads=1), torch.nn.Linear(1, 1)
+    rows = []
+    for batch in loader:
+        rows.append(batch.rows().tolist())
+        if len(rows) == 4:
+            break
+    with Checkpointer(tmp_path / "saved") as checkpointer:
+        checkpointer.save(4, loader=loader, model=model)
+    other = fr.Loader(mixture(root, WEIGHTS), threads=1)
+    with Checkpointer(tmp_path / "saved") as checkpointer:
+        checkpointer.restore(loader=other, model=model)
+    rows += [batch.rows().tolist() for batch in other]
+    assert rows == [batch.rows().tolist() for batch in mixture(root, WEIGHTS)]
+
+
+@pytest.mark.parametrize(
+    ("sources", "kind", "words"),
+    [
+        ({}, TypeError, ["a Mixture takes names", "(dataset, 0.7)"]),
+        ([1], TypeError, ["a Mixture takes names"]),
+        ({"web": 1}, TypeError, ["source 'web' must be a dataset and its weight"]),
+        ({"web": ("data", 1)}, TypeError, ["source 'web' must be a ParquetDataset, found str"]),
+    ],
+)
+def test_what_is_no_mixture_is_refused(sources: Any, kind: type[Exception], words: Sequence[str]) -> None:
+    with pytest.raises(kind) as caught:
+        fr.Mixture(sources, batch_size=2)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_what_a_mixture_does_not_know_is_refused_by_name(root: Path) -> None:
+    web = source(root, "web")
+    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({"web": (web, 0)}, {}, "source 'web': a weight must be a number above 0, found 0"),
+        ({"web": (web, float("nan"))}, {}, "a weight must be a number above 0"),
+        ({"web": (web.map(lambda batch: batch), 1)}, {}, r"map the Mixture"),
+        ({"web": (source(root, "web", bad_rows="mask"), 1)}, {}, "bad_rows='mask'"),
+        ({"web": (source(root, "web", on_change="append"), 1)}, {}, "on_change='append'"),
+        ({"web": (web, 1)}, {"stop": "last"}, "stop"),
+        ({"web": (web, 1)}, {"stages": [(10, {"code": 1})]}, "a stage names 'code'; the sources are web"),
+        ({"web": (web, 1)}, {"stages": [(0, {"web": 1})]}, "the rows of a stage must be at least 1"),
+    ]
+    for sources, how, words in cases:
+        with pytest.raises((ValueError, TypeError), match=words):
+            fr.Mixture(sources, batch_size=2, rank=0, world_size=1, **how)
+    made = fr.Mixture({"web": (web, 1)}, batch_size=2, rank=0, world_size=1)
+    with pytest.raises(TypeError, match=r'name its sources here.*\{"all/web": \(\.\.\., 0\.5\)\}'):
+        fr.Mixture({"all": (made, 0.5)}, batch_size=2)  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="of a Mixture, or of units, it proves nothing yet"):
+        fr.Loader(made, audit="log")
+    with pytest.raises(fr.FastresumeError, match="of no Mixture"):
+        _ = web.read_rows([1]).source
+    with pytest.raises(
+        TypeError, match="one of batch_size and global_batch_size must be given, found neither"
+    ):
+        next(iter(web))
+
+
+def test_all_differences_between_the_sources_tensors_are_in_one_error(root: Path) -> None:
+    web = source(root, "web")
+    code = source(
+        root, "code", columns=["*", "!flag", fr.col("x").cast(torch.float32), fr.col("tokens").pad(8)]
+    )
+    with pytest.raises(ValueError, match="must have the same tensors") as caught:
+        fr.Mixture({"web": (web, 1), "code": (code, 1)}, batch_size=2)
+    for words in ("'flag' is in 'web', and not in 'code'", "'x' is int32 [B]", "float32 [B]", "'tokens' is"):
+        assert words in str(caught.value)
+
+
+def test_a_state_of_other_data_is_refused_by_the_sources_name(root: Path, tmp_path: Path) -> None:
+    made = mixture(root, {"web": 1, "code": 1})
+    state = next(iter(made)).state_dict()
+    other = {"web": (source(root, "books"), 1), "code": (source(root, "code"), 1)}
+    with pytest.raises(fr.StateError, match="source 'web': the state is of another dataset"):
+        fr.Mixture(other, batch_size=20, rank=0, world_size=1).load_state_dict(state)
+    alone = source(root, "web", batch_size=10, rank=0, world_size=1)
+    with pytest.raises(fr.StateError):
+        alone.load_state_dict(state)
+    with pytest.raises(fr.StateError, match="the state is of one dataset"):
+        made.load_state_dict(alone.state_dict())

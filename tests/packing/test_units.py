@@ -1,0 +1,367 @@
+"""Packed sequences and bins hold each token and each row once, in any order, after any resume."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import fastresume as fr
+from support.jobs import FEW
+
+Documents = list[list[int] | None]
+
+
+def write(directory: Path, files: list[Documents], **how: Any) -> Path:
+    """Write files of documents, whose tokens tell the row and the place; `labels` are one more each."""
+    directory.mkdir(exist_ok=True)
+    for number, documents in enumerate(files):
+        table = {
+            "tokens": pa.array(documents, pa.list_(pa.int32())),
+            "labels": pa.array(
+                [None if d is None else [t + 1 for t in d] for d in documents], pa.list_(pa.int64())
+            ),
+            "cost": pa.array([len(d or ()) for d in documents], pa.int16()),
+            "text": [f"{number} {row}" for row in range(len(documents))],
+        }
+        pq.write_table(pa.table(table), directory / f"{number}.parquet", **how)
+    return directory
+
+
+def documents(seed: int, rows: int, longest: int) -> Documents:
+    drawn = random.Random(seed)
+    lengths = [drawn.choice([0, 1, 2, 5, longest]) if drawn.random() < 0.9 else None for _ in range(rows)]
+    return [
+        None if n is None else [row * 1000 + place for place in range(n)] for row, n in enumerate(lengths)
+    ]
+
+
+class Oracle:
+    """The sequences that files are cut into: tokens, documents, positions, rows."""
+
+    def __init__(
+        self,
+        files: list[Documents],
+        length: int,
+        separator: int | None,
+        rest: str,
+        chosen: set[int] | None = None,
+    ) -> None:
+        self.units: list[tuple[list[int], list[int], list[int], list[int]]] = []
+        self.dropped = 0
+        first = 0
+        for file in files:
+            tokens: list[tuple[int, int, int]] = []  # token, row, place
+            for row, document in enumerate(file, first):
+                if document and (chosen is None or row in chosen):
+                    own = document + ([] if separator is None else [separator])
+                    tokens += [(token, row, place) for place, token in enumerate(own)]
+            first += len(file)
+            while len(tokens) >= length or (tokens and rest == "pad"):
+                some, tokens = tokens[:length], tokens[length:]
+                rows = list(dict.fromkeys(row for _, row, _ in some))
+                filled = length - len(some)
+                self.units.append(
+                    (
+                        [token for token, _, _ in some] + [0] * filled,
+                        [rows.index(row) for _, row, _ in some] + [-1] * filled,
+                        [place for _, _, place in some] + [0] * filled,
+                        rows,
+                    )
+                )
+            self.dropped += len(tokens)
+
+
+def units_of(batch: fr.Batch) -> Iterator[tuple[list[int], list[int], list[int], list[int]]]:
+    parts = (batch["tokens"].tolist(), batch["document"].tolist(), batch["position"].tolist())
+    yield from zip(*parts, batch.rows().to_list(), strict=True)
+
+
+def opened(directory: Path, unit: Any, batch_size: int = 3, **how: Any) -> fr.ParquetDataset:
+    nulls = {"nulls": "mask"} if isinstance(unit, fr.Bins) else {}
+    where = {"rank": 0, "world_size": 1, **nulls, **how}
+    return fr.ParquetDataset(directory, batch_size=batch_size, unit=unit, **where)
+
+
+@pytest.mark.law(1)
+@FEW
+@given(data=st.data())
+def test_every_token_is_in_one_sequence_or_counted_as_dropped(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 300), min_size=1, max_size=3))
+    files = [
+        documents(data.draw(st.integers(0, 99)), rows, data.draw(st.sampled_from((7, 90)))) for rows in sizes
+    ]
+    total = sum(sizes)
+    directory = write(
+        tmp_path_factory.mktemp("packed"),
+        files,
+        row_group_size=data.draw(st.sampled_from((1, 17, 1000))),
+        data_page_size=data.draw(st.sampled_from((1, 64, 1 << 20))),
+        data_page_version=data.draw(st.sampled_from(("1.0", "2.0"))),
+    )
+    length = data.draw(st.sampled_from((1, 8, 50)))
+    separator, rest = data.draw(st.sampled_from((None, -5))), data.draw(st.sampled_from(("drop", "pad")))
+    chosen = data.draw(st.none() | st.sets(st.integers(0, total - 1), min_size=1))
+    oracle = Oracle(files, length, separator, rest, chosen)
+    how: dict[str, Any] = (
+        {} if chosen is None else {"rows": fr.Intervals([[row, row + 1] for row in sorted(chosen)])}
+    )
+    if data.draw(st.booleans()):
+        how |= {"shuffle": True, "block_rows": 4, "window_rows": data.draw(st.sampled_from((4, 40)))}
+    unit = fr.Packed("tokens", length=length, separator=separator, rest=rest)
+    if not oracle.units:
+        with pytest.raises(ValueError, match="no batch would come from 0 sequences"):
+            opened(directory, unit, tail="short", **how)
+        return
+    dataset = opened(directory, unit, tail="short", **how)
+    found = [unit for batch in dataset for unit in units_of(batch)]
+    if "shuffle" in how:
+        assert sorted(found) == sorted(oracle.units)
+    else:
+        assert found == oracle.units
+    assert dataset.num_rows == len(oracle.units)
+    assert dataset.plan().dropped_tokens == oracle.dropped
+
+
+def test_columns_are_packed_alike(tmp_path: Path) -> None:
+    files = [documents(1, 200, 90)]
+    directory = write(tmp_path / "data", files)
+    dataset = opened(directory, fr.Packed("tokens", "labels", length=33, separator=-9), tail="short")
+    assert list(dataset.schema) == ["tokens", "labels", "document", "position"]
+    assert dataset.schema["tokens"].shape == ("B", 33)
+    for batch in dataset:
+        tokens, labels = batch["tokens"], batch["labels"]
+        assert isinstance(tokens, torch.Tensor)
+        assert isinstance(labels, torch.Tensor)
+        assert (tokens.dtype, labels.dtype) == (torch.int32, torch.int64)
+        assert torch.equal(labels, torch.where(tokens == -9, tokens, tokens + 1).long())
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("unit", [fr.Packed("tokens", length=16), fr.Bins("tokens", cost=30)], ids=repr)
+@pytest.mark.parametrize("how", [{}, {"lanes": 3}, {"tail": "pad"}], ids=str)
+def test_resume_after_every_batch_equals_no_interruption(
+    tmp_path: Path, shuffle: bool, unit: Any, how: dict[str, Any]
+) -> None:
+    directory = write(tmp_path / "data", [documents(2, 300, 40), documents(3, 150, 40)], row_group_size=64)
+    order: dict[str, Any] = {"shuffle": True, "block_rows": 8, "window_rows": 32} if shuffle else {}
+
+    def told(batch: fr.Batch) -> Any:
+        values = {
+            name: value.tolist() if isinstance(value, torch.Tensor) else value.to_list()
+            for name, value in batch.items()
+        }
+        rows = batch.rows()
+        return values, rows.to_list() if isinstance(rows, fr.Jagged) else rows.tolist(), batch.valid.tolist()
+
+    whole = [(told(batch), batch.state_dict()) for batch in opened(directory, unit, **order, **how)]
+    assert len(whole) > 10
+    for number in range(0, len(whole) - 1, 2):
+        dataset = opened(directory, unit, **order, **how)
+        dataset.load_state_dict(whole[number][1])
+        assert [told(batch) for batch in dataset] == [each for each, _ in whole[number + 1 :]]
+        assert told(dataset.batch_at(epoch=0, step=number, state=whole[number][1])) == whole[number][0]
+
+
+@pytest.mark.law(1)
+@pytest.mark.parametrize("unit", [fr.Packed("tokens", length=16), fr.Bins("cost", cost=30)], ids=repr)
+def test_other_ranks_and_workers_go_on_where_others_stood(tmp_path: Path, unit: Any) -> None:
+    files = [documents(4, 400, 30), documents(5, 90, 30)]
+    directory = write(tmp_path / "data", files, row_group_size=50)
+    seen: Counter[Any] = Counter()
+    state = None
+
+    def take(batch: fr.Batch) -> None:
+        if isinstance(unit, fr.Packed):
+            seen.update(str(unit) for unit in units_of(batch))
+        else:
+            seen.update(batch.rows().tolist())
+
+    for world_size, steps in ((1, 3), (3, 4), (2, 5)):
+        for rank in range(world_size):
+            dataset = opened(directory, unit, rank=rank, world_size=world_size, shuffle=True, block_rows=4)
+            if state is not None:
+                dataset.load_state_dict(state)
+            for _, batch in zip(range(steps), iter(dataset)):  # noqa: B905  (so many)
+                take(batch)
+                after = batch.state_dict()
+        state = after
+    loaded = opened(directory, unit, lanes=2, batch_size=2, shuffle=True, tail="short")
+    loaded.load_state_dict(state)
+    for batch in DataLoader(loaded, batch_size=None, num_workers=2):
+        take(batch)
+    assert set(seen.values()) == {1}
+    if isinstance(unit, fr.Packed):
+        assert sorted(seen) == sorted(str(each) for each in Oracle(files, 16, None, "drop").units)
+    else:
+        assert sorted(seen) == list(range(490))
+
+
+@pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 3}, {"num_workers": 2}], ids=str)
+@pytest.mark.parametrize(
+    "unit", [fr.Packed("tokens", length=16), fr.Bins("tokens", cost=30, rows=4)], ids=repr
+)
+def test_a_loader_delivers_the_same(tmp_path: Path, how: dict[str, Any], unit: Any) -> None:
+    directory = write(tmp_path / "data", [documents(6, 300, 40)], row_group_size=64)
+    lanes = {"lanes": 2, "batch_size": 4}
+    plain = [batch["tokens"] for batch in opened(directory, unit, **lanes)]
+    with fr.Loader(opened(directory, unit, **lanes), **how) as loader:
+        found = [batch["tokens"] for batch in loader]
+        assert loader.stats().rows > 0
+    if "threads" in how:
+        for own, other in zip(found, plain, strict=True):
+            if isinstance(own, torch.Tensor):
+                assert torch.equal(own, other)  # type: ignore[arg-type]
+            else:
+                assert own.to_list() == other.to_list()  # type: ignore[union-attr]
+    assert len(found) == len(plain)
+
+
+@FEW
+@given(data=st.data())
+def test_bins_are_consecutive_rows_of_a_row_group_that_cost_no_more(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rows, group = data.draw(st.integers(1, 200)), data.draw(st.sampled_from((1, 13, 1000)))
+    files = [documents(data.draw(st.integers(0, 99)), rows, 40)]
+    directory = write(tmp_path_factory.mktemp("bins"), files, row_group_size=group)
+    cost, most = data.draw(st.sampled_from((1, 12, 100))), data.draw(st.sampled_from((None, 1, 3)))
+    expected: list[list[int]] = []
+    for row, document in enumerate(files[0]):
+        length = len(document or ())
+        last = expected[-1] if expected and row % group else []
+        spent = sum(len(files[0][other] or ()) for other in last)
+        if last and spent + length <= cost and len(last) < (most or rows):
+            last.append(row)
+        else:
+            expected.append([row])
+    name = data.draw(st.sampled_from(("tokens", "cost")))
+    found = []
+    for batch in opened(directory, fr.Bins(name, cost=cost, rows=most), tail="short"):
+        offsets = batch.unit_offsets.tolist()
+        assert (batch.unit_offsets.dtype, offsets[0], offsets[-1]) == (torch.int64, 0, batch.num_rows)
+        numbers = batch.rows().tolist()
+        found += [numbers[begin:end] for begin, end in itertools.pairwise(offsets)]
+        assert batch["tokens"].to_list() == [files[0][row] for row in numbers]  # type: ignore[union-attr]
+        assert batch["text"].to_strings() == [f"0 {row}" for row in numbers]  # type: ignore[union-attr]
+    assert found == expected
+
+
+def test_packed_sources_are_mixed_by_sequences(tmp_path: Path) -> None:
+    files = [[documents(7, 200, 60)], [documents(8, 100, 60)]]
+    sources = {}
+    oracles = []
+    for name, own, weight in (("web", files[0], 3), ("code", files[1], 1)):
+        unit = fr.Packed("tokens", length=32)
+        directory = write(tmp_path / name, own)
+        sources[name] = (fr.ParquetDataset(directory, unit=unit, shuffle=True, block_rows=2), weight)
+        oracles.append({str(each) for each in Oracle(own, 32, None, "drop").units})
+    mixture = fr.Mixture(sources, batch_size=4, rank=0, world_size=1)
+    seen: Counter[tuple[int, str]] = Counter()
+    states = []
+    for batch in mixture:
+        seen.update(
+            (source, str(each)) for source, each in zip(batch.source.tolist(), units_of(batch), strict=True)
+        )
+        assert Counter(batch.source.tolist()) == {0: 3, 1: 1}
+        states.append(batch.state_dict())
+    assert set(seen.values()) == {1}
+    assert all(each in oracles[source] for source, each in seen)
+    again = fr.Mixture(sources, batch_size=4, rank=0, world_size=1)
+    again.load_state_dict(states[4])
+    rest = [each for batch in again for each in units_of(batch)]
+    assert rest == [
+        each
+        for batch in list(fr.Mixture(sources, batch_size=4, rank=0, world_size=1))[5:]
+        for each in units_of(batch)
+    ]
+
+
+def test_attention_sees_where_documents_end() -> None:
+    document = torch.tensor([[0, 0, 1, 2], [0, 0, 0, 0], [0, 1, -1, -1]], dtype=torch.int32)
+    assert fr.cu_seqlens(document).tolist() == [0, 2, 3, 4, 8, 9, 10, 12]
+    assert fr.cu_seqlens(document).dtype == torch.int32
+    with pytest.raises(ValueError, match=r"batch\['document'\]"):
+        fr.cu_seqlens(document[0])
+
+
+def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
+    directory = write(tmp_path / "data", [[[1, 2], [3], [4]]])
+    other = tmp_path / "other.parquet"
+    table = {"tokens": [[1, 2], [3]], "labels": [[1, 2], [3, 4]], "gap": [[1, None], [2]], "big": [5, 2]}
+    pq.write_table(pa.table(table), other)
+    cases: list[tuple[Any, Any, type[Exception], str]] = [
+        (
+            directory,
+            fr.Packed("cost", length=2),
+            fr.DataError,
+            "takes columns of lists of values, found for 'cost'",
+        ),
+        (directory, fr.Packed("none", length=2), fr.DataError, "'none'"),
+        (
+            other,
+            fr.Packed("tokens", "labels", length=2),
+            fr.DataError,
+            "row 1 of the row group has 2 elements here, and 1 in",
+        ),
+        (other, fr.Bins("text", cost=2), fr.DataError, "'text'"),
+        (directory, fr.Bins("text", cost=2), fr.DataError, "a row costs the length of a list or an integer"),
+        (
+            other,
+            fr.Bins("big", cost=3, oversized="error"),
+            fr.DataError,
+            "selected row 0 of it costs 5, and a bin at most 3",
+        ),
+        (directory, "tokens", TypeError, r"unit must be fr.Packed\(...\) or fr.Bins"),
+    ]
+    for path, unit, kind, words in cases:
+        with pytest.raises(kind, match=words):
+            opened(path, unit, batch_size=1)
+    with pytest.raises(fr.DataError, match=r"an element of a list is null.*fill_null\(value\)"):
+        next(iter(opened(other, fr.Packed("gap", length=1), batch_size=1)))
+    filled = opened(other, fr.Packed("gap", length=3), batch_size=1, columns=fr.col("gap").fill_null(7))
+    assert next(iter(filled))["gap"].tolist() == [[1, 7, 2]]
+    for how in ({"on_change": "append"}, {"bad_rows": "mask"}):
+        with pytest.raises(ValueError, match="is not known with unit= yet"):
+            opened(directory, fr.Packed("tokens", length=2), **how)
+    dataset = opened(directory, fr.Packed("tokens", length=2), batch_size=1)
+    with pytest.raises(fr.FastresumeError, match="a row may be of several units"):
+        dataset.remaining()
+    with pytest.raises(fr.StateError):
+        opened(directory, fr.Packed("tokens", length=1), batch_size=1).load_state_dict(dataset.state_dict())
+    with pytest.raises(TypeError, match="audit"):
+        fr.Loader(dataset, audit=tmp_path / "log")
+    assert dataset.read_rows([1])["tokens"].to_list() == [[3]]  # type: ignore[union-attr]
+    assert dataset.locate([2]) == [(str(directory / "0.parquet"), 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: fr.Packed(length=3), "write fr.Packed"),
+        (lambda: fr.Packed("a", "a", length=3), "twice"),
+        (lambda: fr.Packed("position", length=3), "can't be called 'position'"),
+        (lambda: fr.Packed("a", length=0), "length must be at least 1"),
+        (lambda: fr.Packed("a", length=2, rest="keep"), "rest"),
+        (lambda: fr.Bins(3, cost=1), "write fr.Bins"),
+        (lambda: fr.Bins("a", cost=0), "cost must be at least 1"),
+        (lambda: fr.Bins("a", cost=1, oversized="split"), "oversized"),
+    ],
+)
+def test_a_unit_that_is_none_is_refused_where_it_is_written(make: Any, words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        make()
