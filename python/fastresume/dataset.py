@@ -164,7 +164,8 @@ class ParquetDataset(FilesDataset):
         unit: what is counted in the place of rows: `fr.Packed(...)` sequences of one length, or
             `fr.Bins(...)` of rows by cost; None for rows. See docs/how-to/pack.md.
         max_bad_rows: how many rows of a pass may be masked in this process, or as a float which share of the
-            rows of this rank. One more is a DataError before its batch; the state stands before it.
+            rows of this rank: damaged ones, and those over which `map(..., on_error="mask")` failed. One more
+            is a DataError before its batch; the state stands before it.
         rank: which of the ranks this is, from 0; together with `world_size` or not at all.
         world_size: how many ranks there are.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
@@ -273,8 +274,8 @@ class ParquetDataset(FilesDataset):
         report: FilterReport | None = None
         if filter is not None:
             manifest, report = select_filtered(manifest, filter, cache, request.optional, request.of_paths)
-        most_bad_rows = checked_bad_rows(bad_rows, max_bad_rows)
-        layout = request.layout(manifest).masking_damage(masks_damage=most_bad_rows is not None)
+        masks_damage, most_bad_rows = checked_bad_rows(bad_rows, max_bad_rows)
+        layout = request.layout(manifest).masking_damage(masks_damage)
         spec = FilesSpec(
             paths=tuple(path for generation in named_paths for path in generation),
             manifest=manifest,
@@ -293,6 +294,7 @@ class ParquetDataset(FilesDataset):
             groups=named_groups,
             on_iter=iter_means,
             on_change=one_of("on_change", on_change, ("error", "append")),
+            masks_damage=masks_damage,
             max_bad_rows=most_bad_rows,
             table=None if table is None else table.name,
         )

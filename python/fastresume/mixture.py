@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Sources = Mapping[str, tuple[ParquetDataset, float]]
 Stages = Sequence[tuple[int, Mapping[str, float]]]
 
+_MAX_BAD_ROWS = 0.001
+"""Over such a share of a pass functions of `map(..., on_error="mask")` may fail."""
+
 _MOST_TOLD = 8
 """So many differences between sources are in an error."""
 
@@ -113,6 +116,7 @@ class Mixture(ResumableDataset):
                 lanes=named_lanes,
                 groups=None,
                 on_iter=one_of("on_iter", on_iter, ("continue", "restart")),
+                max_bad_rows=_MAX_BAD_ROWS,
                 sources=tuple((name, dataset.spec) for name, dataset in datasets.items()),
                 blends=(*_stages(stages, datasets), Blend(weights, end)),
             )
@@ -203,7 +207,7 @@ def _check_source(name: str, dataset: ParquetDataset) -> None:
         raise ValueError(f"source {name!r} has unit={spec.unit!r}: a Mixture knows rows and fr.Packed alone")
     if spec.transforms:
         raise ValueError(f"source {name!r} is mapped: map the Mixture, as Mixture(...).map(function)")
-    if spec.max_bad_rows is not None:
+    if spec.masks_damage:
         raise ValueError(
             f"source {name!r} has bad_rows='mask', which a Mixture does not know yet: leave it out"
         )

@@ -109,12 +109,13 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     @property
     def valid(self) -> Tensor:
-        """Which rows are neither padding nor damaged: bool `[B]`, on the device of the tensors.
+        """Which rows are neither padding nor masked: bool `[B]`, on the device of the tensors.
 
-        All of them, except in the last batch of a pass under `tail="pad"`, which is filled up with copies,
-        and where rows can't be read under `bad_rows="mask"`.
+        All of them, except in the last batch of a pass under `tail="pad"`, which is filled up with copies;
+        where rows can't be read under `bad_rows="mask"`; and where a function given to
+        `map(..., on_error="mask")` failed.
         """
-        if self._origin.damage:
+        if self._origin.damage or self._origin.failed is not None:
             return torch.from_numpy(self._origin.valid).to(self._device())
         return torch.arange(self.num_rows, device=self._device()) < self._origin.valid_rows
 

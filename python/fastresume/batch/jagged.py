@@ -93,6 +93,10 @@ class Jagged:
         """The same rows in pinned memory."""
         return self._map(torch.Tensor.pin_memory)
 
+    def clone(self) -> Jagged:
+        """The same rows in memory of their own; see `torch.Tensor.clone`."""
+        return self._map(torch.Tensor.clone)
+
     def record_stream(self, stream: Any) -> None:
         """Tells the device's allocator that a stream uses the tensors; see `torch.Tensor.record_stream`."""
         for part in (self.values, self.offsets, self.valid, self.values_valid):

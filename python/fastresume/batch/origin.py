@@ -115,6 +115,18 @@ class UnitRows(NamedTuple):
     are_documents: bool
 
 
+class Failed(NamedTuple):
+    """The failure of a function given to `map`, whose batch is handed on with no valid rows.
+
+    Args:
+        cause: the function, the batch, and what was raised.
+        is_whole: whether all later functions took the batch; else it is dropped.
+    """
+
+    cause: str
+    is_whole: bool = True
+
+
 class Origin(NamedTuple):
     """The origin of a batch, which stays with it when its tensors are moved, copied or transformed.
 
@@ -122,6 +134,7 @@ class Origin(NamedTuple):
     row numbers as runs, or an object that computes them. `masked` names the tensors whose nulls are marked by
     the tensor `name + "_valid"`. `damage` has the rows that could not be decoded, and others beside them.
     `sources` says which source of a mixture each row is of, `units` which rows are of which unit.
+    `failed` is there where a function failed, so that no row is valid.
     """
 
     cursor: _core.Cursor | None
@@ -135,10 +148,13 @@ class Origin(NamedTuple):
     damage: Damage = ()
     sources: npt.NDArray[np.int64] | None = None
     units: UnitRows | None = None
+    failed: Failed | None = None
 
     @property
     def valid(self) -> npt.NDArray[np.bool_]:
-        """Which rows are neither padding nor damaged: bool `[B]`."""
+        """Which rows are neither padding nor masked: bool `[B]`."""
+        if self.failed is not None:
+            return np.zeros(self.num_rows, dtype=np.bool_)
         valid = np.arange(self.num_rows) < self.valid_rows
         return valid & ~among(self.damage, of_runs(self.runs)) if self.damage else valid
 
@@ -173,7 +189,7 @@ class Origin(NamedTuple):
             counts = (share.left(step), share.global_step(step))
             share = Sent(share.rank, share.seed, share.spans(step), *counts, share.before(step))
         place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
-        return Origin, (*place, self.runs, self.masked, share, self.damage, self.sources, self.units)
+        return Origin, (*place, self.runs, self.masked, share, self.damage, *self[9:])
 
 
 def of_a_pass(value: Value | None) -> Value:

@@ -57,7 +57,9 @@ class MixtureSpec(ReadSpec):
         ]
         object.__setattr__(self, "_cores", tuple(cores))
         # Its sources mask nothing.
-        object.__setattr__(self, "masked_rows", MaskedRows(self.sources[0][1].manifest, 0))
+        object.__setattr__(
+            self, "masked_rows", MaskedRows(self.sources[0][1].manifest, self.most_bad_rows or 0)
+        )
 
     def shares(self, epoch: int) -> dict[str, float]:
         """The share of each source in a pass, as it is read."""

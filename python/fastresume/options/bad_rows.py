@@ -7,8 +7,8 @@ from typing import Literal
 from fastresume.options.checks import number, one_of
 
 
-def checked_bad_rows(bad_rows: Literal["error", "mask"], max_bad_rows: object) -> int | float | None:
-    """How many rows of a pass may be masked, or which share of them; None where one is an error.
+def checked_bad_rows(bad_rows: Literal["error", "mask"], max_bad_rows: object) -> tuple[bool, int | float]:
+    """Whether damaged rows are masked, and how many rows of a pass may be, or which share of them.
 
     Raises:
         ValueError: if `bad_rows` is no choice, or the number is out of range.
@@ -26,4 +26,4 @@ def checked_bad_rows(bad_rows: Literal["error", "mask"], max_bad_rows: object) -
         )
     if most < 0:
         raise ValueError(f"max_bad_rows must be at least 0, found {most}")
-    return most if choice == "mask" else None
+    return choice == "mask", most

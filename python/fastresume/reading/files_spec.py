@@ -18,7 +18,7 @@ from fastresume.options.rows import OrderChoice
 from fastresume.options.topology import Cut
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import check_picklable
-from fastresume.reading.masked_rows import MaskedRows, bound_of
+from fastresume.reading.masked_rows import MaskedRows
 from fastresume.reading.row_places import RowNumbers, checked_numbers, locate
 from fastresume.reading.spec import ReadSpec, Rows
 from fastresume.state.cursor import Cursor
@@ -39,8 +39,6 @@ class FilesSpec(ReadSpec):
         order_choice: the named parameters of the shuffled order (seed, block rows, window rows); None for a
             sequential one.
         on_change: whether a state of the first files fits.
-        max_bad_rows: how many rows of a pass may be damaged and masked, or which share of this rank's; None
-            where one is an error.
         table: the snapshot whose files they are, if they are a table's.
         has_batch_size: whether a batch size was named: without one, it is read as a source of a mixture.
     """
@@ -51,7 +49,6 @@ class FilesSpec(ReadSpec):
     layout: _core.Layout
     order_choice: OrderChoice
     on_change: Literal["error", "append"]
-    max_bad_rows: int | float | None = None
     table: SnapshotName | None = None
     has_batch_size: bool = True
 
@@ -68,12 +65,6 @@ class FilesSpec(ReadSpec):
     def num_rows(self) -> int:
         """The number of rows of a pass."""
         return self.manifest.num_selected
-
-    @property
-    def most_bad_rows(self) -> int | None:
-        """How many rows of a pass may be masked in a process; None where a damaged row is an error."""
-        most = self.max_bad_rows
-        return None if most is None else bound_of(most, self.num_rows // self.world.world_size)
 
     @property
     def num_file_rows(self) -> int:
@@ -246,7 +237,7 @@ class FilesSpec(ReadSpec):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
-        layout = self.columns.layout(self.manifest).masking_damage(self.max_bad_rows is not None)
+        layout = self.columns.layout(self.manifest).masking_damage(self.masks_damage)
         masked_rows = MaskedRows(self.manifest, self.most_bad_rows or 0)
         self.__dict__.update(layout=layout, schema=Schema(layout), draws=Draws(self.transforms))
         self.__dict__.update(masked_rows=masked_rows)

@@ -101,6 +101,12 @@ class BatchIterator(Iterator[Batch]):
             self._in_next.clear()
 
     def __next__(self) -> Batch:
+        while (batch := self._deliver()) is None:
+            continue
+        return batch
+
+    def _deliver(self) -> Batch | None:
+        """Delivers the next batch; None if it is dropped, since a transform failed over it."""
         if self._is_over:
             raise StopIteration
         self._enter()
@@ -121,15 +127,16 @@ class BatchIterator(Iterator[Batch]):
                     self._watchdog.end()
             if not isinstance(self._reader, _core.Reader):  # it is made elsewhere, and was waited for
                 waited = time.perf_counter()
-            if self._device is not None:
+            masked_rows, failed = self._spec.masked_rows, batch._origin.failed
+            is_dropped = bool(self._spec.masking) and masked_rows.drops(batch)
+            if self._device is not None and not is_dropped:
                 batch = self._device.in_place(batch)
             if self._spec.draws.warning is not None and (warning := self._spec.draws.take()) is not None:
-                warnings.warn(warning, stacklevel=2)
-            masked_rows = self._spec.masked_rows
+                warnings.warn(warning, stacklevel=3)
             try:
-                masked = masked_rows.counted(front, self._loads)
+                masked = masked_rows.counted(front, self._loads, failed)
             except _core.DataError:
-                self._is_spoiled = True  # the files may be mended
+                self._is_spoiled = True  # the cause may be mended
                 self._made = None
                 raise
             if self._log is not None:
@@ -147,13 +154,13 @@ class BatchIterator(Iterator[Batch]):
                     shared.deliver(cursor_after(front, self._end_cursor))
                 self._stats._count(front, began, waited, masked.rows_of_batch)
                 masked_rows.count = masked
-                if front.damage:
-                    masked_rows.tell(front)
+                if front.damage or failed is not None:
+                    masked_rows.tell(front, failed, is_dropped)
                 if front.ends_pass:
                     self.close()
                     _log.info("pass %d ended: %r", front.epoch, self._stats)
                 self._in_next.clear()
-                return batch
+                return None if is_dropped else batch
             except BaseException:  # a signal handler's: the caller has not got the batch
                 if self._has_turn():
                     shared.deliver(before)
@@ -343,7 +350,7 @@ class BatchIterator(Iterator[Batch]):
             after = self._end_cursor or self._cursor.next_pass()
             if self._log is not None:
                 self._log.end(self._cursor, after)
-            warnings.warn(self._spec.dropped_text(planned), stacklevel=3)
+            warnings.warn(self._spec.dropped_text(planned), stacklevel=4)
             self._shared.deliver(after)
             self._stats._drop(planned.rest)
 

@@ -1,15 +1,23 @@
-"""The damaged rows that were masked in this process: counted against the bound, and logged once each."""
+"""The rows that were masked in this process: counted against the bound, and logged once each.
+
+They are damaged, or a function given to `map` failed over their batch.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from torch import Tensor
 
 import fastresume._core as _core
-from fastresume.batch.damage import Damage, among, of_rows
+from fastresume.batch.batch import Batch
+from fastresume.batch.damage import among, of_rows
 from fastresume.batch.delivered import Delivered
+from fastresume.batch.jagged import Jagged
+from fastresume.batch.origin import Failed
 from fastresume.buffers import of_buffer, of_runs
 from fastresume.reading.row_places import locate
 
@@ -29,13 +37,13 @@ class MaskedCount(NamedTuple):
         place: the pass, and how many states were loaded before it.
         rows: how many rows were masked.
         rows_of_batch: how many of these are of the last batch.
-        damage: the first ranges that they are of.
+        causes: why, of the first of them.
     """
 
     place: tuple[int, int] = (0, 0)
     rows: int = 0
     rows_of_batch: int = 0
-    damage: Damage = ()
+    causes: tuple[str, ...] = ()
 
 
 class MaskedRows:
@@ -52,35 +60,50 @@ class MaskedRows:
     def __init__(self, manifest: _core.Manifest, bound: int) -> None:
         self._manifest = manifest
         self._bound = bound
-        self._logged: set[tuple[int, int, str]] = set()
+        self._logged: set[object] = set()
+        self._form: dict[str, object] | None = None
         self.count = MaskedCount()
 
-    def counted(self, batch: Delivered, loads: int) -> MaskedCount:
-        """What will be masked of the pass with this batch.
+    def counted(self, batch: Delivered, loads: int, failed: Failed | None = None) -> MaskedCount:
+        """What will be masked of the pass with this batch, over which a function may have failed.
 
         Raises:
             DataError: if that is more than the bound; it says how many, where, and the first causes.
         """
         place = batch.epoch, loads
         before = self.count if self.count.place == place else MaskedCount(place)
-        if not batch.damage:
+        if not batch.damage and failed is None:
             return before._replace(rows_of_batch=0)
         rows = of_runs(of_buffer(batch.runs))
         found = of_rows(batch.damage, rows)
-        masked = int(among(found, rows).sum())
-        new = [one for one in found if one not in before.damage]
-        after = MaskedCount(place, before.rows + masked, masked, (*before.damage, *new)[:_NAMED])
+        masked = int(among(found, rows).sum()) if failed is None else batch.valid_rows
+        texts = [self._text(one) for one in found] + ([] if failed is None else [failed.cause])
+        new = [text for text in texts if text not in before.causes]
+        after = MaskedCount(place, before.rows + masked, masked, (*before.causes, *new)[:_NAMED])
         if after.rows > self._bound:
-            causes = "; ".join(self._text(one) for one in after.damage)
             raise _core.DataError(
-                f"max_bad_rows allows {self._bound} damaged rows of a pass in this process, pass "
-                f"{batch.epoch} has {after.rows} by now: {causes}. The state stands before this batch: mend "
-                "the files and go on, or name a larger max_bad_rows"
+                f"max_bad_rows allows {self._bound} masked rows of a pass in this process, pass "
+                f"{batch.epoch} has {after.rows} by now: {'; '.join(after.causes)}. The state stands before "
+                "this batch: mend what is wrong and go on, or name a larger max_bad_rows"
             )
         return after
 
-    def tell(self, batch: Delivered) -> None:
-        """Logs the damage of a batch, each range once."""
+    def drops(self, batch: Batch) -> bool:
+        """Whether a batch is to be dropped: a function failed over it, and it is none that the loop knows.
+
+        It knows the names, types and shapes of the batch before, of which no function failed.
+        """
+        failed = batch._origin.failed
+        if failed is None:
+            self._form = _form(batch)
+            return False
+        return not failed.is_whole or _form(batch) != self._form
+
+    def tell(self, batch: Delivered, failed: Failed | None = None, is_dropped: bool = False) -> None:
+        """Logs what is masked of a batch: each range once, and the failure of a function."""
+        if failed is not None and failed not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged.add(failed)
+            _log.warning("%s: %s", "dropped whole" if is_dropped else "masked as not valid", failed.cause)
         for one in of_rows(batch.damage, of_runs(of_buffer(batch.runs))):
             if one not in self._logged and len(self._logged) < _MOST_LOGGED:
                 self._logged.add(one)
@@ -90,6 +113,22 @@ class MaskedRows:
         start, end, cause = one
         _, group, first = locate(self._manifest, [start])[0]
         return f"rows [{first}, {first + end - start}) of row group {group}: {cause}"
+
+
+def _form(batch: Batch) -> dict[str, object]:
+    """The names of a batch's values, with their types and shapes; lengths of rows are not among them."""
+    values: dict[str, Any] = batch._tensors
+    return {name: _form_of(value, batch.num_rows) for name, value in values.items()}
+
+
+def _form_of(value: object, rows: int) -> object:
+    if isinstance(value, Jagged):
+        marks = value.valid is not None, value.values_valid is not None
+        return value.kind, value.depth, value.dtype, *marks, len(value) == rows
+    if isinstance(value, Tensor):
+        shape = tuple(value.shape)
+        return value.dtype, ("B", *shape[1:]) if shape[:1] == (rows,) else shape
+    return type(value)
 
 
 def bound_of(most: float, rows: int) -> int:

@@ -16,6 +16,7 @@ from fastresume.agreement.same_reads import SameRanks
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.messages import bounds_messages
+from fastresume.options.checks import one_of
 from fastresume.options.topology import World
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
@@ -208,7 +209,7 @@ class ResumableDataset(IterableDataset[Batch]):
             check_trainer(caller)
 
     @bounds_messages
-    def map(self, function: Transform) -> Self:
+    def map(self, function: Transform, on_error: Literal["raise", "mask"] = "raise") -> Self:
         """The dataset whose batches are `function(batch)` for each batch of this one.
 
         It shares the cursor with this one, and may be mapped again. `iter()` calls the function in the
@@ -220,12 +221,18 @@ class ResumableDataset(IterableDataset[Batch]):
             function: it gets a `Batch`, which it may change, and returns it, another one, or a mapping of
                 names to values: tensors of any shape, `Jagged`, or anything else. The result has the cursor
                 and the row numbers of the batch that it was made from.
+            on_error: what becomes of a batch over which the function raises an exception. "raise" raises it.
+                "mask" hands the batch on as it was before the function, with no valid row; or drops it, if
+                its tensors are others than those of the batch before (names, types, shapes), or there was
+                none. Its rows count as masked, up to `max_bad_rows`, and each is logged once.
 
         Raises:
             TypeError: if it can't be called.
+            ValueError: if `on_error` is no choice.
 
         `next()` raises what the function raises, with a note that names the batch. The cursor stays before
-        that batch, and the next `next()` reads it again. `schema` describes the first function's argument;
+        that batch, and the next `next()` reads it again. A batch that is dropped counts as a step: so ranks
+        may get different numbers of batches. `schema` describes the first function's argument;
         `read_rows()` calls no function.
 
         Example:
@@ -238,9 +245,10 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         if not callable(function):
             raise TypeError(f"map takes a function of a batch, found {function!r}")
+        choice = one_of("on_error", on_error, ("raise", "mask"))
         mapped = type(self).__new__(type(self))
         mapped.__dict__.update(self.__dict__)
-        mapped.spec = self.spec.mapped(function)
+        mapped.spec = self.spec.mapped(function, choice == "mask")
         return mapped
 
     @bounds_messages

@@ -20,7 +20,7 @@ from fastresume.buffers import Intervals
 from fastresume.options.topology import Cut, World, cut_of
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
-from fastresume.reading.masked_rows import MaskedRows
+from fastresume.reading.masked_rows import MaskedRows, bound_of
 from fastresume.reading.prefetch import Reader
 
 RowNumbers = npt.NDArray[np.int64]
@@ -66,7 +66,10 @@ class ReadSpec(ABC):
         tail: what becomes of the rows after the last whole global batch.
         lanes, groups: what was named of the cut; None for the default.
         on_iter: what `iter()` means.
+        masks_damage: whether damaged rows are masked; else one is an error.
+        max_bad_rows: how many rows of a pass may be masked, or which share of this rank's.
         transforms: what `map` was given, in the order of their calls.
+        masking: the numbers of the transforms whose failure masks a batch.
 
     Attributes:
         masked_rows: what was masked in this process.
@@ -82,7 +85,10 @@ class ReadSpec(ABC):
     lanes: int | None
     groups: int | None
     on_iter: Literal["continue", "restart"]
+    masks_damage: bool = False
+    max_bad_rows: int | float = 0
     transforms: tuple[Transform, ...] = ()
+    masking: frozenset[int] = frozenset()
     masked_rows: MaskedRows = field(init=False, compare=False, repr=False)
     draws: Draws = field(init=False, compare=False, repr=False)
 
@@ -103,6 +109,13 @@ class ReadSpec(ABC):
     @abstractmethod
     def row_bytes(self) -> int:
         """Estimated bytes of a row of a batch, from the footers."""
+
+    @property
+    def most_bad_rows(self) -> int | None:
+        """How many rows of a pass may be masked in a process; None where nothing is."""
+        if not self.masks_damage and not self.masking:
+            return None
+        return bound_of(self.max_bad_rows, self.num_rows // self.world.world_size)
 
     @property
     @abstractmethod
@@ -183,9 +196,10 @@ class ReadSpec(ABC):
         """Estimated bytes of a batch of this rank, from the footers; at least 1."""
         return max(self.batch_size * self.row_bytes, 1)
 
-    def mapped(self, function: Transform) -> Self:
+    def mapped(self, function: Transform, masks_failure: bool = False) -> Self:
         """The same spec with one more transform, over the same layout."""
-        return dataclasses.replace(self, transforms=(*self.transforms, function))
+        masking = self.masking | {len(self.transforms)} if masks_failure else self.masking
+        return dataclasses.replace(self, transforms=(*self.transforms, function), masking=masking)
 
     def cut(self, workers: int) -> Cut:
         """The cut for this many workers of each rank; 1 without workers.

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import cursor_after
-from fastresume.batch.origin import Share
+from fastresume.batch.jagged import Jagged
+from fastresume.batch.origin import Failed, Share
+from fastresume.messages import bounded
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
 from fastresume.reading.spec import ReadSpec
@@ -39,22 +43,42 @@ def transformed(batch: Batch, spec: ReadSpec, draws: Draws | None = None) -> Bat
         TypeError: if one returns neither a `Batch` nor a mapping of names to values.
         FastresumeError: if one raises StopIteration, which would end the pass without a word.
 
-    Other exceptions are raised unchanged. All of them have a note that names transform and batch.
+    Other exceptions are raised unchanged. All of them have a note that names transform and batch. Where they
+    are to be masked, the batch goes on as it was before the transform, with the failure in its origin.
     """
     for number, transform in enumerate(spec.transforms):
+        masks = number in spec.masking
+        before = _copy(batch) if masks else batch
         try:
             made = transform(batch) if draws is None else draws.call(number, batch)
             batch = _batch_of(made, batch, transform)
-        except StopIteration as error:
+        except MemoryError:  # no fault of the batch
+            raise
+        except Exception as error:
+            failed = before._origin.failed
+            if masks or failed is not None:
+                cause = f"{_note(number, before, spec)}: {type(error).__name__}: {error}"
+                failed = Failed(bounded(cause)) if failed is None else failed._replace(is_whole=False)
+                batch = Batch(before._tensors, before._origin._replace(failed=failed))
+                continue
+            if not isinstance(error, StopIteration):
+                _add_note(error, _note(number, batch, spec))
+                raise
             failure = _core.FastresumeError(
                 f"{name_of(transform)} raised StopIteration, which would end the pass"
             )
             _add_note(failure, _note(number, batch, spec))
             raise failure from error
-        except Exception as error:
-            _add_note(error, _note(number, batch, spec))
-            raise
     return batch
+
+
+def _copy(batch: Batch) -> Batch:
+    """The batch with tensors of its own, which a transform that fails does not write to."""
+    values: dict[str, Any] = batch._tensors
+    copied = {
+        name: value.clone() if isinstance(value, Tensor | Jagged) else value for name, value in values.items()
+    }
+    return Batch(copied, batch._origin)
 
 
 def _batch_of(made: object, batch: Batch, transform: Transform) -> Batch:

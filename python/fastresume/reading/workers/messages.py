@@ -12,7 +12,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.damage import Damage
-from fastresume.batch.origin import UnitRows
+from fastresume.batch.origin import Failed, UnitRows
 from fastresume.buffers import Intervals
 from fastresume.reading.workers.shared_memory import Parcel
 
@@ -103,6 +103,7 @@ class Made(NamedTuple):
     units: UnitRows | None
     num_rows: int
     valid_rows: int
+    failed: Failed | None = None
 
 
 class Failure(NamedTuple):

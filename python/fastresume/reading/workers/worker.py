@@ -90,9 +90,9 @@ class Station(Dataset[Batch]):
             self._board.note(worker, SENDING, task.number, task.serving)
             origin = batch._origin
             counts = (origin.num_rows, origin.valid_rows)
-            found = Made(
-                dict(batch._tensors), origin.runs, origin.damage, origin.sources, origin.units, *counts
-            )
+            whose = (origin.sources, origin.units)
+            values: Any = dict(batch._tensors)
+            found = Made(values, origin.runs, origin.damage, *whose, *counts, origin.failed)
         except Exception as error:  # noqa: BLE001  (it is raised in the main process)
             found = self._failure(error)
         try:
