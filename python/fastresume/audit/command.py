@@ -38,7 +38,8 @@ def verdict(report: Report) -> str:
     passes = sum(report.finished)
     if passes == 0:
         return "PROVEN so far: no row was delivered twice; no pass is finished yet"
-    return f"PROVEN: {passes} finished pass{'es' if passes > 1 else ''}, every row delivered exactly once"
+    said = f"PROVEN: {passes} finished pass{'es' if passes > 1 else ''}, every row delivered exactly once"
+    return f"{said}; {report.masked} of them masked as not valid, as listed" if report.masked else said
 
 
 def declared(text: str) -> Declared:

@@ -2,7 +2,8 @@
 
 A log file is `MAGIC`, then records. A record is its length, a check of the length, a CRC-32 and a body. The
 CRC-32 continues from the record before, so that no record can be taken out, moved or copied. A body is a
-start (JSON: the cursor before the next batches, and the topology) or a batch (packed numbers).
+start (JSON: the cursor before the next batches, and the topology), a batch (packed numbers), or what is
+masked of the batch that follows (JSON: causes, each with its ranges of row numbers).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -25,7 +26,7 @@ from fastresume.buffers import Intervals, of_runs
 MAGIC = b"fastresume audit 1\n"
 HEADER = struct.Struct("<IBI")
 FIXED = struct.Struct("<BQQ")
-START, BATCH, LAST_BATCH = 1, 2, 3
+START, BATCH, LAST_BATCH, MASKED = 1, 2, 3, 4
 
 # The keys of a state that are no place in the data: the user may reset the count of passes, and the checksum
 # follows it.
@@ -33,6 +34,7 @@ _NO_PLACE = re.compile(r'"check":"[0-9a-f]*",|"first_epoch":[0-9]+,')
 
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
+Masked = tuple[tuple[str, Intervals], ...]
 
 
 def dataset_file(fingerprint: str) -> str:
@@ -114,7 +116,7 @@ class Records:
     `before` and `after` are the hashes of the states around a batch. `start` is the index of the `Start` that
     it follows. Equal records have equal `body`. `is_again` marks a record that repeats the one before it. The
     positions of record i are the rows `first[i]` to `first[i] + count[i]` of `ranges`; `count_dropped[i]`
-    more are what the tail policy drops.
+    more are what the tail policy drops. `masked` has the masked rows of each: (cause, ranges), none for most.
     """
 
     start: Integers
@@ -131,6 +133,7 @@ class Records:
     count: Integers
     count_dropped: Integers
     ranges: Intervals
+    masked: npt.NDArray[np.object_]
 
     def moved(self, starts: int, ranges: int) -> Self:
         """The records, with indices shifted by the numbers of starts and ranges of files before them."""
@@ -149,11 +152,14 @@ def read_log(path: Path) -> tuple[list[Start], Records, str | None]:
     data = path.read_bytes()
     starts: list[Start] = []
     spans: list[tuple[int, int, int, int]] = []  # start, first and end byte of the body, hash of it
+    masked: dict[int, Masked] = {}  # by the batch
     damage = None
     try:
         for at, end in _bodies(data):
             if data[at] == START:
                 starts.append(_parse_start(path.name, at, data[at + 1 : end]))
+            elif data[at] == MASKED and starts:
+                masked[len(spans)] = _parse_masked(at, data[at + 1 : end])
             elif data[at] in (BATCH, LAST_BATCH) and starts:
                 spans.append((len(starts) - 1, at, end, hash(data[at:end])))
             else:
@@ -162,9 +168,9 @@ def read_log(path: Path) -> tuple[list[Start], Records, str | None]:
         damage = f"{path.name}: {found}"
     view, table = np.frombuffer(data, np.uint8), np.array(spans, np.int64).reshape(-1, 4)
     try:
-        return starts, _parse_batches(view, table, starts), damage
+        return starts, _parse_batches(view, table, starts, masked), damage
     except (DamageError, ValueError, IndexError):  # complete records with a body that no writer makes
-        return starts, _parse_batches(view, table[:0], starts), f"{path.name}: a record is malformed"
+        return starts, _parse_batches(view, table[:0], starts, {}), f"{path.name}: a record is malformed"
 
 
 def _bodies(data: bytes) -> Iterator[tuple[int, int]]:
@@ -205,7 +211,31 @@ def _parse_start(name: str, at: int, text: bytes) -> Start:
         raise DamageError(f"at byte {at}: a start record is not understood: {cause!r}") from None
 
 
-def _parse_batches(data: npt.NDArray[np.uint8], spans: Integers, starts: Sequence[Start]) -> Records:
+def _parse_masked(at: int, text: bytes) -> Masked:
+    try:
+        return tuple(
+            (str(cause), np.array(ranges, np.int64).reshape(-1, 2)) for cause, ranges in json.loads(text)
+        )
+    except (ValueError, TypeError) as cause:
+        raise DamageError(f"at byte {at}: a record of masked rows is not understood: {cause!r}") from None
+
+
+def masked_body(masked: Iterable[tuple[str, Integers]]) -> bytes:
+    """The body of a record of rows that are masked, by cause."""
+    told = []
+    for cause, rows in masked:
+        ordered = np.unique(rows)
+        parts = np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1)
+        told.append([cause, [[int(part[0]), int(part[-1]) + 1] for part in parts if len(part)]])
+    return bytes([MASKED]) + json.dumps(told).encode()
+
+
+def _parse_batches(
+    data: npt.NDArray[np.uint8],
+    spans: Integers,
+    starts: Sequence[Start],
+    masked: Mapping[int, Masked],
+) -> Records:
     """The batch records whose bodies are at these spans."""
     start, at, end, body = spans.T
     fixed = np.ascontiguousarray(data[at[:, None] + np.arange(FIXED.size)])
@@ -230,6 +260,10 @@ def _parse_batches(data: npt.NDArray[np.uint8], spans: Integers, starts: Sequenc
     if not (3 + 2 * count + is_last * (1 + 2 * count_dropped) == counts).all():
         raise DamageError("a record is malformed")
     pairs = values[is_range].reshape(-1, 2)
+    masks = np.full(len(spans), None, np.object_)
+    for number, found in masked.items():
+        if number < len(spans):  # else the batch was not handed over
+            masks[number] = found
     first_range = np.cumsum(count + count_dropped) - count - count_dropped
     return Records(
         start=start,
@@ -246,6 +280,7 @@ def _parse_batches(data: npt.NDArray[np.uint8], spans: Integers, starts: Sequenc
         count=count,
         count_dropped=count_dropped,
         ranges=np.column_stack([pairs[:, 0], pairs.sum(axis=1)]),
+        masked=masks,
     )
 
 

@@ -40,18 +40,24 @@ class Declared:
 class Report:
     """The findings: lines for people, how many of them are problems, and what was proven.
 
-    `finished` holds, per dataset and order, how many passes were proven to be finished.
+    `finished` holds, per dataset and order, how many passes were proven to be finished. `masked` is how many
+    of the rows that were delivered were masked as not valid, over all passes.
     """
 
     lines: list[str] = field(default_factory=list)
     problems: int = 0
     finished: list[int] = field(default_factory=list)
     logs: int = 0
+    masked: int = 0
 
     def problem(self, what: str, details: Iterable[str] = ()) -> None:
         """Adds a problem, and details below it: a readable number of them."""
         self.problems += 1
         self.lines.append(f"  problem: {what}")
+        self.tell(details)
+
+    def tell(self, details: Iterable[str]) -> None:
+        """Adds details: a readable number of them."""
         lines = list(islice(details, MAX_LINES + 1))
         self.lines += [f"    {line}" for line in lines[:MAX_LINES]]
         if len(lines) > MAX_LINES:
@@ -286,6 +292,29 @@ class History:
         self._report.lines.append(
             f"  pass {epoch}: {what}; batches {', '.join(places)}" + (trusted if len(passage.trusted) else "")
         )
+        self._tell_masked(passage)
+
+    def _tell_masked(self, passage: Passage) -> None:
+        """Lists the rows that were handed over as not valid: they count as delivered."""
+        causes: dict[str, list[Integers]] = defaultdict(list)
+        for found in self._lineage.records.masked[passage.index]:
+            for cause, ranges in found or ():
+                causes[cause].append(of_runs(ranges))
+        rows = {cause: np.unique(np.concatenate(parts)) for cause, parts in causes.items()}
+        if not rows:
+            return
+        count = len(np.unique(np.concatenate(list(rows.values()))))
+        self._report.masked += count
+        self._report.lines.append(f"    {count} of these rows were masked as not valid:")
+        self._report.tell(
+            f"  {place}: {cause}" for cause, numbers in rows.items() for place in self._names_of(numbers)
+        )
+
+    def _names_of(self, rows: Integers) -> Iterator[str]:
+        if self._dataset is not None:
+            yield from self._dataset.name(rows)
+        else:
+            yield f"{len(rows)} rows from {rows[0]} to {rows[-1]}"
 
     # ------------------------------------------------------------------------------------------ the checks
 

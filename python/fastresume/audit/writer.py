@@ -25,8 +25,10 @@ from fastresume.audit.log_format import (
     LAST_BATCH,
     MAGIC,
     START,
+    Integers,
     dataset_file,
     digest,
+    masked_body,
     record,
     selection_file,
     state_hash,
@@ -99,8 +101,16 @@ class DeliveryLog:
         """Notes how the next batches are cut. Nothing is written before the first of them."""
         self._segment = {"cut": list(cut), "batch_size": batch_size, "tail": tail, "on_iter": on_iter}
 
-    def deliver(self, batch: Delivered, after: _core.Cursor, before: _core.Cursor) -> None:
+    def deliver(
+        self,
+        batch: Delivered,
+        after: _core.Cursor,
+        before: _core.Cursor,
+        masked: Sequence[tuple[str, Integers]] = (),
+    ) -> None:
         """Writes that a batch is being handed over, with the states before and after it.
+
+        Its masked rows are written before it, by cause.
 
         A signal handler's exception may keep a batch from the caller, so that it is handed over again from
         the same state. It is still written once. (If the write itself was interrupted, it is written twice.)
@@ -112,7 +122,8 @@ class DeliveryLog:
         numbers = [batch.epoch, batch.step, *_numbers(of_buffer(batch.positions))]
         if batch.ends_pass:
             numbers += _numbers(of_buffer(batch.dropped))
-        self._append(LAST_BATCH if batch.ends_pass else BATCH, before, after, digest(rows), numbers)
+        kind = LAST_BATCH if batch.ends_pass else BATCH
+        self._append(kind, before, after, digest(rows), numbers, masked)
 
     def end(self, before: _core.Cursor, after: _core.Cursor) -> None:
         """Writes that the pass ends without a batch: the rest of it is dropped.
@@ -132,7 +143,13 @@ class DeliveryLog:
         return {**self.__dict__, "_tip": None}
 
     def _append(
-        self, kind: int, before: _core.Cursor, after: _core.Cursor, row_digest: int, numbers: Sequence[int]
+        self,
+        kind: int,
+        before: _core.Cursor,
+        after: _core.Cursor,
+        row_digest: int,
+        numbers: Sequence[int],
+        masked: Sequence[tuple[str, Integers]] = (),
     ) -> None:
         tip, data, previous = self._tip, b"", self._name
         if tip is not None and tip.file.process != os.getpid():
@@ -148,6 +165,9 @@ class DeliveryLog:
             start = {"cursor": before.to_json(), "rank": self._rank, "world_size": self._world_size}
             start |= {"continues": previous, **(self._segment or {})}
             packed, check = record(bytes([START]) + json.dumps(start).encode(), check)
+            data += packed
+        if masked:
+            packed, check = record(masked_body(masked), check)
             data += packed
         body = FIXED.pack(kind, state_hash(after.to_json()), row_digest) + varints(numbers)
         packed, check = record(body, check)

@@ -21,6 +21,15 @@ def among(damage: Sequence[tuple[int, int, str]], rows: Rows) -> npt.NDArray[np.
     return found
 
 
+def masked_of(
+    damage: Sequence[tuple[int, int, str]], rows: Rows, failure: str | None
+) -> list[tuple[str, Rows]]:
+    """The rows that are masked of these, by cause: all of them, where a function failed over their batch."""
+    if failure is not None:
+        return [(failure, rows)]
+    return [(one[2], rows[among((one,), rows)]) for one in of_rows(damage, rows)]
+
+
 def of_rows(damage: Sequence[tuple[int, int, str]], rows: Rows) -> Damage:
     """The ranges that have one of these rows: none, where all of them can be read."""
     return tuple(one for one in damage if among((one,), rows).any())

@@ -142,7 +142,8 @@ class BatchIterator(Iterator[Batch]):
             if self._log is not None:
                 self._check_current()
                 logged_from = self._cursor if self._handed is None else self._shared.cursor
-                self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from)
+                rows_masked = masked_rows.by_cause(front, failed, is_dropped)
+                self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from, rows_masked)
             counted, masked_before = self._stats._counts, masked_rows.count
             shared, before = self._shared, self._shared._cursor
             handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned

@@ -10,11 +10,13 @@ import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
-from fastresume.batch.damage import among, of_rows
+from fastresume.batch.damage import among, masked_of, of_rows
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.jagged import Jagged
 from fastresume.batch.origin import Failed
@@ -98,6 +100,17 @@ class MaskedRows:
             self._form = _form(batch)
             return False
         return not failed.is_whole or _form(batch) != self._form
+
+    @staticmethod
+    def by_cause(
+        batch: Delivered, failed: Failed | None, is_dropped: bool
+    ) -> list[tuple[str, npt.NDArray[np.int64]]]:
+        """The numbers of the rows that are masked of a batch, by cause."""
+        if not batch.damage and failed is None:
+            return []
+        dropped = "dropped whole: " if is_dropped else ""
+        failure = None if failed is None else f"{dropped}{failed.cause}"
+        return masked_of(batch.damage, of_runs(of_buffer(batch.runs)), failure)
 
     def tell(self, batch: Delivered, failed: Failed | None = None, is_dropped: bool = False) -> None:
         """Logs what is masked of a batch: each range once, and the failure of a function."""
