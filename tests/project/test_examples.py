@@ -282,3 +282,19 @@ def test_code_about_watching_says_what_a_pass_took(
     said = capsys.readouterr()
     assert "Stats(batches=" in said.out.splitlines()[-1]
     assert "pass 0: 100%" in said.err
+
+
+# pretraining
+
+
+def test_pretraining_that_is_killed_goes_on_with_a_source_added(tmp_path: Path) -> None:
+    example = program("examples/pretrain.py")
+    example.write_sources(tmp_path)
+    two, three = {"web": 0.7, "code": 0.3}, {"web": 0.6, "code": 0.2, "books": 0.2}
+    unbroken = example.train(tmp_path, tmp_path / "a.pt", two, 12)
+    example.train(tmp_path, tmp_path / "b.pt", two, 5)
+    assert example.train(tmp_path, tmp_path / "b.pt", two, 12) == unbroken
+    example.train(tmp_path, tmp_path / "b.pt", three, 15)
+    batch = next(iter(example.mixture_of(tmp_path, three)))
+    assert batch["tokens"].shape == (12, 49)
+    assert set(batch.source.tolist()) == {0, 1, 2}
