@@ -14,7 +14,6 @@ import fastresume._core as _core
 from fastresume.batch.jagged import texts
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
-from fastresume.columns.expression import col
 from fastresume.columns.request import ColumnRequest, Columns, column_request
 from fastresume.filter.resolve import FilterReport, select_filtered
 from fastresume.messages import bounds_messages
@@ -259,8 +258,8 @@ class ParquetDataset(FilesDataset):
         named_groups = None if groups is None else at_least(1, "groups", groups)
         cut_of(rows_of_rank or 1, own_world.world_size, 1, named_lanes, named_groups)
         check_unit(unit, on_change, bad_rows)
-        if columns is None and isinstance(unit, Packed):
-            columns = col(*unit.names).mask_null()
+        if isinstance(unit, Packed):  # null lists have no tokens, where nothing else is said of them
+            columns, nulls = unit.names if columns is None else columns, "mask"
         request = column_request(columns, nulls)
         verifies = truth("verify_checksums", verify_checksums)
         page_bytes = at_least(1, "max_page_bytes", max_page_bytes)

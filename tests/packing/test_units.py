@@ -295,8 +295,20 @@ def test_attention_sees_where_documents_end() -> None:
     document = torch.tensor([[0, 0, 1, 2], [0, 0, 0, 0], [0, 1, -1, -1]], dtype=torch.int32)
     assert fr.cu_seqlens(document).tolist() == [0, 2, 3, 4, 8, 9, 10, 12]
     assert fr.cu_seqlens(document).dtype == torch.int32
-    with pytest.raises(ValueError, match=r"batch\['document'\]"):
-        fr.cu_seqlens(document[0])
+    for other in (document[0], [[0, 0]]):
+        with pytest.raises(ValueError, match=r"batch\['document'\]"):
+            fr.cu_seqlens(other)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "columns", [None, "tokens", ["tokens"], fr.col("tokens").cast(torch.int64)], ids=repr
+)
+def test_null_and_empty_lists_have_no_tokens(tmp_path: Path, columns: Any) -> None:
+    directory = write(tmp_path / "data", [[[1, 2], None, [], [3]]])
+    dataset = opened(directory, fr.Packed("tokens", length=3, separator=0), batch_size=1, columns=columns)
+    (batch,) = dataset
+    assert batch["tokens"].tolist() == [[1, 2, 0]]
+    assert dataset.plan().dropped_tokens == 2
 
 
 def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fastresume.options.checks import quoted
+
 
 def cu_seqlens(document: Tensor) -> Tensor:
     """Where each document begins among the tokens of all sequences, then their number: int32 `[n + 1]`.
@@ -20,8 +22,8 @@ def cu_seqlens(document: Tensor) -> Tensor:
         >>> cu_seqlens(torch.tensor([[0, 0, 1], [0, 0, 0]], dtype=torch.int32))
         tensor([0, 2, 3, 6], dtype=torch.int32)
     """
-    if document.ndim != 2:
-        raise ValueError(f"document must be batch['document'], [B, length], found {list(document.shape)}")
+    if getattr(document, "ndim", None) != 2:
+        raise ValueError(f"document must be batch['document'], [B, length], found {quoted(document)}")
     begins = torch.ones_like(document, dtype=torch.bool)
     begins[:, 1:] = document[:, 1:] != document[:, :-1]
     places = begins.flatten().nonzero().flatten()
