@@ -248,6 +248,33 @@ def test_a_function_that_fails_is_told_with_the_place_of_the_batch(root: Path) -
     assert "row 0 of row group 0 in" in caught.value.__notes__[0]
 
 
+@pytest.mark.law(2)
+def test_a_state_tells_the_batches_before_a_change_of_weights(root: Path) -> None:
+    whole, state = [], None
+    changes: list[tuple[dict[str, float], dict[str, Any]]] = [
+        (WEIGHTS, {}),
+        ({"web": 1, "code": 2, "books": 1}, {"lanes": 2}),
+        ({"web": 5, "code": 1, "books": 1}, {}),
+    ]
+    for weights, how in changes:
+        made = mixture(root, weights, shuffle=True, **how)
+        if state is not None:
+            made.load_state_dict(state)
+            assert places(made.batch_at(0, len(whole), state), made) == places(made.peek(), made)
+        for _, batch in zip(range(4), made, strict=False):
+            whole.append(places(batch, made))
+            state = batch.state_dict()
+    assert state is not None
+    for step, rows in enumerate(whole):
+        assert places(made.batch_at(0, step, state), made) == rows
+        assert places(made.batch_at(0, step), made) == rows
+    fewer = mixture(root, {"web": 1, "books": 1}, shuffle=True)
+    fewer.load_state_dict(state)
+    with pytest.raises(fr.StateError, match="rows of the source 'code', which the mixture does not read"):
+        fewer.batch_at(0, 3)
+    assert len(fewer.peek()) > 0
+
+
 def test_stages_follow_in_time(root: Path) -> None:
     stages = [(100, {"web": 1}), (60, {"code": 1, "books": 2})]
     made = mixture(root, {"web": 1, "code": 1, "books": 1}, stages=stages, stop=30, batch_size=10)

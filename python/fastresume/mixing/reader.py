@@ -114,7 +114,14 @@ class MixtureReader:
     def _mixed(self, number: int) -> Mixed:
         planned, rank = self._planned, self._rank
         ranges = of_buffer(planned.positions(number, rank))
-        at = np.array(self._order_of_names(), dtype=np.int64)[of_words(self._axes.sources(ranges))]
+        names = of_words(self._axes.sources(ranges))
+        at = np.array(self._order_of_names(), dtype=np.int64)[names]
+        if (at < 0).any():  # a batch of an earlier stage, read again
+            lacking = self._axes.names[int(names[at < 0][0])]
+            raise _core.StateError(
+                f"the batch holds rows of the source {lacking!r}, which the mixture does not read in this pass: "
+                "name it with a weight to read that batch again"
+            )
         pieces: list[Piece] = []
         for source, place in self._place_of.items():
             for start, end in ranges.tolist():

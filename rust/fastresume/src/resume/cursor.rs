@@ -292,7 +292,10 @@ impl Cursor {
     /// done in the cut, and the batch's number in it. The last cut continues; `None` if there is no cut.
     #[must_use]
     pub fn at_step(&self, step: u64) -> Option<(Self, Cut, u64, u64)> {
-        let mut batch = step.checked_sub(self.steps_of_stages())?;
+        if let Some(stage) = self.stage_at(step) {
+            return stage.at_step(step);
+        }
+        let mut batch = step - self.steps_of_stages();
         let mut index = 0;
         while index + 1 < self.cuts.len() && batch >= self.cuts[index].1 {
             batch -= self.cuts[index].1;

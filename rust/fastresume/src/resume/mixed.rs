@@ -237,6 +237,24 @@ impl Cursor {
         Some(Self { epoch: self.epoch + 1, first_epoch: self.first_epoch, ..next })
     }
 
+    /// The end of the earlier stage of a mixture that held batch `step` of the pass; `None` if none did.
+    pub(super) fn stage_at(&self, step: u64) -> Option<Self> {
+        let mixture = self.mixture()?;
+        let mut end = 0_u64;
+        let number = mixture.stages.iter().position(|stage| {
+            end = stage.2.iter().fold(end, |steps, cut| steps.saturating_add(cut.3));
+            step < end
+        })?;
+        let Stage(weights, positions, cuts) = &mixture.stages[number];
+        let cuts =
+            cuts.iter().map(|&(lanes, groups, rows, done)| Some((Cut::new(lanes, groups, rows).ok()?, done)));
+        let cuts = cuts.collect::<Option<_>>()?;
+        let stages = mixture.stages[..number].to_vec();
+        let of_stage = Mixture { weights: weights.clone(), stages, ..mixture.clone() };
+        let begun = Self::start(identity(OrderKind::Mixture(Box::new(of_stage)), *positions));
+        Some(Self { cuts, epoch: self.epoch, first_epoch: self.first_epoch, ..begun })
+    }
+
     /// The start of the present pass of a mixture.
     pub(super) fn restarted_mixture(&self) -> Option<Self> {
         let mixture = self.mixture()?;

@@ -47,7 +47,7 @@ impl Pass {
     /// As for `new`.
     pub fn at_step(cursor: &Cursor, step: u64, cut: Cut, tail: Tail, world_size: u64) -> Result<(Self, u64)> {
         let (before, cut, done, batch) =
-            cursor.at_step(step).unwrap_or_else(|| (cursor.clone(), cut, 0, step));
+            cursor.at_step(step).unwrap_or_else(|| (cursor.clone(), cut, 0, step - cursor.steps()));
         Ok((Self::of(before, cut, done, tail, world_size)?, batch))
     }
 
