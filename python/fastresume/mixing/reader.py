@@ -119,8 +119,8 @@ class MixtureReader:
         if (at < 0).any():  # a batch of an earlier stage, read again
             lacking = self._axes.names[int(names[at < 0][0])]
             raise _core.StateError(
-                f"the batch holds rows of the source {lacking!r}, which the mixture does not read in this pass: "
-                "name it with a weight to read that batch again"
+                f"the batch holds rows of the source {lacking!r}, which the mixture does not read in this "
+                "pass: name it with a weight to read that batch again"
             )
         pieces: list[Piece] = []
         for source, place in self._place_of.items():
