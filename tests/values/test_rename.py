@@ -58,7 +58,7 @@ def test_lengths_follow_the_name_of_what_is_padded(path: Path) -> None:
     pq.write_table(pa.table({"l": pa.array([[1], [2, 3], None, [300]]), "a": pa.array(range(4))}), path)
     padded = fr.col("l").cast(torch.float16).pad(2)
     batch = next(iter(open_dataset(path, [padded.alias("L"), "a"])))
-    assert list(batch) == ["L", "L_valid", "L_length", "a", "a_valid"]
+    assert list(batch) == ["L", "L_valid", "L_length", "L_values_valid", "a", "a_valid"]
     assert batch["L"].tolist() == [[1.0, 0.0], [2.0, 3.0], [0.0, 0.0], [300.0, 0.0]]
     assert batch["L_length"].tolist() == [1, 2, 0, 1]
     hashed = next(iter(open_dataset(path, fr.col("l").hash(10).pad(2, -1).alias("h"))))

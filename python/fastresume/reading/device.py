@@ -205,7 +205,7 @@ class Device:
     def hand_over(self, placed: Placed) -> Batch:
         """The batch, for later work of the caller's current stream; may be called again."""
         stream = self.open()
-        tell_failure(stream.page_lock, stacklevel=5)
+        tell_failure(stream.page_lock, stacklevel=4)
         stream.wait(placed.mark)
         values: dict[str, Any] = placed.batch._tensors
         for name, value in values.items():
