@@ -43,6 +43,23 @@ def spread(begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt
     return found
 
 
+def members(
+    lengths: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Of stretches that lie one after another, the members of those at these places.
+
+    Returns where the members lie, stretch by stretch, and where those of each stretch begin among these, then
+    their number.
+
+    Example:
+        >>> inside, offsets = members(np.array([2, 0, 3]), np.array([2, 0]))
+        >>> inside.tolist(), offsets.tolist()
+        ([2, 3, 4, 0, 1], [0, 3, 5])
+    """
+    begins, counts = (np.cumsum(lengths) - lengths)[places], lengths[places]
+    return spread(begins, counts), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
 def numbers_at(runs: Intervals, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The numbers at these places among those in runs, in the runs' order."""
     numbers: npt.NDArray[np.int64] = places + runs[0, 0] if len(runs) == 1 else of_runs(runs)[places]

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 import fastresume._core as _core
-from fastresume.batch.batch import Batch
-from fastresume.batch.joining import joined, num_bytes, taken
-from fastresume.batch.origin import Origin, Planned, UnitRows
-from fastresume.batch.schema import Tensors
-from fastresume.buffers import of_buffer, of_words, spread
+from fastresume.batch.joining import joined, taken
+from fastresume.batch.origin import Planned, UnitRows
+from fastresume.buffers import members, of_buffer, of_words
 from fastresume.mixing.streams import Piece, Stream
+from fastresume.reading.composed_reader import ComposedReader
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.monitor.activity import Idle
-from fastresume.reading.workers.messages import Arrival
+from fastresume.reading.spec import Rows
 
 _CHUNK_BATCHES = 8
 """A stream decodes about so many batches' rows of its source in one go."""
@@ -27,16 +25,7 @@ _CHUNK_ROWS = (16, 8192)
 """And so many at least and at most."""
 
 
-class Mixed(NamedTuple):
-    """The rows of a batch: tensors, row numbers as runs, sources, and the documents of sequences."""
-
-    tensors: Tensors
-    runs: npt.NDArray[np.int64]
-    sources: npt.NDArray[np.int64]
-    units: UnitRows | None
-
-
-class MixtureReader:
+class MixtureReader(ComposedReader):
     """The batches of one rank's worker in a stage of a mixture.
 
     Each lane reads a stretch of each source, by a stream of its own, since the lanes divide the positions,
@@ -59,20 +48,19 @@ class MixtureReader:
         threads: int = 0,
         prefetch_bytes: int = 0,
     ) -> None:
-        self._rank, _, worker, self._workers = place
+        masked = next(iter(sources.values()))[1].schema.masked
+        super().__init__(planned, share, place, masked)
         self._sources = sources
-        self._planned = planned
-        self._share = share
-        self._number = planned.batches - planned.batches_left + worker
         self._threads = threads
         self._prefetch_bytes = prefetch_bytes
         # The streams by their source and the ordinal that each gives next.
         self._streams: dict[tuple[int, int], Stream] = {}
-        self._front: Arrival | None = None
-        self._is_closed = False
         if not planned.batches_left:
             return
         self._axes = _core.Axes(planned.cursor_after(planned.batches - planned.batches_left))
+        numbers = {name: number for number, (name, _) in sources.items()}
+        # By the state's places of sources, their numbers in the mixture; -1 of those that are not read.
+        self._number_at = np.array([numbers.get(name, -1) for name in self._axes.names], dtype=np.int64)
         places = {name: place for place, name in enumerate(self._axes.names)}
         self._place_of = {number: places[name] for number, (name, _) in sources.items()}
         self._chunk_rows = self._rows_of_chunks()
@@ -82,40 +70,19 @@ class MixtureReader:
         """What the streams are doing."""
         return StreamsActivity(self._streams)
 
-    def start(self) -> None:
-        """Does nothing: streams begin with the first batch."""
-
-    def front(self) -> Arrival | None:
-        """The front batch: the same until `advance` is called; None at the end."""
-        if self._is_closed:
-            raise _core.StateError("the reader is closed")
-        if self._front is None and self._number < self._planned.batches:
-            self._front = self._made(self._number)
-        return self._front
-
-    def advance(self) -> None:
-        """Releases the front batch."""
-        if self._front is not None:
-            self._front, self._number = None, self._number + self._workers
-
-    def close(self) -> None:
-        """Ends the threads, and closes the files."""
-        self._is_closed = True
-        self._forget()
-
-    def mixed(self, number: int) -> Mixed:
+    def rows(self, number: int) -> Rows:
         """The rows of this rank's batch with a number in the cut."""
         try:
             return self._mixed(number)
         except BaseException:
-            self._forget()  # some streams have moved, and others have not
+            self.forget()  # some streams have moved, and others have not
             raise
 
-    def _mixed(self, number: int) -> Mixed:
+    def _mixed(self, number: int) -> Rows:
         planned, rank = self._planned, self._rank
         ranges = of_buffer(planned.positions(number, rank))
         names = of_words(self._axes.sources(ranges))
-        at = np.array(self._order_of_names(), dtype=np.int64)[names]
+        at = self._number_at[names]
         if (at < 0).any():  # a batch of an earlier stage, read again
             lacking = self._axes.names[int(names[at < 0][0])]
             raise _core.StateError(
@@ -141,34 +108,7 @@ class MixtureReader:
             for name in pieces[0].tensors
         }
         rows, units = _rows_of(pieces, places)
-        return Mixed(tensors, np.stack([rows, rows + 1], axis=1), at, units)
-
-    def _order_of_names(self) -> list[int]:
-        """For each name of the state, the source's number in the mixture; -1 where it is not read."""
-        order = [-1] * len(self._axes.names)
-        for source, place in self._place_of.items():
-            order[place] = source
-        return order
-
-    def _made(self, number: int) -> Arrival:
-        planned = self._planned
-        mixed, cursor = self.mixed(number), planned.cursor_after(number + 1)
-        count, valid, _ = planned.shape(number, self._rank)
-        masked: frozenset[str] = next(iter(self._sources.values()))[1].schema.masked
-        place = (planned.epoch, planned.step_of(number))
-        origin = Origin(
-            cursor,
-            *place,
-            num_rows=count,
-            valid_rows=valid,
-            rows=mixed.runs,
-            masked=masked,
-            share=self._share,
-            sources=mixed.sources,
-            units=mixed.units,
-        )
-        size = sum(map(num_bytes, mixed.tensors.values()))
-        return Arrival(Batch(mixed.tensors, origin), planned, number, self._rank, size, cursor)
+        return Rows(tensors, np.stack([rows, rows + 1], axis=1), (), at, units)
 
     def _take(self, source: int, place: int, first: int, last: int) -> list[Piece]:
         """The rows of a source at some of its ordinals, which are all of one pass of it."""
@@ -194,7 +134,8 @@ class MixtureReader:
             for source, place in self._place_of.items()
         }
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Closes the streams: others are opened where they are needed."""
         while self._streams:
             self._streams.popitem()[1].close()
 
@@ -207,9 +148,8 @@ def _rows_of(
     offsets = [piece.offsets for piece in pieces if piece.offsets is not None]
     if not offsets:
         return rows[places], None
-    lengths = np.concatenate([np.diff(each) for each in offsets])
-    begins, counts = (np.cumsum(lengths) - lengths)[places], lengths[places]
-    return rows[spread(begins, counts)], UnitRows(np.append(0, np.cumsum(counts)), True)
+    inside, ends = members(np.concatenate([np.diff(each) for each in offsets]), places)
+    return rows[inside], UnitRows(ends, True)
 
 
 class StreamsActivity:

@@ -56,7 +56,7 @@ class MixtureSpec(ReadSpec):
             for blend in self.blends
         ]
         object.__setattr__(self, "_cores", tuple(cores))
-        # Its sources mask nothing.
+        # No source masks damage, so that only functions given to `map` count.
         object.__setattr__(
             self, "masked_rows", MaskedRows(self.sources[0][1].manifest, self.most_bad_rows or 0)
         )
@@ -130,18 +130,16 @@ class MixtureSpec(ReadSpec):
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
         arrival: Arrival = delivered
-        origin = arrival.batch._origin._replace(cursor=cursor, share=share)
-        return Batch(dict(arrival.batch._tensors), origin)
+        return arrival.with_cursor(cursor, share)
 
     def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
         """The rows of this rank's batch with a number in the cut of a stage, read again."""
         place = (self.world.rank, self.world.world_size, 0, 1)
         reader = self.reader(planned.cursor_after(number), planned, place)
         try:
-            mixed = reader.mixed(number)
+            return reader.rows(number)
         finally:
             reader.close()
-        return Rows(mixed.tensors, mixed.runs, (), mixed.sources, mixed.units)
 
     def locate(self, batch: Batch) -> list[tuple[str, int, int]]:
         """The places of a batch's rows: (path, row group, row in it)."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,18 @@ def list_lengths(manifest: _core.Manifest, names: Sequence[str]) -> Iterator[Cos
     Raises:
         DataError: if a column is no list of values, or the lists of a row have different lengths.
     """
-    return _each_group(manifest, lambda group: of_words(_core.lengths_of_lists(manifest, group, list(names))))
+    starts = of_words(manifest.group_starts)
+    chosen = None if manifest.selected is None else of_buffer(manifest.selected)
+    groups, columns = range(len(starts) - 1), list(names)
+
+    def lengths(group: int) -> Costs:
+        return of_words(_core.lengths_of_lists(manifest, group, columns))
+
+    with ThreadPoolExecutor(default_threads()) as threads:
+        for first in groups[::_AT_ONCE]:
+            some = groups[first : first + _AT_ONCE]
+            for group, found in zip(some, threads.map(lengths, some), strict=True):
+                yield found if chosen is None else found[_selected(chosen, starts[group], len(found))]
 
 
 def costs_of(manifest: _core.Manifest, name: str) -> Iterator[Costs]:
@@ -81,21 +91,6 @@ def _selected_rows(manifest: _core.Manifest) -> list[int]:
         return [int(rows) for rows in np.diff(starts)]
     chosen, each = of_buffer(manifest.selected), itertools.pairwise(starts.tolist())
     return [int(_selected(chosen, start, end - start).sum()) for start, end in each]
-
-
-def _each_group(manifest: _core.Manifest, costs: Callable[[int], Costs]) -> Iterator[Costs]:
-    starts = of_words(manifest.group_starts)
-    chosen = None if manifest.selected is None else of_buffer(manifest.selected)
-    groups = range(len(starts) - 1)
-    with ThreadPoolExecutor(default_threads()) as threads:
-        for first in groups[::_AT_ONCE]:
-            some = groups[first : first + _AT_ONCE]
-            for group, found in zip(some, threads.map(partial(_found, costs), some), strict=True):
-                yield found if chosen is None else found[_selected(chosen, starts[group], len(found))]
-
-
-def _found(costs: Callable[[int], Costs], group: int) -> Costs:
-    return costs(group)
 
 
 def _selected(chosen: npt.NDArray[np.int64], start: int, rows: int) -> npt.NDArray[np.bool_]:

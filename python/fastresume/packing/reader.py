@@ -11,16 +11,16 @@ import numpy.typing as npt
 import torch
 
 import fastresume._core as _core
-from fastresume.batch.batch import Batch
-from fastresume.batch.joining import joined, num_bytes, taken
-from fastresume.batch.origin import Origin, Planned, UnitRows
+from fastresume.batch.joining import joined, taken
+from fastresume.batch.origin import Planned, UnitRows
 from fastresume.batch.schema import Schema, Tensors
-from fastresume.buffers import of_buffer, of_runs, spread
+from fastresume.buffers import members, of_buffer, of_runs
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.cutting import Cut, cut
 from fastresume.packing.packed_table import PackedTable
+from fastresume.reading.composed_reader import ComposedReader
 from fastresume.reading.monitor.activity import IdleActivity
-from fastresume.reading.workers.messages import Arrival
+from fastresume.reading.spec import Rows
 
 Words = npt.NDArray[np.int64]
 
@@ -50,19 +50,7 @@ class Part(NamedTuple):
     end: int
 
 
-class Gathered(NamedTuple):
-    """The units of a batch: tensors, row numbers as runs, where those of each unit lie, and counts of rows.
-
-    `counts` are all rows and the valid ones, where rows are counted; of sequences, these.
-    """
-
-    tensors: Tensors
-    runs: Words
-    units: UnitRows
-    counts: tuple[int, int]
-
-
-class UnitsReader:
+class UnitsReader(ComposedReader):
     """The batches of one rank's worker, of units that are decoded many at a time.
 
     Args:
@@ -81,61 +69,29 @@ class UnitsReader:
         share: Planned,
         place: tuple[int, int, int, int],
     ) -> None:
-        self._rank, world_size, worker, self._workers = place
+        super().__init__(planned, share, place, source.masked)
         self._source = source
-        self._planned = planned
         self._order = order
-        self._share = share
-        self._number = planned.batches - planned.batches_left + worker
-        self._rows = _core.Order(_core.Cursor.start(source.manifest, None), source.manifest)
+        self._row_order = _core.Order(_core.Cursor.start(source.manifest, None), source.manifest)
         self._chunks: OrderedDict[tuple[int, int], Cut] = OrderedDict()
-        self._chunk_units, self._kept = chunks_of(source.table, planned, order, world_size)
-        self._front: Arrival | None = None
-        self._is_closed = False
+        self._chunk_units, self._kept = chunks_of(source.table, planned, order, place[1])
         self.activity = IdleActivity()
 
-    def start(self) -> None:
-        """Does nothing: decoding begins with the first batch."""
-
-    def front(self) -> Arrival | None:
-        """The front batch: the same until `advance` is called; None at the end."""
-        if self._is_closed:
-            raise _core.StateError("the reader is closed")
-        if self._front is None and self._number < self._planned.batches:
-            self._front = self._made(self._number)
-        return self._front
-
-    def advance(self) -> None:
-        """Releases the front batch."""
-        if self._front is not None:
-            self._front, self._number = None, self._number + self._workers
-
-    def close(self) -> None:
-        """Gives the memory back."""
-        self._is_closed = True
+    def forget(self) -> None:
+        """Gives the memory of chunks back."""
         self._chunks.clear()
 
-    def gathered(self, number: int) -> Gathered:
-        """The units of this rank's batch with a number in the cut."""
+    def rows(self, number: int) -> Rows:
+        """The rows of this rank's batch with a number in the cut: units of them."""
         planned, rank = self._planned, self._rank
         runs = of_buffer(self._order.rows(of_buffer(planned.positions(number, rank))))
         parts = [part for start, end in runs.tolist() for part in self._parts(start, end)]
         count, valid, _ = planned.shape(number, rank)
         # Units by the parts that they are in, which padding repeats in turn.
-        sizes = np.array([part.end - part.start for part in parts])
-        index = np.arange(count) % max(int(sizes.sum()), 1)
+        index = np.arange(count) % max(sum(part.end - part.start for part in parts), 1)
         if isinstance(self._source.table, PackedTable):
-            return _sequences(parts, index, (count, valid))
+            return _sequences(parts, index)
         return _bins(parts, index, valid)
-
-    def _made(self, number: int) -> Arrival:
-        planned = self._planned
-        found, cursor = self.gathered(number), planned.cursor_after(number + 1)
-        masked: frozenset[str] = self._source.masked
-        place = (planned.epoch, planned.step_of(number))
-        origin = Origin(cursor, *place, *found.counts, found.runs, masked, self._share, units=found.units)
-        size = sum(map(num_bytes, found.tensors.values()))
-        return Arrival(Batch(found.tensors, origin), planned, number, self._rank, size, cursor)
 
     def _parts(self, start: int, end: int) -> Iterator[Part]:
         """The units `[start, end)`, in pieces."""
@@ -165,7 +121,7 @@ class UnitsReader:
     def _decoded(self, stretch: int, first: int, last: int) -> Cut:
         source, table = self._source, self._source.table
         ordinals, before = table.stretch(stretch, first, last)
-        runs = of_buffer(self._rows.rows(np.array([ordinals], dtype=np.int64)))
+        runs = of_buffer(self._row_order.rows(np.array([ordinals], dtype=np.int64)))
         memory, _ = source.layout.read_rows(source.manifest, runs, ordinals[1] - ordinals[0])
         tensors, numbers = source.row_schema.tensors(memory), of_runs(runs)
         if isinstance(table, BinsTable):
@@ -191,41 +147,38 @@ def chunks_of(
     return size, lanes * (each + 1)
 
 
-def _sequences(parts: list[Part], index: Words, counts: tuple[int, int]) -> Gathered:
-    places = torch.from_numpy(index)
-    tensors: Tensors = {
-        name: taken(joined([part.chunk.tensors[name][part.start : part.end] for part in parts]), places)
-        for name in parts[0].chunk.tensors
-    }
-    rows, offsets = _rows_of(parts, index)
-    return Gathered(tensors, np.stack([rows, rows + 1], axis=1), UnitRows(offsets, True), counts)
+def _sequences(parts: list[Part], index: Words) -> Rows:
+    pieces = [
+        {name: value[part.start : part.end] for name, value in part.chunk.tensors.items()} for part in parts
+    ]
+    rows, inside, offsets = _rows_of(parts, index)
+    return _gathered(pieces, index, rows[inside], UnitRows(offsets, True), None)
 
 
-def _bins(parts: list[Part], index: Words, valid: int) -> Gathered:
+def _bins(parts: list[Part], index: Words, valid: int) -> Rows:
     pieces = []
     for part in parts:
-        begin, end = part.chunk.offsets[part.start], part.chunk.offsets[part.end]
-        pieces.append({name: value[int(begin) : int(end)] for name, value in part.chunk.tensors.items()})
-    rows, offsets = _rows_of(parts, index)
-    # The rows of the units, where they lie in the pieces.
-    lengths = np.concatenate([np.diff(part.chunk.offsets[part.start : part.end + 1]) for part in parts])
-    begins = np.cumsum(lengths) - lengths
-    places = spread(begins[index], lengths[index])
-    tensors: Tensors = {
-        name: taken(joined([piece[name] for piece in pieces]), torch.from_numpy(places)) for name in pieces[0]
-    }
-    counts = (len(rows), int(offsets[valid]))
-    return Gathered(tensors, np.stack([rows, rows + 1], axis=1), UnitRows(offsets, False), counts)
+        begin, end = int(part.chunk.offsets[part.start]), int(part.chunk.offsets[part.end])
+        pieces.append({name: value[begin:end] for name, value in part.chunk.tensors.items()})
+    rows, inside, offsets = _rows_of(parts, index)
+    counts = (len(inside), int(offsets[valid]))
+    return _gathered(pieces, inside, rows[inside], UnitRows(offsets, False), counts)
 
 
-def _rows_of(parts: list[Part], index: Words) -> tuple[Words, Words]:
-    """The row numbers of the units with these indices among all parts', and where those of each begin."""
+def _gathered(
+    pieces: list[Tensors], places: Words, rows: Words, units: UnitRows, counts: tuple[int, int] | None
+) -> Rows:
+    """The values of all pieces at these places, with the row numbers that they are of."""
+    index = torch.from_numpy(places)
+    tensors: Tensors = {name: taken(joined([piece[name] for piece in pieces]), index) for name in pieces[0]}
+    return Rows(tensors, np.stack([rows, rows + 1], axis=1), units=units, counts=counts)
+
+
+def _rows_of(parts: list[Part], index: Words) -> tuple[Words, Words, Words]:
+    """The row numbers of all parts; which are of the units with these indices; and where each begins."""
     rows, lengths = [], []
     for part in parts:
         offsets = part.chunk.offsets[part.start : part.end + 1]
         rows.append(part.chunk.rows[offsets[0] : offsets[-1]])
         lengths.append(np.diff(offsets))
-    each = np.concatenate(lengths)
-    begins = np.cumsum(each) - each
-    found = np.concatenate(rows)[spread(begins[index], each[index])]
-    return found, np.concatenate([[0], np.cumsum(each[index])]).astype(np.int64)
+    return np.concatenate(rows), *members(np.concatenate(lengths), index)

@@ -114,23 +114,19 @@ class UnitsSpec(FilesSpec):
         _threads: int = 0,
         _prefetch_bytes: int = 0,
         _page_lock: _core.PageLock | None = None,
-    ) -> Any:
+    ) -> UnitsReader:
         """The batches of a rank's worker, put together of units that are decoded many at a time."""
         return UnitsReader(self._source, planned, self.order(cursor), self.share(planned, cursor), place)
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
         arrival: Arrival = delivered
-        origin = arrival.batch._origin._replace(cursor=cursor, share=share)
-        return Batch(dict(arrival.batch._tensors), origin)
+        return arrival.with_cursor(cursor, share)
 
     def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
         """The units of this rank's batch with a number in the cut of a pass, read again."""
-        cursor = planned.cursor_after(number)
         place = (self.world.rank, self.world.world_size, 0, 1)
-        reader = UnitsReader(self._source, planned, self.order(cursor), self.share(planned, cursor), place)
-        made = reader.gathered(number)
-        return Rows(made.tensors, made.runs, (), None, made.units, made.counts)
+        return self.reader(planned.cursor_after(number), planned, place).rows(number)
 
     @property
     def _schema_of_rows(self) -> Schema:

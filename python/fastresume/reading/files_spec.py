@@ -20,7 +20,7 @@ from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import MaskedRows
 from fastresume.reading.row_places import RowNumbers, checked_numbers, locate
-from fastresume.reading.spec import ReadSpec, Rows
+from fastresume.reading.spec import PassReader, ReadSpec, Rows
 from fastresume.state.cursor import Cursor
 from fastresume.tables.snapshot import SnapshotName
 
@@ -111,7 +111,7 @@ class FilesSpec(ReadSpec):
         threads: int = 0,
         prefetch_bytes: int = 0,
         page_lock: _core.PageLock | None = None,
-    ) -> _core.Reader:
+    ) -> PassReader:
         """The batches of a rank's worker, from a cursor on, decoded by the core."""
         given = (self.manifest, self.layout, cursor, planned, place, threads, prefetch_bytes)
         return _core.Reader(*given, page_lock)

@@ -84,27 +84,11 @@ def made_again(spec: ReadSpec, planned: _core.Pass, number: int, is_seeded: bool
 def planned_batch(spec: ReadSpec, planned: _core.Pass, number: int) -> Batch:
     """The batch of this rank with a number in the cut of a pass, read again and transformed."""
     cursor = planned.cursor_after(number)
-    count, valid, _ = planned.shape(number, spec.world.rank)
-    rows = spec.planned_rows(planned, number)
     after = planned.cursor_after(number + 1)
     if spec.on_iter == "restart" and after.epoch != planned.epoch:
         after = cursor.restarted()
-    share = spec.share(planned, cursor)
-    place = (planned.epoch, planned.step_of(number))
-    masked = spec.schema.masked
-    counts = rows.counts or (count, valid)
-    origin = Origin(
-        after,
-        *place,
-        *counts,
-        rows=rows.numbers,
-        masked=masked,
-        share=share,
-        damage=rows.damage,
-        sources=rows.sources,
-        units=rows.units,
-    )
-    return transformed(Batch(rows.tensors, origin), spec)
+    rows, share = spec.planned_rows(planned, number), spec.share(planned, cursor)
+    return transformed(rows.batch(planned, number, share, spec.schema.masked, after), spec)
 
 
 def read_rows(spec: FilesSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:

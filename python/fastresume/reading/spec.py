@@ -14,7 +14,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.damage import Damage
-from fastresume.batch.origin import Planned, Share, UnitRows
+from fastresume.batch.origin import Origin, Planned, Share, UnitRows
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.buffers import Intervals
 from fastresume.options.topology import Cut, World, cut_of
@@ -35,10 +35,11 @@ class PassReader(Reader, Protocol):
 
 
 class Rows(NamedTuple):
-    """Rows that were read again, by their places in a pass or by their numbers.
+    """Rows of a batch that were put together, or read again, before it is known who gets it.
 
     `numbers` are the row numbers as runs, or an object that computes them; `sources` says of a mixture's rows
-    which source each is of.
+    which source each is of, `units` which rows are of which unit. `counts` are all rows and the valid ones,
+    where they are others than those of the plan.
     """
 
     tensors: Tensors
@@ -47,6 +48,24 @@ class Rows(NamedTuple):
     sources: RowNumbers | None = None
     units: UnitRows | None = None
     counts: tuple[int, int] | None = None
+
+    def batch(
+        self, planned: _core.Pass, number: int, share: Share, masked: frozenset[str], after: _core.Cursor
+    ) -> Batch:
+        """The batch with a number in the cut of a pass that these rows are, with the cursor after it."""
+        origin = Origin(
+            after,
+            planned.epoch,
+            planned.step_of(number),
+            *(self.counts or planned.shape(number, share.rank)[:2]),
+            rows=self.numbers,
+            masked=masked,
+            share=share,
+            damage=self.damage,
+            sources=self.sources,
+            units=self.units,
+        )
+        return Batch(self.tensors, origin)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.damage import Damage
-from fastresume.batch.origin import Failed, UnitRows
+from fastresume.batch.origin import Failed, Share, UnitRows
 from fastresume.buffers import Intervals
 from fastresume.reading.workers.shared_memory import Parcel
 
@@ -27,6 +27,11 @@ class Arrival:
     rank: int
     num_bytes: int
     cursor: _core.Cursor
+
+    def with_cursor(self, cursor: _core.Cursor, share: Share | None) -> Batch:
+        """The batch with the cursor after it, for who has the share."""
+        origin = self.batch._origin._replace(cursor=cursor, share=share)
+        return Batch(dict(self.batch._tensors), origin)
 
     @property
     def num_rows(self) -> int:

@@ -1,14 +1,15 @@
 //! How many elements each list of a row group has: levels alone are decoded, never a value.
 
 use crate::dataset::manifest::Manifest;
-use crate::decode::flat::validity::Unread;
+use crate::decode::decoder::JaggedRows;
 use crate::decode::open_file::OpenFile;
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::Bits;
-use crate::format::encoding::levels::Levels;
-use crate::format::encoding::rle::MAX_VALUES;
-use crate::format::page::reader::{Buffers, Pages};
+use crate::format::page::reader::Buffers;
 use crate::schema::columns::{Column, Kind};
+use crate::schema::nulls::Nulls;
+
+/// So many rows are decoded in one go.
+const ROWS_AT_A_TIME: usize = 1024;
 
 /// The lengths of the lists of these columns in one row group, which must be alike in each row. Null lists have none.
 ///
@@ -48,49 +49,16 @@ pub fn of_group(manifest: &Manifest, group: usize, names: &[String]) -> Result<V
 
 fn of_column(manifest: &Manifest, file: usize, index: usize, column: &Column) -> Result<Vec<u64>> {
     let open = OpenFile::open(manifest, file, [column])?;
-    let rows = open.leaves().rows(index);
-    let leaf = open.leaf(column)?;
+    let rows = usize::try_from(open.leaves().rows(index)).unwrap_or(0);
     let mut buffers = Buffers::default();
-    let pages = open.pages(index, column.leaf, &leaf, &mut buffers)?;
-    let level = |level: i16| u8::try_from(level).unwrap_or(u8::MAX);
-    let lengths = lengths(pages, level(leaf.max_rep_level()), level(leaf.max_def_level()), column.element)?;
-    if lengths.len() as u64 != rows {
-        return Err(Error::data(format!(
-            "the column chunk has {} rows, its row group {rows}",
-            lengths.len()
-        )));
+    // A byte for each element.
+    let mut decoder = open.jagged(index, &column.element_marks(), Nulls::Masked, true, &mut buffers)?;
+    let (mut lengths, mut some) = (Vec::new(), JaggedRows::default());
+    for first in (0..rows).step_by(ROWS_AT_A_TIME) {
+        some.clear();
+        decoder.read(ROWS_AT_A_TIME.min(rows - first), &mut some)?;
+        lengths.extend((0..some.ends.len()).map(|row| some.bytes_of(row).len() as u64));
     }
     open.check_unchanged()?;
     Ok(lengths)
-}
-
-/// The number of elements of each row; a definition level of at least `element` is one.
-fn lengths(mut pages: Pages<'_>, repetition: u8, definition: u8, element: u8) -> Result<Vec<u64>> {
-    let (mut levels, mut goes_on, mut there) = (Levels::default(), Bits::default(), Bits::default());
-    let mut found: Vec<u64> = Vec::new();
-    while let Some(page) = pages.open(&mut Unread)? {
-        let (bytes, count) = (pages.page().bytes, page.num_values);
-        if count > MAX_VALUES {
-            return Err(Error::data(format!("a page has {count} values, at most {MAX_VALUES} are read")));
-        }
-        let (repetition_bytes, definition_bytes) = page.level_bytes.unzip();
-        let how = (page.repetition_encoding, repetition_bytes);
-        let start = levels.read(bytes, 0, count, repetition, how)?;
-        levels.at_least(1, &mut goes_on);
-        levels.read(bytes, start, count, definition, (page.definition_encoding, definition_bytes))?;
-        levels.at_least(element, &mut there);
-        let before = found.len();
-        for (goes_on, there) in goes_on.part(0..count).each().zip(there.part(0..count).each()) {
-            if !goes_on {
-                found.push(0);
-            }
-            match found.last_mut() {
-                Some(length) => *length += u64::from(there),
-                None => return Err(Error::data("row 0 of the row group has no beginning")),
-            }
-        }
-        page.check_rows(found.len() - before)?;
-        pages.check_group_rows(found.len())?;
-    }
-    Ok(found)
 }
