@@ -58,9 +58,14 @@ class ElasticJob:
         self.chance = random.Random(seed)
         (directory / "data").mkdir(parents=True)
         (directory / "lives").mkdir()
-        self.data = plain_spec([200, 0, 400], [350], [253]).write(directory / "data")
         self.lives: list[tuple[str, Topology]] = []
         self.kills = 0
+        self.saves_every = 1
+        self.write()
+
+    def write(self) -> None:
+        """The data of the job."""
+        self.data = plain_spec([200, 0, 400], [350], [253]).write(self.directory / "data")
 
     def topology(self, world_size: int, workers: bool = False) -> Topology:
         """How a life of so many ranks reads."""
@@ -77,6 +82,10 @@ class ElasticJob:
         everyone = tuple(range(world_size))
         victims = everyone if self.chance.random() < 0.4 else (self.chance.choice(everyone),)
         return Kill(victims, self.chance.randint(0, 8))
+
+    def passes(self, kill: Kill | None) -> int:
+        """The passes that a life is to end: the present one, or more than it can if it is to be killed."""
+        return self.passes_begun if kill is None else ENDLESS
 
     @property
     def passes_begun(self) -> int:
@@ -97,10 +106,13 @@ class ElasticJob:
         topology = self.topology(world_size, workers)
         name = self.begin(topology)
         context = multiprocessing.get_context("fork")
-        how = self.arguments(topology), topology.workers, self.passes_begun if kill is None else ENDLESS
         stops = dict.fromkeys(kill.victims, kill.steps - 1) if kill is not None and kill.lag else {}
+        common = self.arguments(topology), topology.workers, self.passes(kill)
         ranks = [
-            context.Process(target=forked, args=(self.directory, name, (k, world_size), *how, stops.get(k)))
+            context.Process(
+                target=forked,
+                args=(self.directory, name, (k, world_size), *common, stops.get(k), self.saves_every),
+            )
             for k in range(world_size)
         ]
         for each in ranks:

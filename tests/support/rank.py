@@ -24,10 +24,12 @@ def train(
     workers: int,
     passes: int,
     stops_after: int | None = None,
+    saves_every: int = 1,
 ) -> None:
     """Go on from the saved state, in lockstep with the other ranks, until so many passes are done.
 
-    A rank that stops asks for no batch after so many steps, and waits to be killed.
+    A rank that stops asks for no batch after so many steps, and waits to be killed. The state is saved after
+    each so many steps, and at the end of a pass.
     """
     rank, steps = dist.get_rank(), 0
     how: dict[str, Any] = {"num_workers": workers} if workers else {"threads": 1}
@@ -41,13 +43,13 @@ def train(
     write(log, {"process": os.getpid(), "saved": given, "state": loader.state_dict()})
     while loader.epoch < passes:
         for batch in loader:
-            rows = batch.rows()[batch.valid.numpy()].tolist()
+            rows = batch["row"][batch.valid].tolist()
             write(log, {"epoch": batch.epoch, "step": batch.step, "rows": rows, "state": batch.state_dict()})
             together = batch["row"].sum().reshape(1)
             dist.all_reduce(together)  # as gradients are: nobody is a step ahead
-            if rank == 0:
-                replace(saved, batch.state_dict())
             steps += 1
+            if rank == 0 and (steps % saves_every == 0 or batch.cursor.epoch > batch.epoch):
+                replace(saved, batch.state_dict())
             if steps == stops_after:
                 signal.pause()
     loader.close()
@@ -73,12 +75,13 @@ def forked(
     workers: int,
     passes: int,
     stops_after: int | None,
+    saves_every: int,
 ) -> None:
     """What a rank does that was forked; its `place` is its rank and the world size."""
     with (directory / "ranks.log").open("ab") as log:  # who loses a peer says so at length
         os.dup2(log.fileno(), 2)
     join(directory / "lives" / f"{life}.store", *place)
-    train(directory, life, arguments, workers, passes, stops_after)
+    train(directory, life, arguments, workers, passes, stops_after, saves_every)
     dist.destroy_process_group()
 
 
