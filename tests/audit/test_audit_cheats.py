@@ -14,7 +14,8 @@ import pytest
 
 import fastresume as fr
 from fastresume.audit.log_format import HEADER, MAGIC
-from fastresume.audit.verify import Declared, audit
+from fastresume.audit.report import Declared
+from fastresume.audit.verify import audit
 from support.audits import (
     ORDERS,
     ROWS,

@@ -12,7 +12,8 @@ import pytest
 
 import fastresume as fr
 from fastresume.audit.log_format import HEADER, MAGIC, record
-from fastresume.audit.verify import Declared, Report, audit
+from fastresume.audit.report import Declared, Report
+from fastresume.audit.verify import audit
 from fastresume.audit.writer import DeliveryLog
 from fastresume.buffers import of_buffer
 from support.strategies import Shuffle, plain_spec

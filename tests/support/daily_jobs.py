@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from support.audits import assert_proven
 from support.elastic import ElasticJob, Kill
 from support.strategies import Shuffle, Topology
 
@@ -80,5 +81,6 @@ class DailyJob(ElasticJob):
         return kept
 
     def assert_each_row_once(self) -> None:
-        """Each row of all days was given once, in the one pass that they are of."""
+        """Each row of all days was given once, in one pass: so the ranks' logs say, and the audit."""
         assert self.kept_rows() == Counter(range(self.rows))
+        assert_proven(self.directory / "audit", 1)

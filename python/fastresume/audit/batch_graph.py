@@ -63,8 +63,10 @@ class Lineage:
         """The epochs of the states at which nothing of a pass is delivered yet."""
         self.epoch_of: dict[int, int] = {}
         """The epochs of the states from which iterators started."""
+        self.parsed: dict[int, dict[str, Any]] = {}
+        """These states, parsed."""
         for index, state in self.states.items():
-            parsed = json.loads(starts[index].cursor)
+            self.parsed[state] = parsed = json.loads(starts[index].cursor)
             self.epoch_of[state] = parsed["epoch"]
             if parsed["consumed"] == parsed["cuts"] == []:
                 self.pass_starts[state] = parsed["epoch"]
@@ -77,8 +79,8 @@ class Lineage:
             self._entering[edge.after].append(number)
         self.proven: dict[int, int | None] = {}
         """The batch by which each proven state was reached; None for states that need no proof."""
-        self._prove([state for state, epoch in self.pass_starts.items() if epoch == 0])
-        self._prove([state for state in self.states.values() if state in set(trusted)])
+        self.prove([state for state, epoch in self.pass_starts.items() if epoch == 0])
+        self.prove([state for state in self.states.values() if state in set(trusted)])
 
     def _connect(self, members: Sequence[int]) -> list[Edge]:
         """The global batches. Sets `kept` to their records, by rank and without repetitions."""
@@ -123,8 +125,8 @@ class Lineage:
         epoch, step = self.records.epoch[other], self.records.step[other]
         self._problem(f"pass {epoch}, batch {step}: {what}", [self.place(one), self.place(other)])
 
-    def _prove(self, roots: Iterable[int]) -> None:
-        """Follows whole batches from the states that need no proof."""
+    def prove(self, roots: Iterable[int]) -> None:
+        """Follows whole batches from states that need no proof here."""
         found = [state for state in roots if state not in self.proven]
         self.proven.update(dict.fromkeys(found))
         while found:
@@ -133,6 +135,16 @@ class Lineage:
                 if edge.is_whole and edge.after not in self.proven:
                     self.proven[edge.after] = number
                     found.append(edge.after)
+
+    def knows(self, state: int) -> bool:
+        """Whether any log tells of a state."""
+        return state in self.epoch_of or state in self._entering or state in self.leaving
+
+    def generation_ends(self, edge: Edge) -> tuple[int, ...]:
+        """Where the generations of the pass of a batch end, but for the last one."""
+        state = self.parsed[self.states[int(self.records.start[self.kept[edge.first]])]]
+        is_of_pass = state["epoch"] == edge.epoch
+        return tuple(end for end, _ in state.get("generations", [])) if is_of_pass else ()
 
     def way_to(self, last: int) -> tuple[list[int], int]:
         """The batches of a pass up to and including this one, and the state at which they begin.

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from fastresume._core import StateError
-from fastresume.audit.verify import Declared, Report, audit
+from fastresume.audit.report import Declared, Report
+from fastresume.audit.verify import audit
 from fastresume.state.cursor import KEY, Cursor
 
 PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2

@@ -105,37 +105,69 @@ def _selected(path: Path, selection: str) -> Intervals:
 
 
 class Order:
-    """The rows at the positions of one pass."""
+    """The rows at the positions of one pass, whose generations of rows end before these ordinals."""
 
-    def __init__(self, order: dict[str, Any], epoch: int, dataset: Dataset) -> None:
+    def __init__(
+        self, order: dict[str, Any], epoch: int, dataset: Dataset, ends: tuple[int, ...] = ()
+    ) -> None:
         self._dataset = dataset
-        self._is_shuffled = order["kind"] == "shuffled"
-        if not self._is_shuffled:
+        self._shuffles: list[_Shuffle] = []
+        if order["kind"] != "shuffled":
             return
-        self._seed, self._epoch = order["seed"], epoch
-        blocks = _blocks(dataset.ordinals(dataset.starts), order["block_rows"])
-        count = len(blocks)
-        blocks = blocks[_permute(np.arange(count), count, _key(self._seed, epoch, 0))]
-        self._first_of_block, sizes = blocks[:, 0], blocks[:, 1] - blocks[:, 0]
-        self._block_at = np.concatenate([[0], np.cumsum(sizes)])
-        windows = max(1, -(-count // (order["window_rows"] // order["block_rows"])))
-        self._first_blocks = np.arange(windows + 1) * count // windows
-        self._window_at = self._block_at[self._first_blocks]
+        starts = dataset.ordinals(dataset.starts)
+        bounds = [0, *ends, int(starts[-1])]
+        for generation, (first, end) in enumerate(itertools.pairwise(bounds)):
+            words = (order["seed"], epoch)
+            of_generation = (generation,) if generation else ()
+            groups = starts[(starts >= first) & (starts <= end)] - first
+            sizes = order["block_rows"], order["window_rows"]
+            self._shuffles.append(_Shuffle(words, of_generation, first, groups, sizes))
 
     def rows(self, positions: Intervals) -> Integers:
         """The rows at the positions, one by one, in no particular order."""
         places = of_runs(positions)
-        if not self._is_shuffled:
+        if not self._shuffles:
             return self._dataset.rows(places)
-        places = np.sort(places)
-        window_of = np.searchsorted(self._window_at, places, "right") - 1
-        parts = [self._ordinals_in(int(of), places[first:end]) for of, first, end in _stretches(window_of)]
+        parts = [shuffle.ordinals(places) for shuffle in self._shuffles]
         return self._dataset.rows(np.concatenate([np.empty(0, np.int64), *parts]))
 
-    def _ordinals_in(self, window: int, places: Integers) -> Integers:
+
+class _Shuffle:
+    """The order of one generation of rows, whose row groups begin at `starts`, counted from its first row."""
+
+    def __init__(
+        self,
+        words: tuple[int, ...],
+        of_generation: tuple[int, ...],
+        first: int,
+        starts: Integers,
+        sizes: tuple[int, int],
+    ) -> None:
+        self._words, self._of_generation = words, of_generation
+        self._first, self._rows = first, int(starts[-1])
+        block_rows, window_rows = sizes
+        blocks = _blocks(starts, block_rows)
+        count = len(blocks)
+        blocks = blocks[_permute(np.arange(count), count, self._key(0))]
+        self._first_of_block, of_blocks = blocks[:, 0], blocks[:, 1] - blocks[:, 0]
+        self._block_at = np.concatenate([[0], np.cumsum(of_blocks)])
+        windows = max(1, -(-count // (window_rows // block_rows)))
+        self._first_blocks = np.arange(windows + 1) * count // windows
+        self._window_at = self._block_at[self._first_blocks]
+
+    def _key(self, number: int) -> int:
+        return _key(*self._words, number, *self._of_generation)
+
+    def ordinals(self, places: Integers) -> Integers:
+        """The ordinals at those of the positions that are its own."""
+        places = np.sort(places[(places >= self._first) & (places < self._first + self._rows)]) - self._first
+        window_of = np.searchsorted(self._window_at, places, "right") - 1
+        parts = [self._in_window(int(of), places[first:end]) for of, first, end in _stretches(window_of)]
+        return self._first + np.concatenate([np.empty(0, np.int64), *parts])
+
+    def _in_window(self, window: int, places: Integers) -> Integers:
         start, end = int(self._window_at[window]), int(self._window_at[window + 1])
-        key = _key(self._seed, self._epoch, window + 1)
-        slots = start + _permute(places - start, end - start, key)
+        slots = start + _permute(places - start, end - start, self._key(window + 1))
         block = np.searchsorted(self._block_at, slots, "right") - 1
         ordinals: Integers = self._first_of_block[block] + slots - self._block_at[block]
         return ordinals

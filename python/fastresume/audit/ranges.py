@@ -1,0 +1,44 @@
+"""Ranges of positions or rows as arrays of pairs, in any order, overlapping or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fastresume.audit.log_format import Integers
+from fastresume.buffers import Intervals
+
+CHUNK = 1 << 16
+NOTHING = np.empty((0, 2), np.int64)
+
+
+def coverage(ranges: Intervals, total: int) -> tuple[Integers, Integers]:
+    """Points that divide `[0, total)` and all ranges, and how many ranges cover each part."""
+    points, place = np.unique(np.concatenate([[0, total], ranges.reshape(-1)]), return_inverse=True)
+    opened = np.bincount(place[2::2], minlength=len(points))
+    closed = np.bincount(place[3::2], minlength=len(points))
+    return points, np.cumsum(opened - closed)[:-1]
+
+
+def chunks(ranges: Intervals, size: int = CHUNK) -> Iterator[Intervals]:
+    """The ranges in parts of about `size` numbers."""
+    lengths = ranges[:, 1] - ranges[:, 0]
+    pieces = -(-lengths // size)
+    of_range = np.repeat(np.arange(len(ranges)), pieces)
+    nth = np.arange(len(of_range)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    starts = ranges[of_range, 0] + size * nth
+    small = np.column_stack([starts, np.minimum(starts + size, ranges[of_range, 1])])
+    part = (np.cumsum(small[:, 1] - small[:, 0]) - 1) // size
+    yield from np.split(small, np.flatnonzero(part[1:] != part[:-1]) + 1) if len(small) else ()
+
+
+def size(ranges: Intervals) -> int:
+    """How many positions there are."""
+    return int((ranges[:, 1] - ranges[:, 0]).sum())
+
+
+def without(left: Intervals, total: int) -> Intervals:
+    """The positions of `[0, total)` without these."""
+    ends = np.array([0, *left.reshape(-1).tolist(), total]).reshape(-1, 2)
+    return ends[ends[:, 0] < ends[:, 1]]

@@ -1,0 +1,56 @@
+"""What the audit finds: lines for people, problems counted, and states that are taken on trust."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Self
+
+from fastresume.buffers import Intervals
+
+MAX_LINES = 20
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A state that is taken on trust: its text, and the positions that were not delivered before it."""
+
+    text: str
+    remaining: Intervals
+
+
+@dataclass
+class Report:
+    """The findings: lines for people, how many of them are problems, and what was proven.
+
+    `finished` holds, per dataset and order, how many passes were proven to be finished; a dataset that has
+    grown counts once. `masked` is how many of the rows that were delivered were masked as not valid, over all
+    passes.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    problems: int = 0
+    finished: list[int] = field(default_factory=list)
+    logs: int = 0
+    masked: int = 0
+
+    def problem(self, what: str, details: Iterable[str] = ()) -> None:
+        """Adds a problem, and details below it: a readable number of them."""
+        self.problems += 1
+        self.lines.append(f"  problem: {what}")
+        self.tell(details)
+
+    def tell(self, details: Iterable[str]) -> None:
+        """Adds details: a readable number of them."""
+        lines = list(islice(details, MAX_LINES + 1))
+        self.lines += [f"    {line}" for line in lines[:MAX_LINES]]
+        if len(lines) > MAX_LINES:
+            self.lines.append("    ... and more")
+
+    def add(self, other: Self) -> None:
+        """Adds what was found of one dataset."""
+        self.lines += other.lines
+        self.problems += other.problems
+        self.finished += other.finished
+        self.masked += other.masked
