@@ -33,10 +33,10 @@ class DailyJob(ElasticJob):
 
     def add_day(self) -> None:
         """Add a day's files, some of them without rows."""
-        directory = self.directory / "data" / f"day={self.days:02}"
+        directory = self.directory / "data" / f"day={self.days:03}"
         directory.mkdir()
         for part in range(self.chance.randint(1, 3)):
-            rows = 0 if part and self.chance.random() < 0.3 else self.chance.randint(1, 120)
+            rows = 0 if part and self.chance.random() < 0.3 else self.chance.randint(1, 240)
             table = pa.table({"row": np.arange(self.rows, self.rows + rows)})
             pq.write_table(
                 table, directory / f"part-{part}.parquet", row_group_size=self.chance.randint(5, 60)
