@@ -124,6 +124,10 @@ bench-intervals: $(VENV)/.release ## Measure the interval algebra beside plain P
 bench-manifest: $(VENV)/.release ## Measure opening 100,000 files, with a cache and without; ARGS='...' goes to the program
 	$(MEASURE)/manifest.py $(ARGS)
 
+.PHONY: bench-mixing
+bench-mixing: $(VENV)/.release $(VENV)/.bench ## Measure packed sequences and mixtures beside the same rows as they are; ARGS='...' goes to the program
+	$(MEASURE)/mixing.py $(ARGS)
+
 .PHONY: bench-handover
 bench-handover: $(VENV)/.release ## Measure what worker processes cost, beside torch's own hand-over and beside threads
 	$(MEASURE)/handover.py $(ARGS)

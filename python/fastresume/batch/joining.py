@@ -1,56 +1,63 @@
-"""Rows of several batches as rows of one."""
+"""Rows that were decoded many at a time, of which batches are put together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
-import torch
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
+import fastresume._core as _core
 from fastresume.batch.jagged import Jagged
+from fastresume.batch.origin import UnitRows
+from fastresume.buffers import members
+
+Words = npt.NDArray[np.int64]
 
 
-def joined(parts: Sequence[Tensor | Jagged]) -> Tensor | Jagged:
-    """The rows of all parts, one after another: values of one column, at least one part.
+class Chunk(NamedTuple):
+    """Some rows, or units.
 
-    Example:
-        >>> joined([torch.tensor([1, 2]), torch.tensor([3])])
-        tensor([1, 2, 3])
+    Args:
+        memory: the memory of their tensors; none is made of it where rows are joined to others.
+        rows: their row numbers, int64 `[n]`; of units, those of all their rows or documents.
+        offsets: where those of each unit begin, then their number; None of rows.
     """
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    if isinstance(first, Tensor):
-        return _joined([part for part in parts if isinstance(part, Tensor)])
-    rows = [part for part in parts if isinstance(part, Jagged)]
-    offsets, end = [rows[0].offsets[:1] - rows[0].offsets[0]], 0
-    for part in rows:
-        offsets.append(part.offsets[1:] - part.offsets[0] + end)
-        end = int(offsets[-1][-1]) if len(part) else end
-    valid = [part.valid for part in rows if part.valid is not None]
-    marks = [_inside(part, part.values_valid) for part in rows if part.values_valid is not None]
-    values = joined([_inside(part, part.values) for part in rows])
-    return Jagged(
-        values,
-        torch.cat(offsets),
-        torch.cat(valid) if valid else None,
-        first.kind,
-        torch.cat(marks) if marks else None,
-        first.name,
-    )
+
+    memory: _core.Memory
+    rows: Words
+    offsets: Words | None
+
+    @property
+    def size(self) -> int:
+        """How many rows, or units, there are."""
+        return len(self.rows) if self.offsets is None else len(self.offsets) - 1
 
 
-def taken(value: Tensor | Jagged, places: Tensor) -> Tensor | Jagged:
-    """The rows with these indices (int64 `[n]`), in this order; an index may come more than once.
+class Piece(NamedTuple):
+    """The rows, or units, `[start, end)` of a chunk."""
 
-    Example:
-        >>> taken(torch.tensor([5, 6, 7]), torch.tensor([2, 0, 2]))
-        tensor([7, 5, 7])
-    """
-    if isinstance(value, Jagged):
-        return value.take(places)
-    return _of_bytes(torch.index_select(_bytes(value), 0, places), value)
+    chunk: Chunk
+    start: int
+    end: int
+
+
+def row_numbers(pieces: list[Piece], places: Words) -> tuple[Words, UnitRows | None]:
+    """The row numbers at these places among all pieces; of sequences, those of their documents."""
+    rows, lengths = [], []
+    for chunk, start, end in pieces:
+        if chunk.offsets is None:
+            rows.append(chunk.rows[start:end])
+            continue
+        offsets = chunk.offsets[start : end + 1]
+        rows.append(chunk.rows[offsets[0] : offsets[-1]])
+        lengths.append(np.diff(offsets))
+    found = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    if not lengths:
+        return found[places], None
+    inside, ends = members(np.concatenate(lengths), places)
+    return found[inside], UnitRows(ends, True)
 
 
 def num_bytes(value: Tensor | Jagged | None) -> int:
@@ -58,24 +65,5 @@ def num_bytes(value: Tensor | Jagged | None) -> int:
     if value is None:
         return 0
     if isinstance(value, Tensor):
-        return value.numel() * value.element_size()
+        return value.nbytes
     return sum(map(num_bytes, (value.values, value.offsets, value.valid, value.values_valid)))
-
-
-def _inside(rows: Jagged, values: Any) -> Any:
-    """Of values of all rows, those that are inside of the first and the last offset."""
-    return values[int(rows.offsets[0]) : int(rows.offsets[-1])]
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return _of_bytes(torch.cat([_bytes(part) for part in parts]), parts[0])
-
-
-def _bytes(tensor: Tensor) -> Tensor:
-    """The rows as bytes, because torch can't join or index every dtype."""
-    width = tensor.shape[1:].numel() * tensor.element_size()
-    return tensor.contiguous().view(-1).view(torch.uint8).view(len(tensor), width)
-
-
-def _of_bytes(rows: Tensor, like: Tensor) -> Tensor:
-    return rows.view(-1).view(like.dtype).view(len(rows), *like.shape[1:])

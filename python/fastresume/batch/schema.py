@@ -170,7 +170,10 @@ class Schema(Mapping[str, Field]):
                     "mask",
                     expression=field.expression,
                 )
-        # What each batch needs, at hand.
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Puts at hand what each batch needs."""
         self.fields = tuple(self._fields.values())
         self.masked = frozenset(
             field.name for field in self.fields if field.is_masked and not field.is_jagged
@@ -182,11 +185,10 @@ class Schema(Mapping[str, Field]):
 
     @classmethod
     def of_fields(cls, fields: Sequence[Field]) -> Schema:
-        """The schema of tensors that the core does not fill."""
+        """The schema of tensors that are no columns of files as they are."""
         made = cls.__new__(cls)
         made._fields = {field.name: field for field in fields}
-        made.fields = tuple(fields)
-        made.masked = frozenset()
+        made._prepare()
         return made
 
     def tensors(self, memory: _core.Memory) -> Tensors:

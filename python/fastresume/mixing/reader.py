@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
-import torch
 
 import fastresume._core as _core
-from fastresume.batch.joining import joined, taken
-from fastresume.batch.origin import Planned, UnitRows
-from fastresume.buffers import members, of_buffer, of_words
-from fastresume.mixing.streams import Piece, Stream
+from fastresume.batch.joining import Piece, row_numbers
+from fastresume.batch.origin import Planned
+from fastresume.buffers import of_buffer, of_words
+from fastresume.mixing.streams import Stream
 from fastresume.reading.composed_reader import ComposedReader
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.monitor.activity import Idle
@@ -23,6 +21,9 @@ _CHUNK_BATCHES = 8
 
 _CHUNK_ROWS = (16, 8192)
 """And so many at least and at most."""
+
+_BATCHES = 4
+"""So many batches are in use at a time, as a rule: memory of others is used again."""
 
 
 class MixtureReader(ComposedReader):
@@ -37,6 +38,7 @@ class MixtureReader(ComposedReader):
         share: who gets which of its batches.
         place: (rank, number of ranks, worker, number of workers).
         threads, prefetch_bytes: threads that decode ahead, and how many bytes, of all streams together.
+        is_ahead: whether rows are decoded for later batches, too.
     """
 
     def __init__(
@@ -47,10 +49,13 @@ class MixtureReader(ComposedReader):
         place: tuple[int, int, int, int],
         threads: int = 0,
         prefetch_bytes: int = 0,
+        is_ahead: bool = True,
     ) -> None:
-        masked = next(iter(sources.values()))[1].schema.masked
-        super().__init__(planned, share, place, masked)
+        first = next(iter(sources.values()))[1]
+        self._schema = first.schema
+        super().__init__(planned, share, place, self._schema.masked)
         self._sources = sources
+        self._is_ahead = is_ahead
         self._threads = threads
         self._prefetch_bytes = prefetch_bytes
         # The streams by their source and the ordinal that each gives next.
@@ -64,6 +69,7 @@ class MixtureReader(ComposedReader):
         places = {name: place for place, name in enumerate(self._axes.names)}
         self._place_of = {number: places[name] for number, (name, _) in sources.items()}
         self._chunk_rows = self._rows_of_chunks()
+        self._joiner = first.joiner(_BATCHES * planned.cut[2] * first.row_bytes)
 
     @property
     def activity(self) -> StreamsActivity:
@@ -80,8 +86,8 @@ class MixtureReader(ComposedReader):
 
     def _mixed(self, number: int) -> Rows:
         planned, rank = self._planned, self._rank
-        ranges = of_buffer(planned.positions(number, rank))
-        names = of_words(self._axes.sources(ranges))
+        found = self._axes.rows_at(of_buffer(planned.positions(number, rank)))
+        names, order, stretches = of_words(found[0]), of_words(found[1]), found[2]
         at = self._number_at[names]
         if (at < 0).any():  # a batch of an earlier stage, read again
             lacking = self._axes.names[int(names[at < 0][0])]
@@ -89,33 +95,28 @@ class MixtureReader(ComposedReader):
                 f"the batch holds rows of the source {lacking!r}, which the mixture does not read in this "
                 "pass: name it with a weight to read that batch again"
             )
-        pieces: list[Piece] = []
-        for source, place in self._place_of.items():
-            for start, end in ranges.tolist():
-                for first, last in of_buffer(self._axes.ordinals(place, start, end)).tolist():
-                    pieces += self._take(source, place, first, last)
+        pieces = [piece for place, first, last in stretches for piece in self._take(place, first, last)]
         # What came source after source goes to the places that the sources have in the batch.
-        order = np.argsort(at, kind="stable")
         places = np.empty_like(order)
         places[order] = np.arange(len(order))
         count = planned.shape(number, rank)[0]
         if count != len(at):  # padding repeats the batch's rows in turn
-            places = places[np.arange(count) % max(len(at), 1)]
-            at = at[np.arange(count) % max(len(at), 1)]
-        index = torch.from_numpy(places)
-        tensors = {
-            name: taken(joined([piece.tensors[name] for piece in pieces]), index)
-            for name in pieces[0].tensors
-        }
-        rows, units = _rows_of(pieces, places)
+            again = np.arange(count) % max(len(at), 1)
+            places, at = places[again], at[again]
+        chunks = [(chunk.memory, start, end) for chunk, start, end in pieces]
+        tensors = self._schema.tensors(self._joiner.joined(chunks, order, count))
+        rows, units = row_numbers(pieces, places)
         return Rows(tensors, np.stack([rows, rows + 1], axis=1), (), at, units)
 
-    def _take(self, source: int, place: int, first: int, last: int) -> list[Piece]:
+    def _take(self, place: int, first: int, last: int) -> list[Piece]:
         """The rows of a source at some of its ordinals, which are all of one pass of it."""
+        source = int(self._number_at[place])
         _, spec = self._sources[source]
         stream = self._streams.pop((source, first), None)
         if stream is None:
             cursor = self._axes.stretch(place, spec.start(), first)
+            if not self._is_ahead:
+                return [Piece(spec.chunk_at(cursor, last - first), 0, last - first)]
             each = max(len(self._sources), 1)
             ahead = (1, self._prefetch_bytes // each) if self._threads else (0, 0)
             stream = Stream(spec, cursor, self._chunk_rows[source], *ahead)
@@ -138,18 +139,6 @@ class MixtureReader(ComposedReader):
         """Closes the streams: others are opened where they are needed."""
         while self._streams:
             self._streams.popitem()[1].close()
-
-
-def _rows_of(
-    pieces: list[Piece], places: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], UnitRows | None]:
-    """The row numbers at these places among those of all pieces; of sequences, those of their documents."""
-    rows = np.concatenate([piece.rows for piece in pieces])
-    offsets = [piece.offsets for piece in pieces if piece.offsets is not None]
-    if not offsets:
-        return rows[places], None
-    inside, ends = members(np.concatenate([np.diff(each) for each in offsets]), places)
-    return rows[inside], UnitRows(ends, True)
 
 
 class StreamsActivity:

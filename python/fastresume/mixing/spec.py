@@ -122,10 +122,20 @@ class MixtureSpec(ReadSpec):
         _page_lock: _core.PageLock | None = None,
     ) -> MixtureReader:
         """The batches of a rank's worker, put together of what the sources' streams decode."""
+        return self._reader(planned, place, threads, prefetch_bytes)
+
+    def _reader(
+        self,
+        planned: _core.Pass,
+        place: tuple[int, int, int, int],
+        threads: int = 0,
+        prefetch_bytes: int = 0,
+        is_ahead: bool = True,
+    ) -> MixtureReader:
         share = self.share(planned, planned.cursor_after(0))
         weights = self._at(planned.epoch)[0].weights
         read = {number: source for number, source in enumerate(self.sources) if source[0] in weights}
-        return MixtureReader(read, planned, share, place, threads, prefetch_bytes)
+        return MixtureReader(read, planned, share, place, threads, prefetch_bytes, is_ahead)
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
@@ -135,11 +145,7 @@ class MixtureSpec(ReadSpec):
     def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
         """The rows of this rank's batch with a number in the cut of a stage, read again."""
         place = (self.world.rank, self.world.world_size, 0, 1)
-        reader = self.reader(planned.cursor_after(number), planned, place)
-        try:
-            return reader.rows(number)
-        finally:
-            reader.close()
+        return self._reader(planned, place, is_ahead=False).rows(number)
 
     def locate(self, batch: Batch) -> list[tuple[str, int, int]]:
         """The places of a batch's rows: (path, row group, row in it)."""

@@ -2,42 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 import fastresume._core as _core
-from fastresume.batch.schema import Tensors
-from fastresume.buffers import of_runs
+from fastresume.batch.joining import Chunk, Piece
 from fastresume.reading.files_spec import FilesSpec
-
-
-class Piece(NamedTuple):
-    """Some rows of a source.
-
-    Args:
-        tensors: their tensors.
-        rows: their row numbers, int64 `[n]`; of packed sequences, those of all their documents.
-        offsets: where the documents of each sequence begin, then their number; None of rows.
-    """
-
-    tensors: Tensors
-    rows: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64] | None
-
-    @property
-    def size(self) -> int:
-        """How many rows, or sequences, there are."""
-        return len(self.rows) if self.offsets is None else len(self.offsets) - 1
-
-    def part(self, start: int, end: int) -> Piece:
-        """Those at the places `[start, end)`."""
-        tensors = {name: value[start:end] for name, value in self.tensors.items()}
-        if self.offsets is None:
-            return Piece(tensors, self.rows[start:end], None)
-        offsets = self.offsets[start : end + 1]
-        return Piece(tensors, self.rows[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
 class Stream:
@@ -56,7 +25,7 @@ class Stream:
         planned = _core.Pass(cursor, (1, 1, chunk_rows), "short", 1)
         self._spec = spec
         self._reader = spec.reader(cursor, planned, (0, 1, 0, 1), threads, prefetch_bytes)
-        self._chunk: Piece | None = None
+        self._chunk: Chunk | None = None
         self._given = 0
 
     @property
@@ -70,7 +39,7 @@ class Stream:
         while count and (chunk := self._chunk or self._next_chunk()) is not None:
             begin = self._given
             end = min(begin + count, chunk.size)
-            pieces.append(chunk.part(begin, end))
+            pieces.append(Piece(chunk, begin, end))
             count -= end - begin
             self._given = end
             if end == chunk.size:
@@ -81,13 +50,6 @@ class Stream:
         """Ends the threads, and closes the files."""
         self._reader.close()
 
-    def _next_chunk(self) -> Piece | None:
-        delivered: Any = self._reader.front()
-        if delivered is None:
-            return None
-        batch = self._spec.batch(delivered, delivered.cursor, None)
-        units = batch._origin.units
-        offsets = None if units is None else units.offsets
-        self._chunk, self._given = Piece(batch._tensors, of_runs(batch._origin.runs), offsets), 0
-        self._reader.advance()
+    def _next_chunk(self) -> Chunk | None:
+        self._chunk, self._given = self._spec.next_chunk(self._reader), 0
         return self._chunk

@@ -1,100 +1,154 @@
-"""Rows of lists, cut into sequences of one length."""
+"""Units, made of rows that are decoded many at a time."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 import fastresume._core as _core
-from fastresume.batch.jagged import Jagged
-from fastresume.batch.schema import Tensors
-from fastresume.options.units import Packed
+from fastresume.batch.joining import Chunk
+from fastresume.batch.origin import UnitRows
+from fastresume.batch.schema import Schema
+from fastresume.buffers import members, of_buffer, of_runs, of_words
+from fastresume.packing.bins_table import BinsTable
+from fastresume.packing.packed_table import PackedTable
 
 Words = npt.NDArray[np.int64]
 
 
-class Cut(NamedTuple):
-    """Units: their tensors, and the row numbers that each is made of.
+class UnitSource(NamedTuple):
+    """What units are made of.
 
     Args:
-        tensors: values of units (`[n, length]`), or of rows.
-        rows: the row numbers of the units' documents, or rows, unit after unit: int64.
-        offsets: where those of each unit begin, then their number: int64 `[n + 1]`.
+        manifest: the files, and which of their rows are selected.
+        layout, row_schema: what becomes of rows.
+        schema: the tensors of units.
+        table: which rows each unit is made of.
     """
 
-    tensors: Tensors
+    manifest: _core.Manifest
+    layout: _core.Layout
+    row_schema: Schema
+    schema: Schema
+    table: PackedTable | BinsTable
+
+
+class Made(NamedTuple):
+    """Units of a batch.
+
+    Args:
+        memory: the memory of their tensors.
+        rows: the row numbers that they are made of, unit after unit.
+        units: which rows are of which unit.
+        counts: how many rows these are, and how many of them are valid; None of sequences.
+    """
+
+    memory: _core.Memory
     rows: Words
-    offsets: Words
+    units: UnitRows
+    counts: tuple[int, int] | None
 
 
-def cut(packed: Packed, rows: Tensors, numbers: Words, skipped: int, units: int) -> Cut:
-    """The sequences that rows are cut into.
+class Part(NamedTuple):
+    """Of the units of what a cutter decoded, those in `[start, end)`."""
+
+    chunk: Any
+    start: int
+    end: int
+
+
+class Cutter(Protocol):
+    """Decodes what units are made of, and makes these of it: `SequenceCutter` or `BinCutter`."""
+
+    def decoded(self, stretch: int, first: int, last: int) -> Any:
+        """What the units `[first, last)` of a file or row group are made of."""
+
+    def made(self, parts: list[Part], count: int, valid: int) -> Made:
+        """The units of all parts, over and over until there are `count`; `valid` of them do not repeat."""
+
+
+class _Documents(NamedTuple):
+    """Documents, and how many of their tokens are of the unit before."""
+
+    documents: _core.Documents
+    skipped: int
+
+
+class SequenceCutter:
+    """Cuts sequences of one length from lists.
 
     Args:
-        packed: how they are cut.
-        rows: the lists.
-        numbers: the row numbers.
-        skipped: so many tokens at the beginning are of the unit before.
-        units: how many there are; the last one is filled up where the tokens end.
-
-    Raises:
-        DataError: if an element is null, which has no number.
+        source, table: what they are made of.
+        stated_bytes: so many bytes of them are in use at a time.
     """
-    length = packed.length
-    columns = {name: _lists(rows[name], name) for name in packed.names}
-    first = next(iter(columns.values()))
-    lengths = first.lengths
-    there = lengths > 0
-    documents = lengths[there] + (packed.separator is not None)
-    ends = torch.cumsum(documents, 0)
-    begins = ends - documents
-    total = units * length
-    # The document that each token is of, counted over all rows, and its place in that.
-    of = torch.repeat_interleave(torch.arange(len(documents), dtype=torch.int32), documents)
-    places = torch.arange(len(of), dtype=torch.int32) - begins.to(torch.int32)[of]
-    kept = slice(skipped, min(skipped + total, len(of)))
-    filled = total - (kept.stop - kept.start)
-    tensors: Tensors = {
-        name: _filled(_flat(column.values, packed.separator, lengths[there])[kept], filled, 0).view(
-            units, length
-        )
-        for name, column in columns.items()
-    }
-    of = _filled(of[kept], filled, -1).view(units, length)
-    firsts, lasts = of[:, 0], of.max(dim=1).values
-    tensors["document"] = torch.where(of < 0, of, of - firsts[:, None])
-    tensors["position"] = _filled(places[kept], filled, 0).view(units, length)
-    counts = (lasts - firsts + 1).numpy().astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-    own = np.repeat(firsts.numpy().astype(np.int64), counts) + within
-    return Cut(tensors, numbers[there.numpy()][own], offsets)
+
+    def __init__(self, source: UnitSource, table: PackedTable, stated_bytes: int) -> None:
+        self._source, self._table = source, table
+        packed = table.packed
+        separators = None
+        if packed.separator is not None:
+            dtypes = [source.row_schema[name].dtype for name in packed.names]
+            elements = [torch.full((1,), packed.separator, dtype=dtype) for dtype in dtypes]
+            separators = [bytes(element.view(torch.uint8).tolist()) for element in elements]
+        self._packer = _core.Packer(packed.names, packed.length, separators, stated_bytes)
+        self._row_order = _core.Order(_core.Cursor.start(source.manifest, None), source.manifest)
+
+    def decoded(self, stretch: int, first: int, last: int) -> _Documents:
+        """The documents of the units `[first, last)` of a file.
+
+        Raises:
+            DataError: if an element is null, which has no number.
+        """
+        source = self._source
+        ordinals, before = self._table.stretch(stretch, first, last)
+        runs = of_buffer(self._row_order.rows(np.array([ordinals], dtype=np.int64)))
+        documents = self._packer.documents(source.manifest, source.layout, runs)
+        return _Documents(documents, first * self._table.packed.length - before)
+
+    def made(self, parts: list[Part], count: int, _valid: int) -> Made:
+        """The sequences of all parts, over and over until there are so many."""
+        length, asked = self._table.packed.length, []
+        for chunk, start, end in parts:
+            documents, skipped = chunk
+            asked.append((documents, skipped + start * length, end - start))
+        memory, rows, offsets = self._packer.sequences(asked, count)
+        return Made(memory, of_words(rows), UnitRows(of_words(offsets), True), None)
 
 
-def _lists(value: Tensor | Jagged, name: str) -> Jagged:
-    if not isinstance(value, Jagged) or isinstance(value.values, Jagged):
-        raise _core.DataError(f"column '{name}' is no list of values, and can't be packed")
-    if value.values_valid is not None and not bool(value.values_valid.all()):
-        raise _core.DataError(
-            f"column '{name}': an element of a list is null, and has no number in a sequence: "
-            f"fr.col('{name}').fill_null(value) says which one it gets"
-        )
-    return value
+class BinCutter:
+    """Puts bins together of rows.
 
+    Args:
+        source, table: what they are made of.
+        stated_bytes: so many bytes of them are in use at a time.
+    """
 
-def _flat(values: Any, separator: int | None, lengths: Tensor) -> Any:
-    """The elements of all lists, one after another, with the separator behind each that is not empty."""
-    if separator is None:
-        return values
-    found = values.new_full((len(values) + len(lengths),), separator)
-    shift = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    found[torch.arange(len(values)) + shift] = values
-    return found
+    def __init__(self, source: UnitSource, table: BinsTable, stated_bytes: int) -> None:
+        self._source, self._table = source, table
+        self._joiner = _core.RowJoiner(source.layout, [], stated_bytes)
+        self._row_order = _core.Order(_core.Cursor.start(source.manifest, None), source.manifest)
 
+    def decoded(self, stretch: int, first: int, last: int) -> Chunk:
+        """The rows of the units `[first, last)` of a row group."""
+        source = self._source
+        ordinals, _ = self._table.stretch(stretch, first, last)
+        runs = of_buffer(self._row_order.rows(np.array([ordinals], dtype=np.int64)))
+        memory, _ = source.layout.read_rows(source.manifest, runs, ordinals[1] - ordinals[0])
+        return Chunk(memory, of_runs(runs), self._table.offsets(stretch, first, last))
 
-def _filled(values: Tensor, count: int, value: int) -> Tensor:
-    return values if count <= 0 else torch.cat([values, values.new_full((count,), value)])
+    def made(self, parts: list[Part], count: int, valid: int) -> Made:
+        """The bins of all parts, over and over until there are `count`; `valid` of them do not repeat."""
+        stretches, rows, lengths = [], [], []
+        for chunk, start, end in parts:
+            offsets = chunk.offsets[start : end + 1]
+            begin, stop = int(offsets[0]), int(offsets[-1])
+            stretches.append((chunk.memory, begin, stop))
+            rows.append(chunk.rows[begin:stop])
+            lengths.append(np.diff(offsets))
+        numbers, counts = np.concatenate(rows), np.concatenate(lengths)
+        inside, ends = members(counts, np.arange(count) % max(len(counts), 1))
+        memory = self._joiner.joined(stretches, np.arange(len(numbers)), len(inside))
+        return Made(memory, numbers[inside], UnitRows(ends, False), (len(inside), int(ends[valid])))

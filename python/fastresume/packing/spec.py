@@ -11,13 +11,15 @@ import torch
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
-from fastresume.batch.origin import Share
+from fastresume.batch.joining import Chunk
+from fastresume.batch.origin import Share, of_a_pass
 from fastresume.batch.schema import Field, Schema
 from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.costs import costs_of
+from fastresume.packing.cutting import UnitSource
 from fastresume.packing.packed_table import PackedTable
-from fastresume.packing.reader import UnitSource, UnitsReader, chunks_of
+from fastresume.packing.reader import UnitsReader, chunks_of
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.spec import Rows
 from fastresume.reading.workers.messages import Arrival
@@ -87,8 +89,7 @@ class UnitsSpec(FilesSpec):
 
     @property
     def _source(self) -> UnitSource:
-        masked = self.schema.masked
-        return UnitSource(self.manifest, self.layout, self.row_schema, self.units_table, masked)
+        return UnitSource(self.manifest, self.layout, self.row_schema, self.schema, self.units_table)
 
     def order(self, cursor: _core.Cursor) -> _core.Order:
         """The unit at each position of the pass that a cursor is in."""
@@ -116,7 +117,32 @@ class UnitsSpec(FilesSpec):
         _page_lock: _core.PageLock | None = None,
     ) -> UnitsReader:
         """The batches of a rank's worker, put together of units that are decoded many at a time."""
-        return UnitsReader(self._source, planned, self.order(cursor), self.share(planned, cursor), place)
+        return self._reader(cursor, planned, place)
+
+    def _reader(
+        self,
+        cursor: _core.Cursor,
+        planned: _core.Pass,
+        place: tuple[int, int, int, int],
+        is_ahead: bool = True,
+    ) -> UnitsReader:
+        given = (self._source, planned, self.order(cursor), self.share(planned, cursor), place)
+        return UnitsReader(*given, self.row_bytes, is_ahead)
+
+    def joiner(self, stated_bytes: int) -> _core.RowJoiner:
+        """What puts units of several chunks together."""
+        widths = [each.dtype.itemsize * (each.size or 1) for each in self.schema.values()]
+        return _core.RowJoiner(None, widths, stated_bytes)
+
+    def next_chunk(self, reader: Any) -> Chunk | None:
+        """The units that a reader gives next; None at its end."""
+        own: UnitsReader = reader
+        return own.next_chunk()
+
+    def chunk_at(self, cursor: _core.Cursor, count: int) -> Chunk:
+        """So many units of a pass from a cursor on, and nothing else."""
+        planned = _core.Pass(cursor, (1, 1, count), "short", 1)
+        return of_a_pass(self._reader(cursor, planned, (0, 1, 0, 1), is_ahead=False).next_chunk())
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
@@ -126,7 +152,7 @@ class UnitsSpec(FilesSpec):
     def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
         """The units of this rank's batch with a number in the cut of a pass, read again."""
         place = (self.world.rank, self.world.world_size, 0, 1)
-        return self.reader(planned.cursor_after(number), planned, place).rows(number)
+        return self._reader(planned.cursor_after(number), planned, place, is_ahead=False).rows(number)
 
     @property
     def _schema_of_rows(self) -> Schema:

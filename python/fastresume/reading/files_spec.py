@@ -10,6 +10,7 @@ import numpy as np
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch, of_delivered
+from fastresume.batch.joining import Chunk
 from fastresume.batch.origin import Share
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer, of_runs
@@ -119,6 +120,25 @@ class FilesSpec(ReadSpec):
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that the core delivered, with the cursor after it."""
         return of_delivered(self.schema, delivered, cursor, share)
+
+    def joiner(self, stated_bytes: int) -> _core.RowJoiner:
+        """What puts rows of several chunks together, of which so many bytes are in use at a time."""
+        return _core.RowJoiner(self.layout, [], stated_bytes)
+
+    def next_chunk(self, reader: Any) -> Chunk | None:
+        """The rows that a reader gives next; None at its end."""
+        delivered = reader.front()
+        if delivered is None:
+            return None
+        reader.advance()
+        return Chunk(delivered.memory, of_runs(of_buffer(delivered.written.runs())), None)
+
+    def chunk_at(self, cursor: _core.Cursor, count: int) -> Chunk:
+        """So many rows of a pass from a cursor on, and nothing else."""
+        (start, _), *_ = of_buffer(cursor.remaining()).tolist()
+        runs = of_buffer(self.row_order(cursor).rows(np.array([[start, start + count]], dtype=np.int64)))
+        memory, _ = self.layout.read_rows(self.manifest, runs, count)
+        return Chunk(memory, of_runs(runs), None)
 
     @property
     def units_text(self) -> str | None:

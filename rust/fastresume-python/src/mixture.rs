@@ -1,5 +1,7 @@
 //! Mixtures of several sources, as Python classes.
 
+use std::ops::Range;
+
 use fastresume::{
     Axes as CoreAxes, Cursor as CoreCursor, Error, Identity, Intervals, Mixture as CoreMixture, NamedMixture,
     NamedSource, NamedStop, Result, Stop, order_of, whole_weights,
@@ -86,6 +88,9 @@ impl Mixture {
     }
 }
 
+/// Ordinals of sources: the source, and a range.
+type Stretches = Vec<(usize, u64, u64)>;
+
 /// Which ordinals of which source stand at the positions of the stage that a cursor is in.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Axes {
@@ -116,13 +121,28 @@ impl Axes {
         self.mixture.weights.clone()
     }
 
-    /// The source at each of these positions, by its place among the names.
-    fn sources(&self, py: Python<'_>, positions: PyBuffer<i64>) -> PyResult<Buffer> {
+    /// What stands at these positions: of each the source, by its place among the names; which position, by its place
+    /// among these, the rows have, source after source; and the ordinals of these rows as ranges `(source, start, end)`, of
+    /// which none passes the end of a pass of the source.
+    fn rows_at(&self, py: Python<'_>, positions: PyBuffer<i64>) -> PyResult<(Buffer, Buffer, Stretches)> {
         let positions = intervals::read(py, &positions)?;
         gate::run(py, || {
-            let each = positions.into_iter().flatten();
-            let sources = each.map(|position| self.inner.period().source_at(position.cast_unsigned()) as u64);
-            Ok(Buffer::of_words(sources.collect()))
+            let positions: Vec<_> = positions
+                .into_iter()
+                .map(|range| range.start.cast_unsigned()..range.end.cast_unsigned())
+                .collect();
+            let each = positions.iter().cloned().flatten();
+            let sources: Vec<u64> =
+                each.map(|position| self.inner.period().source_at(position) as u64).collect();
+            let (mut places, mut stretches) = (Vec::with_capacity(sources.len()), Vec::new());
+            for (number, source) in self.mixture.sources.iter().enumerate() {
+                let before = places.len();
+                places.extend((0..).zip(&sources).filter(|(_, of)| **of == number as u64).map(|(at, _)| at));
+                if places.len() > before {
+                    self.stretches(number, source.2.max(1), &positions, &mut stretches);
+                }
+            }
+            Ok((Buffer::of_words(sources), Buffer::of_words(places), stretches))
         })
     }
 
@@ -131,16 +151,9 @@ impl Axes {
     fn ordinals(&self, py: Python<'_>, source: usize, start: u64, end: u64) -> PyResult<Buffer> {
         let rows = self.rows(source)?;
         gate::run(py, || {
-            let mut pieces = Vec::new();
-            for range in self.inner.ordinals(source, &(start..end)) {
-                let mut start = range.start;
-                while start < range.end {
-                    let end = range.end.min((start / rows + 1) * rows);
-                    pieces.push(start..end);
-                    start = end;
-                }
-            }
-            Ok(Buffer::of_ranges(pieces.into_iter()))
+            let mut found = Vec::new();
+            self.stretches(source, rows, std::slice::from_ref(&(start..end)), &mut found);
+            Ok(Buffer::of_ranges(found.into_iter().map(|(_, start, end)| start..end)))
         })
     }
 
@@ -157,6 +170,20 @@ impl Axes {
 }
 
 impl Axes {
+    /// Adds the ordinals of a source of so many rows at these positions, cut where its passes end.
+    fn stretches(&self, source: usize, rows: u64, positions: &[Range<u64>], found: &mut Stretches) {
+        for positions in positions {
+            for range in self.inner.ordinals(source, positions) {
+                let mut start = range.start;
+                while start < range.end {
+                    let end = range.end.min((start / rows + 1) * rows);
+                    found.push((source, start, end));
+                    start = end;
+                }
+            }
+        }
+    }
+
     fn rows(&self, source: usize) -> PyResult<u64> {
         let found = self.mixture.sources.get(source).map(|source| source.2.max(1));
         found.ok_or_else(|| pyo3::exceptions::PyIndexError::new_err("there is no such source"))

@@ -231,6 +231,13 @@ pub struct Memory {
     fields: Vec<Arc<Shared>>,
 }
 
+impl Memory {
+    /// The bytes of each field; see `Shared::bytes`.
+    pub fn bytes(&self) -> Vec<&[u8]> {
+        self.fields.iter().map(|memory| memory.bytes()).collect()
+    }
+}
+
 impl From<Vec<fastresume::Memory>> for Memory {
     fn from(fields: Vec<fastresume::Memory>) -> Self {
         Self { fields: fields.into_iter().map(|memory| Arc::new(Shared::from(memory))).collect() }

@@ -33,7 +33,9 @@ pub mod fuzzing;
 #[cfg(test)]
 mod test_files;
 
+pub use self::batch::joining::{self, RowParts, Stretch};
 pub use self::batch::random_access::{self, ReadRows};
+pub use self::batch::sequences::{self, Documents, Packing, Part, Sequences};
 pub use self::batch::slots::row_ids::Written;
 pub use self::dataset::file_value::Value;
 pub use self::dataset::hive_partition;
@@ -48,7 +50,7 @@ pub use self::filter::page_stats::{self, Details};
 pub use self::filter::row_group_stats::{self, Bound, Facts};
 pub use self::intervals::arrays;
 pub use self::intervals::set::Intervals;
-pub use self::memory::buffer::{self, Memory, PageLock};
+pub use self::memory::buffer::{self, Memory, PageLock, Pool};
 pub use self::order::mixture::{Mixture, NamedStop, Source as MixtureSource, Stage, Stop};
 pub use self::order::pass_order::{Order, OrderChoice, OrderKind};
 pub use self::order::period::{Period, whole_weights};

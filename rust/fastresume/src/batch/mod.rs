@@ -13,5 +13,7 @@ pub mod fetches;
 pub mod open_files;
 pub mod filler;
 pub mod gather_rows;
+pub mod joining;
+pub mod sequences;
 pub mod ended_bunch;
 pub mod random_access;

@@ -1,0 +1,338 @@
+//! Cuts rows of lists into sequences of one length.
+
+use std::ops::Range;
+
+use crate::batch::joining::RowParts;
+use crate::batch::slots::pending::repeat;
+use crate::error::{Error, Result};
+use crate::memory::buffer::{Memory, Pool};
+use crate::memory::vectors::{room_for, with_room};
+use crate::projection::layout::Layout;
+
+/// How sequences are made of lists.
+#[derive(Debug, Clone)]
+pub struct Packing {
+    /// The tensors of lists that are packed alike.
+    pub names: Vec<String>,
+    /// The elements of a sequence.
+    pub length: usize,
+    /// What stands behind each list that is not empty, as bytes of an element of each column; or nothing.
+    pub separators: Option<Vec<Vec<u8>>>,
+}
+
+/// Rows of lists, from which sequences are cut.
+#[derive(Debug)]
+pub struct Documents {
+    columns: Vec<Column>,
+    /// Where each list that is not empty ends among the tokens, separators included.
+    ends: Vec<u64>,
+    /// The numbers of the rows of these.
+    rows: Vec<u64>,
+}
+
+/// The elements of a column, and the bytes of one.
+#[derive(Debug)]
+struct Column(Memory, usize);
+
+/// Sequences: the memory of each column, of the documents' numbers and of the places in them.
+#[derive(Debug)]
+pub struct Sequences {
+    /// The memory of these.
+    pub fields: Vec<Memory>,
+    /// The row numbers of the documents of each sequence, one sequence after another.
+    pub rows: Vec<u64>,
+    /// Where those of each sequence begin, then their number.
+    pub offsets: Vec<u64>,
+}
+
+/// Some sequences of documents.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// The documents.
+    pub documents: &'a Documents,
+    /// Tokens of them before the first sequence.
+    pub skipped: u64,
+    /// The number of sequences; the last one is filled up where the tokens end.
+    pub count: usize,
+}
+
+impl Documents {
+    /// The documents in rows with these numbers, of which the memory of each field of the layout is given.
+    ///
+    /// # Errors
+    /// `Data` if a tensor is not one of lists of numbers, or an element is null, which has no number.
+    pub fn new(memory: Vec<Memory>, layout: &Layout, packing: &Packing, rows: &[Range<u64>]) -> Result<Self> {
+        let mut fields: Vec<Option<Memory>> = memory.into_iter().map(Some).collect();
+        let (mut columns, mut lengths) = (Vec::new(), Vec::new());
+        for name in &packing.names {
+            let first = fields_of(layout, name)?;
+            let (width, has_marks) = first.1;
+            let mut part = |number: usize| fields.get_mut(first.0 + number).and_then(Option::take);
+            let beyond = || Error::data(format!("column '{name}' has no memory"));
+            let values = part(0).ok_or_else(beyond)?;
+            if has_marks && part(1).ok_or_else(beyond)?.bytes().contains(&0) {
+                return Err(Error::data(format!(
+                    "column '{name}': an element of a list is null, and has no number in a sequence: \
+                     fr.col('{name}').fill_null(value) says which one it gets"
+                )));
+            }
+            let offsets = part(1 + usize::from(has_marks)).ok_or_else(beyond)?;
+            if columns.is_empty() {
+                lengths = lengths_of(&offsets)?;
+            } else if lengths_of(&offsets)? != lengths {
+                return Err(Error::data(format!(
+                    "column '{name}': its lists have other lengths than those of '{}'",
+                    packing.names[0]
+                )));
+            }
+            columns.push(Column(values, width));
+        }
+        let separator = u64::from(packing.separators.is_some());
+        let (mut ends, mut numbers) = (with_room(lengths.len())?, with_room(lengths.len())?);
+        let mut end = 0;
+        for (row, &length) in rows.iter().cloned().flatten().zip(&lengths).filter(|(_, length)| **length > 0)
+        {
+            end += length + separator;
+            ends.push(end);
+            numbers.push(row);
+        }
+        Ok(Self { columns, ends, rows: numbers })
+    }
+
+    /// Bytes of the elements.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.columns.iter().map(|Column(memory, _)| memory.len()).sum()
+    }
+}
+
+/// The first memory of a field of lists, the bytes of an element, and whether elements are marked as null.
+fn fields_of(layout: &Layout, name: &str) -> Result<(usize, (usize, bool))> {
+    let mut parts = RowParts::of(layout).into_iter();
+    let mut first = 0;
+    for field in layout.fields() {
+        let Some(part) = parts.next() else { break };
+        if field.name == name
+            && let RowParts::Jagged { width, has_marks, depth: 1, .. } = part
+        {
+            return Ok((first, (width, has_marks)));
+        }
+        first += part.count();
+        if field.is_masked() && !field.kind.is_jagged() {
+            first += parts.next().map_or(0, RowParts::count);
+        }
+    }
+    Err(Error::data(format!("column '{name}' is no list of values, and can't be packed")))
+}
+
+fn lengths_of(offsets: &Memory) -> Result<Vec<u64>> {
+    let offsets: &[u64] = bytemuck::try_cast_slice(offsets.bytes())
+        .map_err(|_| Error::data("offsets are not whole numbers"))?;
+    Ok(offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect())
+}
+
+/// The sequences of all parts, over and over until there are `count`.
+///
+/// # Errors
+/// `Argument` if the system does not give so much memory; `Data` if documents do not fit how they are packed.
+pub fn cut(packing: &Packing, parts: &[Part<'_>], count: usize, pool: &Pool) -> Result<Sequences> {
+    let beyond = || Error::data("documents do not have the columns that are packed");
+    let widths: Vec<usize> = match parts.first() {
+        Some(part) => part.documents.columns.iter().map(|Column(_, width)| *width).collect(),
+        None => Vec::new(),
+    };
+    let distinct: usize = parts.iter().map(|part| part.count).sum();
+    if widths.len() != packing.names.len() || distinct > count {
+        return Err(beyond());
+    }
+    let tokens = count.saturating_mul(packing.length);
+    let each = widths.iter().chain(&[4, 4]);
+    let mut fields =
+        each.map(|&width| pool.memory(tokens.saturating_mul(width))).collect::<Result<Vec<_>>>()?;
+    let (mut rows, mut offsets) = (Vec::new(), with_room(count + 1)?);
+    offsets.push(0);
+    let [columns @ .., document, position] = &mut fields[..] else { return Err(beyond()) };
+    let (document, position) = (numbers(document)?, numbers(position)?);
+    let mut at = 0;
+    for part in parts {
+        if part.documents.columns.iter().map(|Column(_, width)| *width).ne(widths.iter().copied()) {
+            return Err(beyond());
+        }
+        let mut begin = part.skipped;
+        for _ in 0..part.count {
+            let place = at..at + packing.length;
+            let ways = (&mut document[place.clone()], &mut position[place]);
+            fill(packing, part.documents, begin, at, columns, ways, &mut rows)?;
+            offsets.push(rows.len() as u64);
+            at += packing.length;
+            begin += packing.length as u64;
+        }
+    }
+    for (memory, width) in fields.iter_mut().zip(widths.iter().chain(&[4, 4])) {
+        repeat(memory.bytes_mut(), distinct * packing.length * width);
+    }
+    for again in distinct..count {
+        let bound = |at: usize| usize::try_from(offsets[at]).map_err(|_| beyond());
+        let documents = bound(again - distinct)?..bound(again - distinct + 1)?;
+        room_for(&mut rows, documents.len())?;
+        rows.extend_from_within(documents);
+        offsets.push(rows.len() as u64);
+    }
+    Ok(Sequences { fields, rows, offsets })
+}
+
+/// Fills one sequence, which begins behind `begin` tokens of the documents and at the token `at` of the columns' memory.
+fn fill(
+    packing: &Packing,
+    documents: &Documents,
+    begin: u64,
+    at: usize,
+    columns: &mut [Memory],
+    (document, position): (&mut [i32], &mut [i32]),
+    rows: &mut Vec<u64>,
+) -> Result<()> {
+    let beyond = || Error::data("a document is beyond its column");
+    let separator = usize::from(packing.separators.is_some());
+    let mut number = documents.ends.partition_point(|&end| end <= begin);
+    let (mut filled, mut own) = (0, 0);
+    while filled < packing.length
+        && let Some(&end) = documents.ends.get(number)
+    {
+        let before = number.checked_sub(1).map_or(0, |last| documents.ends[last]);
+        let to_usize = |tokens: u64| usize::try_from(tokens).map_err(|_| beyond());
+        let from = to_usize((begin + filled as u64).saturating_sub(before))?;
+        let length = to_usize(end - before)?;
+        let some = (length - from).min(packing.length - filled);
+        let first = i32::try_from(from).map_err(|_| beyond())?;
+        document[filled..filled + some].fill(own);
+        for (place, within) in position[filled..filled + some].iter_mut().zip(first..) {
+            *place = within;
+        }
+        let elements = some.min((length - separator).saturating_sub(from));
+        // Each list before this one has a separator among the tokens, and none in its column.
+        let element = to_usize(before)? - number * separator + from;
+        for (index, (memory, Column(values, width))) in columns.iter_mut().zip(&documents.columns).enumerate()
+        {
+            let source = values.bytes().get(element * width..(element + elements) * width);
+            let output = &mut memory.bytes_mut()[(at + filled) * width..(at + filled + some) * width];
+            let (lists, behind) = output.split_at_mut(elements * width);
+            lists.copy_from_slice(source.ok_or_else(beyond)?);
+            if !behind.is_empty() {
+                let separators = packing.separators.as_ref().and_then(|of| of.get(index));
+                let given = separators.filter(|bytes| bytes.len() == behind.len());
+                behind.copy_from_slice(given.ok_or_else(beyond)?);
+            }
+        }
+        room_for(rows, 1)?;
+        rows.push(documents.rows[number]);
+        (filled, own, number) = (filled + some, own + 1, number + 1);
+    }
+    document[filled..].fill(-1);
+    position[filled..].fill(0);
+    for (memory, Column(_, width)) in columns.iter_mut().zip(&documents.columns) {
+        memory.bytes_mut()[(at + filled) * width..(at + packing.length) * width].fill(0);
+    }
+    Ok(())
+}
+
+fn numbers(memory: &mut Memory) -> Result<&mut [i32]> {
+    bytemuck::try_cast_slice_mut(memory.bytes_mut()).map_err(|_| Error::data("memory is not aligned"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Documents of these lengths in rows 10, 11, ...; token k of all is k in the first column, 1000 + k in the second.
+    fn documents(lengths: &[u64], has_separator: bool) -> Documents {
+        let tokens: u16 = lengths.iter().sum::<u64>().try_into().unwrap();
+        let small: Vec<u16> = (0..tokens).collect();
+        let large: Vec<u32> = small.iter().map(|&token| 1000 + u32::from(token)).collect();
+        let memory = |bytes: &[u8]| {
+            let mut memory = Pool::new(0).memory(bytes.len()).unwrap();
+            memory.bytes_mut().copy_from_slice(bytes);
+            memory
+        };
+        let columns = vec![
+            Column(memory(bytemuck::cast_slice(&small)), 2),
+            Column(memory(bytemuck::cast_slice(&large)), 4),
+        ];
+        let (mut ends, mut rows, mut end) = (Vec::new(), Vec::new(), 0);
+        for (row, length) in (10..).zip(lengths).filter(|(_, length)| **length > 0) {
+            end += length + u64::from(has_separator);
+            ends.push(end);
+            rows.push(row);
+        }
+        Documents { columns, ends, rows }
+    }
+
+    /// Of each token of all documents its value, its document's number and its place there; None where tokens end.
+    fn tokens(lengths: &[u64], has_separator: bool) -> Vec<(u16, u64, i32)> {
+        let (mut found, mut token) = (Vec::new(), 0);
+        for (row, &length) in (10..).zip(lengths).filter(|(_, length)| **length > 0) {
+            for place in 0..length + u64::from(has_separator) {
+                let value = if place < length { token } else { 999 };
+                token += u16::from(place < length);
+                found.push((value, row, i32::try_from(place).unwrap()));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_token_of_a_part_is_in_its_sequence_with_its_document_and_place() {
+        let lengths = [3, 0, 1, 9, 2, 0, 0, 4];
+        for (has_separator, length, skipped, parts, count) in [
+            (false, 4, 0, vec![4], 4),
+            (true, 4, 0, vec![6], 6),
+            (true, 5, 3, vec![2, 1], 8),
+            (false, 30, 2, vec![1], 2),
+            (true, 1, 0, vec![3, 4, 2], 9),
+        ] {
+            let separators =
+                has_separator.then(|| vec![999_u16.to_ne_bytes().to_vec(), 999_u32.to_ne_bytes().to_vec()]);
+            let names = vec!["small".to_owned(), "large".to_owned()];
+            let packing = Packing { names, length, separators };
+            let (documents, all) = (documents(&lengths, has_separator), tokens(&lengths, has_separator));
+            let (mut given, mut skips) = (Vec::new(), skipped);
+            for &count in &parts {
+                given.push(Part { documents: &documents, skipped: skips, count });
+                skips += (count * length) as u64;
+            }
+            let made = cut(&packing, &given, count, &Pool::new(0)).unwrap();
+            let small: &[u16] = bytemuck::cast_slice(made.fields[0].bytes());
+            let large: &[u32] = bytemuck::cast_slice(made.fields[1].bytes());
+            let numbers: Vec<&[i32]> =
+                made.fields[2..].iter().map(|memory| bytemuck::cast_slice(memory.bytes())).collect();
+            let distinct: usize = parts.iter().sum();
+            for sequence in 0..count {
+                let first = usize::try_from(skipped).unwrap() + sequence % distinct * length;
+                let mut rows: Vec<u64> = Vec::new();
+                for within in 0..length {
+                    let at = sequence * length + within;
+                    let found = (small[at], large[at], numbers[0][at], numbers[1][at]);
+                    let Some(&(value, row, place)) = all.get(first + within) else {
+                        assert_eq!(found, (0, 0, -1, 0));
+                        continue;
+                    };
+                    if rows.last() != Some(&row) {
+                        rows.push(row);
+                    }
+                    let wide = if value == 999 { 999 } else { 1000 + u32::from(value) };
+                    assert_eq!(found, (value, wide, i32::try_from(rows.len() - 1).unwrap(), place));
+                }
+                let bound = |at: usize| usize::try_from(made.offsets[at]).unwrap();
+                assert_eq!(made.rows[bound(sequence)..bound(sequence + 1)], rows);
+            }
+        }
+    }
+
+    #[test]
+    fn documents_of_other_columns_are_refused() {
+        let packing = Packing { names: vec!["small".to_owned()], length: 2, separators: None };
+        let documents = documents(&[4], false);
+        let part = Part { documents: &documents, skipped: 0, count: 1 };
+        assert!(cut(&packing, &[part], 1, &Pool::new(0)).is_err());
+        assert!(cut(&packing, &[], 1, &Pool::new(0)).is_err());
+    }
+}
