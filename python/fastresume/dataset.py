@@ -36,6 +36,7 @@ from fastresume.packing.spec import of_units
 from fastresume.plan import Plan, make_plan
 from fastresume.reading.files_dataset import FilesDataset
 from fastresume.reading.files_spec import FilesSpec
+from fastresume.reading.masked_rows import bound_of
 from fastresume.tables.named_table import open_table
 from fastresume.tables.snapshot import Snapshot
 
@@ -164,7 +165,8 @@ class ParquetDataset(FilesDataset):
             `fr.Bins(...)` of rows by cost; None for rows. See docs/how-to/pack.md.
         max_bad_rows: how many rows of a pass may be masked in this process, or as a float which share of the
             rows of this rank: damaged ones, and those over which `map(..., on_error="mask")` failed. One more
-            is a DataError before its batch; the state stands before it.
+            is a DataError before its batch; the state stands before it. So many rows a `filter` leaves out,
+            too, where it can't read them.
         rank: which of the ranks this is, from 0; together with `world_size` or not at all.
         world_size: how many ranks there are.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
@@ -271,9 +273,11 @@ class ParquetDataset(FilesDataset):
         manifest = select(opened if table is None else table.live(opened), rows)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
         report: FilterReport | None = None
-        if filter is not None:
-            manifest, report = select_filtered(manifest, filter, cache, request.optional, request.of_paths)
         masks_damage, most_bad_rows = checked_bad_rows(bad_rows, max_bad_rows)
+        if filter is not None:
+            most = bound_of(most_bad_rows, manifest.num_selected) if masks_damage else None
+            asked = request.optional, request.of_paths
+            manifest, report = select_filtered(manifest, filter, cache, *asked, most)
         layout = request.layout(manifest).masking_damage(masks_damage)
         spec = FilesSpec(
             paths=tuple(path for generation in named_paths for path in generation),

@@ -57,11 +57,48 @@ def test_a_pass_goes_on_from_the_last_batch_after_its_store_was_gone(
         assert got + _ids(dataset) == expected
 
 
-def _read_until_gone(dataset: fr.ParquetDataset, got: list[list[int]], proxy: Proxy) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    ["403", pytest.param("503", marks=pytest.mark.slow), pytest.param("reset", marks=pytest.mark.slow)],
+)  # what may mend itself is tried for half a minute
+def test_a_store_that_does_not_answer_is_no_damage(
+    server: S3Server, tree: Path, address: str, kind: str
+) -> None:
+    expected = _ids(fr.ParquetDataset(tree, batch_size=64))
+    with proxied(server.port) as proxy:
+        options = {**server.options, "endpoint_url": proxy.endpoint}
+        how = {"storage_options": options, "read_bytes": 1, "bad_rows": "mask", "max_bad_rows": 1.0}
+        dataset = fr.ParquetDataset(address, batch_size=64, **how)
+        got: list[list[int]] = []
+        with pytest.raises(fr.SourceError, match=r"s3://bucket/data/day=\d/part-\d\.parquet"):
+            _read_until_gone(dataset, got, proxy, kind)
+        assert got == expected[: len(got)], "no row was masked"
+        proxy.share = 0.0
+        assert got + _ids(dataset) == expected
+
+
+def test_an_object_that_went_is_damage(server: S3Server, tree: Path) -> None:
+    address = server.put_tree("went", tree, "data/")
+    how = {"storage_options": server.options, "bad_rows": "mask", "max_bad_rows": 1.0}
+    dataset = fr.ParquetDataset(address, batch_size=64, columns=["id"], tail="short", **how)
+    server.delete("went", "data/day=0/part-1.parquet")
+    batches = list(dataset)
+    masked = [row for batch in batches for row in batch.rows()[~batch.valid.numpy()].tolist()]
+    assert masked == list(range(1000, 2000))
+    assert [row for batch in batches for row in batch["id"].tolist() if row] == [
+        *range(1, 1000),
+        *range(2000, 6000),
+    ]
+
+
+def _read_until_gone(
+    dataset: fr.ParquetDataset, got: list[list[int]], proxy: Proxy, kind: str = "404"
+) -> None:
     for batch in dataset:
+        assert batch.valid.all()
         got.append(batch["id"].tolist())
         # No try mends what is not there.
-        proxy.share, proxy.kinds = 1.0, ("404",)
+        proxy.share, proxy.kinds = 1.0, (kind,)
 
 
 def test_whole_columns_are_asked_for_and_little_else(server: S3Server, address: str) -> None:

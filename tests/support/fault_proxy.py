@@ -65,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self.server.fault()
         if fault is not None:
             self.server.injected[fault] += 1
-        if fault in ("503", "429", "404"):
+        if fault in ("503", "429", "404", "403"):
             self.send_response(int(fault))
             self.send_header("Retry-After", "0")
             self.send_header("Content-Length", "0")

@@ -40,6 +40,10 @@ class S3Server:
         self._client.create_bucket(Bucket=bucket)
         self._client.put_object(Bucket=bucket, Key=key, Body=content)
 
+    def delete(self, bucket: str, key: str) -> None:
+        """Deletes an object."""
+        self._client.delete_object(Bucket=bucket, Key=key)
+
     def get(self, bucket: str, key: str) -> bytes:
         """The bytes of an object."""
         content: bytes = self._client.get_object(Bucket=bucket, Key=key)["Body"].read()

@@ -42,11 +42,16 @@ class Decision:
 
 
 def decide(
-    manifest: _core.Manifest, layout: _core.Layout, wanted: Condition, partitions: AbstractSet[str]
+    manifest: _core.Manifest,
+    layout: _core.Layout,
+    wanted: Condition,
+    partitions: AbstractSet[str],
+    reads_damaged: bool = False,
 ) -> Decision:
     """The selected rows of which a condition is known to be true, and those that have to be read.
 
-    `partitions` are the columns in the files' paths.
+    `partitions` are the columns in the files' paths. Row groups whose details can't be told are read, if it
+    `reads_damaged`.
 
     Raises:
         DataError, SourceError: if a file can't be opened, or has a damaged page index or bloom filter.
@@ -69,9 +74,20 @@ def decide(
     groups = _groups_of(starts, open_)
     by_pages = by_details = 0
     all_kept, left = [kept], [np.empty((0, 2), np.int64)]
-    for first in range(0, len(groups), GROUPS_AT_A_TIME):
-        some = groups[first : first + GROUPS_AT_A_TIME]
-        spans, of_spans = _details(manifest, layout, wanted, fields, facts, some)
+    parts = [groups[first : first + GROUPS_AT_A_TIME] for first in range(0, len(groups), GROUPS_AT_A_TIME)]
+    parts.reverse()
+    while parts:
+        some = parts.pop()
+        try:
+            spans, of_spans = _details(manifest, layout, wanted, fields, facts, some)
+        except (_core.DataError, _core.SourceError):
+            if not reads_damaged:
+                raise
+            if len(some) > 1:
+                parts += reversed(np.array_split(some, 2))
+            else:
+                left.append(bounds[some])
+            continue
         of_pages = {name: told.without_absent() for name, told in of_spans.items()}
         by_pages += _count(selected, spans[~wanted.of_groups(of_pages).yes])
         truth = wanted.of_groups(of_spans)

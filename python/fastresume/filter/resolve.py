@@ -17,6 +17,7 @@ import fastresume._core as _core
 from fastresume import files
 from fastresume.buffers import Intervals
 from fastresume.filter.condition import Comparison, Condition, Membership, Named, Not, literal
+from fastresume.filter.damaged_rows import DamagedRows
 from fastresume.filter.pruning import decide, selected_rows
 from fastresume.filter.pyarrow_filter import ask_arrow, is_of_arrow
 from fastresume.filter.scan import scan
@@ -47,6 +48,7 @@ class FilterReport:
         left_out_by_page_indexes: by the bounds and null counts of pages.
         left_out_by_bloom_filters: since a bloom filter lacks the values that are asked for.
         left_out_by_scan: since their values were read.
+        left_out_by_damage: since their values can't be read, under `bad_rows="mask"`.
         left_out_by_cache: as `filter_cache=` says.
         is_cached: whether the file of `filter_cache=` told it all.
     """
@@ -59,6 +61,7 @@ class FilterReport:
     left_out_by_page_indexes: int = 0
     left_out_by_bloom_filters: int = 0
     left_out_by_scan: int = 0
+    left_out_by_damage: int = 0
     left_out_by_cache: int = 0
     is_cached: bool = False
 
@@ -69,10 +72,14 @@ def select_filtered(
     cache: str | None,
     optional: list[str],
     partitions: list[str],
+    most_damaged: int | None = None,
 ) -> tuple[_core.Manifest, FilterReport]:
     """The manifest whose selection is, of the rows selected in it, those that a filter keeps; and a report.
 
     Columns that a file may lack are null where it does. Hive partition columns are columns like others.
+
+    At most `most_damaged` rows are left out since what the filter reads of them is damaged; None makes that
+    an error. Then nothing is cached, since the files may be mended. Pyarrow refuses to read them.
 
     Raises:
         TypeError, ValueError: if it is no filter, a column can't be compared with its value, or the cache
@@ -102,15 +109,16 @@ def select_filtered(
     if known is not None:
         left_out = rows - known.num_selected
         return known, FilterReport(rows, known.num_selected, left_out_by_cache=left_out, is_cached=True)
+    damaged = DamagedRows(most_damaged)
     if isinstance(wanted, Condition):
-        kept, report = _resolve(manifest, wanted, optional, partitions)
+        kept, report = _resolve(manifest, wanted, optional, partitions, damaged)
     else:
         kept = ask_arrow(manifest, wanted, optional, partitions)
         report = FilterReport(rows, 0, scanned=rows)
     found = manifest.select(kept)
-    if cache is not None:
+    if cache is not None and not damaged.count:
         _write_cache(Path(cache), key, found)
-    evidence = replace(report, kept=found.num_selected)
+    evidence = replace(report, kept=found.num_selected, left_out_by_damage=damaged.count)
     told = sum(
         getattr(evidence, field.name) for field in fields(evidence) if field.name.startswith("left_out")
     )
@@ -167,7 +175,11 @@ def _name(wanted: Any) -> bytes:
 
 
 def _resolve(
-    manifest: _core.Manifest, wanted: Condition, optional: list[str], partitions: list[str]
+    manifest: _core.Manifest,
+    wanted: Condition,
+    optional: list[str],
+    partitions: list[str],
+    damaged: DamagedRows,
 ) -> tuple[Intervals, FilterReport]:
     """The rows that a condition keeps, of those selected; and what left out others, but for reading them."""
     compared = sorted(wanted.sought)
@@ -196,7 +208,7 @@ def _resolve(
             raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")
     wanted = wanted.in_units(types)
     wanted.check(types)
-    found = decide(manifest, layout, wanted, set(partitions))
+    found = decide(manifest, layout, wanted, set(partitions), damaged.are_left_out)
     open_ = manifest.select(found.open_) if len(found.open_) else None
     report = FilterReport(
         manifest.num_selected,
@@ -209,7 +221,7 @@ def _resolve(
     )
     if open_ is None:
         return found.kept, report
-    return np.concatenate([found.kept, *scan(open_, layout, wanted)]), report
+    return np.concatenate([found.kept, *scan(open_, layout, wanted, damaged)]), report
 
 
 # -------------------------------------------------------------------------------------------------- the cache

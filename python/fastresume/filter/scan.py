@@ -14,8 +14,9 @@ import torch
 import fastresume._core as _core
 from fastresume.batch.jagged import Jagged
 from fastresume.batch.schema import Field, Schema
-from fastresume.buffers import Intervals, numbers_at, of_buffer
+from fastresume.buffers import Intervals, numbers_at, of_buffer, of_runs
 from fastresume.filter.condition import Condition
+from fastresume.filter.damaged_rows import DamagedRows
 from fastresume.filter.ternary import Text, Values
 from fastresume.options.topology import default_threads
 
@@ -26,12 +27,15 @@ QUIET_SECONDS = 1.0
 AGAIN_SECONDS = 0.2
 
 
-def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Condition) -> Iterator[Intervals]:
+def scan(
+    manifest: _core.Manifest, layout: _core.Layout, wanted: Condition, damaged: DamagedRows
+) -> Iterator[Intervals]:
     """The rows that a condition keeps of the selected ones, part by part, as intervals.
 
     Raises:
-        DataError, SourceError: if a file can't be read.
+        DataError, SourceError: if a file can't be read, or more rows than may be left out.
     """
+    layout = layout.masking_damage(damaged.are_left_out)
     schema = Schema(layout)
     cursor = _core.Cursor.start(manifest, None)
     rows = max(min(SCANNED_ROWS, manifest.num_selected, SCANNED_BYTES // max(layout.row_bytes, 1)), 1)
@@ -45,7 +49,10 @@ def scan(manifest: _core.Manifest, layout: _core.Layout, wanted: Condition) -> I
             tensors = schema.tensors(delivered.memory)
             truth = wanted.of_rows({field.name: _values(tensors, field) for field in schema.fields})
             progress.add(delivered.num_rows)
-            yield _intervals_of(numbers_at(of_buffer(delivered.runs), np.flatnonzero(truth.yes)))
+            is_kept, runs = truth.yes, of_buffer(delivered.runs)
+            if delivered.damage:
+                is_kept = is_kept & ~damaged.among(delivered.damage, of_runs(runs))
+            yield _intervals_of(numbers_at(runs, np.flatnonzero(is_kept)))
     finally:
         reader.close()
         progress.end()

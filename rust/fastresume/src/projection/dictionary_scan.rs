@@ -102,13 +102,28 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
             check(stop)?;
             let index = manifest.place_of(group).index;
             add_values(&open, index, column, &mut buffers, &found).map_err(|error: Error| {
-                error.in_column(&column.name).in_row_group(index).in_file(&manifest.files()[*file].path)
+                needing_all(error)
+                    .in_column(&column.name)
+                    .in_row_group(index)
+                    .in_file(&manifest.files()[*file].path)
             })?;
         }
         open.check_unchanged()
     })?;
     let values = std::mem::take(&mut locked(&found).values);
     Ok(Vocabulary::new(values.into_iter().collect()))
+}
+
+/// The same error, of damage with what to write so that it is not met here.
+fn needing_all(error: Error) -> Error {
+    match error {
+        Error::Data { reason, place, is_refused: false } => {
+            let reason =
+                format!("{reason}; .codes() needs all values of the files, .codes(values=[...]) none");
+            Error::Data { reason, place, is_refused: false }
+        }
+        other => other,
+    }
 }
 
 /// The column as the text that it is in the files.

@@ -1,0 +1,61 @@
+"""Rows of which a filter can't tell whether it keeps them, since what it reads is damaged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+import fastresume._core as _core
+from fastresume.batch.damage import among, of_rows
+
+_log = logging.getLogger("fastresume")
+
+_NAMED = 3
+"""So many causes are named in an error."""
+
+
+class DamagedRows:
+    """Counts the rows that are left out since they are damaged, and logs each range of them once.
+
+    Args:
+        most: so many may be left out; None if damage is an error.
+
+    Attributes:
+        count: how many were left out.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._told: dict[tuple[int, int, str], None] = {}
+        self.count = 0
+
+    @property
+    def are_left_out(self) -> bool:
+        """Whether damage is no error."""
+        return self._most is not None
+
+    def among(
+        self, damage: Sequence[tuple[int, int, str]], rows: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Which of the rows that were read are damaged.
+
+        Raises:
+            DataError: if these are more than the bound, with the first causes.
+        """
+        found = among(damage, rows)
+        for one in of_rows(damage, rows):
+            if one not in self._told:
+                self._told[one] = None
+                start, end, cause = one
+                _log.warning("left out of what the filter keeps: rows [%d, %d): %s", start, end, cause)
+        self.count += int(found.sum())
+        if self._most is not None and self.count > self._most:
+            causes = "; ".join(cause for _, _, cause in list(self._told)[:_NAMED])
+            raise _core.DataError(
+                f"max_bad_rows allows {self._most} rows to be left out since the filter can't read them, and "
+                f"there are {self.count} by now: {causes}. Mend the files, or name a larger max_bad_rows"
+            )
+        return found
