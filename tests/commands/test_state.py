@@ -55,8 +55,26 @@ def test_a_state_of_other_files_says_why_it_does_not_fit(
     assert cli.main(["state", str(path), str(files)]) == 1
     told = capsys.readouterr().out
     assert "16 delivered, 84 left" in told
-    assert "1 files more than then" in told
+    assert "there is 1 file more than then, behind those of the state" in told
     assert "b.parquet" in told
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_state_of_some_rows_fits_its_files(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: bool
+) -> None:
+    """Which rows `rows=` and `filter=` selected, the command can't know."""
+    path = tmp_path / "state.json"
+    dataset = fr.ParquetDataset(files, batch_size=8, rows=fr.Split(0.0, 0.5), rank=0, world_size=1)
+    path.write_text(json.dumps(next(iter(dataset)).state_dict()))
+    if more:
+        pq.write_table(pa.table({"x": [1, 2]}), files / "b.parquet")
+    assert cli.main(["state", str(path), str(files)]) == (1 if more else 0)
+    told = capsys.readouterr().out
+    if more:
+        assert "the first 1 of 2 files are those of the state" in told
+    else:
+        assert "fits     yes, if rows= and filter= select the same rows" in told
 
 
 def test_what_is_no_state_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

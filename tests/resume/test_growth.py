@@ -140,7 +140,9 @@ def test_files_that_do_not_come_behind_are_refused_by_name(tmp_path: Path) -> No
     write(tmp_path, 5, 20, 0)
     _, state, _ = steps(tmp_path, None, 1, 2)
     new = write(tmp_path, 3, 10, 20)
-    with pytest.raises(fr.StateError, match=r"stand between those of the state: '.*day=03/part.parquet'"):
+    with pytest.raises(
+        fr.StateError, match=r"1 file more than then, between those of the state: '.*day=03/part.parquet'"
+    ):
         opened(tmp_path).load_state_dict(state)
     old = tmp_path / "day=05"
     listed = fr.ParquetDataset(
@@ -171,6 +173,44 @@ def test_files_that_are_gone_or_other_ones_are_refused(tmp_path: Path) -> None:
     write(tmp_path, 1, 10, 21)
     with pytest.raises(fr.StateError, match="as many rows as then, and other names, sizes or footers"):
         opened(tmp_path).load_state_dict(state)
+
+
+def test_files_without_rows_that_came_between_are_named_with_the_others(tmp_path: Path) -> None:
+    write(tmp_path, 1, 20, 0)
+    write(tmp_path, 9, 20, 20)
+    _, state, _ = steps(tmp_path, None, 1, 2)
+    write(tmp_path, 3, 10, 40)
+    for empty in (2, 4):
+        write(tmp_path, empty, 0, 0)
+    named = ", ".join(f".*day=0{day}/part.parquet'" for day in (2, 3, 4))
+    with pytest.raises(fr.StateError, match=f"3 files more than then, between those of the state: '{named}"):
+        opened(tmp_path).load_state_dict(state)
+
+
+def test_the_same_files_in_another_order_are_told(tmp_path: Path) -> None:
+    days = [write(tmp_path, day, 20, 20 * day) for day in range(3)]
+    _, state, _ = steps(tmp_path, None, 1, 2)
+    how: dict[str, Any] = {"batch_size": 4, "order_paths": "as given", "rank": 0, "world_size": 1}
+    turned = fr.ParquetDataset(days[::-1], **how)
+    with pytest.raises(fr.StateError, match=r"the same files in another order.*sorted by their paths"):
+        turned.load_state_dict(state)
+
+
+def test_other_rows_of_the_same_files_are_told_where_files_came(tmp_path: Path) -> None:
+    write(tmp_path, 0, 60, 0)
+    _, state, _ = steps(tmp_path, None, 1, 2, rows=fr.Split(0.0, 0.5))
+    for rows in (fr.Split(0.0, 0.6), None):
+        with pytest.raises(
+            fr.StateError, match=r"another selection of rows: .*name the same rows= and filter="
+        ):
+            opened(tmp_path, rows=rows).load_state_dict(state)
+    write(tmp_path, 1, 60, 60)
+    opened(tmp_path, rows=fr.Split(0.0, 0.5)).load_state_dict(state)
+    for rows in (fr.Split(0.0, 0.6), None):
+        with pytest.raises(
+            fr.StateError, match="the first 1 of 2 files are those of the state, and other rows"
+        ):
+            opened(tmp_path, rows=rows).load_state_dict(state)
 
 
 def test_places_in_the_files_dictionary_are_refused_under_append(tmp_path: Path) -> None:

@@ -74,12 +74,14 @@ def told(cursor: Cursor) -> dict[str, Any]:
 
 
 def compared(cursor: Cursor, path: str) -> dict[str, Any]:
-    """Whether a state fits the files of a path, and if not, why.
+    """Whether a state fits the files of a path, and if not, why; whatever it selects of them.
 
     Raises:
         DataError, SourceError: if a file can't be read.
     """
     manifest = _core.Manifest.open([path_list(path)], _core.Stores())
+    if cursor._core.fingerprint == manifest.fingerprint:
+        return {"fits": True, "why": None}
     choice = None if cursor.order["kind"] == "sequential" else (None, None, None)
     try:
         cursor._core.fitted(manifest, choice, False)
@@ -106,7 +108,8 @@ def shown(found: dict[str, Any]) -> str:
     for end, cuts in found["generations"]:
         lines.append(f"growth   rows behind {end:,} came after {cuts} cuts")
     if "fits" in found:
-        lines.append("fits     yes" if found["fits"] else f"fits     no: {found['why']}")
+        same = "" if found["selection"] is None else ", if rows= and filter= select the same rows"
+        lines.append(f"fits     yes{same}" if found["fits"] else f"fits     no: {found['why']}")
     return "\n".join(lines) + "\n"
 
 

@@ -339,7 +339,7 @@ fn check_history(log: usize, is_split: bool, kind: &OrderKind, lives: &[Life]) {
         }
         if files > before {
             let refused = state.fitted(now.read(), false).unwrap_err().to_string();
-            assert!(refused.contains("files more than then, behind those of the state"), "{refused}");
+            assert!(refused.contains("more than then, behind those of the state"), "{refused}");
             let ahead = Cursor::start(now.identity(kind));
             assert!(ahead.fitted(beginnings[before].read(), true).is_err(), "files are gone");
         }

@@ -206,7 +206,8 @@ impl Cursor {
             return foreign("dataset", found.name(), own.name());
         }
         if found.selection != own.selection {
-            return foreign("selection of rows", found.selection_name(), own.selection_name());
+            let own = format!("{}: name the same rows= and filter= as then", own.selection_name());
+            return foreign("selection of rows", found.selection_name(), own);
         }
         if found.num_rows != own.num_rows {
             return foreign("dataset", found.name(), own.name());

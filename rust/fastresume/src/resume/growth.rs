@@ -82,15 +82,37 @@ impl Read<'_> {
             while end < files && (end <= first || self.manifest.file_rows(end - 1).end - start < extra) {
                 end += 1;
             }
-            if end > first && self.manifest.file_rows(end - 1).end - start == extra {
+            // Of files without rows behind them, any number may have come with them.
+            let mut last = end;
+            while last > first
+                && self.manifest.file_rows(last - 1).end - start == extra
+                && guesses < MOST_GUESSES
+            {
                 guesses += 1;
-                if self.manifest.fingerprint_of((0..first).chain(end..files)) == of.fingerprint {
-                    return Some(first..end);
+                if self.manifest.fingerprint_of((0..first).chain(last..files)) == of.fingerprint {
+                    return Some(first..last);
+                }
+                last += 1;
+                if last > files {
+                    break;
                 }
             }
             first += 1;
         }
         None
+    }
+
+    /// So many first files are those of a state, of which other rows are selected.
+    fn selected_otherwise(&self, of: &Identity) -> Option<usize> {
+        let counts = (1..=self.manifest.files().len()).rev().take(MOST_GUESSES);
+        counts.into_iter().find(|&files| self.manifest.fingerprint_of(0..files) == of.fingerprint)
+    }
+
+    /// Whether the files are those of a state, which had them sorted by their paths.
+    fn were_sorted(&self, of: &Identity) -> bool {
+        let mut sorted: Vec<usize> = (0..self.manifest.files().len()).collect();
+        sorted.sort_by_key(|&file| self.manifest.files()[file].path.as_os_str());
+        self.manifest.fingerprint_of(sorted.into_iter()) == of.fingerprint
     }
 
     /// Some files by their names.
@@ -107,18 +129,28 @@ impl Read<'_> {
         let count = self.manifest.files().len();
         if let Some(files) = self.beginning(of)? {
             return Ok(format!(
-                "there are {} files more than then, behind those of the state: {}. \
-                 ParquetDataset(..., on_change='append') goes on with them",
-                count - files,
+                "{} than then, behind those of the state: {}. ParquetDataset(..., on_change='append') goes on with them",
+                files_more(count - files),
                 self.named(files..count)
             ));
         }
         if let Some(files) = self.between(of) {
             return Ok(format!(
-                "there are {} files more than then, and they stand between those of the state: {}. List the new \
-                 ones behind the others, as ParquetDataset([[old...], [new...]], on_change='append')",
-                files.len(),
+                "{} than then, between those of the state: {}. List what is new behind the others, as \
+                 ParquetDataset([[old...], [new...]], on_change='append')",
+                files_more(files.len()),
                 self.named(files)
+            ));
+        }
+        if self.were_sorted(of) {
+            return Ok(
+                "they are the same files in another order: the state had them sorted by their paths".into()
+            );
+        }
+        if let Some(files) = self.selected_otherwise(of) {
+            return Ok(format!(
+                "the first {files} of {count} files are those of the state, and other rows are selected of them \
+                 than then: name the same rows= and filter="
             ));
         }
         let rows = match of.num_rows.cmp(&own.num_rows) {
@@ -128,9 +160,13 @@ impl Read<'_> {
         };
         Ok(format!(
             "the files, {count} of them, have {rows}, and other names, sizes or footers than those of the state: files are \
-             gone, were written anew, or are those of something else"
+             gone, were written anew, or are those of something else. A state knows its files by one hash, and can't name these"
         ))
     }
+}
+
+fn files_more(count: usize) -> String {
+    if count == 1 { "there is 1 file more".into() } else { format!("there are {count} files more") }
 }
 
 impl Cursor {
