@@ -1,0 +1,203 @@
+"""What an expression makes of a column is what plain Python makes of pyarrow's values, cell by cell."""
+
+from __future__ import annotations
+
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastresume as fr
+from support.oracle import expressions as oracle
+
+LEAVES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "bool": (pa.bool_(), st.booleans()),
+    "int8": (pa.int8(), st.integers(-2, 100)),
+    "int64": (pa.int64(), st.sampled_from((0, 1, -1, 7, 2**24, 2**53 + 1, -(2**63)))),
+    "uint64": (pa.uint64(), st.sampled_from((0, 1, 200, 2**64 - 1))),
+    "float32": (pa.float32(), st.floats(width=32, allow_nan=False)),
+    "float64": (pa.float64(), st.sampled_from((0.0, -0.0, 1.0, 2.5, 0.1, float("inf"), float("nan"), 1e39))),
+    "time": (pa.timestamp("us"), st.integers(-5, 10**15)),
+    "decimal": (pa.decimal128(9, 2), st.integers(-999, 99999).map(lambda cents: Decimal(cents).scaleb(-2))),
+    "text": (pa.binary(), st.sampled_from((b"", b"a", b"b", b"a,b", b",", "é".encode(), b"long" * 9))),
+    "bytes": (pa.binary(4), st.binary(min_size=4, max_size=4)),
+}
+INTEGERS = ("int8", "int64", "uint64", "time", "decimal")
+Said = dict[str, tuple[Any, ...]]
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[str, int, int | None, list[Any]]:
+    """Draw a column: what its values are, how many levels of lists, their length if it is one, its rows."""
+    leaf = draw(st.sampled_from(sorted(LEAVES)))
+    depth = draw(st.integers(0, {"text": 1, "bytes": 1}.get(leaf, 2)))
+    even = draw(st.sampled_from((None, 1, 2))) if depth else None
+    nulls = draw(st.sampled_from(((), (), (0,), tuple(range(depth + 1)))))
+    values = LEAVES[leaf][1]
+    for level in range(depth, -1, -1):
+        if level < depth:
+            values = st.lists(values, min_size=even or 0, max_size=3 if even is None else even)
+        if level in nulls:
+            values = st.none() | values
+    return leaf, depth, even, draw(st.lists(values, min_size=1, max_size=6))
+
+
+@st.composite
+def said_of(draw: st.DrawFn, leaf: str, depth: int, even: int | None) -> Said:
+    """Draw what has a meaning for such a column: in any order in which it has."""
+    said: Said = {}
+    maybe = st.booleans()
+    if leaf == "text":
+        if depth == 0 and draw(maybe):
+            said["split"], depth = (b",",), 1
+        named = ([b"a", b"b", "é".encode(), b""],)
+        value = {"hash": (1000, 7), "codes": draw(st.sampled_from(((), named, (*named, 9))))}
+        if (chosen := draw(st.sampled_from(("hash", "codes", None)))) is not None:
+            said[chosen] = value[chosen]
+    elif leaf == "bytes":
+        said["raw"] = ()
+    else:
+        choices = [None, "cast", *["hash"] * (leaf in INTEGERS), *["decimal"] * (leaf == "decimal")]
+        dtypes = (torch.float32, torch.int64, torch.bfloat16, torch.int16, torch.float64, torch.bool)
+        value = {
+            "cast": (draw(st.sampled_from(dtypes)),),
+            "hash": draw(st.sampled_from(((3,), (2**63, 7)))),
+            "decimal": (draw(st.sampled_from(("int64", "float64"))),),
+        }
+        if (chosen := draw(st.sampled_from(choices))) is not None:
+            said[chosen] = value[chosen]
+    is_text = leaf == "text" and not said.keys() & {"hash", "codes"}
+    is_bool = oracle.dtype_of(leaf, said) == "bool"
+    behind: Said = {}
+    rule = draw(st.sampled_from(("mask_null", "fill_null", None)))
+    if rule is not None:
+        behind[rule] = () if rule == "mask_null" else ("" if is_text else is_bool or 1,)
+    if draw(maybe):
+        behind["alias"] = ("y",)
+    levels = depth + is_text
+    if even is not None and leaf not in ("text", "bytes") and draw(maybe):
+        inner = depth == 2 and draw(maybe)
+        behind["fixed"] = ((None, even) if inner else (even,) * depth,)
+        levels = 1 if inner else 0
+    if levels == 1 and draw(maybe):
+        side, keep = draw(st.sampled_from(("right", "left"))), draw(st.sampled_from((None, "head", "tail")))
+        behind["pad"] = (draw(st.integers(1, 4)), False if is_bool else 1, keep, side)
+    return {**said, **{method: behind[method] for method in draw(st.permutations(sorted(behind)))}}
+
+
+def expression(name: str, said: Said) -> fr.Column:
+    """The expression that says it."""
+    column = fr.col(name)
+    for method, arguments in said.items():
+        if method == "pad":
+            column = column.pad(*arguments[:3], side=arguments[3])
+        else:
+            column = getattr(column, method)(*arguments)
+    return column
+
+
+def cells(tensor: torch.Tensor) -> list[bytes]:
+    """The bytes of each row of a tensor."""
+    flat = tensor.reshape(len(tensor), -1) if len(tensor) else tensor.reshape(0, 1)
+    return [row.contiguous().view(torch.uint8).numpy().tobytes() for row in flat]
+
+
+def found(batch: fr.Batch, name: str) -> oracle.Made:
+    """What a batch has of a column, as the oracle says it."""
+    tensor = batch[name]
+    if isinstance(tensor, fr.Jagged):
+        return of_jagged(tensor, "")
+    made = {"": cells(tensor)}
+    for end in ("_valid", "_length", "_values_valid"):
+        if name + end in batch:
+            made[end] = (
+                batch[name + end].flatten(1).tolist()
+                if end == "_values_valid"
+                else batch[name + end].tolist()
+            )
+    return made
+
+
+def of_jagged(jagged: fr.Jagged, name: str) -> oracle.Made:
+    """The same of a Jagged, level by level."""
+    made: oracle.Made = {f"{name}.lengths": jagged.offsets.diff().tolist()}
+    if jagged.valid is not None:
+        made[f"{name}.valid"] = jagged.valid.tolist()
+    if jagged.values_valid is not None:
+        made[f"{name}.values_valid"] = jagged.values_valid.tolist()
+    if isinstance(jagged.values, fr.Jagged):
+        return {**made, **of_jagged(jagged.values, f"{name}.values")}
+    return {**made, f"{name}.values": cells(jagged.values)}
+
+
+def written(directory: str, rows: list[Any], type_: pa.DataType, depth: int) -> str:
+    """A file of one column "x", in row groups of two rows."""
+    for _ in range(depth):
+        type_ = pa.list_(type_)
+    path = f"{directory}/0.parquet"
+    pq.write_table(pa.table({"x": pa.array(rows, type_)}), path, row_group_size=2)
+    return path
+
+
+@given(st.data())
+def test_an_expression_makes_what_plain_python_makes_of_the_values(data: st.DataObject) -> None:
+    leaf, depth, even, rows = data.draw(columns())
+    said = data.draw(said_of(leaf, depth, even))
+    column = expression("x", said)
+    is_optional = data.draw(st.booleans())
+    with tempfile.TemporaryDirectory() as directory:
+        path = written(directory, rows, LEAVES[leaf][0], depth)
+        rows = pq.read_table(path).column("x").to_pylist()
+        if is_optional:
+            pq.write_table(pa.table({"other": [1, 2]}), Path(directory) / "1.parquet")
+            rows, column = [*rows, None, None], column.optional()
+        try:
+            expected = oracle.made(rows, leaf, depth, said)
+        except oracle.RefusedError:
+            with pytest.raises((fr.DataError, ValueError)) as caught:
+                whole(directory, column)
+            assert "'x'" in str(caught.value)
+            return
+        batch = whole(directory, column)
+        name = column.tensor_name or "x"
+        tensor = batch[name]
+        assert str(tensor.dtype) == f"torch.{oracle.dtype_of(leaf, said)}"
+        assert found(batch, name) == expected
+
+
+NUMBERS = ("bool", "int8", "float32", "float64", "decimal")
+"""What a float64 holds whatever was drawn."""
+
+
+@given(st.data())
+def test_a_stack_has_what_its_columns_have_side_by_side(data: st.DataObject) -> None:
+    leaves = data.draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=4))
+    rule = data.draw(st.sampled_from(("mask_null", "fill_null")))
+    said: Said = {"cast": (torch.float64,), rule: () if rule == "mask_null" else (1,)}
+    count = data.draw(st.integers(1, 5))
+    drawn = [
+        data.draw(st.lists(st.none() | LEAVES[leaf][1], min_size=count, max_size=count)) for leaf in leaves
+    ]
+    table = {
+        f"x{place}": pa.array(rows, LEAVES[leaf][0])
+        for place, (leaf, rows) in enumerate(zip(leaves, drawn, strict=True))
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        pq.write_table(pa.table(table), f"{directory}/0.parquet", row_group_size=2)
+        batch = whole(directory, fr.stack(*(expression(name, said) for name in table), name="m"))
+    each = [oracle.made(rows, leaf, 0, said) for leaf, rows in zip(leaves, drawn, strict=True)]
+    assert cells(batch["m"]) == [b"".join(row) for row in zip(*(made[""] for made in each), strict=True)]
+    if rule == "mask_null":
+        assert batch["m_valid"].T.tolist() == [made["_valid"] for made in each]
+
+
+def whole(directory: str, column: fr.Column | fr.Stack) -> fr.Batch:
+    """All rows of the files, as one batch."""
+    return next(iter(fr.ParquetDataset(directory, batch_size=100, columns=column, tail="short")))
