@@ -18,7 +18,8 @@ def server() -> Iterator[S3Server]:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("is_quick", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow  # it starts five readers, each with its libraries
+@pytest.mark.parametrize("is_quick", [False, True])
 def test_files_in_a_store_are_measured_by_those_that_read_stores(
     server: S3Server,
     files: Path,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
 import random
 from pathlib import Path
 
 import pytest
 
+from support.profile import SOAK
 from support.rehearsal import expected_steps, program, run, write_data
 from support.strategies import Topology
 
@@ -38,8 +38,6 @@ LIVES = {
 
 LAUNCHED = {"with_ddp", "with_fsdp2", "with_accelerate"}
 """Those that are started by torchrun, also on one rank."""
-
-SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
 
 
 def test_every_example_is_here_and_short() -> None:

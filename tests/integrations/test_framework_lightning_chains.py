@@ -7,18 +7,17 @@ bit, so that each step of the optimizer had the same batches.
 from __future__ import annotations
 
 import importlib
-import os
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.profile import SOAK
 from support.rehearsal import STEPS, make, run, steps, write_data
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
 
-SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
 SEEDS = 60 if SOAK else 8
 
 

@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 from support.jobs import FEW, arrays_of
+from support.profile import one_in
 
 SIZES = {"web": 700, "code": 260, "books": 90}
 PLACE = {name: place for place, name in enumerate(SIZES)}
@@ -81,7 +82,7 @@ def test_each_source_is_within_one_row_of_its_share_at_every_prefix(root: Path, 
     assert number == len(made) * 20
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("shuffle", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize(
     "how", [{}, {"lanes": 4}, {"tail": "pad", "batch_size": 33}, {"stop": "all"}], ids=str
 )
@@ -131,7 +132,7 @@ def test_resume_after_every_batch_equals_no_interruption(
     whole, first = [], mixture(root, WEIGHTS, shuffle, **how)
     for _ in range(3):
         whole += [(places(batch, first), batch.state_dict()) for batch in first]
-    for number in range(0, 2 * len(whole) // 3, 3):
+    for number in range(0, 2 * len(whole) // 3, one_in(9)):
         made = mixture(root, WEIGHTS, shuffle, **how)
         made.load_state_dict(whole[number][1])
         begun = [places(batch, made) for batch in made]

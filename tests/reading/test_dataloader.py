@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import logging
 import multiprocessing
-import os
 import pickle
 import time
 import warnings
@@ -27,6 +26,7 @@ from fastresume.checkpoint import Checkpointer
 from fastresume.state import shared_cursor
 from support.child import children, shared_memory_files
 from support.dataloaders import BATCH, ROWS, STEPS, make, oracle_passes, rows_of
+from support.profile import SOAK
 from support.strategies import Dataset, plain_spec
 
 pytestmark = [
@@ -54,7 +54,7 @@ MATRIX = [
     pytest.param(2, "spawn", True, None, id="2-spawn-persistent", marks=pytest.mark.slow),
     pytest.param(1, "forkserver", False, 3, id="1-forkserver-prefetch-3", marks=pytest.mark.slow),
 ]
-if os.environ.get("FASTRESUME_PROFILE") == "soak":
+if SOAK:
     # Once, and not in each worker.
     multiprocessing.set_forkserver_preload(["fastresume", "support.strategies"])
     MATRIX += [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -17,9 +16,10 @@ import pytest
 
 import fastresume as fr
 from support.jobs import THREADS, assert_same_batch, make, make_reader, rows_of
+from support.profile import one_in
 from support.strategies import Dataset
 
-EVERY = 1 if os.environ.get("FASTRESUME_PROFILE") in ("all", "soak") else 4
+EVERY = one_in(12)
 """An exception comes before one of so many instructions."""
 
 

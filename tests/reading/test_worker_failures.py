@@ -24,14 +24,13 @@ import fastresume as fr
 from fastresume.reading.workers import shared_memory
 from support.child import Child
 from support.crews import BATCH, STEPS, in_workers, make, processes_of
+from support.profile import SOAK
 from support.strategies import Dataset, plain_spec
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker processes:UserWarning"),
 ]
-
-SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from support.audits import assert_proven
 from support.child import children
 from support.crews import BATCH, ROWS, STEPS, in_workers, make, processes_of, rows_of, states_of
 from support.oracle import OracleJob
+from support.profile import SOAK
 from support.random_states import global_states
 from support.strategies import Dataset, Shuffle, plain_spec
 
@@ -38,7 +39,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker processes:UserWarning"),
 ]
 
-SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
 WORKERS = [1, 2, 4, 8] if SOAK else [1, 2, 3]
 STARTS = ["fork", "spawn", "forkserver"] if SOAK else ["fork"]
 SHUFFLE = Shuffle(3, 20, 60)

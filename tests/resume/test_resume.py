@@ -154,7 +154,9 @@ def start_late(worker: int) -> None:
 @pytest.mark.law(2)
 @pytest.mark.processes
 @pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize(("workers", "done"), [(2, 9), (3, 9), (3, 8)])
+@pytest.mark.parametrize(
+    ("workers", "done"), [(3, 9), *(pytest.param(*how, marks=pytest.mark.slow) for how in ((2, 9), (3, 8)))]
+)
 def test_a_worker_that_starts_late_starts_where_the_others_did(
     small_dataset: Dataset, persistent: bool, workers: int, done: int
 ) -> None:

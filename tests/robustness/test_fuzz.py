@@ -31,6 +31,7 @@ from support import thrift_writer as tw
 from support.child import MIB, Child, Outcome, Reader, forget_peak, opened, peak, say
 from support.columns import Kind, tables
 from support.columns import all_kinds as columns_of_all_kinds
+from support.profile import SOAK
 from support.strategies import (
     CODECS,
     ENCODINGS,
@@ -45,7 +46,6 @@ from support.thrift_writer import Field, Struct, Wire
 
 pytestmark = pytest.mark.law(11)
 
-SOAKS = os.environ.get("FASTRESUME_PROFILE") == "soak"
 SECONDS = 10
 GROWTH = 500 * MIB
 
@@ -275,7 +275,7 @@ def read_there(reader: Reader, *arguments: Any) -> str:
 @pytest.fixture(scope="module")
 def read() -> Iterator[Callable[..., str]]:
     """The function that reads a file."""
-    if SOAKS:
+    if SOAK:
         reader = Reader(SECONDS)
         yield lambda *arguments: read_there(reader, *arguments)
         reader.close()
@@ -456,7 +456,7 @@ def fuzz(directory: str, first_seed: int, seconds: float) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.processes
-@pytest.mark.skipif(not SOAKS, reason="takes minutes; FASTRESUME_PROFILE=soak runs it")
+@pytest.mark.skipif(not SOAK, reason="takes minutes; FASTRESUME_PROFILE=soak runs it")
 @pytest.mark.parametrize("minute", range(int(os.environ.get("FASTRESUME_FUZZ_MINUTES", "5"))))
 def test_a_minute_of_damage(minute: int) -> None:
     """Other files each time it runs, unless FASTRESUME_FUZZ_SEED names the seed that one before has told."""

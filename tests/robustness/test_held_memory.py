@@ -75,7 +75,13 @@ def measured(name: str, *arguments: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("batch_size", "prefetch"),
-    [(10_000, 64 * MIB), (1_000_000, 64 * MIB), (100_000, 1), (100_000, 256 * MIB), (1, MIB)],
+    [
+        (1_000_000, 64 * MIB),
+        (100_000, 1),
+        pytest.param(10_000, 64 * MIB, marks=pytest.mark.slow),
+        pytest.param(100_000, 256 * MIB, marks=pytest.mark.slow),
+        pytest.param(1, MIB, marks=pytest.mark.slow),
+    ],
 )
 def test_decoding_ahead_takes_the_memory_that_was_stated(
     child: Child, large: Path, batch_size: int, prefetch: int

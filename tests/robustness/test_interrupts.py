@@ -22,6 +22,8 @@ from support.watching import in_time
 
 pytestmark = [pytest.mark.law(11), pytest.mark.processes]
 
+SLOW = pytest.mark.slow
+
 
 def interrupted_next(directory: str, threads: int) -> dict[str, Any]:
     """Be interrupted in `next()`, and go on."""
@@ -44,7 +46,7 @@ def interrupted_next(directory: str, threads: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("threads", [0, pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("threads", [pytest.param(0, marks=SLOW), pytest.param(1, marks=SLOW), 2])
 def test_ctrl_c_in_next_is_heard_within_a_second_and_loses_nothing(
     child: Child, slow: Path, threads: int
 ) -> None:

@@ -218,8 +218,18 @@ def dropped_in_mid_decode(directory: str, how: str, mapped: bool) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("mapped", [False, True])
-@pytest.mark.parametrize("how", [pytest.param("close", marks=pytest.mark.slow), "del"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("how", "mapped"),
+    [
+        ("del", True),
+        pytest.param("del", False, marks=SLOW),
+        pytest.param("close", False, marks=SLOW),
+        pytest.param("close", True, marks=SLOW),
+    ],
+)
 def test_threads_end_at_once_in_the_midst_of_work(child: Child, slow: Path, how: str, mapped: bool) -> None:
     assert child.call(dropped_in_mid_decode, str(slow), how, mapped) < 2
 

@@ -22,6 +22,7 @@ import torch
 
 import fastresume as fr
 from support.child import MIB, Child, forget_peak, peak, resident
+from support.profile import SOAK
 
 pytestmark = pytest.mark.processes
 
@@ -227,8 +228,8 @@ STACK = {"columns": ["*", "!i*", "!c*", fr.stack("i*", name="wide"), fr.stack("c
 FEW_OF_A_WINDOW = {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 3}
 
 SLOW = pytest.mark.slow  # large files: the others show the same of each kind of column
-SOAK = pytest.mark.skipif(
-    os.environ.get("FASTRESUME_PROFILE") != "soak",
+IN_SOAK = pytest.mark.skipif(
+    not SOAK,
     reason="takes a minute, and 2 GiB: `make soak-types`; cells of 20 MB and lists of 10^6 are read anyhow",
 )
 
@@ -269,13 +270,13 @@ SOAK = pytest.mark.skipif(
         ("few_cells", {"batch_size": 100, "nulls": "mask", "columns": ["*", fr.col("b").hash(10)]}),
         pytest.param("wide", {"batch_size": 512, "columns": ["x1", "x2"]}, marks=SLOW),
         pytest.param("wide", {"batch_size": 512, "columns": ["x1", "x2"], "shuffle": True}, marks=SLOW),
-        pytest.param("huge_cells", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
-        pytest.param("huge_cells_and_nulls", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
-        pytest.param("huge_cells_and_nulls", {"batch_size": 2, "nulls": "mask"}, marks=SOAK),
-        pytest.param("huge_cells_and_nulls", FEW_OF_A_WINDOW, marks=SOAK),
-        pytest.param("huge_cells", FEW_OF_A_WINDOW, marks=SOAK),
-        pytest.param("huge_lists", {"batch_size": 1, "nulls": "mask"}, marks=SOAK),
-        pytest.param("huge_lists", FEW_OF_A_WINDOW, marks=SOAK),
+        pytest.param("huge_cells", {"batch_size": 1, "nulls": "mask"}, marks=IN_SOAK),
+        pytest.param("huge_cells_and_nulls", {"batch_size": 1, "nulls": "mask"}, marks=IN_SOAK),
+        pytest.param("huge_cells_and_nulls", {"batch_size": 2, "nulls": "mask"}, marks=IN_SOAK),
+        pytest.param("huge_cells_and_nulls", FEW_OF_A_WINDOW, marks=IN_SOAK),
+        pytest.param("huge_cells", FEW_OF_A_WINDOW, marks=IN_SOAK),
+        pytest.param("huge_lists", {"batch_size": 1, "nulls": "mask"}, marks=IN_SOAK),
+        pytest.param("huge_lists", FEW_OF_A_WINDOW, marks=IN_SOAK),
     ],
 )
 def test_a_pass_takes_no_more_than_is_stated(

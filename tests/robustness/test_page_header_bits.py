@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ import pytest
 import fastresume as fr
 from support import thrift_writer as tw
 from support.jobs import parallel
+from support.profile import one_in
 
 pytestmark = pytest.mark.law(11)
 
-EVERY = 1 if os.environ.get("FASTRESUME_PROFILE") in ("all", "soak") else 3
+EVERY = one_in(9)
 """One of so many damages is tried."""
 
 ROWS = 60

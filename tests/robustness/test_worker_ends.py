@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from support.profile import SOAK
 from support.strategies import Dataset, plain_spec
 
 pytestmark = [pytest.mark.law(11), pytest.mark.processes]
 
-SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
 QUICK = {
-    "again_and_again": 3,
-    "told_to_leave": 2,
-    "unclosed": 2,
+    "again_and_again": 2,
+    "told_to_leave": 1,
+    "unclosed": 1,
     "whole": 1,
-    "in_a_daemon_thread": 2,
+    "in_a_daemon_thread": 1,
     "hung": 1,
     "hung_in_a_thread": 1,
     "seized": 1,

@@ -207,7 +207,7 @@ def test_two_processes_share_a_cache_and_its_bound(
 
 
 @pytest.mark.parametrize(
-    "times", [20, pytest.param(200, marks=pytest.mark.slow(reason="ten times as many kills"))]
+    "times", [8, pytest.param(200, marks=pytest.mark.slow(reason="ten times as many kills"))]
 )
 def test_a_cache_survives_kills(
     server: S3Server, address: str, tmp_path: Path, expected: list[list[int]], times: int

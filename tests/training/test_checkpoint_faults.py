@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +10,9 @@ import pytest
 
 from support import faults, training
 from support.child import Child
+from support.profile import SOAK
 
 pytestmark = pytest.mark.processes
-
-SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
 
 
 @pytest.fixture(scope="module")

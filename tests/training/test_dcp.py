@@ -6,7 +6,6 @@ Real processes of a gloo group. With FASTRESUME_PROFILE=soak from every number o
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,13 @@ import fastresume as fr
 from fastresume.integrations.dcp import ResumeState
 from support.forks import in_ranks
 from support.jobs import fields_of
+from support.profile import SOAK
 from support.strategies import Dataset
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(5)]
 
 WORLD_SIZES = [(1, 4), (4, 2), (4, 1)]
-if os.environ.get("FASTRESUME_PROFILE") == "soak":
+if SOAK:
     WORLD_SIZES = [(before, after) for before in (1, 2, 4) for after in (1, 2, 4)]
 
 

@@ -5,7 +5,6 @@ A few kills here; FASTRESUME_PROFILE=soak makes a hundred.
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import signal
@@ -27,9 +26,10 @@ import killed  # noqa: E402  (an example)
 import train  # noqa: E402  (an example)
 from killed import Job  # noqa: E402  (an example)
 
+from support.profile import SOAK  # noqa: E402
+
 pytestmark = [pytest.mark.processes, pytest.mark.law(2), pytest.mark.law(3)]
 
-SOAK = os.environ.get("FASTRESUME_PROFILE") == "soak"
 STEPS = 28
 """Of 40 global batches in each of two passes, in windows of three: the last window of a pass has one."""
 
