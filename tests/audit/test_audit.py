@@ -33,7 +33,8 @@ from support.audits import (
     log_of,
     write_bodies,
 )
-from support.strategies import TAILS, Shuffle, chains, orders, plain_spec, written
+from support.strategies import plain_spec, written
+from support.topologies import TAILS, Shuffle, chains, orders
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from support.audits import (
     text_of,
     write_bodies,
 )
-from support.strategies import Shuffle
+from support.topologies import Shuffle
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fastresume.audit.verify import audit
 from support.audits import Ranks, State, assert_proven, bodies, forge, found_in, text_of, write_bodies
 from support.daily_jobs import DailyJob
-from support.strategies import Shuffle
+from support.topologies import Shuffle
 
 SHUFFLE = Shuffle(3, 5, 15)
 ORDERS = pytest.mark.parametrize("shuffle", [None, SHUFFLE], ids=["sequential", "shuffled"])

@@ -13,7 +13,7 @@ from fastresume.audit.log_format import selection_file
 from support import oracle
 from support.audits import ROWS, SHUFFLE, SPEC, Ranks, assert_proven, found_in
 from support.jobs import fields_of
-from support.strategies import Shuffle
+from support.topologies import Shuffle
 
 
 @pytest.mark.parametrize("shuffle", [None, SHUFFLE], ids=["sequential", "shuffled"])

@@ -10,7 +10,7 @@ import pytest
 
 from support.profile import SOAK
 from support.rehearsal import expected_steps, program, run, write_data
-from support.strategies import Topology
+from support.topologies import Topology
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2), pytest.mark.law(3)]
 

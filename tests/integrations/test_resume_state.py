@@ -18,7 +18,8 @@ import fastresume as fr
 from fastresume.integrations import dcp, resume_state
 from fastresume.integrations.resume_state import ResumeState
 from support.jobs import make, oracle_job, rows_of, text_of
-from support.strategies import Dataset, Topology
+from support.strategies import Dataset
+from support.topologies import Topology
 
 
 def ahead(batches: Iterable[fr.Batch], held: int) -> Iterator[fr.Batch]:

@@ -25,9 +25,9 @@ from support.strategies import (
     DatasetSpec,
     dataset_specs,
     plain_spec,
-    topologies,
     written,
 )
+from support.topologies import topologies
 
 # ------------------------------------------------------------------------------------------------ every batch
 

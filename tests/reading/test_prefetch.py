@@ -16,16 +16,8 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support.jobs import FEW, assert_same_batch, fields_of, make, make_reader, rows_of
-from support.strategies import (
-    TAILS,
-    Dataset,
-    DatasetSpec,
-    dataset_specs,
-    orders,
-    plain_spec,
-    topologies,
-    written,
-)
+from support.strategies import Dataset, DatasetSpec, dataset_specs, plain_spec, written
+from support.topologies import TAILS, orders, topologies
 from support.watching import bytes_read, in_time, switches
 
 Write = Callable[[DatasetSpec], Dataset]

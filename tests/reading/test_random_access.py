@@ -26,19 +26,8 @@ from support.jobs import (
     rows_of,
     text_of,
 )
-from support.strategies import (
-    TAILS,
-    Dataset,
-    DatasetSpec,
-    Shuffle,
-    Topology,
-    chains,
-    dataset_specs,
-    orders,
-    plain_spec,
-    selections,
-    written,
-)
+from support.strategies import Dataset, DatasetSpec, dataset_specs, plain_spec, written
+from support.topologies import TAILS, Shuffle, Topology, chains, orders, selections
 
 SHUFFLE = Shuffle(17, 20, 45)
 

@@ -19,7 +19,8 @@ from fastresume.batch.seeds import batch_seed, row_seeds
 from golden import make_seeds
 from support import oracle
 from support.jobs import data_loader, make, parallel
-from support.strategies import Dataset, seeds
+from support.strategies import Dataset
+from support.topologies import seeds
 
 GOLDEN = json.loads((Path(make_seeds.__file__).parent / "seeds.json").read_text())
 

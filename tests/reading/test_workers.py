@@ -32,7 +32,8 @@ from support.crews import BATCH, ROWS, STEPS, in_workers, make, processes_of, ro
 from support.oracle import OracleJob
 from support.profile import SOAK
 from support.random_states import global_states
-from support.strategies import Dataset, Shuffle, plain_spec
+from support.strategies import Dataset, plain_spec
+from support.topologies import Shuffle
 
 pytestmark = [
     pytest.mark.processes,

@@ -21,7 +21,8 @@ from fastresume.buffers import of_buffer
 from golden import make_cursors
 from support import oracle
 from support.jobs import fields_of, oracle_job, parallel, text_of
-from support.strategies import TAILS, Dataset, chains, orders
+from support.strategies import Dataset
+from support.topologies import TAILS, chains, orders
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CURSORS = json.loads((GOLDEN / "cursors.json").read_text())

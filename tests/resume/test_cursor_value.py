@@ -33,17 +33,8 @@ from support.jobs import (
     shaped_like,
     text_of,
 )
-from support.strategies import (
-    TAILS,
-    Dataset,
-    DatasetSpec,
-    Shuffle,
-    Topology,
-    chains,
-    orders,
-    plain_spec,
-    written,
-)
+from support.strategies import Dataset, DatasetSpec, plain_spec, written
+from support.topologies import TAILS, Shuffle, Topology, chains, orders
 
 Write = Callable[[DatasetSpec], Dataset]
 

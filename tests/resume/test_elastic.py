@@ -14,26 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import fastresume as fr
 from support import oracle
-from support.columns import tables, written_cells
+from support.cells import written_cells
+from support.columns import tables
 from support.conditions import selections_of
 from support.jobs import FEWER, WORKERS, Job, Ledger, data_loader, do_step, fields_of, make
 from support.layouts import Contents, layouts
-from support.strategies import (
-    RANKS,
-    TAILS,
-    Chosen,
-    Dataset,
-    DatasetSpec,
-    Shuffle,
-    Topology,
-    chains,
-    dataset_specs,
-    orders,
-    plain_spec,
-    selections,
-    topologies,
-    written,
-)
+from support.strategies import Dataset, DatasetSpec, dataset_specs, plain_spec, written
+from support.topologies import RANKS, TAILS, Chosen, Shuffle, Topology, chains, orders, selections, topologies
 
 FLAWS = st.frozensets(st.integers(0, 6), max_size=2)
 """The steps at which a transform fails."""

@@ -15,7 +15,8 @@ import fastresume as fr
 from fastresume.checkpoint import Checkpointer
 from support import oracle
 from support.jobs import FEWER, REST, THREADS, Job, fields_of, make, make_reader, parallel, rows_of
-from support.strategies import TAILS, Dataset, orders, plain_spec, topologies, written
+from support.strategies import Dataset, plain_spec, written
+from support.topologies import TAILS, orders, topologies
 
 
 @pytest.mark.law(7)

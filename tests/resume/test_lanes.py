@@ -26,7 +26,8 @@ from support.jobs import (
     parallel,
     rows_of,
 )
-from support.strategies import ColumnSpec, Dataset, Shuffle, Topology, one_order, orders, plain_spec, written
+from support.strategies import ColumnSpec, Dataset, plain_spec, written
+from support.topologies import Shuffle, Topology, one_order, orders
 
 pytestmark = MANY_WORKERS
 

@@ -16,19 +16,8 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support import oracle
 from support.jobs import FEWER, Job, fields_of, make, oracle_job, parallel, rows_of, text_of
-from support.strategies import (
-    RANKS,
-    TAILS,
-    Dataset,
-    DatasetSpec,
-    Shuffle,
-    chains,
-    dataset_specs,
-    orders,
-    plain_spec,
-    topologies,
-    written,
-)
+from support.strategies import Dataset, DatasetSpec, dataset_specs, plain_spec, written
+from support.topologies import RANKS, TAILS, Shuffle, chains, orders, topologies
 
 Write = Callable[[DatasetSpec], Dataset]
 

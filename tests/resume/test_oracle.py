@@ -12,7 +12,7 @@ import pytest
 
 from support import oracle
 from support.oracle import OracleJob
-from support.strategies import Topology
+from support.topologies import Topology
 
 # ---------------------------------------------------------------------------------------- lanes, by hand (§4)
 

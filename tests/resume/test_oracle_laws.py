@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support import oracle
 from support.oracle import OracleJob
-from support.strategies import RANKS, TAILS, Shuffle, Topology, chains, one_order, orders, topologies
+from support.topologies import RANKS, TAILS, Shuffle, Topology, chains, one_order, orders, topologies
 
 
 def job(rows: int, topology: Topology, order: Shuffle | None = None) -> OracleJob:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from golden import make_orders
 from support import oracle
-from support.strategies import row_groups, shuffles
+from support.strategies import row_groups
+from support.topologies import shuffles
 
 # ------------------------------------------------------------------------------- the shuffled order, by hand
 

@@ -20,17 +20,8 @@ from fastresume import _core
 from golden import make_orders
 from support import oracle
 from support.jobs import FEW, FEWER, THREADS, Job, fields_of, make, make_reader, parallel, rows_of
-from support.strategies import (
-    Dataset,
-    DatasetSpec,
-    Shuffle,
-    Topology,
-    dataset_specs,
-    orders,
-    plain_spec,
-    shuffles,
-    written,
-)
+from support.strategies import Dataset, DatasetSpec, dataset_specs, plain_spec, written
+from support.topologies import Shuffle, Topology, orders, shuffles
 
 Write = Callable[[DatasetSpec], Dataset]
 

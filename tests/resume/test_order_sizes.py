@@ -14,7 +14,8 @@ import pytest
 import fastresume as fr
 from support import oracle
 from support.jobs import fields_of, make, make_reader, parallel, rows_of, text_of
-from support.strategies import Dataset, DatasetSpec, Shuffle, plain_spec
+from support.strategies import Dataset, DatasetSpec, plain_spec
+from support.topologies import Shuffle
 
 Write = Callable[[DatasetSpec], Dataset]
 

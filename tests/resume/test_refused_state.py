@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support import oracle
 from support.jobs import fields_of, make, rows_of, text_of
-from support.strategies import TAILS, Dataset, DatasetSpec, plain_spec
+from support.strategies import Dataset, DatasetSpec, plain_spec
+from support.topologies import TAILS
 
 Write = Callable[[DatasetSpec], Dataset]
 

@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 from support import oracle
-from support.columns import tables, written_cells
+from support.cells import written_cells
+from support.columns import tables
 from support.conditions import selections_of
 from support.jobs import (
     FEW,
@@ -37,19 +38,8 @@ from support.jobs import (
     text_of,
 )
 from support.layouts import Contents, layouts
-from support.strategies import (
-    TAILS,
-    Chosen,
-    Dataset,
-    DatasetSpec,
-    Shuffle,
-    Topology,
-    dataset_specs,
-    orders,
-    plain_spec,
-    topologies,
-    written,
-)
+from support.strategies import Dataset, DatasetSpec, dataset_specs, plain_spec, written
+from support.topologies import TAILS, Chosen, Shuffle, Topology, orders, topologies
 
 pytestmark = MANY_WORKERS
 

@@ -19,7 +19,8 @@ import fastresume as fr
 from golden import make_selections
 from support import oracle
 from support.jobs import FEWER, THREADS, data_loader, fields_of, make, make_reader, rows_delivered
-from support.strategies import Dataset, DatasetSpec, Shuffle, dataset_specs, orders, selections, written
+from support.strategies import Dataset, DatasetSpec, dataset_specs, written
+from support.topologies import Shuffle, orders, selections
 
 GOLDEN = json.loads((Path(make_selections.__file__).parent / "selections.json").read_text())
 

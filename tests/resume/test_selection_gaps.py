@@ -16,8 +16,9 @@ from support import oracle
 from support import thrift_writer as tw
 from support.asked import asked
 from support.jobs import make, parallel, rows_delivered
-from support.strategies import Shuffle, plain_spec
+from support.strategies import plain_spec
 from support.thrift_writer import OneColumn, data_page, int64s
+from support.topologies import Shuffle
 
 PAGE_ROWS = 10
 

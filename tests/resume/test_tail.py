@@ -33,18 +33,8 @@ from support.jobs import (
     parallel,
     rows_of,
 )
-from support.strategies import (
-    RANKS,
-    TAILS,
-    Dataset,
-    DatasetSpec,
-    Shuffle,
-    Topology,
-    orders,
-    plain_spec,
-    topologies,
-    written,
-)
+from support.strategies import Dataset, DatasetSpec, plain_spec, written
+from support.topologies import RANKS, TAILS, Shuffle, Topology, orders, topologies
 
 Write = Callable[[DatasetSpec], Dataset]
 

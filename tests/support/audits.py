@@ -16,7 +16,8 @@ from fastresume.audit.report import Declared, Report
 from fastresume.audit.verify import audit
 from fastresume.audit.writer import DeliveryLog
 from fastresume.buffers import of_buffer
-from support.strategies import Shuffle, plain_spec
+from support.strategies import plain_spec
+from support.topologies import Shuffle
 
 SPEC = plain_spec([200, 0, 400], [350], [253])
 ROWS = 1203

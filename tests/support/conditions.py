@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
-from support.columns import Cells
+from support.cells import Cells
 from support.jobs import parallel
-from support.strategies import FLOATS, INTEGERS, Chosen, DatasetSpec, selections
+from support.strategies import FLOATS, INTEGERS, DatasetSpec
+from support.topologies import Chosen, selections
 
 OPS = ("==", "!=", "<", "<=", ">", ">=")
 

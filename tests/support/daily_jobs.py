@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from support.audits import assert_proven
 from support.elastic import ElasticJob, Kill
-from support.strategies import Shuffle, Topology
+from support.topologies import Shuffle, Topology
 
 SHUFFLE = Shuffle(3, 20, 60)
 A_DAY = 1 << 20

@@ -25,7 +25,8 @@ from support.audits import assert_proven
 from support.jobs import Ledger, fields_of, oracle_job
 from support.oracle import group_rows_of
 from support.rank import forked
-from support.strategies import Shuffle, Topology, plain_spec
+from support.strategies import plain_spec
+from support.topologies import Shuffle, Topology
 
 SHUFFLE = Shuffle(3, 50, 150)
 WORLD_SIZES = (1, 2, 3, 4, 8)

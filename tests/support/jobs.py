@@ -23,7 +23,8 @@ import fastresume as fr
 from fastresume.reading.torch_dataloader.iterator import WorkerIterator
 from support import oracle
 from support.layouts import Contents
-from support.strategies import Chosen, Dataset, Shuffle, Topology
+from support.strategies import Dataset
+from support.topologies import Chosen, Shuffle, Topology
 
 Table = Mapping[str, np.ndarray] | Contents
 """What a dataset holds: a column of numbers each, or cells of any kind under a layout."""

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support import oracle
 from support.asked import with_nulls
-from support.columns import Cell, Cells, filled, is_delivered, marks_of_elements
+from support.cells import Cell, Cells, filled, is_delivered, marks_of_elements
 from support.shapes import CASTS, Shape, fits, shapes
 
 # ------------------------------------------------------------------------------------------ what is asked for

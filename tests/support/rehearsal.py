@@ -26,7 +26,7 @@ import torch
 
 import fastresume as fr
 from support.jobs import fields_of, oracle_job
-from support.strategies import Shuffle, Topology
+from support.topologies import Shuffle, Topology
 
 SECONDS = 90
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
-from support.columns import Cell, Cells
-from support.strategies import FLOATS, INTEGERS, seeds
+from support.cells import Cell, Cells
+from support.strategies import FLOATS, INTEGERS
+from support.topologies import seeds
 
 CASTS = ("bool", *INTEGERS, *FLOATS, "bfloat16")
 

@@ -31,7 +31,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
-from support.columns import EVEN, LISTS, NESTED, SHARES, TEXTS, Cells, Kind, cells_of_tables
+from support.cells import Cells, cells_of_tables
+from support.columns import EVEN, LISTS, NESTED, SHARES, TEXTS, Kind
 from support.strategies import (
     FILE_NAMES,
     INTEGERS,

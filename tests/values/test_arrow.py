@@ -15,7 +15,8 @@ import torch
 from hypothesis import given
 
 import fastresume as fr
-from support.columns import all_kinds, is_any_list, tables, unscaled, written_columns
+from support.cells import is_any_list, unscaled, written_columns
+from support.columns import all_kinds, tables
 from support.jobs import make
 from support.strategies import Dataset, DatasetSpec, plain_spec, written
 

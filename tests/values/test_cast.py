@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support import oracle
 from support.asked import with_nulls
-from support.columns import assert_holds, is_delivered, tables, written_cells
+from support.cells import assert_holds, is_delivered, written_cells
+from support.columns import tables
 from support.shapes import CASTS, bits_of, fits, shapes, with_plain_bits, with_plain_nans
-from support.strategies import FLOATS, INTEGERS, DatasetSpec, Shuffle, extremes, written
+from support.strategies import FLOATS, INTEGERS, DatasetSpec, extremes, written
+from support.topologies import Shuffle
 
 SHUFFLE = Shuffle(17, 20, 45).arguments
 

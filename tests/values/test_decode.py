@@ -21,10 +21,12 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support import list_writer as lw
 from support.asked import asked
-from support.columns import Cells, Kind, assert_holds, read_cells, written_cells
+from support.cells import Cells, assert_holds, read_cells, written_cells
+from support.columns import Kind
 from support.jobs import make
 from support.list_writer import FORMS
-from support.strategies import CODECS, ENCODINGS, Dataset, DatasetSpec, Shuffle, plain_spec
+from support.strategies import CODECS, ENCODINGS, Dataset, DatasetSpec, plain_spec
+from support.topologies import Shuffle
 
 Write = Callable[[DatasetSpec], Dataset]
 

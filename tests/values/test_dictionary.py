@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 import fastresume as fr
 from fastresume import testing
 from support.asked import with_nulls
-from support.columns import Cells, assert_holds, is_delivered, tables, written_cells
+from support.cells import Cells, assert_holds, is_delivered, written_cells
+from support.columns import tables
 from support.jobs import data_loader, make
-from support.strategies import DatasetSpec, Shuffle, written
+from support.strategies import DatasetSpec, written
+from support.topologies import Shuffle
 
 CITIES = ["Oslo", "Berlin", "Porto", "Oslo", None, "Århus", "", "Berlin"]
 SORTED = ["", "Berlin", "Oslo", "Porto", "Århus"]

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
-from support.strategies import FLOATS, INTEGERS, Shuffle, extremes
+from support.strategies import FLOATS, INTEGERS, extremes
+from support.topologies import Shuffle
 
 ORDERS = ({}, Shuffle(3, 5, 12).arguments)
 

@@ -22,8 +22,8 @@ import fastresume as fr
 from fastresume import testing
 from support import thrift_writer as tw
 from support.asked import asked
-from support.columns import tensor_of
-from support.strategies import Shuffle
+from support.cells import tensor_of
+from support.topologies import Shuffle
 
 KEY_VALUES = 5
 ROWS = 20

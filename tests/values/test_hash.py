@@ -18,7 +18,8 @@ import torch
 import fastresume as fr
 from golden import make_hashes
 from support import oracle
-from support.strategies import INTEGERS, Shuffle
+from support.strategies import INTEGERS
+from support.topologies import Shuffle
 
 GOLDEN = json.loads((Path(make_hashes.__file__).parent / "hashes.json").read_text())
 

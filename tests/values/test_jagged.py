@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import default_collate, default_convert
 
 import fastresume as fr
-from support.columns import assert_holds, read_cells
+from support.cells import assert_holds, read_cells
 from support.jobs import make, tensors_of
 from support.strategies import TYPES, Dataset, DatasetSpec
 

@@ -16,18 +16,11 @@ from hypothesis import strategies as st
 import fastresume as fr
 from fastresume import testing
 from support.asked import asked
-from support.columns import (
-    LISTS,
-    Kind,
-    all_kinds,
-    assert_holds,
-    is_delivered,
-    read_cells,
-    tables,
-    written_cells,
-)
+from support.cells import assert_holds, is_delivered, read_cells, written_cells
+from support.columns import LISTS, Kind, all_kinds, tables
 from support.jobs import assert_same_batch, data_loader, make, parallel
-from support.strategies import TYPES, Dataset, DatasetSpec, Shuffle, plain_spec, written
+from support.strategies import TYPES, Dataset, DatasetSpec, plain_spec, written
+from support.topologies import Shuffle
 
 Write = Callable[[DatasetSpec], Dataset]
 

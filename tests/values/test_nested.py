@@ -19,8 +19,8 @@ from fastresume import testing
 from support import thrift_writer as tw
 from support.child import Reader
 from support.list_writer import LIST, REPEATED, Form, ListColumn, element, group, page, sized
-from support.strategies import Shuffle
 from support.thrift_writer import binary, data_page, i32, int64s
+from support.topologies import Shuffle
 
 GRID: list[Any] = [[[1, 2], []], [], None, [None, [3]], [[], [4, 5, 6], None]]
 WORDS: list[Any] = [["a", ""], [], None, [None, "bc"], ["", "déf", None]]

@@ -18,19 +18,11 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support.asked import asked, with_nulls
-from support.columns import (
-    Cells,
-    Kind,
-    all_kinds,
-    assert_holds,
-    is_delivered,
-    read_cells,
-    rule_of,
-    tables,
-    written_cells,
-)
+from support.cells import Cells, assert_holds, is_delivered, read_cells, rule_of, written_cells
+from support.columns import Kind, all_kinds, tables
 from support.jobs import make
-from support.strategies import FLOATS, INTEGERS, TYPES, Dataset, DatasetSpec, Shuffle, plain_spec, written
+from support.strategies import FLOATS, INTEGERS, TYPES, Dataset, DatasetSpec, plain_spec, written
+from support.topologies import Shuffle
 
 Write = Callable[[DatasetSpec], Dataset]
 

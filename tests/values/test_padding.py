@@ -19,10 +19,12 @@ import fastresume as fr
 from fastresume import testing
 from support import oracle
 from support.asked import with_nulls
-from support.columns import TEXTS, Cells, Kind, all_kinds, filled, read_cells, tensor_of, written_cells
+from support.cells import Cells, filled, read_cells, tensor_of, written_cells
+from support.columns import TEXTS, Kind, all_kinds
 from support.jobs import data_loader, make
 from support.layouts import Pad
-from support.strategies import TYPES, Dataset, DatasetSpec, Shuffle, file_specs, written
+from support.strategies import TYPES, Dataset, DatasetSpec, file_specs, written
+from support.topologies import Shuffle
 
 OF_VECTORS, OF_BYTES = pa.list_(pa.list_(pa.float32())), pa.list_(pa.binary(2))
 ROWS: list[list[int | None] | None] = [[1, 2], [], None, [3, 4, 5, 6], [7], [8, 9, 10]]

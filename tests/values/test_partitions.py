@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import fastresume as fr
-from support.strategies import Shuffle
+from support.topologies import Shuffle
 
 ORDERS = ({}, Shuffle(3, 4, 9).arguments)
 FILES = ("region=eu/day=7/a", "region=eu/day=-12/b", "region=us%2Fwest/day=007/c", "region=é ü/day=0/d")

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import oracle
-from support.columns import all_kinds, read_cells, tables, written_cells
+from support.cells import read_cells, written_cells
+from support.columns import all_kinds, tables
 from support.strategies import (
     ROW_NUMBERS,
     TYPES,

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support import thrift_writer as tw
 from support.asked import asked, with_nulls
-from support.columns import unscaled
+from support.cells import unscaled
 from support.list_writer import sized
-from support.strategies import Shuffle
 from support.thrift_writer import OneColumn, data_page, dictionary_page, i32
+from support.topologies import Shuffle
 
 ROWS = 30
 SHUFFLE = Shuffle(17, 20, 45).arguments

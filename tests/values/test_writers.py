@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
-from support.columns import Cells, Kind, assert_holds, cells_of, read_cells, written_cells
+from support.cells import Cells, assert_holds, cells_of, read_cells, written_cells
+from support.columns import Kind
 from support.jobs import FEW, assert_batch_values, make
 from support.layouts import Contents, layouts
-from support.strategies import DatasetSpec, orders, written
+from support.strategies import DatasetSpec, written
+from support.topologies import orders
 from support.writers import OTHER_FILES, READERS, DuckdbFile, cells_by, tables_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")  # fastparquet's own code
