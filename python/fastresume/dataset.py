@@ -42,6 +42,7 @@ from fastresume.tables.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from pyiceberg.table import Table as IcebergTable
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
@@ -63,8 +64,9 @@ class ParquetDataset(FilesDataset):
             `/data`. Addresses of objects, `s3://bucket/day=*/`, `gs://`, `az://`, `abfss://`, `http(s)://`,
             `hf://datasets/owner/name@revision/path`, stand for the same: a web server lists nothing, so each
             of its files is named. A list of lists
-            holds generations (days, say): they keep its order. `delta://` before a path or address, or a
-            `deltalake.DeltaTable`, is a table: see docs/how-to/tables.md. Rows are numbered
+            holds generations (days, say): they keep its order. `delta://` before a path or address,
+            `iceberg://catalog/namespace.table`, a `deltalake.DeltaTable` or a `pyiceberg.table.Table` is a
+            table: see docs/how-to/tables.md. Rows are numbered
             by the bytes of the files' paths, whatever the order of a list: `part-10` stands before `part-2`.
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, in place of `batch_size`.
@@ -151,9 +153,9 @@ class ParquetDataset(FilesDataset):
             again each day trains on what is new, once: see docs/how-to/new-files-each-day.md.
         order_paths: "as given" keeps the order of the list that `paths` is; what one entry means (a
             directory, a pattern) is sorted still. Another order of files is another dataset for a state.
-        version: the number of a table's snapshot; the latest one if None. Files stand in the order of the
-            commits that added them, so that a snapshot to which others were appended has grown, for
-            `on_change`. A state of a snapshot whose rows were removed or rewritten since is refused.
+        version: the number of a table's snapshot, of Iceberg its id; the latest one if None. Files stand in
+            the order of the commits that added them, so that a snapshot to which others were appended has
+            grown, for `on_change`. A state of a snapshot whose rows were removed or rewritten since is refused.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
             evaluation that breaks off and is to see the same rows each time.
         bad_rows: what becomes of rows that can't be read or decoded (a damaged page or chunk, a file that was
@@ -202,7 +204,7 @@ class ParquetDataset(FilesDataset):
     @bounds_messages
     def __init__(
         self,
-        paths: Path | Sequence[Path] | Sequence[Sequence[Path]] | DeltaTable,
+        paths: Path | Sequence[Path] | Sequence[Sequence[Path]] | DeltaTable | IcebergTable,
         *,
         batch_size: int | None = None,
         global_batch_size: int | None = None,

@@ -209,7 +209,7 @@ def make_hudi(root: Path) -> list[Path]:
 
 TABLES = {
     "Delta": (make_delta, r"ParquetDataset\('delta://{root}', \.\.\.\)"),
-    "Iceberg": (make_iceberg, r"scan\(\)\.plan_files\(\)"),
+    "Iceberg": (make_iceberg, r"ParquetDataset\('iceberg://catalog/namespace\.table', \.\.\.\)"),
     "Hudi": (make_hudi, r"HudiTable\('{root}'\)\.get_file_slices\(\)"),
 }
 

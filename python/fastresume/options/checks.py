@@ -85,18 +85,18 @@ def positive(name: str, value: object) -> float:
     return float(value)
 
 
-def at_least(least: int, name: str, value: object) -> int:
-    """The integer, which is at least `least`.
+def at_least(least: int, name: str, value: object, bits: int = 53) -> int:
+    """The integer, which is at least `least` and below 2 to the power of `bits`.
 
     Raises:
         TypeError: if it is not an integer.
-        ValueError: if it is less than `least`, or does not fit 53 bits.
+        ValueError: if it is less than `least`, or does not fit so many bits.
     """
     number = integer(name, value)
     if number < least:
         raise ValueError(f"{name} must be at least {least}, found {number}")
-    if number >= 2**53:
-        raise ValueError(f"{name} must be below 2**53, found {number}")
+    if number >= 1 << bits:
+        raise ValueError(f"{name} must be below 2**{bits}, found {number}")
     return number
 
 

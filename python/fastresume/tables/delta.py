@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.options.checks import is_address, quoted
 from fastresume.tables import delta_log
-from fastresume.tables.snapshot import FileValue, Snapshot, SnapshotName, TableColumn
+from fastresume.tables.snapshot import FileValue, Snapshot, SnapshotName, TableColumn, file_value
 
 MAPPING = "delta.columnMapping."
 
@@ -159,7 +158,7 @@ def _columns(field: Mapping[str, Any], mode: str, partitions: set[str]) -> Itera
     name, physical = field["name"], _physical(field, mode)
     if name in partitions:
         type_name = field["type"]
-        yield TableColumn(name, None, TYPES.get(type_name, type_name), is_struct=False)
+        yield TableColumn(name, (), TYPES.get(type_name, type_name), is_struct=False)
     else:
         yield from _below(field["type"], (name, physical), mode, in_list=False)
 
@@ -169,9 +168,9 @@ def _below(kind: Any, names: tuple[str, str], mode: str, *, in_list: bool) -> It
     name, physical = names
     if isinstance(kind, str):
         type_name = None if in_list else TYPES.get(kind, kind)
-        yield TableColumn(name, physical, type_name, is_struct=False)
+        yield TableColumn(name, (physical,), type_name, is_struct=False)
     elif kind["type"] == "struct":
-        yield TableColumn(name, physical, None, is_struct=True)
+        yield TableColumn(name, (physical,), None, is_struct=True)
         for member in kind["fields"]:
             inner = f"{name}.{member['name']}", f"{physical}.{_physical(member, mode)}"
             yield from _below(member["type"], inner, mode, in_list=in_list)
@@ -188,21 +187,10 @@ def _values(told: Mapping[str, Any], physical: Mapping[str, str]) -> dict[str, F
     """The values of partition columns, as columns of files have them."""
     names = set(physical.values())
     return {
-        physical.get(name, name): _value(value)
+        physical.get(name, name): file_value(value)
         for name, value in told.items()
         if name in physical or name in names
     }
-
-
-def _value(value: Any) -> FileValue:
-    if isinstance(value, dt.datetime):
-        whole = value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)
-        return (whole.days * 86_400 + whole.seconds) * 10**6 + whole.microseconds
-    if isinstance(value, dt.date):
-        return (value - dt.date(1970, 1, 1)).days
-    if value is None or isinstance(value, int | float | str | bytes):
-        return value
-    return str(value)  # of a type that is not delivered
 
 
 def _deleted(table: Any, files: list[str]) -> dict[int, npt.NDArray[np.int64]]:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fastresume.options.checks import at_least, quoted
 from fastresume.tables.delta import open_delta
+from fastresume.tables.iceberg import open_iceberg
 from fastresume.tables.snapshot import Snapshot
 
 DELTA = "delta://"
+ICEBERG = "iceberg://"
 
 
 def open_table(
@@ -17,7 +19,8 @@ def open_table(
     """The snapshot of the table that `paths` is; None of paths of files.
 
     Args:
-        paths: what the user passed: `delta://` and a path or address, or a `deltalake.DeltaTable`.
+        paths: what the user passed: `delta://` and a path or address, `iceberg://catalog/namespace.table`,
+            a `deltalake.DeltaTable`, or a `pyiceberg.table.Table`.
         version: the number of the snapshot; the latest one if None.
         options: tells how the table's store is reached.
 
@@ -26,15 +29,20 @@ def open_table(
         ImportError: if the package that reads such tables is not installed.
         SourceError, DataError: if the table can't be read.
     """
-    number = None if version is None else at_least(0, "version", version)
+    number = None if version is None else at_least(0, "version", version, bits=63)
     alone = paths[0] if isinstance(paths, list | tuple) and len(paths) == 1 else paths
-    if _is_delta_table(alone):
+    if _is_of("deltalake", alone):
         return open_delta(alone, number, options())
     if isinstance(alone, str) and alone.startswith(DELTA):
         return open_delta(alone.removeprefix(DELTA), number, options())
+    if _is_of("pyiceberg", alone):
+        return open_iceberg(alone, number)
+    if isinstance(alone, str) and alone.startswith(ICEBERG):
+        return open_iceberg(alone.removeprefix(ICEBERG), number)
     if isinstance(paths, Sequence) and not isinstance(paths, str):
         for entry in paths:
-            if _is_delta_table(entry) or (isinstance(entry, str) and entry.startswith(DELTA)):
+            is_named = isinstance(entry, str) and entry.startswith((DELTA, ICEBERG))
+            if is_named or _is_of("deltalake", entry) or _is_of("pyiceberg", entry):
                 raise ValueError(f"a table is read alone, found it among other paths: {quoted(paths)}")
     if number is not None:
         raise ValueError(
@@ -44,6 +52,6 @@ def open_table(
     return None
 
 
-def _is_delta_table(value: object) -> bool:
-    # Without an import: whoever passes one has imported it.
-    return any(of.__module__.partition(".")[0] == "deltalake" for of in type(value).__mro__)
+def _is_of(package: str, value: object) -> bool:
+    # Without an import: whoever passes a table has imported its package.
+    return any(of.__module__.partition(".")[0] == package for of in type(value).__mro__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,19 +16,31 @@ FileValue = int | float | str | bytes | None
 """A value that a column has in all rows of a file."""
 
 
+def file_value(value: object) -> FileValue:
+    """A value of a file, as columns of files have it: dates as days, times as microseconds since 1970."""
+    if isinstance(value, dt.datetime):
+        whole = value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)
+        return (whole.days * 86_400 + whole.seconds) * 10**6 + whole.microseconds
+    if isinstance(value, dt.date):
+        return (value - dt.date(1970, 1, 1)).days
+    if value is None or isinstance(value, int | float | str | bytes):
+        return value
+    return str(value)  # of a type that is not delivered
+
+
 @dataclass(frozen=True)
 class TableColumn:
     """A column of the table: a leaf of its schema, or a struct.
 
     Args:
         name: what it is called now; inside of structs and maps with dots, as columns of files are.
-        name_in_files: what it is called in files; None of one that is in no file.
+        names_in_files: what files call it, each by one of these names; none of one that is in no file.
         type_name: its type, of a plain value.
         is_struct: whether it is a struct, which has no values of its own.
     """
 
     name: str
-    name_in_files: str | None
+    names_in_files: Sequence[str]
     type_name: str | None
     is_struct: bool
 
@@ -37,8 +50,8 @@ class SnapshotName:
     """Which snapshot of which table a dataset reads.
 
     Args:
-        kind: "Delta".
-        table: its path or address.
+        kind: "Delta" or "Iceberg".
+        table: its path or address, or its name in a catalog.
         version: the number of the snapshot.
         rewritten_by: the last commit that removed or rewrote rows, in words; None if none did.
     """

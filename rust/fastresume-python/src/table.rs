@@ -18,7 +18,7 @@ enum ValueArgument {
 #[derive(FromPyObject)]
 struct ColumnArgument {
     name: String,
-    name_in_files: Option<String>,
+    names_in_files: Vec<String>,
     type_name: Option<String>,
     is_struct: bool,
 }
@@ -33,8 +33,8 @@ pub struct TableArgument {
 impl TableArgument {
     pub fn snapshot(self) -> TableSnapshot {
         let columns = self.columns.into_iter().map(|column| {
-            let ColumnArgument { name, name_in_files, type_name, is_struct } = column;
-            TableColumn { name, name_in_files, type_name, is_struct }
+            let ColumnArgument { name, names_in_files, type_name, is_struct } = column;
+            TableColumn { name, names_in_files, type_name, is_struct }
         });
         let of_file = |values: HashMap<String, Option<ValueArgument>>| {
             let each = values.into_iter();

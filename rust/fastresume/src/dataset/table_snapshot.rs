@@ -18,8 +18,8 @@ use crate::schema::shaping::Shaping;
 pub struct TableColumn {
     /// What it is called, in the form of [`Column::name`].
     pub name: String,
-    /// What files call it; `None` of one that is in no file.
-    pub name_in_files: Option<String>,
+    /// What files call it, each by one of these names; none of one that is in no file.
+    pub names_in_files: Vec<String>,
     /// Its type, where it is a plain value: `int32`, `date[day]`, `string`.
     pub type_name: Option<String>,
     /// Whether it is a struct, which has no values of its own.
@@ -151,7 +151,7 @@ enum Lacking {
 impl TableColumn {
     /// Whether a column of a file is this one.
     fn is(&self, own: &Column) -> bool {
-        self.name_in_files.as_ref() == Some(&own.name) && (own.kind == Kind::Mask) == self.is_struct
+        self.names_in_files.contains(&own.name) && (own.kind == Kind::Mask) == self.is_struct
     }
 }
 

@@ -108,27 +108,26 @@ impl Table {
     /// The error for a directory that is one.
     pub(crate) fn refused(self, directory: &Path) -> Error {
         let root = shown(directory);
-        let (name, files) = match self {
-            Self::Delta => {
-                return Error::data(format!(
-                    "'{root}' is a Delta table, among whose files are those that it has removed or rewritten: write \
-                     ParquetDataset('delta://{root}', ...), which reads its present version"
-                ));
-            }
-            Self::Hudi => (
-                "a Hudi",
-                format!(
-                    "[f'{root}/{{s.base_file_relative_path()}}' for s in HudiTable('{root}').get_file_slices()]"
-                ),
+        let (name, what) = match self {
+            Self::Delta => (
+                "a Delta",
+                format!("write ParquetDataset('delta://{root}', ...), which reads its present version"),
             ),
             Self::Iceberg => (
                 "an Iceberg",
-                "[t.file.file_path.removeprefix('file://') for t in table.scan().plan_files()]".into(),
+                "write ParquetDataset('iceberg://catalog/namespace.table', ...), or pass its pyiceberg.table.Table"
+                    .into(),
+            ),
+            Self::Hudi => (
+                "a Hudi",
+                format!(
+                    "pass the files of its present version, as ParquetDataset([f'{root}/\
+                     {{s.base_file_relative_path()}}' for s in HudiTable('{root}').get_file_slices()], ...)"
+                ),
             ),
         };
         Error::data(format!(
-            "'{root}' is {name} table, among whose files are those that it has removed or rewritten: pass the \
-             files of its present version, as ParquetDataset({files}, ...)"
+            "'{root}' is {name} table, among whose files are those that it has removed or rewritten: {what}"
         ))
     }
 }

@@ -1,0 +1,276 @@
+"""The snapshots of Iceberg tables, as the package `pyiceberg` reads them."""
+
+from __future__ import annotations
+
+import importlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import fastresume._core as _core
+from fastresume.options.checks import quoted
+from fastresume.tables.snapshot import FileValue, Snapshot, SnapshotName, TableColumn, file_value
+
+TYPES = {
+    "boolean": "bool",
+    "int": "int32",
+    "long": "int64",
+    "float": "float32",
+    "double": "float64",
+    "date": "date[day]",
+    "timestamp": "timestamp[us]",
+    "timestamptz": "timestamp[us, UTC]",
+    "string": "string",
+    "binary": "binary",
+}
+"""What plain values are called here; others by their own names."""
+
+TOLD = {"boolean", "int", "long", "date", "timestamp", "timestamptz", "string"}
+"""The types whose partition values are exactly those of all rows."""
+
+STORE_OPTIONS = {
+    "s3.endpoint": "aws_endpoint_url",
+    "s3.access-key-id": "aws_access_key_id",
+    "s3.secret-access-key": "aws_secret_access_key",
+    "s3.session-token": "aws_session_token",
+    "s3.region": "aws_region",
+}
+"""What a catalog tells of the store of its tables, in the words of `storage_options`."""
+
+
+def open_iceberg(table: Any, version: int | None) -> Snapshot:
+    """A snapshot of a table.
+
+    Args:
+        table: `catalog/namespace.table`, or a `pyiceberg.table.Table`.
+        version: the id of the snapshot; the present one, or that of the object, if None.
+
+    Raises:
+        ImportError: if `pyiceberg` is not installed.
+        ValueError: if the name is none of a table.
+        SourceError: if there is no such catalog, table or snapshot.
+        DataError: if the table has what can't be read exactly.
+    """
+    try:
+        from pyiceberg import exceptions
+    except ImportError as cause:
+        raise ImportError(
+            "iceberg:// needs the package pyiceberg: pip install 'fastresume[iceberg]'"
+        ) from cause
+    own = vars(exceptions).values()
+    failures: tuple[type[Exception], ...] = (
+        OSError,
+        *(each for each in own if isinstance(each, type) and issubclass(each, Exception)),
+    )
+    named = table if isinstance(table, str) else ".".join(table.name())
+    try:
+        return _snapshot(_named(table) if isinstance(table, str) else table, named, version)
+    except _core.SourceError:
+        raise
+    except failures as cause:
+        raise _core.SourceError(f"can't read the Iceberg table '{named}': {cause}") from cause
+
+
+def _named(name: str) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    catalog, _, table = name.partition("/")
+    if not catalog or "." not in table:
+        raise ValueError(
+            f"'iceberg://{name}' names no table: write 'iceberg://catalog/namespace.table', where "
+            "the catalog is one of .pyiceberg.yaml or of the environment (PYICEBERG_CATALOG__NAME__URI)"
+        )
+    try:
+        opened = load_catalog(catalog)
+    except ValueError as cause:
+        raise _core.SourceError(f"can't open the Iceberg catalog {quoted(catalog)}: {cause}") from cause
+    return opened.load_table(table)
+
+
+def _snapshot(table: Any, name: str, version: int | None) -> Snapshot:
+    snapshot = table.current_snapshot() if version is None else table.snapshot_by_id(version)
+    if snapshot is None:
+        of = "no snapshot yet: append rows to it first" if version is None else f"no snapshot {version}"
+        raise _core.SourceError(f"the Iceberg table '{name}' has {of}")
+    by_id = {each.snapshot_id: each for each in table.snapshots()}
+    commits = {each: place for place, each in enumerate(by_id)}
+    entries = list(_entries(table, snapshot))
+    data = [entry for entry in entries if not int(entry.data_file.content)]
+
+    def place(entry: Any) -> tuple[int, int, str]:
+        # Tables of format 1 number no commits.
+        number = commits.get(entry.snapshot_id, -1)
+        return entry.sequence_number or 0, number, entry.data_file.file_path
+
+    data.sort(key=place)
+    for entry in data:
+        if entry.data_file.file_format.value != "PARQUET":
+            kind = entry.data_file.file_format.value
+            raise _core.DataError(
+                f"the Iceberg table '{name}' has the {kind} file '{entry.data_file.file_path}': only Parquet "
+                "is read, so write the table anew with write.format.default=parquet"
+            )
+    schema = table.schemas().get(snapshot.schema_id) if version is not None else table.schema()
+    columns = _columns(table, schema or table.schema(), name)
+    values = [_values(table, entry.data_file, columns) for entry in data]
+    return Snapshot(
+        SnapshotName("Iceberg", name, snapshot.snapshot_id, _rewritten_by(snapshot, by_id)),
+        [_file(entry.data_file.file_path) for entry in data],
+        [column.named for column in columns],
+        values,
+        _deleted(table, name, data, [entry for entry in entries if int(entry.data_file.content)]),
+        _options(table.io.properties),
+    )
+
+
+def _entries(table: Any, snapshot: Any) -> Iterator[Any]:
+    for manifest in snapshot.manifests(table.io):
+        yield from manifest.fetch_manifest_entry(table.io)
+
+
+def _rewritten_by(snapshot: Any, by_id: Mapping[int, Any]) -> str | None:
+    """The last commit that removed or rewrote rows, in words."""
+    at = snapshot
+    while at is not None:
+        operation = at.summary.operation.value if at.summary else "append"
+        if operation != "append":
+            return f"snapshot {at.snapshot_id} ({operation})"
+        at = by_id.get(at.parent_snapshot_id)
+    return None
+
+
+def _file(path: str) -> str:
+    """The path or address of a file, of which the table has a URI."""
+    for scheme, here in (("file://", ""), ("file:", ""), ("s3a://", "s3://"), ("s3n://", "s3://")):
+        if path.startswith(scheme):
+            return here + path.removeprefix(scheme)
+    return path
+
+
+def _options(told: Mapping[str, Any]) -> dict[str, str] | None:
+    found = {ours: str(told[theirs]) for theirs, ours in STORE_OPTIONS.items() if told.get(theirs)}
+    if found.get("aws_endpoint_url", "").startswith("http://"):
+        found["aws_allow_http"] = "true"
+    return found or None
+
+
+# ---------------------------------------------------------------------------------------------------- columns
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A leaf or a struct of one schema, under the id that it has in all of them."""
+
+    number: int
+    path: str
+    type_name: str | None
+    is_struct: bool
+    default: FileValue = None
+
+
+@dataclass(frozen=True)
+class _Column:
+    field: _Field
+    named: TableColumn
+
+
+def _columns(table: Any, schema: Any, name: str) -> list[_Column]:
+    """The columns of a schema, and what files call them: whatever the same id has been called.
+
+    Raises:
+        DataError: if a name has been that of two columns, so that files do not tell which one they hold.
+    """
+    names: dict[int, dict[str, None]] = defaultdict(dict)
+    owners: dict[tuple[str, bool], int] = {}
+    for each in (schema, *table.schemas().values()):
+        for field in _fields(each):
+            names[field.number].setdefault(field.path)
+            owner = owners.setdefault((field.path, field.is_struct), field.number)
+            if owner != field.number:
+                raise _core.DataError(
+                    f"the Iceberg table '{name}' has called two columns '{field.path}' (ids {owner} and "
+                    f"{field.number}), so names do not tell them apart: write the table anew, or give its "
+                    "files as paths"
+                )
+    return [
+        _Column(field, TableColumn(field.path, tuple(names[field.number]), field.type_name, field.is_struct))
+        for field in _fields(schema)
+    ]
+
+
+def _fields(schema: Any) -> Iterator[_Field]:
+    for field in schema.fields:
+        yield from _below(field.field_id, field.name, field.field_type, field, in_list=False)
+
+
+def _below(number: int, path: str, kind: Any, field: Any, *, in_list: bool) -> Iterator[_Field]:
+    """The columns of a type: `number` is the id of what has this type, `path` what it is called."""
+    if kind.is_primitive:
+        type_name = None if in_list else TYPES.get(str(kind), str(kind))
+        default = file_value(getattr(field, "initial_default", None))
+        yield _Field(number, path, type_name, is_struct=False, default=default)
+    elif kind.is_struct:
+        yield _Field(number, path, None, is_struct=True)
+        for member in kind.fields:
+            inner = f"{path}.{member.name}"
+            yield from _below(member.field_id, inner, member.field_type, member, in_list=in_list)
+    elif hasattr(kind, "element_id"):
+        yield from _below(kind.element_id, path, kind.element_type, None, in_list=True)
+    else:
+        yield from _below(kind.key_id, f"{path}.key", kind.key_type, None, in_list=True)
+        yield from _below(kind.value_id, f"{path}.value", kind.value_type, None, in_list=True)
+
+
+def _values(table: Any, data_file: Any, columns: list[_Column]) -> dict[str, FileValue]:
+    """The values of columns that the file may lack: of its partition, or those that older rows have."""
+    found: dict[str, FileValue] = {
+        column.field.path: column.field.default for column in columns if column.field.default is not None
+    }
+    names = {column.field.number: column.field.path for column in columns}
+    spec = table.specs().get(data_file.spec_id)
+    for place, part in enumerate(spec.fields if spec is not None else ()):
+        if str(part.transform) != "identity" or part.source_id not in names:
+            continue
+        if str(table.schema().find_type(part.source_id)) in TOLD:
+            found[names[part.source_id]] = file_value(data_file.partition[place])
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- deletes
+
+
+def _deleted(table: Any, name: str, data: list[Any], deletes: list[Any]) -> dict[int, npt.NDArray[np.int64]]:
+    """The deleted rows of files, by their places."""
+    places = {entry.data_file.file_path: place for place, entry in enumerate(data)}
+    found: dict[int, list[npt.NDArray[np.int64]]] = defaultdict(list)
+    for entry in deletes:
+        file = entry.data_file
+        if int(file.content) != 1 or file.file_format.value != "PARQUET":
+            what = "equality deletes" if int(file.content) != 1 else "deletion vectors"
+            raise _core.DataError(
+                f"the Iceberg table '{name}' has {what} ('{Path(file.file_path).name}'), which are not read "
+                "yet: compact the table (rewrite_data_files), or name a version= before them"
+            )
+        for path, rows in _positions(table, file.file_path):
+            place = places.get(path)
+            # Of files that are gone; and a file that came later has other rows.
+            if place is None or (data[place].sequence_number or 0) > (entry.sequence_number or 0):
+                continue
+            found[place].append(rows)
+    return {place: np.unique(np.concatenate(rows)) for place, rows in found.items()}
+
+
+def _positions(table: Any, path: str) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+    """What a file of position deletes deletes: of each file the rows."""
+    compute = importlib.import_module("pyarrow.compute")
+    parquet = importlib.import_module("pyarrow.parquet")
+    with table.io.new_input(path).open() as opened:
+        told = parquet.read_table(opened, columns=["file_path", "pos"])
+    for file in compute.unique(told["file_path"]).to_pylist():
+        rows = told.filter(compute.equal(told["file_path"], file))["pos"]
+        yield file, rows.to_numpy().astype(np.int64)
