@@ -155,7 +155,7 @@ class ParquetDataset(FilesDataset):
             directory, a pattern) is sorted still. Another order of files is another dataset for a state.
         version: the number of a table's snapshot, of Iceberg its id; the latest one if None. Files stand in
             the order of the commits that added them, so that a snapshot to which others were appended has
-            grown, for `on_change`. A state of a snapshot whose rows were removed or rewritten since is refused.
+            grown, for `on_change`. A state of a snapshot of which rows were rewritten since is refused.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
             evaluation that breaks off and is to see the same rows each time.
         bad_rows: what becomes of rows that can't be read or decoded (a damaged page or chunk, a file that was
