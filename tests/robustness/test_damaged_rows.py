@@ -274,6 +274,37 @@ def test_a_batch_is_masked_where_it_is_read_again_and_rows_by_number_are_an_erro
     assert dataset.read_rows([35])["x"].tolist() == [36]
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_damage_stays_where_it_is_while_files_come_and_ranks_change(tmp_path: Path, order: str) -> None:
+    """Each row of three days comes once over all lives, and of each day just the rotten page is masked."""
+    how: dict[str, Any] = {**ORDERS[order], **MASK, "on_change": "append"}
+    state: dict[str, str] | None = None
+    found: dict[int, Row] = {}
+    rotten: list[int] = []
+    for day, world_size in enumerate((3, 2, 1)):
+        path = write_file(tmp_path / f"day-{day}.parquet", "2.0", True, first=day * FILE_ROWS)
+        page = list(pages_of(path, "2.0", True))[7 * day]
+        rot(path, page)
+        rotten += [row + day * FILE_ROWS for row in page.rows]
+        steps, batch_size = (None if day == 2 else 3 + day), 5 + day
+        ranks = [
+            open_dataset(tmp_path, **how, batch_size=batch_size, rank=rank, world_size=world_size)
+            for rank in range(world_size)
+        ]
+        for dataset in ranks:
+            if state is not None:
+                dataset.load_state_dict(state)
+        for dataset in ranks:
+            batches = list(itertools.islice(dataset, steps))
+            given = rows_of(batches)
+            assert not found.keys() & given.keys()
+            found |= given
+            state = batches[-1].state_dict()
+    assert sorted(found) == list(range(3 * FILE_ROWS))
+    assert masked(found) == sorted(rotten)
+    assert all(row.values["x"] == number + 1 for number, row in found.items() if row.is_valid)
+
+
 def test_what_a_rule_refuses_is_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
     pq.write_table(pa.table({"x": pa.array([1, None, 300]), "l": [[1], [1, 2], [3]]}), path)
