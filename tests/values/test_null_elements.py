@@ -171,3 +171,25 @@ def test_codes_and_buckets_of_lists_have_a_mask_of_their_elements(tmp_path: Path
     assert batch["codes"].tolist() == [[1, 0, 0], [0, 0, 0]]
     for name in ("codes", "buckets"):
         assert batch[f"{name}_values_valid"].tolist() == [[True, False, True], [False] * 3]
+
+
+def test_a_jagged_of_lists_of_one_length_has_no_place_for_a_mask_of_numbers_and_says_what_has(
+    tmp_path: Path,
+) -> None:
+    rows = [[[1, None], [2, 3]], [[4, 5]]]
+    write(tmp_path / "x.parquet", rows, pa.list_(INT32))
+    inner = fr.col("x").fixed((None, 2))
+    with pytest.raises(
+        fr.DataError, match=r"a number in row 0 .*: \.pad\(length\) behind it has a mask .*'x'"
+    ):
+        next(iter(opened(tmp_path, columns=inner.mask_null())))
+    with pytest.raises(fr.DataError, match=r"an element of the list in row 0 .*\.mask_null\(\)"):
+        next(iter(opened(tmp_path, columns=inner, nulls="error")))
+    filled = next(iter(opened(tmp_path, columns=inner.fill_null(9))))["x"]
+    assert filled.values.tolist() == [[1, 9], [2, 3], [4, 5]]
+    padded = next(iter(opened(tmp_path, columns=inner.mask_null().pad(2))))
+    assert padded["x"].tolist() == [[[1, 0], [2, 3]], [[4, 5], [0, 0]]]
+    assert padded["x_values_valid"].tolist() == [
+        [[True, False], [True, True]],
+        [[True, True], [False, False]],
+    ]

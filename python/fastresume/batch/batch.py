@@ -73,7 +73,11 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         In the first pass it is `step`. It goes on after a resume, also with other ranks or batch sizes. A
         state knows the batches of its own pass. Each pass before that counts as many batches as it has under
         the first cut of the present one. So where ranks or batch sizes changed, the count is told anew at the
-        next pass.
+        next pass, and may fall there: no state tells how earlier passes were divided. Else it never falls.
+
+        A mixture's passes differ in length. Its state tells the rows that its sources gave before the pass,
+        also before `reset_epochs`. They count as full batches under the pass's first cut. With a tail of
+        "short" or "pad", each pass before counts one more, whether it had such a batch or not.
 
         Raises:
             FastresumeError: if the rows were read by their numbers.

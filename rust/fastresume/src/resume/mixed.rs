@@ -204,6 +204,19 @@ impl Cursor {
         )
     }
 
+    /// How many rows the sources of a mixture had given when the pass began; `None` if it is of one dataset.
+    #[must_use]
+    pub fn rows_of_earlier_passes(&self) -> Option<u64> {
+        let taken = self.mixture()?.sources.iter().map(|source| source.taken().count());
+        Some(taken.fold(0, u64::saturating_add))
+    }
+
+    /// The first cut under an earlier stage of the pass; `None` if there was none.
+    pub(super) fn first_cut_of_stages(&self) -> Option<Cut> {
+        let &(lanes, groups, rows, _) = self.mixture()?.stages.first()?.2.first()?;
+        Cut::new(lanes, groups, rows).ok()
+    }
+
     /// The positions that its cuts leave, also where they leave none.
     fn remaining_of_cuts(&self) -> Result<Intervals> {
         let Some(&(cut, done)) = self.cuts.last() else { return self.remaining() };

@@ -103,18 +103,31 @@ impl Pass {
     /// The number of batches of the job before batch `batch` of the current cut, over all its passes.
     ///
     /// A cursor knows the batches of its own pass alone. What no cut tells of, passes that are done first of all,
-    /// counts as if it had been read under the first cut of the pass.
+    /// counts as if it had been read under the first cut of the pass. A mixture's passes differ in length, but its
+    /// state tells what they took together: a tail that gives batches counts as one in each of them.
     #[must_use]
     pub fn global_step_of(&self, batch: u64) -> u64 {
+        if let Some(rows) = self.before.rows_of_earlier_passes() {
+            let tails = if self.tail == Tail::Drop { 0 } else { self.before.epoch() };
+            let earlier = rows / self.first_cut().global_batch_rows() + tails;
+            return earlier.saturating_add(self.step_of(batch));
+        }
         let passes = self.before.epoch() - self.before.first_epoch();
         let of_passes = passes.saturating_mul(self.batches_of(self.before.rows_at_begin()));
         let of_consumed = self.batches_of(self.before.rows_without_cut());
         of_passes.saturating_add(of_consumed).saturating_add(self.step_of(batch))
     }
 
+    /// The cut that the pass began with.
+    fn first_cut(&self) -> Cut {
+        let cut =
+            self.before.first_cut_of_stages().or_else(|| self.before.cuts().first().map(|(cut, _)| *cut));
+        cut.unwrap_or_else(|| self.division.cut())
+    }
+
     /// The number of batches that so many rows make under the first cut of the pass.
     fn batches_of(&self, rows: u64) -> u64 {
-        let cut = self.before.cuts().first().map_or_else(|| self.division.cut(), |(cut, _)| *cut);
+        let cut = self.first_cut();
         let ranks = if cut.lanes() == 1 { self.world_size } else { cut.lanes() / cut.groups() };
         let of_batch = cut.global_batch_rows();
         rows / of_batch + u64::from(self.tail.gives_batch(rows % of_batch, ranks))
