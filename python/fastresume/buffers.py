@@ -30,6 +30,19 @@ def of_runs(runs: Intervals) -> npt.NDArray[np.int64]:
     return numbers
 
 
+def runs_of_one(numbers: npt.NDArray[np.int64]) -> Intervals:
+    """The numbers as runs of one number each.
+
+    Example:
+        >>> runs_of_one(np.array([5, 3])).tolist()
+        [[5, 6], [3, 4]]
+    """
+    runs = np.empty((len(numbers), 2), dtype=np.int64)
+    runs[:, 0] = numbers
+    np.add(numbers, 1, out=runs[:, 1])
+    return runs
+
+
 def spread(begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The numbers from each beginning on, as many as its length says.
 

@@ -43,8 +43,12 @@ class Piece(NamedTuple):
     end: int
 
 
-def row_numbers(pieces: list[Piece], places: Words) -> tuple[Words, UnitRows | None]:
-    """The row numbers at these places among all pieces; of sequences, those of their documents."""
+def row_numbers(pieces: list[Piece], order: Words, count: int) -> tuple[Words, UnitRows | None]:
+    """The row numbers of a batch of all pieces; of sequences, those of their documents.
+
+    Row k of them, counted over all pieces, becomes row `order[k]`; these come again in turn up to `count`
+    rows.
+    """
     rows, lengths = [], []
     for chunk, start, end in pieces:
         if chunk.offsets is None:
@@ -53,11 +57,25 @@ def row_numbers(pieces: list[Piece], places: Words) -> tuple[Words, UnitRows | N
         offsets = chunk.offsets[start : end + 1]
         rows.append(chunk.rows[offsets[0] : offsets[-1]])
         lengths.append(np.diff(offsets))
-    found = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    found = np.concatenate(rows)
     if not lengths:
-        return found[places], None
-    inside, ends = members(np.concatenate(lengths), places)
+        placed = np.empty_like(found)
+        placed[order] = found
+        return repeated(placed, count), None
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    inside, ends = members(np.concatenate(lengths), repeated(places, count))
     return found[inside], UnitRows(ends, True)
+
+
+def repeated(values: Words, count: int) -> Words:
+    """The values, and the same again in turn, up to so many.
+
+    Example:
+        >>> repeated(np.array([7, 8]), 5).tolist()
+        [7, 8, 7, 8, 7]
+    """
+    return values if len(values) == count else values[np.arange(count) % max(len(values), 1)]
 
 
 def num_bytes(value: Tensor | Jagged | None) -> int:

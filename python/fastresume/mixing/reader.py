@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 import fastresume._core as _core
-from fastresume.batch.joining import Piece, row_numbers
+from fastresume.batch.joining import Piece, repeated, row_numbers
 from fastresume.batch.origin import Planned
-from fastresume.buffers import of_buffer, of_words
+from fastresume.buffers import of_buffer, of_words, runs_of_one
 from fastresume.mixing.streams import Stream
 from fastresume.reading.composed_reader import ComposedReader
 from fastresume.reading.files_spec import FilesSpec
@@ -66,6 +66,7 @@ class MixtureReader(ComposedReader):
         numbers = {name: number for number, (name, _) in sources.items()}
         # By the state's places of sources, their numbers in the mixture; -1 of those that are not read.
         self._number_at = np.array([numbers.get(name, -1) for name in self._axes.names], dtype=np.int64)
+        self._lacks_sources = bool((self._number_at < 0).any())
         places = {name: place for place, name in enumerate(self._axes.names)}
         self._place_of = {number: places[name] for number, (name, _) in sources.items()}
         self._chunk_rows = self._rows_of_chunks()
@@ -89,24 +90,19 @@ class MixtureReader(ComposedReader):
         found = self._axes.rows_at(of_buffer(planned.positions(number, rank)))
         names, order, stretches = of_words(found[0]), of_words(found[1]), found[2]
         at = self._number_at[names]
-        if (at < 0).any():  # a batch of an earlier stage, read again
+        if self._lacks_sources and (at < 0).any():  # a batch of an earlier stage, read again
             lacking = self._axes.names[int(names[at < 0][0])]
             raise _core.StateError(
                 f"the batch holds rows of the source {lacking!r}, which the mixture does not read in this "
                 "pass: name it with a weight to read that batch again"
             )
+        # What comes source after source goes to the places that the sources have in the batch.
         pieces = [piece for place, first, last in stretches for piece in self._take(place, first, last)]
-        # What came source after source goes to the places that the sources have in the batch.
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
         count = planned.shape(number, rank)[0]
-        if count != len(at):  # padding repeats the batch's rows in turn
-            again = np.arange(count) % max(len(at), 1)
-            places, at = places[again], at[again]
         chunks = [(chunk.memory, start, end) for chunk, start, end in pieces]
         tensors = self._schema.tensors(self._joiner.joined(chunks, order, count))
-        rows, units = row_numbers(pieces, places)
-        return Rows(tensors, np.stack([rows, rows + 1], axis=1), (), at, units)
+        rows, units = row_numbers(pieces, order, count)
+        return Rows(tensors, runs_of_one(rows), (), repeated(at, count), units)
 
     def _take(self, place: int, first: int, last: int) -> list[Piece]:
         """The rows of a source at some of its ordinals, which are all of one pass of it."""

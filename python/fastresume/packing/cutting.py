@@ -12,7 +12,7 @@ import fastresume._core as _core
 from fastresume.batch.joining import Chunk
 from fastresume.batch.origin import UnitRows
 from fastresume.batch.schema import Schema
-from fastresume.buffers import members, of_buffer, of_runs, of_words
+from fastresume.buffers import Intervals, members, of_buffer, of_runs, of_words, runs_of_one
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.packed_table import PackedTable
 
@@ -41,13 +41,13 @@ class Made(NamedTuple):
 
     Args:
         memory: the memory of their tensors.
-        rows: the row numbers that they are made of, unit after unit.
+        runs: the row numbers that they are made of, unit after unit, as runs of one.
         units: which rows are of which unit.
         counts: how many rows these are, and how many of them are valid; None of sequences.
     """
 
     memory: _core.Memory
-    rows: Words
+    runs: Intervals
     units: UnitRows
     counts: tuple[int, int] | None
 
@@ -115,7 +115,7 @@ class SequenceCutter:
             documents, skipped = chunk
             asked.append((documents, skipped + start * length, end - start))
         memory, rows, offsets = self._packer.sequences(asked, count)
-        return Made(memory, of_words(rows), UnitRows(of_words(offsets), True), None)
+        return Made(memory, of_buffer(rows), UnitRows(of_words(offsets), True), None)
 
 
 class BinCutter:
@@ -151,4 +151,6 @@ class BinCutter:
         numbers, counts = np.concatenate(rows), np.concatenate(lengths)
         inside, ends = members(counts, np.arange(count) % max(len(counts), 1))
         memory = self._joiner.joined(stretches, np.arange(len(numbers)), len(inside))
-        return Made(memory, numbers[inside], UnitRows(ends, False), (len(inside), int(ends[valid])))
+        return Made(
+            memory, runs_of_one(numbers[inside]), UnitRows(ends, False), (len(inside), int(ends[valid]))
+        )

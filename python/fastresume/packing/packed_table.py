@@ -18,7 +18,7 @@ Words = npt.NDArray[np.int64]
 STRIDE = 256
 """So many selected rows lie between two entries of the index: 8 bytes for each."""
 
-CHUNK_TOKENS = 1 << 21
+CHUNK_TOKENS = 1 << 22
 """About so many tokens are decoded in one go."""
 
 

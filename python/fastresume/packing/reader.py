@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 import fastresume._core as _core
 from fastresume.batch.joining import Chunk
 from fastresume.batch.origin import Planned
@@ -67,21 +65,20 @@ class UnitsReader(ComposedReader):
 
     def rows(self, number: int) -> Rows:
         """The rows of this rank's batch with a number in the cut: units of them."""
-        memory, rows, units, counts = self._made_of(number)
-        runs = np.stack([rows, rows + 1], axis=1)
+        memory, runs, units, counts = self._made_of(number)
         return Rows(self._schema.tensors(memory), runs, units=units, counts=counts)
 
     def next_chunk(self) -> Chunk | None:
         """The front batch as memory, and no tensors; it is released. None at the end."""
         if self._number >= self._planned.batches:
             return None
-        memory, rows, units, _ = self._made_of(self._number)
+        memory, runs, units, _ = self._made_of(self._number)
         self._number += self._workers
-        return Chunk(memory, rows, units.offsets)
+        return Chunk(memory, runs[:, 0], units.offsets)
 
     def _made_of(self, number: int) -> Made:
         planned, rank = self._planned, self._rank
-        runs = of_buffer(self._order.rows(of_buffer(planned.positions(number, rank))))
+        runs = of_buffer(planned.rows(self._order, number, rank))
         parts = [part for start, end in runs.tolist() for part in self._parts(start, end)]
         count, valid, _ = planned.shape(number, rank)
         return self._cutter.made(parts, count, valid)

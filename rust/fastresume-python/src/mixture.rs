@@ -131,17 +131,22 @@ impl Axes {
                 .into_iter()
                 .map(|range| range.start.cast_unsigned()..range.end.cast_unsigned())
                 .collect();
-            let each = positions.iter().cloned().flatten();
-            let sources: Vec<u64> =
-                each.map(|position| self.inner.period().source_at(position) as u64).collect();
-            let (mut places, mut stretches) = (Vec::with_capacity(sources.len()), Vec::new());
+            let period = self.inner.period();
+            let each = positions.iter().flat_map(|range| period.sources_at(range.clone()));
+            let sources: Vec<u64> = each.map(|source| source as u64).collect();
+            let mut of_source: Vec<Vec<u64>> = vec![Vec::new(); self.mixture.sources.len()];
+            for (at, &source) in (0..).zip(&sources) {
+                if let Some(places) = usize::try_from(source).ok().and_then(|of| of_source.get_mut(of)) {
+                    places.push(at);
+                }
+            }
+            let mut stretches = Vec::new();
             for (number, source) in self.mixture.sources.iter().enumerate() {
-                let before = places.len();
-                places.extend((0..).zip(&sources).filter(|(_, of)| **of == number as u64).map(|(at, _)| at));
-                if places.len() > before {
+                if !of_source[number].is_empty() {
                     self.stretches(number, source.2.max(1), &positions, &mut stretches);
                 }
             }
+            let places = of_source.concat();
             Ok((Buffer::of_words(sources), Buffer::of_words(places), stretches))
         })
     }

@@ -120,6 +120,15 @@ impl Pass {
         gate::run(py, || Ok(Buffer::of_ranges(self.inner.positions(batch, rank)?.into_iter())))
     }
 
+    /// The row numbers of a rank's batch by an order, in the batch's order, as `[start, end)` runs.
+    fn rows(&self, py: Python<'_>, order: &Order, batch: u64, rank: u64) -> PyResult<Buffer> {
+        gate::run(py, || {
+            let positions = self.inner.positions(batch, rank)?;
+            let rows = positions.into_iter().flat_map(|range| order.inner.rows(range).collect::<Vec<_>>());
+            Ok(Buffer::of_ranges(rows))
+        })
+    }
+
     /// The positions of the valid rows of a rank's batch, in the batch's order.
     fn valid_positions(&self, py: Python<'_>, batch: u64, rank: u64) -> PyResult<Buffer> {
         gate::run(py, || Ok(Buffer::of_ranges(self.inner.valid_positions(batch, rank)?.into_iter())))

@@ -49,14 +49,14 @@ impl Packer {
         let (manifest, layout) = (&manifest.inner, &layout.inner);
         let inner = gate::run_stoppable(py, |stop| {
             let ReadRows { fields, .. } =
-                random_access::read(Arc::clone(manifest), layout.clone(), &runs, 0, stop)?;
+                random_access::read_into(&self.pool, (Arc::clone(manifest), layout.clone()), &runs, 0, stop)?;
             CoreDocuments::new(fields, layout, &self.packing, &runs)
         })?;
         Ok(Documents { inner })
     }
 
     /// The sequences of parts `(documents, tokens before the first one, number of sequences)`, over and over until there
-    /// are `count`; the row numbers of their documents, and where those of each sequence begin.
+    /// are `count`; the row numbers of their documents, as runs of one, and where those of each sequence begin.
     fn sequences(
         &self,
         py: Python<'_>,
@@ -74,6 +74,7 @@ impl Packer {
                 .collect();
             sequences::cut(&self.packing, &parts, count, &self.pool)
         })?;
-        Ok((made.fields.into(), Buffer::of_words(made.rows), Buffer::of_words(made.offsets)))
+        let rows = made.rows.into_iter().map(|row| row..row + 1);
+        Ok((made.fields.into(), Buffer::of_ranges(rows), Buffer::of_words(made.offsets)))
     }
 }

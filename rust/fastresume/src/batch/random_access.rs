@@ -39,6 +39,20 @@ pub fn read(
     count: u64,
     stop: &AtomicBool,
 ) -> Result<ReadRows> {
+    read_into(&Pool::new(0), (manifest, layout), runs, count, stop)
+}
+
+/// The same, in memory from a pool, for who reads again and again.
+///
+/// # Errors
+/// As for `read`.
+pub fn read_into(
+    pool: &Pool,
+    (manifest, layout): (Arc<Manifest>, Layout),
+    runs: &[Range<u64>],
+    count: u64,
+    stop: &AtomicBool,
+) -> Result<ReadRows> {
     let last = runs.iter().filter(|run| !run.is_empty()).map(|run| run.end - 1).max();
     if let Some(last) = last.filter(|last| *last >= manifest.num_rows()) {
         let rows = manifest.num_rows();
@@ -53,11 +67,11 @@ pub fn read(
     }
     let distinct = Intervals::new(runs.to_vec())?;
     let fields = if runs.windows(2).all(|pair| pair[0].end <= pair[1].start) {
-        decoded((manifest, layout), &distinct, Some(count), &mut written, stop)?
+        decoded(pool, (manifest, layout), &distinct, Some(count), &mut written, stop)?
     } else {
         let named = runs.iter().cloned().flatten();
         let places = named.map(|row| to_usize(distinct.rank(row))).collect::<Result<_>>()?;
-        let fields = decoded((manifest, layout.clone()), &distinct, None, &mut written, stop)?;
+        let fields = decoded(pool, (manifest, layout.clone()), &distinct, None, &mut written, stop)?;
         let places = filled_up(places, count)?;
         gather(fields, &layout, &places.iter().map(|&place| place..place + 1))?
     };
@@ -78,6 +92,7 @@ fn filled_up(mut places: Vec<usize>, count: usize) -> Result<Vec<usize>> {
 /// The memory of each field, filled with rows in their order in the files, then with the same rows again up
 /// to `count`. Notes which of them are damaged.
 fn decoded(
+    pool: &Pool,
     (manifest, layout): (Arc<Manifest>, Layout),
     wanted: &Intervals,
     count: Option<usize>,
@@ -86,7 +101,7 @@ fn decoded(
 ) -> Result<Vec<Memory>> {
     let distinct = to_usize(wanted.count())?;
     let rows = count.map_or(distinct, |count| count.max(distinct));
-    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, rows, &Pool::new(0), None)?));
+    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, rows, pool, None)?));
     let mut segments = VecDeque::from(segments(&manifest, wanted.ranges()));
     let filler = Filler::new(manifest, layout);
     while let Some(segment) = segments.pop_front() {

@@ -2,6 +2,8 @@
 //!
 //! This arithmetic is a part of the cursor's format: a change to it raises the format's number.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 
 /// The most places of a period.
@@ -141,6 +143,13 @@ impl Period {
         usize::try_from(position % self.length()).map_or(0, |place| self.sources[place])
     }
 
+    /// The sources at consecutive positions, in their order.
+    pub fn sources_at(&self, positions: Range<u64>) -> impl Iterator<Item = usize> + '_ {
+        let count = usize::try_from(positions.end.saturating_sub(positions.start)).unwrap_or(usize::MAX);
+        let first = usize::try_from(positions.start % self.length()).unwrap_or_default();
+        self.sources[first..].iter().chain(self.sources.iter().cycle()).copied().take(count)
+    }
+
     /// How many positions before this one are of a source.
     #[must_use]
     pub fn count_before(&self, source: usize, position: u64) -> u64 {
@@ -183,6 +192,10 @@ mod tests {
         let period = Period::new(&[7, 0, 3]).unwrap();
         let found: Vec<usize> = (0..10).map(|position| period.source_at(position)).collect();
         assert_eq!(found, [0, 0, 2, 0, 0, 2, 0, 0, 0, 2]);
+        for (start, end) in [(0, 0), (0, 10), (3, 48), (29, 31)] {
+            let each: Vec<usize> = (start..end).map(|position| period.source_at(position)).collect();
+            assert_eq!(period.sources_at(start..end).collect::<Vec<_>>(), each);
+        }
         assert_eq!((period.position_of(2, 4), period.position_of(1, 0)), (Some(15), None));
         assert!(Period::new(&[0, 0]).is_err() && Period::new(&[MAX_PLACES, 1]).is_err());
     }
