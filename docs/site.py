@@ -25,6 +25,7 @@ KINDS = {
         "how-to/recommender.md",
         "how-to/language-model.md",
         "how-to/tabular.md",
+        "how-to/columns.md",
         "how-to/images.md",
         "how-to/time-order.md",
         "how-to/new-files-each-day.md",
