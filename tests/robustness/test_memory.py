@@ -234,7 +234,9 @@ IN_SOAK = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("loader", [None, AHEAD], ids=["caller", "threads"])
+@pytest.mark.parametrize(
+    "loader", [pytest.param(None, marks=SLOW, id="caller"), pytest.param(AHEAD, id="threads")]
+)
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
