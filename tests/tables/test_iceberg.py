@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pyiceberg.utils.config import Config
 import fastresume as fr
 from support.delta_tables import in_order_of, rows_of
 from support.iceberg_tables import CATALOG, catalog_in, delete_rows, files_of
+from support.s3_server import OPTIONS, S3Server, serving
 
 
 def ids(first: int, count: int, **columns: object) -> pa.Table:
@@ -202,3 +204,51 @@ def test_what_names_no_table_is_refused_with_what_to_write(catalog: SqlCatalog) 
     catalog.create_table("ns.empty", schema=ids(0, 1).schema)
     with pytest.raises(fr.SourceError, match=r"'lake/ns\.empty' has no snapshot yet: append rows"):
         opened("iceberg://lake/ns.empty")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    yield from serving()
+
+
+def test_a_table_in_a_store_is_reached_as_its_catalog_says(server: S3Server, tmp_path: Path) -> None:
+    server.put("lake", "placeholder", b"")
+    catalog = SqlCatalog(
+        CATALOG,
+        **{
+            "uri": f"sqlite:///{tmp_path}/catalog.db",
+            "warehouse": "s3://lake/tables",
+            "s3.endpoint": server.endpoint,
+            "s3.access-key-id": OPTIONS["aws_access_key_id"],
+            "s3.secret-access-key": OPTIONS["aws_secret_access_key"],
+            "s3.region": OPTIONS["region"],
+        },
+    )
+    catalog.create_namespace("ns")
+    table = made(catalog, ids(0, 5, text=["a", "b", None, "d", "e"]), ids(5, 4, text=["f"] * 4))
+    dataset = opened(table)
+    assert all(file.startswith("s3://lake/tables/") for file in map(str, dataset.files))
+    found = in_order_of("id", rows_of(dataset, ["id", "text"]))
+    assert found == told_by_pyiceberg(table, ["id", "text"])
+    assert OPTIONS["aws_secret_access_key"] not in repr(dataset)
+
+
+def test_a_table_of_the_first_format_has_its_files_in_the_order_of_commits(catalog: SqlCatalog) -> None:
+    data = [ids(3 * number, 3) for number in range(4)]
+    table = catalog.create_table("ns.old", schema=data[0].schema, properties={"format-version": "1"})
+    for each in data:
+        table.append(each)
+    assert table.metadata.format_version == 1
+    assert id_list(opened(table)) == list(range(12))
+
+
+def test_files_that_are_added_to_a_table_follow_its_names(catalog: SqlCatalog, tmp_path: Path) -> None:
+    path = tmp_path / "added.parquet"
+    pq.write_table(ids(0, 3, x=[1.5, 2.5, None]), path)
+    table = catalog.create_table("ns.added", schema=pq.read_schema(path))
+    table.add_files([f"file://{path}"])
+    with table.update_schema() as change:
+        change.rename_column("x", "y")
+    table.append(ids(3, 2, y=[3.5, 4.5]))
+    found = in_order_of("id", rows_of(opened(table), ["id", "y"]))
+    assert found == told_by_pyiceberg(table, ["id", "y"])
