@@ -12,8 +12,6 @@ import pyarrow as pa
 import pyroaring
 from deltalake import DeltaTable, write_deltalake
 
-import fastresume as fr
-
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
@@ -61,18 +59,6 @@ def in_z85(content: bytes) -> str:
         number = int.from_bytes(content[at : at + 4], "big")
         digits += [DIGITS[number // 85**power % 85] for power in range(4, -1, -1)]
     return "".join(digits)
-
-
-def rows_of(dataset: fr.ParquetDataset, names: list[str]) -> list[dict[str, Any]]:
-    """All rows that are left of a pass, in the order of delivery, as Arrow has them."""
-    rows = []
-    for batch in dataset:
-        rows += pa.Table.from_batches([batch.to_arrow()]).select(names).to_pylist()
-    return rows
-
-
-def in_order_of(key: str, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: (row[key] is None, row[key]))
 
 
 def told_by_deltalake(root: Path, names: list[str], **options: Any) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from pyiceberg.manifest import (
     ManifestWriterV2,
 )
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
 
@@ -90,8 +91,6 @@ def delete_rows(table: Table, rows: dict[str, list[int]], content: int = 1, numb
     )
     file.spec_id = table.spec().spec_id
     with table.transaction() as transaction:
-        from pyiceberg.table.snapshots import Operation
-
         commit = _Deletes(Operation.DELETE, transaction, table.io)
         commit.deletes = [file]
         commit.commit()

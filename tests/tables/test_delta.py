@@ -18,20 +18,8 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 import fastresume as fr
-from support.delta_tables import adds, append, commit, delete_rows, in_order_of, rows_of, told_by_deltalake
-
-
-def ids(first: int, count: int, **columns: object) -> pa.Table:
-    return pa.table({"id": pa.array(range(first, first + count), pa.int64()), **columns})
-
-
-def opened(table: Any, **options: Any) -> fr.ParquetDataset:
-    options = {"batch_size": 3, "tail": "short", "nulls": "mask", "rank": 0, "world_size": 1} | options
-    return fr.ParquetDataset(table, **options)
-
-
-def id_list(dataset: fr.ParquetDataset) -> list[int]:
-    return [value for batch in dataset for value in batch["id"].tolist()]
+from support.delta_tables import adds, append, commit, delete_rows, told_by_deltalake
+from support.tables import id_list, ids, in_order_of, opened, rows_of
 
 
 @pytest.fixture

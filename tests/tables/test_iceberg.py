@@ -19,22 +19,9 @@ from pyiceberg.types import IntegerType, LongType, StringType
 from pyiceberg.utils.config import Config
 
 import fastresume as fr
-from support.delta_tables import in_order_of, rows_of
 from support.iceberg_tables import CATALOG, catalog_in, delete_rows, files_of
 from support.s3_server import OPTIONS, S3Server, serving
-
-
-def ids(first: int, count: int, **columns: object) -> pa.Table:
-    return pa.table({"id": pa.array(range(first, first + count), pa.int64()), **columns})
-
-
-def opened(table: Any, **options: Any) -> fr.ParquetDataset:
-    options = {"batch_size": 3, "tail": "short", "nulls": "mask", "rank": 0, "world_size": 1} | options
-    return fr.ParquetDataset(table, **options)
-
-
-def id_list(dataset: fr.ParquetDataset) -> list[int]:
-    return [value for batch in dataset for value in batch["id"].tolist()]
+from support.tables import id_list, ids, in_order_of, opened, rows_of
 
 
 def told_by_pyiceberg(table: Table, names: list[str]) -> list[dict[str, Any]]:
@@ -134,6 +121,22 @@ def test_members_of_structs_are_found_by_their_ids(catalog: SqlCatalog) -> None:
     expected = [row["t"] for row in told_by_pyiceberg(table, ["id", "t"])]
     found = rows_of(opened(table), ["id", "t.renamed", "t.b"])
     assert [{"renamed": row["t.renamed"], "b": row["t.b"]} for row in found] == expected
+
+
+def test_the_partition_column_of_an_older_snapshot_may_have_been_dropped_since(catalog: SqlCatalog) -> None:
+    data = ids(0, 2, day=pa.array([3, 3], pa.int32()))
+    table = catalog.create_table("ns.t", schema=data.schema)
+    with table.update_spec() as change:
+        change.add_field("day", IdentityTransform())
+    table.append(data)
+    first = table.current_snapshot().snapshot_id  # type: ignore[union-attr]
+    with table.update_spec() as change:
+        change.remove_field("day")
+    with table.update_schema() as change:
+        change.delete_column("day")
+    table.append(ids(2, 2))
+    assert id_list(opened(table)) == [0, 1, 2, 3]
+    assert rows_of(opened(table, version=first), ["day"]) == [{"day": 3}, {"day": 3}]
 
 
 def test_a_name_that_two_columns_have_had_is_refused(catalog: SqlCatalog) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ TYPES = {
 }
 """What plain values are called here; others by their own names."""
 
-TOLD = {"boolean", "int", "long", "date", "timestamp", "timestamptz", "string"}
+TOLD = {*TYPES.values()} - {"float32", "float64", "binary"}
 """The types whose partition values are exactly those of all rows."""
 
 STORE_OPTIONS = {
@@ -116,13 +117,13 @@ def _snapshot(table: Any, name: str, version: int | None) -> Snapshot:
                 "is read, so write the table anew with write.format.default=parquet"
             )
     schema = table.schemas().get(snapshot.schema_id) if version is not None else table.schema()
-    columns = _columns(table, schema or table.schema(), name)
-    values = [_values(table, entry.data_file, columns) for entry in data]
+    fields = list(_fields(schema or table.schema()))
+    names = _names(name, fields, table.schemas().values())
     return Snapshot(
         SnapshotName("Iceberg", name, snapshot.snapshot_id, _rewritten_by(snapshot, by_id)),
         [_file(entry.data_file.file_path) for entry in data],
-        [column.named for column in columns],
-        values,
+        [TableColumn(field.path, names[field.number], field.type_name, field.is_struct) for field in fields],
+        _values(table.specs(), fields, [entry.data_file for entry in data]),
         _deleted(table, name, data, [entry for entry in entries if int(entry.data_file.content)]),
         _options(table.io.properties),
     )
@@ -173,34 +174,24 @@ class _Field:
     default: FileValue = None
 
 
-@dataclass(frozen=True)
-class _Column:
-    field: _Field
-    named: TableColumn
-
-
-def _columns(table: Any, schema: Any, name: str) -> list[_Column]:
-    """The columns of a schema, and what files call them: whatever the same id has been called.
+def _names(table: str, fields: list[_Field], schemas: Iterable[Any]) -> dict[int, tuple[str, ...]]:
+    """What files call the fields: whatever the same id has been called in any schema of the table.
 
     Raises:
         DataError: if a name has been that of two columns, so that files do not tell which one they hold.
     """
     names: dict[int, dict[str, None]] = defaultdict(dict)
     owners: dict[tuple[str, bool], int] = {}
-    for each in (schema, *table.schemas().values()):
-        for field in _fields(each):
-            names[field.number].setdefault(field.path)
-            owner = owners.setdefault((field.path, field.is_struct), field.number)
-            if owner != field.number:
-                raise _core.DataError(
-                    f"the Iceberg table '{name}' has called two columns '{field.path}' (ids {owner} and "
-                    f"{field.number}), so names do not tell them apart: write the table anew, or give its "
-                    "files as paths"
-                )
-    return [
-        _Column(field, TableColumn(field.path, tuple(names[field.number]), field.type_name, field.is_struct))
-        for field in _fields(schema)
-    ]
+    for field in chain(fields, *map(_fields, schemas)):
+        names[field.number].setdefault(field.path)
+        owner = owners.setdefault((field.path, field.is_struct), field.number)
+        if owner != field.number:
+            raise _core.DataError(
+                f"the Iceberg table '{table}' has called two columns '{field.path}' (ids {owner} and "
+                f"{field.number}), so names do not tell them apart: write the table anew, or give its "
+                "files as paths"
+            )
+    return {number: tuple(called) for number, called in names.items()}
 
 
 def _fields(schema: Any) -> Iterator[_Field]:
@@ -226,19 +217,24 @@ def _below(number: int, path: str, kind: Any, field: Any, *, in_list: bool) -> I
         yield from _below(kind.value_id, f"{path}.value", kind.value_type, None, in_list=True)
 
 
-def _values(table: Any, data_file: Any, columns: list[_Column]) -> dict[str, FileValue]:
-    """The values of columns that the file may lack: of its partition, or those that older rows have."""
-    found: dict[str, FileValue] = {
-        column.field.path: column.field.default for column in columns if column.field.default is not None
+def _values(specs: Mapping[int, Any], fields: list[_Field], files: list[Any]) -> list[dict[str, FileValue]]:
+    """Of each file, what columns that it may lack are there: as its partition says, or by default."""
+    defaults: dict[str, FileValue] = {
+        field.path: field.default for field in fields if field.default is not None
     }
-    names = {column.field.number: column.field.path for column in columns}
-    spec = table.specs().get(data_file.spec_id)
-    for place, part in enumerate(spec.fields if spec is not None else ()):
-        if str(part.transform) != "identity" or part.source_id not in names:
-            continue
-        if str(table.schema().find_type(part.source_id)) in TOLD:
-            found[names[part.source_id]] = file_value(data_file.partition[place])
-    return found
+    told = {field.number: field.path for field in fields if field.type_name in TOLD}
+    parts = {
+        number: [
+            (place, told[part.source_id])
+            for place, part in enumerate(spec.fields)
+            if str(part.transform) == "identity" and part.source_id in told
+        ]
+        for number, spec in specs.items()
+    }
+    return [
+        defaults | {name: file_value(file.partition[place]) for place, name in parts.get(file.spec_id, ())}
+        for file in files
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------- deletes
