@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,10 @@ from fastresume.batch.origin import UnitRows
 from fastresume.buffers import members
 
 Words = npt.NDArray[np.int64]
+Decoded = TypeVar("Decoded")
+
+BATCHES_IN_USE = 4
+"""So many, as a rule: memory of others is used again."""
 
 
 class Chunk(NamedTuple):
@@ -35,15 +39,15 @@ class Chunk(NamedTuple):
         return len(self.rows) if self.offsets is None else len(self.offsets) - 1
 
 
-class Piece(NamedTuple):
-    """The rows, or units, `[start, end)` of a chunk."""
+class Piece(NamedTuple, Generic[Decoded]):
+    """The rows, or units, `[start, end)` of a chunk, or of what else was decoded at once."""
 
-    chunk: Chunk
+    chunk: Decoded
     start: int
     end: int
 
 
-def row_numbers(pieces: list[Piece], order: Words, count: int) -> tuple[Words, UnitRows | None]:
+def row_numbers(pieces: list[Piece[Chunk]], order: Words, count: int) -> tuple[Words, UnitRows | None]:
     """The row numbers of a batch of all pieces; of sequences, those of their documents.
 
     Row k of them, counted over all pieces, becomes row `order[k]`; these come again in turn up to `count`

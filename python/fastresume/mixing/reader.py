@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 import fastresume._core as _core
-from fastresume.batch.joining import Piece, repeated, row_numbers
+from fastresume.batch.joining import BATCHES_IN_USE, Chunk, Piece, repeated, row_numbers
 from fastresume.batch.origin import Planned
 from fastresume.buffers import of_buffer, of_words, runs_of_one
 from fastresume.mixing.streams import Stream
@@ -21,9 +21,6 @@ _CHUNK_BATCHES = 8
 
 _CHUNK_ROWS = (16, 8192)
 """And so many at least and at most."""
-
-_BATCHES = 4
-"""So many batches are in use at a time, as a rule: memory of others is used again."""
 
 
 class MixtureReader(ComposedReader):
@@ -70,7 +67,7 @@ class MixtureReader(ComposedReader):
         places = {name: place for place, name in enumerate(self._axes.names)}
         self._place_of = {number: places[name] for number, (name, _) in sources.items()}
         self._chunk_rows = self._rows_of_chunks()
-        self._joiner = first.joiner(_BATCHES * planned.cut[2] * first.row_bytes)
+        self._joiner = first.joiner(BATCHES_IN_USE * planned.cut[2] * first.row_bytes)
 
     @property
     def activity(self) -> StreamsActivity:
@@ -104,7 +101,7 @@ class MixtureReader(ComposedReader):
         rows, units = row_numbers(pieces, order, count)
         return Rows(tensors, runs_of_one(rows), (), repeated(at, count), units)
 
-    def _take(self, place: int, first: int, last: int) -> list[Piece]:
+    def _take(self, place: int, first: int, last: int) -> list[Piece[Chunk]]:
         """The rows of a source at some of its ordinals, which are all of one pass of it."""
         source = int(self._number_at[place])
         _, spec = self._sources[source]

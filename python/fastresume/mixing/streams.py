@@ -33,7 +33,7 @@ class Stream:
         """What its reader is doing."""
         return self._reader.activity
 
-    def take(self, count: int) -> list[Piece]:
+    def take(self, count: int) -> list[Piece[Chunk]]:
         """The next rows; fewer only where the pass ends."""
         pieces = []
         while count and (chunk := self._chunk or self._next_chunk()) is not None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import Generic, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 import fastresume._core as _core
-from fastresume.batch.joining import Chunk
+from fastresume.batch.joining import Chunk, Decoded, Piece, Words, repeated
 from fastresume.batch.origin import UnitRows
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, members, of_buffer, of_runs, of_words, runs_of_one
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.packed_table import PackedTable
-
-Words = npt.NDArray[np.int64]
 
 
 class UnitSource(NamedTuple):
@@ -52,22 +50,28 @@ class Made(NamedTuple):
     counts: tuple[int, int] | None
 
 
-class Part(NamedTuple):
-    """Of the units of what a cutter decoded, those in `[start, end)`."""
+class Cutter(ABC, Generic[Decoded]):
+    """Decodes what units are made of, and makes these of it.
 
-    chunk: Any
-    start: int
-    end: int
+    Args:
+        source: what they are made of.
+    """
 
+    def __init__(self, source: UnitSource) -> None:
+        self._source = source
+        self._row_order = _core.Order(_core.Cursor.start(source.manifest, None), source.manifest)
 
-class Cutter(Protocol):
-    """Decodes what units are made of, and makes these of it: `SequenceCutter` or `BinCutter`."""
-
-    def decoded(self, stretch: int, first: int, last: int) -> Any:
+    @abstractmethod
+    def decoded(self, stretch: int, first: int, last: int) -> Decoded:
         """What the units `[first, last)` of a file or row group are made of."""
 
-    def made(self, parts: list[Part], count: int, valid: int) -> Made:
+    @abstractmethod
+    def made(self, parts: list[Piece[Decoded]], count: int, valid: int) -> Made:
         """The units of all parts, over and over until there are `count`; `valid` of them do not repeat."""
+
+    def _runs(self, ordinals: tuple[int, int]) -> Intervals:
+        """The row numbers of selected rows, which are counted from 0."""
+        return of_buffer(self._row_order.rows(np.array([ordinals], dtype=np.int64)))
 
 
 class _Documents(NamedTuple):
@@ -77,7 +81,14 @@ class _Documents(NamedTuple):
     skipped: int
 
 
-class SequenceCutter:
+class _Rows(NamedTuple):
+    """Rows, and where those of each bin begin, then their number."""
+
+    chunk: Chunk
+    offsets: Words
+
+
+class SequenceCutter(Cutter[_Documents]):
     """Cuts sequences of one length from lists.
 
     Args:
@@ -86,7 +97,8 @@ class SequenceCutter:
     """
 
     def __init__(self, source: UnitSource, table: PackedTable, stated_bytes: int) -> None:
-        self._source, self._table = source, table
+        super().__init__(source)
+        self._table = table
         packed = table.packed
         separators = None
         if packed.separator is not None:
@@ -94,7 +106,6 @@ class SequenceCutter:
             elements = [torch.full((1,), packed.separator, dtype=dtype) for dtype in dtypes]
             separators = [bytes(element.view(torch.uint8).tolist()) for element in elements]
         self._packer = _core.Packer(packed.names, packed.length, separators, stated_bytes)
-        self._row_order = _core.Order(_core.Cursor.start(source.manifest, None), source.manifest)
 
     def decoded(self, stretch: int, first: int, last: int) -> _Documents:
         """The documents of the units `[first, last)` of a file.
@@ -104,11 +115,10 @@ class SequenceCutter:
         """
         source = self._source
         ordinals, before = self._table.stretch(stretch, first, last)
-        runs = of_buffer(self._row_order.rows(np.array([ordinals], dtype=np.int64)))
-        documents = self._packer.documents(source.manifest, source.layout, runs)
+        documents = self._packer.documents(source.manifest, source.layout, self._runs(ordinals))
         return _Documents(documents, first * self._table.packed.length - before)
 
-    def made(self, parts: list[Part], count: int, _valid: int) -> Made:
+    def made(self, parts: list[Piece[_Documents]], count: int, _valid: int) -> Made:
         """The sequences of all parts, over and over until there are so many."""
         length, asked = self._table.packed.length, []
         for chunk, start, end in parts:
@@ -118,7 +128,7 @@ class SequenceCutter:
         return Made(memory, of_buffer(rows), UnitRows(of_words(offsets), True), None)
 
 
-class BinCutter:
+class BinCutter(Cutter[_Rows]):
     """Puts bins together of rows.
 
     Args:
@@ -127,29 +137,27 @@ class BinCutter:
     """
 
     def __init__(self, source: UnitSource, table: BinsTable, stated_bytes: int) -> None:
-        self._source, self._table = source, table
+        super().__init__(source)
+        self._table = table
         self._joiner = _core.RowJoiner(source.layout, [], stated_bytes)
-        self._row_order = _core.Order(_core.Cursor.start(source.manifest, None), source.manifest)
 
-    def decoded(self, stretch: int, first: int, last: int) -> Chunk:
+    def decoded(self, stretch: int, first: int, last: int) -> _Rows:
         """The rows of the units `[first, last)` of a row group."""
         source = self._source
         ordinals, _ = self._table.stretch(stretch, first, last)
-        runs = of_buffer(self._row_order.rows(np.array([ordinals], dtype=np.int64)))
+        runs = self._runs(ordinals)
         memory, _ = source.layout.read_rows(source.manifest, runs, ordinals[1] - ordinals[0])
-        return Chunk(memory, of_runs(runs), self._table.offsets(stretch, first, last))
+        return _Rows(Chunk(memory, of_runs(runs), None), self._table.offsets(stretch, first, last))
 
-    def made(self, parts: list[Part], count: int, valid: int) -> Made:
+    def made(self, parts: list[Piece[_Rows]], count: int, valid: int) -> Made:
         """The bins of all parts, over and over until there are `count`; `valid` of them do not repeat."""
-        stretches, rows, lengths = [], [], []
-        for chunk, start, end in parts:
-            offsets = chunk.offsets[start : end + 1]
-            begin, stop = int(offsets[0]), int(offsets[-1])
-            stretches.append((chunk.memory, begin, stop))
-            rows.append(chunk.rows[begin:stop])
-            lengths.append(np.diff(offsets))
-        numbers, counts = np.concatenate(rows), np.concatenate(lengths)
-        inside, ends = members(counts, np.arange(count) % max(len(counts), 1))
+        rows = [
+            Piece(chunk, int(offsets[start]), int(offsets[end])) for (chunk, offsets), start, end in parts
+        ]
+        numbers = np.concatenate([chunk.rows[begin:stop] for chunk, begin, stop in rows])
+        counts = np.concatenate([np.diff(each.offsets[start : end + 1]) for each, start, end in parts])
+        inside, ends = members(counts, repeated(np.arange(len(counts)), count))
+        stretches = [(chunk.memory, begin, stop) for chunk, begin, stop in rows]
         memory = self._joiner.joined(stretches, np.arange(len(numbers)), len(inside))
         return Made(
             memory, runs_of_one(numbers[inside]), UnitRows(ends, False), (len(inside), int(ends[valid]))

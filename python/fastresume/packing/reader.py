@@ -7,18 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.batch.joining import Chunk
+from fastresume.batch.joining import BATCHES_IN_USE, Chunk, Piece
 from fastresume.batch.origin import Planned
 from fastresume.buffers import of_buffer
 from fastresume.packing.bins_table import BinsTable
-from fastresume.packing.cutting import BinCutter, Cutter, Made, Part, SequenceCutter, UnitSource
+from fastresume.packing.cutting import BinCutter, Cutter, Made, SequenceCutter, UnitSource
 from fastresume.packing.packed_table import PackedTable
 from fastresume.reading.composed_reader import ComposedReader
 from fastresume.reading.monitor.activity import IdleActivity
 from fastresume.reading.spec import Rows
-
-_BATCHES = 4
-"""So many batches are in use at a time, as a rule: memory of others is used again."""
 
 
 class UnitsReader(ComposedReader):
@@ -51,8 +48,8 @@ class UnitsReader(ComposedReader):
         self._chunks: OrderedDict[tuple[int, int, int], Any] = OrderedDict()
         self._chunk_units, self._kept = chunks_of(source.table, planned, order, place[1])
         self._is_ahead = is_ahead
-        stated = _BATCHES * planned.cut[2] * unit_bytes
-        self._cutter: Cutter
+        stated = BATCHES_IN_USE * planned.cut[2] * unit_bytes
+        self._cutter: Cutter[Any]
         if isinstance(source.table, PackedTable):
             self._cutter = SequenceCutter(source, source.table, stated)
         else:
@@ -83,7 +80,7 @@ class UnitsReader(ComposedReader):
         count, valid, _ = planned.shape(number, rank)
         return self._cutter.made(parts, count, valid)
 
-    def _parts(self, start: int, end: int) -> Iterator[Part]:
+    def _parts(self, start: int, end: int) -> Iterator[Piece[Any]]:
         """The units `[start, end)`, in pieces."""
         starts, size = self._starts, self._chunk_units
         while start < end:
@@ -94,7 +91,7 @@ class UnitsReader(ComposedReader):
                 first = begin + (start - begin) // size * size
                 last = min(first + size, stop)
             upto = min(end, last)
-            yield Part(self._chunk(stretch, first - begin, last - begin), start - first, upto - first)
+            yield Piece(self._chunk(stretch, first - begin, last - begin), start - first, upto - first)
             start = upto
 
     def _chunk(self, stretch: int, first: int, last: int) -> Any:
