@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import statistics
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 MARK = "\n## "
@@ -23,6 +24,14 @@ def put_head(path: Path, text: str, titles: Collection[str]) -> None:
     _, sections = _parts(path)
     head, *new = f"\n{text}".split(MARK)
     _write(path, head, new + [section for section in sections if _title(section) not in titles])
+
+
+def in_words(taken: Sequence[float], digits: int) -> str:
+    """The median, and the range."""
+    median, least, most = (
+        f"{each:.{digits}f}" for each in (statistics.median(taken), min(taken), max(taken))
+    )
+    return f"{median} ({least}-{most})"
 
 
 def _parts(path: Path) -> tuple[str, list[str]]:

@@ -37,7 +37,7 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_op
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
 from fastresume.checkpoint.job import Parts
-from page import put_section
+from page import in_words, put_section
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "4 layers of 2048 x 2048": lambda: nn.Sequential(*[nn.Linear(2048, 2048) for _ in range(4)]),
@@ -115,16 +115,15 @@ def report(found: dict[str, Seconds], rounds: int) -> str:
     ]
     for model, seconds in found.items():
         ratios = [own / base for own, base in zip(seconds["fastresume"], seconds["torch"], strict=True)]
-        torchs, own, cursor = (in_words(seconds[name]) for name in ("torch", "fastresume", "cursor"))
+        torchs, own, cursor = (in_milliseconds(seconds[name]) for name in ("torch", "fastresume", "cursor"))
         lines.append(f"| {model} | {torchs} | {own} | {statistics.median(ratios):.2f} | {cursor} |")
     return "\n".join(lines) + "\n"
 
 
-def in_words(seconds: Sequence[float]) -> str:
+def in_milliseconds(seconds: Sequence[float]) -> str:
     """The median in milliseconds, and the range."""
-    low, median, high = (1e3 * found for found in (min(seconds), statistics.median(seconds), max(seconds)))
-    digits = 1 if median > 1 else 3
-    return f"{median:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
+    found = [1e3 * each for each in seconds]
+    return in_words(found, 1 if statistics.median(found) > 1 else 3)
 
 
 def main() -> None:

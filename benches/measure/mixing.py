@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 import torch
 
 import data
-from page import put_section
+from page import in_words, put_section
 
 LENGTH, MEAN, SEQUENCES = 2048, 700, 8
 SOURCES, COLUMNS = 8, 20
@@ -161,7 +161,7 @@ def report(found: Turns, rounds: int, opened: Sequence[float]) -> str:
         "The speed is the time of the table's first way over the way's own, the median of the rounds.",
         "",
         *(f"- {name}: {fact}" for name, fact in machine.facts().items()),
-        f"- to open the packed dataset: {in_words(opened)} ms",
+        f"- to open the packed dataset: {in_words(opened, 2)} ms",
     ]
     for table, ways_of in found.items():
         lines += ["", f"| {table} | a pass | batches | speed | `batch_at` |", "|---|---:|---:|---:|---:|"]
@@ -169,14 +169,9 @@ def report(found: Turns, rounds: int, opened: Sequence[float]) -> str:
         for way, turns in ways_of.items():
             passes, steps, batches = zip(*turns, strict=True)
             speed = statistics.median(base / took for base, took in zip(first, passes, strict=True))
-            cells = [in_words(passes), f"{batches[0]:,}", f"{speed:.2f}", in_words(steps)]
+            cells = [in_words(passes, 2), f"{batches[0]:,}", f"{speed:.2f}", in_words(steps, 2)]
             lines.append(f"| {way} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def in_words(taken: Sequence[float]) -> str:
-    """The median, and the range."""
-    return f"{statistics.median(taken):.2f} ({min(taken):.2f}-{max(taken):.2f})"
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 import data
-from page import put_section
+from page import in_words, put_section
 
 os.environ["POLARS_MAX_THREADS"] = "1"  # looked at when polars is imported
 
@@ -231,14 +231,9 @@ def report(found: Turns, rounds: int) -> str:
         first = [processor for processor, _ in next(iter(ways.values()))]
         for way, turns in ways.items():
             ratios = [processor / base for (processor, _), base in zip(turns, first, strict=True)]
-            cells = [in_words(seconds) for seconds in zip(*turns, strict=True)]
+            cells = [in_words(seconds, 3) for seconds in zip(*turns, strict=True)]
             lines.append(f"| {way} | {' | '.join(cells)} | {statistics.median(ratios):.2f} |")
     return "\n".join(lines) + "\n"
-
-
-def in_words(seconds: Sequence[float]) -> str:
-    """The median, and the range."""
-    return f"{statistics.median(seconds):.3f} ({min(seconds):.3f}-{max(seconds):.3f})"
 
 
 def main() -> None:
