@@ -29,7 +29,7 @@ from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.monitor.progress import behind_a_bar
 from fastresume.reading.monitor.stats import Stats
 from fastresume.reading.monitor.watchdog import Watchdog
-from fastresume.reading.random_access import batch_at, made_again
+from fastresume.reading.random_access import batch_at, batch_of_row, made_again
 from fastresume.reading.replay import Trail
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.reading.spec import ReadSpec
@@ -302,6 +302,30 @@ class Loader:
         """
         readers = Readers(self.num_workers or 1, self._crew is not None)
         return self._put(batch_at(self._spec, self.dataset.shared_cursor, epoch, step, state, readers))
+
+    @bounds_messages
+    def batch_of_row(
+        self, epoch: int, row_number: int, state: Mapping[str, Any] | Cursor | None = None
+    ) -> tuple[Batch, int]:
+        """The batch that a row is delivered with in a pass, made again, and the row's place in it.
+
+        As `ParquetDataset.batch_of_row`, but that a pass which nobody has read here is taken to be read by
+        this loader, as for `batch_at`: so this is the row as the job got it.
+
+        Raises:
+            IndexError: if the row is not in the files, is not selected, or no batch of the pass has it.
+            StateError: if the state is of another dataset, order or epoch.
+            TypeError: of a `Mixture`, and of a dataset with units.
+            ValueError: if its step was made under a cut that so many ranks can't share.
+
+        Example:
+            >>> batch, place = loader.batch_of_row(epoch=0, row_number=70)
+            >>> int(batch.rows()[place])
+            70
+        """
+        readers = Readers(self.num_workers or 1, self._crew is not None)
+        found = batch_of_row(self._spec, self.dataset.shared_cursor, epoch, row_number, state, readers)
+        return self._put(found[0]), found[1]
 
     def _put(self, batch: Batch) -> Batch:
         """The batch on this loader's device."""

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fastresume as fr
-from support.jobs import MANY_WORKERS, assert_same_batch, data_loader, make
+from support.jobs import MANY_WORKERS, assert_same_batch, data_loader, make, parallel
 from support.random_states import global_states
 from support.strategies import Dataset
 
@@ -114,3 +114,77 @@ def test_a_loaded_state_is_what_counts_from_then_on(small_dataset: Dataset) -> N
     dataset.reset()
     for batch in dataset:
         assert_same_batch(dataset.batch_at(0, batch.step), batch)
+
+
+CUTS = pytest.mark.parametrize(
+    "cut", [{}, {"lanes": 1}, {"lanes": 12, "groups": 3}], ids=["one lane a rank", "one lane", "groups"]
+)
+
+
+@CUTS
+@ORDERS
+@pytest.mark.parametrize("tail", ["drop", "short", "pad"])
+def test_every_row_of_a_job_is_found_with_its_batch_whichever_rank_had_it(
+    small_dataset: Dataset, order: dict[str, Any], cut: dict[str, Any], tail: str
+) -> None:
+    how = {"tail": tail, "rows": fr.Intervals([[3, 100]]), **order, **cut}
+    ranks = [make(small_dataset, 8, **how, **parallel(rank, 2)) for rank in range(2)]
+    passes = [[list(dataset) for _ in range(2)] for dataset in ranks]
+    asked, found = ranks[0], set()
+    for batch in itertools.chain(*itertools.chain(*passes)):
+        rows = batch.rows()[batch.valid.numpy()].tolist()
+        found.update((batch.epoch, row) for row in rows)
+        for place in range(batch.step % 4, len(rows), 4):
+            again, there = asked.batch_of_row(batch.epoch, rows[place])
+            assert there == place
+            assert_same_batch(again, batch)
+    for epoch, row in itertools.product(range(2), range(3, 100)):
+        if (epoch, row) not in found:
+            assert tail != "pad"  # the last row is too few for two ranks
+            with pytest.raises(
+                IndexError, match=f"row {row} is in no batch of pass {epoch}: .*'{tail}' drops"
+            ):
+                asked.batch_of_row(epoch, row)
+
+
+def test_a_row_comes_again_as_the_workers_of_a_loader_made_it(small_dataset: Dataset) -> None:
+    dataset = make(small_dataset, tail="pad", shuffle=True, seed=3).map(shaken)
+    with fr.Loader(dataset, **WORKERS) as loader:
+        batches = list(loader)
+    before = global_states()
+    for batch, place in itertools.product(batches, (0, 7)):
+        again, there = loader.batch_of_row(0, int(batch.rows()[place]))
+        assert again.rows()[there] == batch.rows()[place]
+        assert_same_batch(again, batch)
+    assert global_states() == before
+
+
+def test_a_row_is_found_where_the_job_changed_its_ranks_on_the_way(small_dataset: Dataset) -> None:
+    """Also with the state alone; what the first cut would have given later is found under the second."""
+    first = list(itertools.islice(make(small_dataset, 7, shuffle=True), 3))
+    dataset = make(small_dataset, 10, tail="short", shuffle=True)
+    dataset.load_state_dict(first[-1].state_dict())
+    rest = list(dataset)
+    fresh = make(small_dataset, 5, tail="short", shuffle=True)
+    for batch, place in itertools.product([*first, *rest], range(10)):
+        if place < batch.num_rows:
+            row = int(batch.rows()[place])
+            for again, there in (
+                dataset.batch_of_row(0, row),
+                fresh.batch_of_row(0, row, state=rest[-2].state_dict()),
+            ):
+                assert_same_batch(again, batch)
+                assert there == place
+
+
+def test_what_is_no_row_of_a_batch_is_refused_in_words(small_dataset: Dataset) -> None:
+    dataset = make(small_dataset, rows=fr.Intervals([[0, 50]]))
+    with pytest.raises(IndexError, match="row 50 is not among the 50 of 103 rows that are selected"):
+        dataset.batch_of_row(0, 50)
+    with pytest.raises(IndexError, match="row 103 is not in"):
+        dataset.batch_of_row(0, 103)
+    with pytest.raises(fr.StateError, match="of epoch 0, asked for was epoch 1"):
+        dataset.batch_of_row(1, 3, state=dataset.state_dict())
+    mixture = fr.Mixture({"a": (make(small_dataset, None), 1)}, batch_size=10, stop=50, **parallel())
+    with pytest.raises(TypeError, match="of a Mixture, or of units, take batch_at"):
+        fr.Loader(mixture).batch_of_row(0, 3)

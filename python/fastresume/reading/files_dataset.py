@@ -58,6 +58,35 @@ class FilesDataset(ResumableDataset):
         return random_access.read_rows(self.spec, row_numbers)
 
     @bounds_messages
+    def batch_of_row(
+        self, epoch: int, row_number: int, state: Mapping[str, Any] | Cursor | None = None
+    ) -> tuple[Batch, int]:
+        """The batch that a row is delivered with in a pass, made again, and the row's place in it.
+
+        The batch is that of the rank which gets the row, whichever it is, with what transforms make of it: a
+        transform sees whole batches, so what becomes of one row may depend on the others. The time depends
+        neither on the row's number nor on the step. How the pass was read is known as for `batch_at`, and
+        generators stay as they are. The cursor stays, too.
+
+        Args:
+            epoch: the number of the pass, as `batch.epoch` counts it.
+            row_number: the row's number, as `batch.rows()` has it.
+            state: a state of that pass, where it was read elsewhere.
+
+        Raises:
+            IndexError: if the row is not in the files, is not selected, or no batch of the pass has it.
+            StateError: if the state is of another dataset, order or epoch.
+            TypeError: if the dataset has units: rows lie in several of them, or share one.
+            ValueError: if its step was made under a cut that so many ranks can't share.
+
+        Example:
+            >>> batch, place = dataset.batch_of_row(epoch=0, row_number=70)
+            >>> batch.step, place, batch["label"][place]
+            (2, 6, tensor(0.))
+        """
+        return random_access.batch_of_row(self.spec, self.shared_cursor, epoch, row_number, state)
+
+    @bounds_messages
     def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
         """The places of rows: a list of (path, row group, row in the row group), in the given order.
 

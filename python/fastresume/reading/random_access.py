@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Origin
 from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.options.checks import at_least
+from fastresume.options.topology import World
 from fastresume.reading.files_spec import FilesSpec
-from fastresume.reading.row_places import RowNumbers, groups_of
+from fastresume.reading.row_places import RowNumbers, checked_numbers, groups_of
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import transformed
 from fastresume.reading.workers.worker import seeded_for
@@ -36,34 +38,115 @@ def batch_at(
 
     `readers` read the passes of which nobody has read a batch yet.
     """
-    epoch, step = at_least(0, "epoch", epoch), at_least(0, "step", step)
-    if epoch >= MAX_EPOCH:
-        raise IndexError(f"epoch {epoch} is not below {MAX_EPOCH}, the last that a state can hold")
-    world = spec.world
-    if state is None:
-        cursor, readers = shared.begun(epoch, readers)
-    else:
-        cursor = spec.fitted(Cursor.from_state(state)._core)
-        if cursor.epoch != epoch:
-            raise _core.StateError(f"the state is of epoch {cursor.epoch}, asked for was epoch {epoch}")
-    planned = spec.pass_from(cursor, readers.workers)
+    step = at_least(0, "step", step)
+    told = _told(spec, shared, epoch, state, readers)
+    planned = told.planned
     batch = step - planned.step_of(0)
-    if state is not None or batch < 0:
-        cut = spec.cut(readers.workers)
-        planned, batch = _core.Pass.at_step(cursor, step, cut, spec.tail, world.world_size)
+    if batch < 0:
+        planned, batch = told.at_step(spec, step)
     if batch >= planned.batches:
         raise IndexError(
             f"step {step} is beyond the pass, which has {planned.step_of(planned.batches)} steps"
             + ("" if state is None else " by this state")
         )
+    _check_shared(spec, planned, step)
+    return made_again(spec, planned, batch, told.readers.are_seeded)
+
+
+def batch_of_row(
+    spec: ReadSpec,
+    shared: SharedCursor,
+    epoch: int,
+    row_number: int,
+    state: Mapping[str, Any] | Cursor | None,
+    readers: Readers = ALONE,
+) -> tuple[Batch, int]:
+    """The batch that a row is delivered with in a pass, and which one it is of its rows.
+
+    See `FilesDataset.batch_of_row`.
+    """
+    if not isinstance(spec, FilesSpec) or spec.units_text is not None:
+        raise TypeError(
+            "batch_of_row finds rows of one ParquetDataset: of a Mixture, or of units, take "
+            "batch_at(epoch, step)"
+        )
+    row = int(checked_numbers(spec.manifest, [row_number])[0])
+    told = _told(spec, shared, epoch, state, readers)
+    position = spec.row_order(told.cursor).position_of(row)
+    if position is None:
+        raise IndexError(f"row {row} is not among the {spec.row_text()} that are selected")
+    planned, (batch, rank, place) = _slot_of(spec, told, position, row)
+    if rank != spec.world.rank:
+        spec = dataclasses.replace(spec, world=World(rank, spec.world.world_size))
+    return made_again(spec, planned, batch, told.readers.are_seeded), place
+
+
+class _Told(NamedTuple):
+    """What is known of a pass: a cursor in it, how it goes on from there, and who reads it."""
+
+    cursor: _core.Cursor
+    planned: _core.Pass
+    readers: Readers
+
+    def at_step(self, spec: ReadSpec, step: int) -> tuple[_core.Pass, int]:
+        """The pass at the cut that holds a step, whose last one goes on; and the batch's number in it."""
+        cut = spec.cut(self.readers.workers)
+        return _core.Pass.at_step(self.cursor, step, cut, spec.tail, spec.world.world_size)
+
+
+def _told(
+    spec: ReadSpec,
+    shared: SharedCursor,
+    epoch: int,
+    state: Mapping[str, Any] | Cursor | None,
+    readers: Readers,
+) -> _Told:
+    """What a state tells of its pass, or this process of one that it has read; else these read it."""
+    epoch = at_least(0, "epoch", epoch)
+    if epoch >= MAX_EPOCH:
+        raise IndexError(f"epoch {epoch} is not below {MAX_EPOCH}, the last that a state can hold")
+    if state is None:
+        cursor, readers = shared.begun(epoch, readers)
+        return _Told(cursor, spec.pass_from(cursor, readers.workers), readers)
+    cursor = spec.fitted(Cursor.from_state(state)._core)
+    if cursor.epoch != epoch:
+        raise _core.StateError(f"the state is of epoch {cursor.epoch}, asked for was epoch {epoch}")
+    told = _Told(cursor, spec.pass_from(cursor, readers.workers), readers)
+    return told._replace(planned=told.at_step(spec, _steps_done(told.planned))[0])
+
+
+def _steps_done(planned: _core.Pass) -> int:
+    """The number of steps of a pass before the batch that comes next."""
+    return planned.step_of(planned.batches - planned.batches_left)
+
+
+def _slot_of(spec: ReadSpec, told: _Told, position: int, row: int) -> tuple[_core.Pass, tuple[int, int, int]]:
+    """The cut of a pass that delivers a position, and there the batch, the rank, and the row in it."""
+    step = 0
+    while step <= told.planned.step_of(0):
+        is_last = step == told.planned.step_of(0)
+        planned = told.planned if is_last else told.at_step(spec, step)[0]
+        _check_shared(spec, planned, step)
+        slot = planned.slot_of(position)
+        step = _steps_done(planned)
+        if slot is not None and (is_last or planned.step_of(slot[0]) < step):
+            return planned, slot
+        if is_last:
+            break
+    raise IndexError(
+        f"row {row} is in no batch of pass {told.planned.epoch}: it was consumed before the steps that are "
+        f"known, or is among the {told.planned.rest} rows of its end that tail={spec.tail!r} drops"
+    )
+
+
+def _check_shared(spec: ReadSpec, planned: _core.Pass, step: int) -> None:
     lanes, groups, rows = planned.cut
     ways = rows if lanes == 1 else lanes // groups
-    if ways % world.world_size:
+    if ways % spec.world.world_size:
         raise ValueError(
-            f"step {step} was made under the cut {list(planned.cut)}, which {world.world_size} ranks can't "
-            "share: open the dataset with rank=0, world_size=1 to get the whole global batch"
+            f"step {step} was made under the cut {list(planned.cut)}, which {spec.world.world_size} ranks "
+            "can't share: open the dataset with rank=0, world_size=1 to get the whole global batch"
         )
-    return made_again(spec, planned, batch, readers.are_seeded)
 
 
 def made_again(spec: ReadSpec, planned: _core.Pass, number: int, is_seeded: bool) -> Batch:

@@ -163,12 +163,6 @@ impl Cursor {
         })
     }
 
-    /// The ends of the generations of its pass before the last one: positions.
-    #[getter]
-    fn generation_ends(&self) -> Vec<u64> {
-        self.inner.generation_ends()
-    }
-
     fn at_epoch(&self, epoch: u64) -> Self {
         self.inner.at_epoch(epoch).into()
     }

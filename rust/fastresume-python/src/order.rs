@@ -50,6 +50,11 @@ impl Order {
         })
     }
 
+    /// The position of a row; `None` if the row is not selected.
+    fn position_of(&self, row: u64) -> Option<u64> {
+        self.inner.position_of(row)
+    }
+
     /// The numbers of blocks and windows, and the rows of the largest window; `None` for a sequential order.
     #[getter]
     fn sizes(&self) -> Option<(usize, usize, u64)> {

@@ -129,6 +129,11 @@ impl Pass {
         })
     }
 
+    /// The batch of the cut that delivers a position, its rank, and the row in it; `None` if none does.
+    fn slot_of(&self, py: Python<'_>, position: u64) -> PyResult<Option<(u64, u64, u64)>> {
+        gate::run(py, || self.inner.slot_of(position))
+    }
+
     /// The positions of the valid rows of a rank's batch, in the batch's order.
     fn valid_positions(&self, py: Python<'_>, batch: u64, rank: u64) -> PyResult<Buffer> {
         gate::run(py, || Ok(Buffer::of_ranges(self.inner.valid_positions(batch, rank)?.into_iter())))

@@ -76,12 +76,6 @@ impl Stores {
         }
     }
 
-    /// How many bytes of objects may be on their way.
-    #[getter]
-    fn read_bytes(&self) -> u64 {
-        self.read_bytes
-    }
-
     #[allow(clippy::type_complexity, reason = "what pickle wants: a class and its arguments")]
     fn __reduce__<'py>(
         slf: &Bound<'py, Self>,

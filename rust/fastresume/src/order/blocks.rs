@@ -69,6 +69,17 @@ impl Blocks {
         cut(block - first)..cut(block - first + 1)
     }
 
+    /// The block that holds a row.
+    pub fn holding(&self, row: u64) -> u64 {
+        let unit = self.starts.partition_point(|&start| start <= row) - 1;
+        let (mut first, mut end) = (self.first_blocks[unit], self.first_blocks[unit + 1]);
+        while first + 1 < end {
+            let middle = u64::midpoint(first, end);
+            if self.rows(middle).start <= row { first = middle } else { end = middle }
+        }
+        first
+    }
+
     /// Calls `visit` with the number of every block and its number of rows.
     pub fn each(&self, mut visit: impl FnMut(u64, u64)) {
         for (starts, blocks) in self.starts.windows(2).zip(self.first_blocks.windows(2)) {
@@ -104,6 +115,9 @@ pub mod tests {
         let blocks = Blocks::new(&starts(&[10, 0, 3, 1, 4, 0, 9, 2]), 4).unwrap();
         let rows: Vec<_> = (0..blocks.count()).map(|block| blocks.rows(block)).collect();
         assert_eq!(rows, [0..3, 3..6, 6..10, 10..14, 14..18, 18..21, 21..24, 24..27, 27..29]);
+        for (block, rows) in (0..).zip(&rows) {
+            assert!(rows.clone().all(|row| blocks.holding(row) == block));
+        }
         let mut counts = Vec::new();
         blocks.each(|block, count| counts.push((block, count)));
         let expected = (0..).zip(&rows).map(|(block, rows)| (block, rows.end - rows.start));

@@ -269,6 +269,16 @@ impl Order {
         rows_of(&ordinals)
     }
 
+    /// The position of a row; `None` if the row is not selected.
+    #[must_use]
+    pub fn position_of(&self, row: u64) -> Option<u64> {
+        // A generation has the ordinals that it has as positions.
+        let ordinal =
+            self.selection.ordinals(row..row + 1).next().filter(|&ordinal| ordinal < self.num_rows())?;
+        let Some(shuffle) = self.shuffle_at(ordinal) else { return Some(ordinal) };
+        shuffle.window(shuffle.window_holding(ordinal)).position(ordinal)
+    }
+
     /// The number of rows of a pass.
     #[must_use]
     pub fn num_rows(&self) -> u64 {
@@ -331,6 +341,7 @@ mod tests {
                     let num_rows = groups.iter().sum::<u64>();
                     let mut rows: Vec<u64> = order.rows(0..num_rows + 9).map(|run| run.start).collect();
                     for (position, &row) in rows.iter().enumerate() {
+                        assert_eq!(order.position_of(row), Some(position as u64));
                         let window = order.window_at(position as u64).unwrap();
                         let block = window.blocks.iter().position(|rows| rows.contains(&row)).unwrap();
                         let place = position as u64 - window.positions.start;

@@ -100,6 +100,12 @@ impl Shuffle {
         self.window_starts.partition_point(|&start| start <= position - self.start) - 1
     }
 
+    /// The number of the window that holds one of its ordinals.
+    pub fn window_holding(&self, ordinal: u64) -> usize {
+        let place = self.block_order.inverse(self.blocks.holding(ordinal - self.start));
+        to_index(window_of(place, self.window_starts.len() as u64 - 1, self.blocks.count()))
+    }
+
     /// The positions of a window.
     pub fn window_positions(&self, window: usize) -> Range<u64> {
         self.start + self.window_starts[window]..self.start + self.window_starts[window + 1]
@@ -129,6 +135,14 @@ impl Window {
         let laid = self.permutation.at(position - self.positions.start);
         let block = self.laid.partition_point(|&start| start <= laid) - 1;
         self.blocks[block].start + (laid - self.laid[block])
+    }
+
+    /// The position of an ordinal; `None` if the window does not hold it.
+    #[must_use]
+    pub fn position(&self, ordinal: u64) -> Option<u64> {
+        let block = self.blocks.iter().position(|ordinals| ordinals.contains(&ordinal))?;
+        let laid = self.laid[block] + (ordinal - self.blocks[block].start);
+        Some(self.positions.start + self.permutation.inverse(laid))
     }
 
     /// The inverse permutation of the window: from ordinals to positions, for many of them.

@@ -236,6 +236,27 @@ impl Pass {
         Ok(slices.into_iter().flat_map(|(_, counted)| remaining.slice(counted)).collect())
     }
 
+    /// The batch of the cut that delivers a position, its rank, and the row in it; `None` if none does.
+    ///
+    /// # Errors
+    /// `Argument` if the ranks can't share the cut.
+    pub fn slot_of(&self, position: u64) -> Result<Option<(u64, u64, u64)>> {
+        let remaining = self.division.remaining();
+        let counted = remaining.rank(position);
+        if remaining.rank(position + 1) == counted {
+            return Ok(None);
+        }
+        // Rows that fill a batch up come behind their originals.
+        for rank in 0..self.world_size {
+            let reader = WorkerId { rank, world_size: self.world_size, worker: 0, workers: 1 };
+            let slot = self.streams_from(reader, 0)?.iter().find_map(|stream| stream.slot_of(counted));
+            if let Some((batch, row)) = slot {
+                return Ok(Some((batch, rank, row)));
+            }
+        }
+        Ok(None)
+    }
+
     /// The positions of the valid rows of a rank's batch, in the batch's order.
     ///
     /// # Errors
@@ -327,6 +348,32 @@ mod tests {
         let pad = pass(103, Tail::Pad, 2);
         assert_eq!(pad.positions(10, 1).unwrap(), vec![102..103, 100..102]);
         assert_eq!(pad.shape(10, 1), Shape { rows: 5, valid: 0, distinct: 3 });
+    }
+
+    #[test]
+    fn every_position_is_delivered_by_one_row_of_one_batch() {
+        for (rows, tail, ranks, missing) in [
+            (103, Tail::Drop, 2, 3),
+            (103, Tail::Short, 2, 0),
+            (103, Tail::Pad, 2, 0),
+            (107, Tail::Pad, 4, 0),
+            (3, Tail::Pad, 4, 0),
+        ] {
+            let pass = pass(rows, tail, ranks);
+            let mut found = 0;
+            for (batch, rank) in
+                (0..pass.batches()).flat_map(|batch| (0..ranks).map(move |rank| (batch, rank)))
+            {
+                let positions = pass.valid_positions(batch, rank).unwrap().into_iter().flatten();
+                for (row, position) in (0..).zip(positions) {
+                    assert_eq!(pass.slot_of(position).unwrap(), Some((batch, rank, row)));
+                    found += 1;
+                }
+            }
+            assert_eq!(found + missing, rows);
+            assert_eq!(pass.slot_of(rows).unwrap(), None);
+            assert_eq!(pass.slot_of(rows - 1).unwrap().is_none(), missing > 0);
+        }
     }
 
     #[test]
