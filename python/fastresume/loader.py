@@ -23,6 +23,8 @@ from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
 from fastresume.options.unknown import OF_LOADER, refuse_unknown
+from fastresume.packing.delivery_log import UnitsLog
+from fastresume.packing.spec import UnitsSpec
 from fastresume.reading.device import Device, device_of
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.iterator import BatchIterator
@@ -72,8 +74,8 @@ class Loader:
         prefetch_factor: how many batches each worker makes ahead: 2 by default.
         multiprocessing_context: how workers are started: "fork", "spawn", "forkserver" or a context; None for
             Python's default.
-        audit: a directory for the delivery log, from which `fastresume audit` proves that every row was
-            delivered exactly once; see docs/AUDIT.md.
+        audit: a directory for the delivery log, from which `fastresume audit` proves that every row
+            (of units: every token) was delivered exactly once; see docs/AUDIT.md.
         watchdog_seconds: when `next()` waits longer, a warning under the logger "fastresume" says what every
             thread, worker and file is doing; again after twice the time, and so on. None for no watchdog.
 
@@ -140,6 +142,8 @@ class Loader:
         if static:
             self._check_static()
         self._log = None if audit is None else _log_of(audit, self._spec)
+        if isinstance(self._log, UnitsLog):
+            self._spec = self._log.spec
         self._crew = self._new_crew(prefetch_factor, multiprocessing_context)
         self._stats = Stats(self._spec, self.dataset.shared_cursor)
         self._watchdog = (
@@ -441,8 +445,8 @@ def _dataset_itself(given: object) -> ResumableDataset:
 
 
 def _log_of(directory: str | os.PathLike[str], spec: ReadSpec) -> DeliveryLog:
-    if not isinstance(spec, FilesSpec) or spec.units_text is not None:
-        raise TypeError(
-            "audit= knows rows of one ParquetDataset: of a Mixture, or of units, it proves nothing yet"
-        )
+    if isinstance(spec, UnitsSpec):
+        return UnitsLog(directory, spec)
+    if not isinstance(spec, FilesSpec):
+        raise TypeError("audit= knows one ParquetDataset: of a Mixture it proves nothing yet")
     return DeliveryLog(directory, spec.manifest, spec.world)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given
@@ -18,81 +14,9 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import fastresume as fr
+from support.documents import Oracle, documents, opened, units_of, write
 from support.jobs import FEW
 from support.profile import one_in
-
-Documents = list[list[int] | None]
-
-
-def write(directory: Path, files: list[Documents], **how: Any) -> Path:
-    """Write files of documents, whose tokens tell the row and the place; `labels` are one more each."""
-    directory.mkdir(exist_ok=True)
-    for number, documents in enumerate(files):
-        table = {
-            "tokens": pa.array(documents, pa.list_(pa.int32())),
-            "labels": pa.array(
-                [None if d is None else [t + 1 for t in d] for d in documents], pa.list_(pa.int64())
-            ),
-            "cost": pa.array([len(d or ()) for d in documents], pa.int16()),
-            "text": [f"{number} {row}" for row in range(len(documents))],
-        }
-        pq.write_table(pa.table(table), directory / f"{number}.parquet", **how)
-    return directory
-
-
-def documents(seed: int, rows: int, longest: int) -> Documents:
-    drawn = random.Random(seed)
-    lengths = [drawn.choice([0, 1, 2, 5, longest]) if drawn.random() < 0.9 else None for _ in range(rows)]
-    return [
-        None if n is None else [row * 1000 + place for place in range(n)] for row, n in enumerate(lengths)
-    ]
-
-
-class Oracle:
-    """The sequences that files are cut into: tokens, documents, positions, rows."""
-
-    def __init__(
-        self,
-        files: list[Documents],
-        length: int,
-        separator: int | None,
-        rest: str,
-        chosen: set[int] | None = None,
-    ) -> None:
-        self.units: list[tuple[list[int], list[int], list[int], list[int]]] = []
-        self.dropped = 0
-        first = 0
-        for file in files:
-            tokens: list[tuple[int, int, int]] = []  # token, row, place
-            for row, document in enumerate(file, first):
-                if document and (chosen is None or row in chosen):
-                    own = document + ([] if separator is None else [separator])
-                    tokens += [(token, row, place) for place, token in enumerate(own)]
-            first += len(file)
-            while len(tokens) >= length or (tokens and rest == "pad"):
-                some, tokens = tokens[:length], tokens[length:]
-                rows = list(dict.fromkeys(row for _, row, _ in some))
-                filled = length - len(some)
-                self.units.append(
-                    (
-                        [token for token, _, _ in some] + [0] * filled,
-                        [rows.index(row) for _, row, _ in some] + [-1] * filled,
-                        [place for _, _, place in some] + [0] * filled,
-                        rows,
-                    )
-                )
-            self.dropped += len(tokens)
-
-
-def units_of(batch: fr.Batch) -> Iterator[tuple[list[int], list[int], list[int], list[int]]]:
-    parts = (batch["tokens"].tolist(), batch["document"].tolist(), batch["position"].tolist())
-    yield from zip(*parts, batch.rows().to_list(), strict=True)
-
-
-def opened(directory: Path, unit: Any, batch_size: int = 3, **how: Any) -> fr.ParquetDataset:
-    nulls = {"nulls": "mask"} if isinstance(unit, fr.Bins) else {}
-    where = {"rank": 0, "world_size": 1, **nulls, **how}
-    return fr.ParquetDataset(directory, batch_size=batch_size, unit=unit, **where)
 
 
 @pytest.mark.law(1)
@@ -310,71 +234,3 @@ def test_null_and_empty_lists_have_no_tokens(tmp_path: Path, columns: Any) -> No
     (batch,) = dataset
     assert batch["tokens"].tolist() == [[1, 2, 0]]
     assert dataset.plan().dropped_tokens == 2
-
-
-def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
-    directory = write(tmp_path / "data", [[[1, 2], [3], [4]]])
-    other = tmp_path / "other.parquet"
-    table = {"tokens": [[1, 2], [3]], "labels": [[1, 2], [3, 4]], "gap": [[1, None], [2]], "big": [5, 2]}
-    pq.write_table(pa.table(table), other)
-    cases: list[tuple[Any, Any, type[Exception], str]] = [
-        (
-            directory,
-            fr.Packed("cost", length=2),
-            fr.DataError,
-            "takes columns of lists of values, found for 'cost'",
-        ),
-        (directory, fr.Packed("none", length=2), fr.DataError, "'none'"),
-        (
-            other,
-            fr.Packed("tokens", "labels", length=2),
-            fr.DataError,
-            "row 1 of the row group has 2 elements here, and 1 in",
-        ),
-        (other, fr.Bins("text", cost=2), fr.DataError, "'text'"),
-        (directory, fr.Bins("text", cost=2), fr.DataError, "a row costs the length of a list or an integer"),
-        (
-            other,
-            fr.Bins("big", cost=3, oversized="error"),
-            fr.DataError,
-            "selected row 0 of it costs 5, and a bin at most 3",
-        ),
-        (directory, "tokens", TypeError, r"unit must be fr.Packed\(...\) or fr.Bins"),
-    ]
-    for path, unit, kind, words in cases:
-        with pytest.raises(kind, match=words):
-            opened(path, unit, batch_size=1)
-    with pytest.raises(fr.DataError, match=r"an element of a list is null.*fill_null\(value\)"):
-        next(iter(opened(other, fr.Packed("gap", length=1), batch_size=1)))
-    filled = opened(other, fr.Packed("gap", length=3), batch_size=1, columns=fr.col("gap").fill_null(7))
-    assert next(iter(filled))["gap"].tolist() == [[1, 7, 2]]
-    for how in ({"on_change": "append"}, {"bad_rows": "mask"}):
-        with pytest.raises(ValueError, match="is not known with unit= yet"):
-            opened(directory, fr.Packed("tokens", length=2), **how)
-    dataset = opened(directory, fr.Packed("tokens", length=2), batch_size=1)
-    with pytest.raises(fr.FastresumeError, match="a row may be of several units"):
-        dataset.remaining()
-    with pytest.raises(fr.StateError):
-        opened(directory, fr.Packed("tokens", length=1), batch_size=1).load_state_dict(dataset.state_dict())
-    with pytest.raises(TypeError, match="audit"):
-        fr.Loader(dataset, audit=tmp_path / "log")
-    assert dataset.read_rows([1])["tokens"].to_list() == [[3]]  # type: ignore[union-attr]
-    assert dataset.locate([2]) == [(str(directory / "0.parquet"), 0, 2)]
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: fr.Packed(length=3), "write fr.Packed"),
-        (lambda: fr.Packed("a", "a", length=3), "twice"),
-        (lambda: fr.Packed("position", length=3), "can't be called 'position'"),
-        (lambda: fr.Packed("a", length=0), "length must be at least 1"),
-        (lambda: fr.Packed("a", length=2, rest="keep"), "rest"),
-        (lambda: fr.Bins(3, cost=1), "write fr.Bins"),
-        (lambda: fr.Bins("a", cost=0), "cost must be at least 1"),
-        (lambda: fr.Bins("a", cost=1, oversized="split"), "oversized"),
-    ],
-)
-def test_a_unit_that_is_none_is_refused_where_it_is_written(make: Any, words: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=words):
-        make()

@@ -36,10 +36,12 @@ def verdict(report: Report) -> str:
     """The last line of the report."""
     if report.problems:
         return f"NOT PROVEN: {report.problems} problem{'s' if report.problems > 1 else ''}"
-    passes = sum(report.finished)
+    passes, counted = sum(report.finished), " or ".join(each[:-1] for each in sorted(report.counted))
     if passes == 0:
-        return "PROVEN so far: no row was delivered twice; no pass is finished yet"
-    said = f"PROVEN: {passes} finished pass{'es' if passes > 1 else ''}, every row delivered exactly once"
+        return f"PROVEN so far: no {counted} was delivered twice; no pass is finished yet"
+    said = (
+        f"PROVEN: {passes} finished pass{'es' if passes > 1 else ''}, every {counted} delivered exactly once"
+    )
     return f"{said}; {report.masked} of them masked as not valid, as listed" if report.masked else said
 
 

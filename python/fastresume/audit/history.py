@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Self
@@ -24,36 +23,12 @@ from fastresume.audit.batch_graph import Edge, Lineage
 from fastresume.audit.growth import State, before_growth, hash_in, is_beginning
 from fastresume.audit.log_format import Integers, Records, Start, digest, state_hash
 from fastresume.audit.order import Dataset, Order
+from fastresume.audit.passage import Passage, Turn
 from fastresume.audit.ranges import NOTHING, chunks, coverage, size, without
 from fastresume.audit.report import MAX_LINES, Declared, Report
 from fastresume.buffers import Intervals, of_runs
 
 NAMED_AT_ONCE = 1 << 20
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One pass: its number, and where the generations of its rows end, but for the last one."""
-
-    epoch: int
-    ends: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Passage:
-    """What was delivered on a path: its records and positions, and what counts as delivered before it.
-
-    `own` are the records of this dataset, `index` those before it grew too. `dropped` are the positions that
-    the tail policy dropped, where passes ended on the path.
-    """
-
-    way: list[int]
-    state: int
-    own: Integers
-    index: Integers
-    delivered: Intervals
-    dropped: Intervals
-    trusted: Intervals
 
 
 class History:
@@ -72,6 +47,8 @@ class History:
         self.num_rows: int = dataset["rows"]
         self._fingerprint: str = dataset["fingerprint"]
         self._dataset = Dataset.load(directory, self._fingerprint, self._selection, self.num_rows)
+        self._units = None if self._dataset is None else self._dataset.units
+        self._counted = "rows" if self._dataset is None else self._dataset.counted
         self._orders: dict[Turn, Order] = {}  # only the latest one
         self.report = Report()
         self._introduce(self._fingerprint, len({starts[index].file for index in members}))
@@ -178,6 +155,7 @@ class History:
         for state, (other, _, _) in self._grown.items():
             epoch = self._lineage.epoch_of[state]
             self._finished |= {done for done in other._finished if done < epoch}
+        self.report.counted = {self._counted}
         self.report.finished = [] if self._is_gone_on_from else [len(self._finished)]
         passes, lines[first:] = lines[first:], []
         for (number, state), file in self._causes.items():
@@ -189,9 +167,11 @@ class History:
         of_files = "" if self._dataset is None else f" in {len(self._dataset.files)} files"
         if self._selection is not None:
             of_files += f", selection {self._selection[:16]}"
+        if self._units is not None:
+            of_files += f", {self._units.text}"
         how = f"shuffled with seed {order['seed']}" if order["kind"] == "shuffled" else order["kind"]
         self.report.lines.append(
-            f"dataset {fingerprint[:16]}: {self.num_rows} rows{of_files}, {how}; {logs} logs"
+            f"dataset {fingerprint[:16]}: {self.num_rows} {self._counted}{of_files}, {how}; {logs} logs"
         )
         if self._dataset is None:
             what = "dataset" if self._selection is None else "dataset or of its selection"
@@ -254,24 +234,29 @@ class History:
             self.report.problem(what, misses if is_from_start else ["see what comes before"])
             return False
         if misses:
-            self.report.problem(f"pass {end.epoch}: not every row was delivered exactly once", misses)
+            self.report.problem(
+                f"pass {end.epoch}: not every {self._counted[:-1]} was delivered exactly once", misses
+            )
             return False
         self._check_numbers(passage)
         start = lineage.start_of(end)
         most = {"drop": start.batch_size * start.world_size, "short": start.world_size}.get(start.tail, 1)
         if size(dropped) >= most:
-            what = f"{size(dropped)} rows were dropped, which tail={start.tail!r} does not do"
+            what = f"{size(dropped)} {self._counted} were dropped, which tail={start.tail!r} does not do"
             self.report.problem(f"pass {end.epoch}: {what}", self._names(dropped, turn))
         excluded = np.concatenate([passage.dropped, passage.trusted])
         everything = self._everything()
         if everything is not None and (self._dataset is not None or len(excluded) == 0):
             expected = self._digest(everything, None) - self._digest(excluded, turn)
             self._check_digest(passage, expected, turn)
+        tokens = self._check_content(passage, turn)
         if self.report.problems > problems:
             return False
         count = size(passage.dropped)
         said = f", {count} dropped by tail={start.tail!r}" if count else ""
-        self._tell_passage(f"finished: {size(passage.delivered)} rows, each exactly once{said}", passage)
+        self._tell_passage(
+            f"finished: {size(passage.delivered)} {self._counted}, each exactly once{said}{tokens}", passage
+        )
         return True
 
     def _tell_unfinished(self, epoch: int) -> None:
@@ -288,13 +273,15 @@ class History:
             found = np.concatenate([passage.delivered, passage.dropped, passage.trusted])
             misses = list(islice(self._misses(found, turn, and_missing=False), MAX_LINES + 1))
             if misses:
-                self.report.problem(f"pass {epoch}: rows were delivered more than once", misses)
+                self.report.problem(f"pass {epoch}: {self._counted} were delivered more than once", misses)
             self._check_numbers(passage)
             if not misses and self._dataset is not None:
                 self._check_digest(passage, self._digest(passage.delivered, turn), turn)
             if self.report.problems == problems:
                 rows, share = size(passage.delivered), size(found) / self.num_rows
-                self._tell_passage(f"unfinished ({share:.0%}): {rows} rows, each exactly once", passage)
+                self._tell_passage(
+                    f"unfinished ({share:.0%}): {rows} {self._counted}, each exactly once", passage
+                )
             furthest = [lineage.edges[last].after]
         else:
             begun = [*lineage.pass_starts, *self._grown]
@@ -364,7 +351,7 @@ class History:
 
     def _names_of(self, rows: Integers) -> Iterator[str]:
         if self._dataset is not None:
-            yield from self._dataset.name(rows)
+            yield from (self._dataset if self._units is None else self._units.of_rows).name(rows)
         else:
             yield f"{len(rows)} rows from {rows[0]} to {rows[-1]}"
 
@@ -382,8 +369,23 @@ class History:
         """Compares the digest of the delivered rows with that of the rows that should have been delivered."""
         found = int(self._lineage.records.digest[passage.index].sum(dtype=np.uint64))
         if (found - expected) % (1 << 64):
-            what = "each position was delivered once, but the rows handed over are not those of the positions"
+            what = f"the {self._counted} handed over are not those of the positions"
+            what = f"each position was delivered once, but {what}"
             self.report.problem(f"pass {turn.epoch}: {what}", self._wrong_batches(passage, turn))
+
+    def _check_content(self, passage: Passage, turn: Turn) -> str:
+        """Compares what the units held with what the files hold; says what that proves."""
+        if self._units is None:
+            return ""
+        what, expected = self._units.what, self._units.content
+        if self._units.counted == "bins":
+            expected = self._digest(self._units.of_rows.selected, None)
+        found = self._lineage.records.content[passage.index].tolist()
+        if expected is None or None in found or len(passage.trusted):
+            return f"; whether {what} is in them can't be told"
+        if (sum(found) - expected) % (1 << 64):
+            self.report.problem(f"pass {turn.epoch}: what the {self._counted} held is not {what} once")
+        return f"; {'with these ' if len(passage.dropped) else ''}{what} exactly once"
 
     def _everything(self) -> Intervals | None:
         """The selected rows; None if they are not known."""
@@ -404,7 +406,8 @@ class History:
         """Names the rows whose positions do not occur exactly once."""
         points, times = coverage(found, self.num_rows)
         if points[0] < 0 or points[-1] > self.num_rows:
-            yield f"positions from {points[0]} to {points[-1] - 1}, where there are {self.num_rows} rows"
+            there = f"{self.num_rows} {self._counted}"
+            yield f"positions from {points[0]} to {points[-1] - 1}, where there are {there}"
             return
         spans = np.column_stack([points[:-1], points[1:]])
         if and_missing:

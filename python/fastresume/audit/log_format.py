@@ -2,8 +2,9 @@
 
 A log file is `MAGIC`, then records. A record is its length, a check of the length, a CRC-32 and a body. The
 CRC-32 continues from the record before, so that no record can be taken out, moved or copied. A body is a
-start (JSON: the cursor before the next batches, and the topology), a batch (packed numbers), or what is
-masked of the batch that follows (JSON: causes, each with its ranges of row numbers).
+start (JSON: the cursor before the next batches, and the topology), a batch (packed numbers), what is masked
+of the batch that follows (JSON: causes, each with its ranges of row numbers), or the digest of what its units
+hold.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from fastresume.buffers import Intervals, of_runs
 MAGIC = b"fastresume audit 1\n"
 HEADER = struct.Struct("<IBI")
 FIXED = struct.Struct("<BQQ")
-START, BATCH, LAST_BATCH, MASKED = 1, 2, 3, 4
+CONTENT_DIGEST = struct.Struct("<BQ")
+START, BATCH, LAST_BATCH, MASKED, CONTENT = 1, 2, 3, 4, 5
 
 # The keys of a state that are no place in the data: the user may reset the count of passes, and the checksum
 # follows it.
@@ -45,6 +47,11 @@ def dataset_file(fingerprint: str) -> str:
 def selection_file(selection: str) -> str:
     """The name of the file with the selected rows: their intervals, pairs of 8-byte integers."""
     return f"selection-{selection[:16]}.bin"
+
+
+def units_file(fingerprint: str, selection: str) -> str:
+    """The name of the file that describes the units of a dataset."""
+    return f"units-{fingerprint[:16]}-{selection[:16]}.json"
 
 
 def state_hash(text: str) -> int:
@@ -117,6 +124,8 @@ class Records:
     it follows. Equal records have equal `body`. `is_again` marks a record that repeats the one before it. The
     positions of record i are the rows `first[i]` to `first[i] + count[i]` of `ranges`; `count_dropped[i]`
     more are what the tail policy drops. `masked` has the masked rows of each: (cause, ranges), none for most.
+    `content` is the digest of what units hold, these and those that the tail policy drops; None if it is not
+    known.
     """
 
     start: Integers
@@ -134,6 +143,7 @@ class Records:
     count_dropped: Integers
     ranges: Intervals
     masked: npt.NDArray[np.object_]
+    content: npt.NDArray[np.object_]
 
     def moved(self, starts: int, ranges: int) -> Self:
         """The records, with indices shifted by the numbers of starts and ranges of files before them."""
@@ -153,6 +163,7 @@ def read_log(path: Path) -> tuple[list[Start], Records, str | None]:
     starts: list[Start] = []
     spans: list[tuple[int, int, int, int]] = []  # start, first and end byte of the body, hash of it
     masked: dict[int, Masked] = {}  # by the batch
+    content: dict[int, int] = {}  # as well
     damage = None
     try:
         for at, end in _bodies(data):
@@ -160,6 +171,8 @@ def read_log(path: Path) -> tuple[list[Start], Records, str | None]:
                 starts.append(_parse_start(path.name, at, data[at + 1 : end]))
             elif data[at] == MASKED and starts:
                 masked[len(spans)] = _parse_masked(at, data[at + 1 : end])
+            elif data[at] == CONTENT and end - at == CONTENT_DIGEST.size and starts:
+                content[len(spans)] = CONTENT_DIGEST.unpack_from(data, at)[1]
             elif data[at] in (BATCH, LAST_BATCH) and starts:
                 spans.append((len(starts) - 1, at, end, hash(data[at:end])))
             else:
@@ -168,9 +181,9 @@ def read_log(path: Path) -> tuple[list[Start], Records, str | None]:
         damage = f"{path.name}: {found}"
     view, table = np.frombuffer(data, np.uint8), np.array(spans, np.int64).reshape(-1, 4)
     try:
-        return starts, _parse_batches(view, table, starts, masked), damage
+        return starts, _parse_batches(view, table, starts, masked, content), damage
     except (DamageError, ValueError, IndexError):  # complete records with a body that no writer makes
-        return starts, _parse_batches(view, table[:0], starts, {}), f"{path.name}: a record is malformed"
+        return starts, _parse_batches(view, table[:0], starts, {}, {}), f"{path.name}: a record is malformed"
 
 
 def _bodies(data: bytes) -> Iterator[tuple[int, int]]:
@@ -235,6 +248,7 @@ def _parse_batches(
     spans: Integers,
     starts: Sequence[Start],
     masked: Mapping[int, Masked],
+    content: Mapping[int, int],
 ) -> Records:
     """The batch records whose bodies are at these spans."""
     start, at, end, body = spans.T
@@ -260,10 +274,13 @@ def _parse_batches(
     if not (3 + 2 * count + is_last * (1 + 2 * count_dropped) == counts).all():
         raise DamageError("a record is malformed")
     pairs = values[is_range].reshape(-1, 2)
-    masks = np.full(len(spans), None, np.object_)
-    for number, found in masked.items():
-        if number < len(spans):  # else the batch was not handed over
-            masks[number] = found
+    masks, contents = (np.full(len(spans), None, np.object_) for _ in range(2))
+    told: tuple[tuple[npt.NDArray[np.object_], Mapping[int, object]], ...]
+    told = (masks, masked), (contents, content)
+    for column, of_batches in told:
+        for number, found in of_batches.items():
+            if number < len(spans):  # else the batch was not handed over
+                column[number] = found
     first_range = np.cumsum(count + count_dropped) - count - count_dropped
     return Records(
         start=start,
@@ -281,6 +298,7 @@ def _parse_batches(
         count_dropped=count_dropped,
         ranges=np.column_stack([pairs[:, 0], pairs.sum(axis=1)]),
         masked=masks,
+        content=contents,
     )
 
 

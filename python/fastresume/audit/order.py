@@ -9,13 +9,13 @@ import itertools
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from fastresume.audit.log_format import Integers, Words, dataset_file, mix, selection_file
+from fastresume.audit.log_format import Integers, Words, dataset_file, mix, selection_file, units_file
 from fastresume.buffers import Intervals, of_runs
 
 GAMMA = 0x9E3779B97F4A7C15
@@ -24,39 +24,101 @@ ROUNDS = 6
 
 
 @dataclass(frozen=True)
+class Units:
+    """What is counted in the place of rows.
+
+    Args:
+        counted: "sequences" or "bins".
+        text: how they are made.
+        content: the digest of the tokens of all sequences; None of bins, or if it is not known.
+        dropped_tokens: how many tokens are in none.
+        of_rows: the rows that they are made of.
+    """
+
+    counted: str
+    text: str
+    content: int | None
+    dropped_tokens: int
+    of_rows: Dataset
+
+    @property
+    def what(self) -> str:
+        """What is in them, in words."""
+        if self.counted == "bins":
+            return "every selected row"
+        but = f" but {self.dropped_tokens} behind the last sequences" if self.dropped_tokens else ""
+        return f"every token of every document{but}"
+
+
+@dataclass(frozen=True)
 class Dataset:
     """The files of a dataset and the rows of their row groups, as described in a log's directory.
+
+    Of a dataset of units, those of a file or row group stand in the place of a row group's rows.
 
     Args:
         files: their paths, without the common part.
         groups: the row groups of file i are `groups[i]` to `groups[i + 1]`.
         starts: the first row of each row group, and the number of rows.
         selected: the selected rows.
+        units: what is counted in the place of rows; None if these are.
     """
 
     files: tuple[str, ...]
     groups: Integers
     starts: Integers
     selected: Intervals
+    units: Units | None = None
 
     @classmethod
-    def load(cls, directory: Path, fingerprint: str, selection: str | None, rows: int) -> Self | None:
-        """The dataset; None if its description is missing, damaged, or belongs to another dataset."""
+    def load(cls, directory: Path, fingerprint: str, selection: str | None, count: int) -> Self | None:
+        """The dataset; None if its description is missing, damaged, or belongs to another dataset.
+
+        `count` is how many rows, or units, a pass has.
+        """
         try:
-            described = json.loads((directory / dataset_file(fingerprint)).read_text())
-            names = tuple(str(name) for name, _ in described["files"])
-            groups = np.cumsum([0, *(len(counts) for _, counts in described["files"])])
-            starts = np.cumsum([0, *(count for _, counts in described["files"] for count in counts)])
-            selected = np.array([[0, starts[-1]]], np.int64)
-            if selection is not None:
-                selected = _selected(directory / selection_file(selection), selection)
+            path = directory / units_file(fingerprint, selection or "")
+            told = json.loads(path.read_text()) if path.exists() else None
+            found = cls._of_rows(directory, fingerprint, selection if told is None else told["selection"])
+            if told is not None:
+                found = found._of_units(told, fingerprint, selection)
         except (OSError, ValueError, KeyError, TypeError):
             return None
+        return found if (found.selected[:, 1] - found.selected[:, 0]).sum() == count else None
+
+    @classmethod
+    def _of_rows(cls, directory: Path, fingerprint: str, selection: str | None) -> Self:
+        described = json.loads((directory / dataset_file(fingerprint)).read_text())
+        names = tuple(str(name) for name, _ in described["files"])
+        groups = np.cumsum([0, *(len(counts) for _, counts in described["files"])])
+        starts = np.cumsum([0, *(count for _, counts in described["files"] for count in counts)])
+        selected = np.array([[0, starts[-1]]], np.int64)
+        if selection is not None:
+            selected = _selected(directory / selection_file(selection), selection)
         if described["fingerprint"] != fingerprint or (starts[1:] < starts[:-1]).any():
-            return None
-        if selected.max(initial=0) > starts[-1] or (selected[:, 1] - selected[:, 0]).sum() != rows:
-            return None
+            raise ValueError(f"the description is not that of {fingerprint}")
+        if selected.max(initial=0) > starts[-1]:
+            raise ValueError("rows are selected that there are not")
         return cls(names, groups.astype(np.int64), starts.astype(np.int64), selected)
+
+    def _of_units(self, told: dict[str, Any], fingerprint: str, selection: str | None) -> Self:
+        """The units of these rows."""
+        starts = np.array(told["starts"], np.int64)
+        is_packed = told["counted"] == "sequences"
+        groups = np.arange(len(self.files) + 1) if is_packed else self.groups
+        if (told["fingerprint"], told["hash"]) != (fingerprint, selection) or len(starts) != groups[-1] + 1:
+            raise ValueError(f"the description is not that of {fingerprint} and {selection}")
+        if starts[0] or (starts[1:] < starts[:-1]).any():
+            raise ValueError("units have no such numbers")
+        selected = np.array([[0, starts[-1]]], np.int64)
+        content = None if told["content"] is None else int(told["content"])
+        units = Units(str(told["counted"]), str(told["unit"]), content, int(told["dropped_tokens"]), self)
+        return replace(self, groups=groups, starts=starts, selected=selected, units=units)
+
+    @property
+    def counted(self) -> str:
+        """What is counted, in a word."""
+        return "rows" if self.units is None else self.units.counted
 
     def ordinals(self, rows: Integers) -> Integers:
         """The number of selected rows before each row."""
@@ -74,7 +136,7 @@ class Dataset:
         return rows
 
     def name(self, rows: Integers) -> Iterator[str]:
-        """Where the sorted rows are: "file: row group 3: rows 100-131" for adjacent ones."""
+        """Where the rows (or units) are: "file: row group 3: rows 100-131" for adjacent ones."""
         rows = np.sort(rows)
         group = np.searchsorted(self.starts, rows, "right") - 1
         breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(group) != 0)) + 1
@@ -82,8 +144,10 @@ class Dataset:
             of_group = int(np.searchsorted(self.starts, stretch[0], "right")) - 1
             file = int(np.searchsorted(self.groups, of_group, "right")) - 1
             first, last = (int(row - self.starts[of_group]) for row in (stretch[0], stretch[-1]))
-            span = f"row {first}" if first == last else f"rows {first}-{last}"
-            yield f"{self.files[file]}: row group {of_group - int(self.groups[file])}: {span}"
+            counted = self.counted
+            span = f"{counted[:-1]} {first}" if first == last else f"{counted} {first}-{last}"
+            of_file = "" if counted == "sequences" else f"row group {of_group - int(self.groups[file])}: "
+            yield f"{self.files[file]}: {of_file}{span}"
 
 
 def _selected(path: Path, selection: str) -> Intervals:

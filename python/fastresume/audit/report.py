@@ -25,13 +25,14 @@ class Report:
     """The findings: lines for people, how many of them are problems, and what was proven.
 
     `finished` holds, per dataset and order, how many passes were proven to be finished; a dataset that has
-    grown counts once. `masked` is how many of the rows that were delivered were masked as not valid, over all
-    passes.
+    grown counts once. `counted` is what positions are: rows, or units. `masked` is how many of the rows that
+    were delivered were masked as not valid, over all passes.
     """
 
     lines: list[str] = field(default_factory=list)
     problems: int = 0
     finished: list[int] = field(default_factory=list)
+    counted: set[str] = field(default_factory=set)
     logs: int = 0
     masked: int = 0
 
@@ -53,4 +54,5 @@ class Report:
         self.lines += other.lines
         self.problems += other.problems
         self.finished += other.finished
+        self.counted |= other.counted
         self.masked += other.masked

@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ import fastresume._core as _core
 from fastresume import files
 from fastresume.audit.log_format import (
     BATCH,
+    CONTENT,
+    CONTENT_DIGEST,
     FIXED,
     LAST_BATCH,
     MAGIC,
@@ -118,12 +120,14 @@ class DeliveryLog:
         Raises:
             SourceError: if the file can't be written; the path is named.
         """
-        rows = of_runs(of_buffer(batch.runs))
+        found, content = self.digests(batch)
         numbers = [batch.epoch, batch.step, *_numbers(of_buffer(batch.positions))]
         if batch.ends_pass:
-            numbers += _numbers(of_buffer(batch.dropped))
+            dropped = of_buffer(batch.dropped)
+            numbers += _numbers(dropped)
+            content = _sum(content, self.content_at(before, dropped))
         kind = LAST_BATCH if batch.ends_pass else BATCH
-        self._append(kind, before, after, digest(rows), numbers, masked)
+        self._append(kind, before, after, found, numbers, masked, content)
 
     def end(self, before: _core.Cursor, after: _core.Cursor) -> None:
         """Writes that the pass ends without a batch: the rest of it is dropped.
@@ -131,8 +135,17 @@ class DeliveryLog:
         Raises:
             SourceError: if the file can't be written; the path is named.
         """
-        numbers = [before.epoch, before.steps, 0, *_numbers(of_buffer(before.remaining()))]
-        self._append(LAST_BATCH, before, after, 0, numbers)
+        dropped = of_buffer(before.remaining())
+        numbers = [before.epoch, before.steps, 0, *_numbers(dropped)]
+        self._append(LAST_BATCH, before, after, 0, numbers, (), self.content_at(before, dropped))
+
+    def digests(self, batch: Delivered) -> tuple[int, int | None]:
+        """The digest of what is counted (rows, units), and that of what units hold; None of rows."""
+        return digest(of_runs(of_buffer(batch.runs))), None
+
+    def content_at(self, _before: _core.Cursor, _positions: Intervals) -> int | None:
+        """The digest of what the units at these positions of a cursor's pass hold; None of rows."""
+        return None
 
     def close(self) -> None:
         """Closes the file; a later batch opens another."""
@@ -150,6 +163,7 @@ class DeliveryLog:
         row_digest: int,
         numbers: Sequence[int],
         masked: Sequence[tuple[str, Integers]] = (),
+        content: int | None = None,
     ) -> None:
         tip, data, previous = self._tip, b"", self._name
         if tip is not None and tip.file.process != os.getpid():
@@ -168,6 +182,9 @@ class DeliveryLog:
             data += packed
         if masked:
             packed, check = record(masked_body(masked), check)
+            data += packed
+        if content is not None:
+            packed, check = record(CONTENT_DIGEST.pack(CONTENT, content), check)
             data += packed
         body = FIXED.pack(kind, state_hash(after.to_json()), row_digest) + varints(numbers)
         packed, check = record(body, check)
@@ -191,9 +208,8 @@ class DeliveryLog:
 
     def _create(self) -> _File:
         """A new file of this process; also writes missing descriptions of what is read."""
-        self._describe(dataset_file(self._manifest.fingerprint), self._dataset_text)
-        if self._manifest.selection is not None:
-            self._describe(selection_file(self._manifest.selection), self._selection_bytes)
+        for name, content in self.descriptions():
+            self._describe(name, content)
         rank, process = f"rank-{self._rank:05}-of-{self._world_size:05}", os.getpid()
         path = self._directory / f"{rank}-{process}-{os.urandom(4).hex()}.log"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
@@ -201,6 +217,12 @@ class DeliveryLog:
             return _File(path, os.open(path, flags, 0o666), process)
         except OSError as cause:
             raise _failure(path, cause) from None
+
+    def descriptions(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
+        """The files that describe what is read, by their names."""
+        yield dataset_file(self._manifest.fingerprint), self._dataset_text
+        if self._manifest.selection is not None:
+            yield selection_file(self._manifest.selection), self._selection_bytes
 
     def _dataset_text(self) -> bytes:
         return json.dumps(describe(self._manifest)).encode()
@@ -234,6 +256,10 @@ def describe(manifest: _core.Manifest) -> dict[str, Any]:
 def _numbers(ranges: Intervals) -> list[int]:
     pairs = np.column_stack([ranges[:, 0], ranges[:, 1] - ranges[:, 0]])
     return [len(ranges), *pairs.reshape(-1).tolist()]
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else (one + other) % (1 << 64)
 
 
 def _failure(path: Path, cause: OSError) -> _core.SourceError:

@@ -102,6 +102,18 @@ class Sent(Share):
         return self.cursor_before
 
 
+class Proof(NamedTuple):
+    """What a delivery log notes of the units of a batch that are no padding.
+
+    Args:
+        units: the digest of their numbers.
+        content: that of what they hold; None if it is not known.
+    """
+
+    units: int
+    content: int | None
+
+
 class UnitRows(NamedTuple):
     """The rows that the units of a batch are made of.
 
@@ -109,10 +121,12 @@ class UnitRows(NamedTuple):
         offsets: where those of each unit begin among the batch's row numbers, then their number: int64
             `[units + 1]`.
         are_documents: whether a unit is a sequence of parts of these rows, rather than the rows themselves.
+        proof: what a delivery log notes; None where there is no log.
     """
 
     offsets: npt.NDArray[np.int64]
     are_documents: bool
+    proof: Proof | None = None
 
 
 class Failed(NamedTuple):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import torch
 
 import fastresume._core as _core
+from fastresume.audit.log_format import digest
 from fastresume.batch.joining import Chunk, Decoded, Piece, Words, repeated
 from fastresume.batch.origin import UnitRows
-from fastresume.batch.schema import Schema
+from fastresume.batch.schema import Schema, Tensors
 from fastresume.buffers import Intervals, members, of_buffer, of_runs, of_words, runs_of_one
+from fastresume.packing import content
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.packed_table import PackedTable
 
@@ -68,6 +70,10 @@ class Cutter(ABC, Generic[Decoded]):
     @abstractmethod
     def made(self, parts: list[Piece[Decoded]], count: int, valid: int) -> Made:
         """The units of all parts, over and over until there are `count`; `valid` of them do not repeat."""
+
+    @abstractmethod
+    def content(self, tensors: Tensors, runs: Intervals, units: UnitRows, valid: int) -> int:
+        """The digest of what the first `valid` units of a batch hold: tokens, or rows."""
 
     def _runs(self, ordinals: tuple[int, int]) -> Intervals:
         """The row numbers of selected rows, which are counted from 0."""
@@ -127,6 +133,12 @@ class SequenceCutter(Cutter[_Documents]):
         memory, rows, offsets = self._packer.sequences(asked, count)
         return Made(memory, of_buffer(rows), UnitRows(of_words(offsets), True), None)
 
+    def content(self, tensors: Tensors, runs: Intervals, units: UnitRows, valid: int) -> int:
+        """The digest of the tokens of the first `valid` sequences, by what tells of their documents."""
+        document: Any = tensors["document"]
+        position: Any = tensors["position"]
+        return content.of_sequences(document[:valid], position[:valid], runs[:, 0], units.offsets)
+
 
 class BinCutter(Cutter[_Rows]):
     """Puts bins together of rows.
@@ -162,3 +174,7 @@ class BinCutter(Cutter[_Rows]):
         return Made(
             memory, runs_of_one(numbers[inside]), UnitRows(ends, False), (len(inside), int(ends[valid]))
         )
+
+    def content(self, _tensors: Tensors, runs: Intervals, units: UnitRows, valid: int) -> int:
+        """The digest of the rows of the first `valid` bins."""
+        return digest(runs[: int(units.offsets[valid]), 0])

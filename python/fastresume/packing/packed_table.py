@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
-from fastresume.buffers import of_words
+from fastresume.buffers import of_buffer, of_runs, of_words
 from fastresume.options.units import Packed
+from fastresume.packing.content import of_documents
 from fastresume.packing.costs import list_lengths
 
 Words = npt.NDArray[np.int64]
@@ -66,9 +68,7 @@ class PackedTable:
             rows = total = 0
             entries: list[Words] = []
             for _ in range(first, last):
-                costs = next(lengths)
-                if packed.separator is not None:
-                    costs = costs + (costs > 0)
+                costs = tokens_of(packed, next(lengths))
                 before = total + np.cumsum(costs) - costs
                 entries.append(before[-rows % STRIDE :: STRIDE])
                 rows += len(costs)
@@ -110,3 +110,31 @@ class PackedTable:
         last = int(np.searchsorted(index, min(end * length, total), side="left"))
         ordinals = (first + entry * STRIDE, min(first + last * STRIDE, int(self.first_ordinals[file + 1])))
         return Stretch(ordinals, int(index[entry]))
+
+    def content(self, manifest: _core.Manifest, columns: list[str]) -> int:
+        """The digest of the tokens that are in units, of all files: the levels of the columns are read again.
+
+        Raises:
+            DataError, SourceError: if a file can't be read.
+        """
+        order = _core.Order(_core.Cursor.start(manifest, None), manifest)
+        groups, lengths = of_words(manifest.file_groups), list_lengths(manifest, columns)
+        kept = (self.starts[1:] - self.starts[:-1]) * self.packed.length
+        found = first = 0
+        for file, of_file in enumerate(np.diff(groups).tolist()):
+            before = 0
+            for costs in islice(lengths, of_file):
+                tokens = tokens_of(self.packed, costs)
+                begins = before + np.cumsum(tokens) - tokens
+                ends = np.minimum(tokens, kept[file] - begins)
+                rows = of_runs(of_buffer(order.rows(np.array([[first, first + len(costs)]], np.int64))))
+                some = ends > 0
+                found += of_documents(rows[some], np.zeros_like(rows[some]), ends[some])
+                before += int(tokens.sum())
+                first += len(costs)
+        return found % (1 << 64)
+
+
+def tokens_of(packed: Packed, lengths: Words) -> Words:
+    """How many tokens documents of these lengths have, with what stands behind them."""
+    return lengths if packed.separator is None else lengths + (lengths > 0)

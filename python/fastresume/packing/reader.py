@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.audit.log_format import digest
 from fastresume.batch.joining import BATCHES_IN_USE, Chunk, Piece
-from fastresume.batch.origin import Planned
-from fastresume.buffers import of_buffer
+from fastresume.batch.origin import Planned, Proof
+from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.cutting import BinCutter, Cutter, Made, SequenceCutter, UnitSource
 from fastresume.packing.packed_table import PackedTable
@@ -29,6 +30,7 @@ class UnitsReader(ComposedReader):
         place: (rank, number of ranks, worker, number of workers).
         unit_bytes: bytes of a unit.
         is_ahead: whether units are decoded for later batches, too.
+        is_audited: whether batches have what a delivery log notes.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class UnitsReader(ComposedReader):
         place: tuple[int, int, int, int],
         unit_bytes: int,
         is_ahead: bool = True,
+        is_audited: bool = False,
     ) -> None:
         super().__init__(planned, share, place, source.schema.masked)
         self._schema = source.schema
@@ -48,6 +51,7 @@ class UnitsReader(ComposedReader):
         self._chunks: OrderedDict[tuple[int, int, int], Any] = OrderedDict()
         self._chunk_units, self._kept = chunks_of(source.table, planned, order, place[1])
         self._is_ahead = is_ahead
+        self._is_audited = is_audited
         stated = BATCHES_IN_USE * planned.cut[2] * unit_bytes
         self._cutter: Cutter[Any]
         if isinstance(source.table, PackedTable):
@@ -62,22 +66,38 @@ class UnitsReader(ComposedReader):
 
     def rows(self, number: int) -> Rows:
         """The rows of this rank's batch with a number in the cut: units of them."""
-        memory, runs, units, counts = self._made_of(number)
-        return Rows(self._schema.tensors(memory), runs, units=units, counts=counts)
+        planned, rank = self._planned, self._rank
+        numbers, (count, valid, _) = self._numbers_of(number), planned.shape(number, rank)
+        memory, runs, units, counts = self._units(numbers, count, valid)
+        tensors = self._schema.tensors(memory)
+        if self._is_audited:
+            own = of_runs(of_buffer(planned.valid_runs(number, rank, numbers)))
+            content = self._cutter.content(tensors, runs, units, valid)
+            units = units._replace(proof=Proof(digest(own), content))
+        return Rows(tensors, runs, units=units, counts=counts)
+
+    def content(self, numbers: Intervals) -> int:
+        """The digest of what units hold."""
+        count = int((numbers[:, 1] - numbers[:, 0]).sum())
+        memory, runs, units, _ = self._units(numbers, count, count)
+        return self._cutter.content(self._schema.tensors(memory), runs, units, count)
 
     def next_chunk(self) -> Chunk | None:
         """The front batch as memory, and no tensors; it is released. None at the end."""
         if self._number >= self._planned.batches:
             return None
-        memory, runs, units, _ = self._made_of(self._number)
+        count, valid, _ = self._planned.shape(self._number, self._rank)
+        memory, runs, units, _ = self._units(self._numbers_of(self._number), count, valid)
         self._number += self._workers
         return Chunk(memory, runs[:, 0], units.offsets)
 
-    def _made_of(self, number: int) -> Made:
-        planned, rank = self._planned, self._rank
-        runs = of_buffer(planned.rows(self._order, number, rank))
-        parts = [part for start, end in runs.tolist() for part in self._parts(start, end)]
-        count, valid, _ = planned.shape(number, rank)
+    def _numbers_of(self, number: int) -> Intervals:
+        """The numbers of the units of a batch, as runs."""
+        return of_buffer(self._planned.rows(self._order, number, self._rank))
+
+    def _units(self, numbers: Intervals, count: int, valid: int) -> Made:
+        """These units, over and over until there are `count`; `valid` of them do not repeat."""
+        parts = [part for start, end in numbers.tolist() for part in self._parts(start, end)]
         return self._cutter.made(parts, count, valid)
 
     def _parts(self, start: int, end: int) -> Iterator[Piece[Any]]:

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 
 import fastresume._core as _core
+from fastresume.audit.ranges import chunks
 from fastresume.batch.batch import Batch
 from fastresume.batch.joining import Chunk
 from fastresume.batch.origin import Share, of_a_pass
 from fastresume.batch.schema import Field, Schema
+from fastresume.buffers import Intervals, of_buffer
 from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.costs import costs_of
@@ -35,11 +37,13 @@ class UnitsSpec(FilesSpec):
         unit: what is counted in the place of rows.
         units_table: which rows each unit is made of.
         row_schema: the tensors of rows, which units are made of.
+        is_audited: whether batches have what a delivery log notes.
     """
 
     unit: Packed | Bins
     units_table: PackedTable | BinsTable
     row_schema: Schema
+    is_audited: bool = False
     _units: _core.Units = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -127,7 +131,38 @@ class UnitsSpec(FilesSpec):
         is_ahead: bool = True,
     ) -> UnitsReader:
         given = (self._source, planned, self.order(cursor), self.share(planned, cursor), place)
-        return UnitsReader(*given, self.row_bytes, is_ahead)
+        return UnitsReader(*given, self.row_bytes, is_ahead, self.is_audited)
+
+    def content(self) -> int | None:
+        """The digest of the tokens of all units; None of bins, which hold the selected rows.
+
+        Raises:
+            DataError, SourceError: if a file can't be read.
+        """
+        table = self.units_table
+        return table.content(self.manifest, self._columns) if isinstance(table, PackedTable) else None
+
+    def content_at(self, cursor: _core.Cursor, positions: Intervals) -> int:
+        """The digest of what the units at positions of the pass that a cursor is in hold.
+
+        Raises:
+            DataError, SourceError: if a file can't be read.
+        """
+        planned = _core.Pass(cursor, (1, 1, self.batch_size), "short", 1)
+        reader = self._reader(cursor, planned, (0, 1, 0, 1), is_ahead=False)
+        some = chunks(of_buffer(self.order(cursor).rows(positions)), self.batch_size)
+        return sum(map(reader.content, some)) % (1 << 64)
+
+    @property
+    def units_hash(self) -> str:
+        """The hash of the selected rows, and of how they become units, as a state has it."""
+        return self._units.hash
+
+    @property
+    def _columns(self) -> list[str]:
+        """The names of the columns in the files that are packed, or whose costs are asked for."""
+        names = self.unit.names if isinstance(self.unit, Packed) else (self.unit.name,)
+        return [self.row_schema[name].columns[0] for name in names]
 
     def joiner(self, stated_bytes: int) -> _core.RowJoiner:
         """What puts units of several chunks together."""
@@ -174,7 +209,7 @@ class UnitsSpec(FilesSpec):
 
     def read_by_all(self, cursor: _core.Cursor, workers: int) -> dict[str, object]:
         """What has to be the same on all ranks, so that they divide the same units among them."""
-        return {**super().read_by_all(cursor, workers), "unit": self._units.hash}
+        return {**super().read_by_all(cursor, workers), "unit": self.units_hash}
 
     def row_text(self) -> str:
         """The number of units, in words."""

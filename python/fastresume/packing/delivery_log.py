@@ -1,0 +1,77 @@
+"""The writer of a rank's delivery log of units: which were handed over, and what they hold."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import fastresume._core as _core
+from fastresume.audit.log_format import units_file
+from fastresume.audit.writer import DeliveryLog
+from fastresume.batch.delivered import Delivered
+from fastresume.batch.origin import Proof
+from fastresume.buffers import Intervals
+from fastresume.options.units import Packed
+from fastresume.packing.spec import UnitsSpec
+
+
+class UnitsLog(DeliveryLog):
+    """The delivery log of one rank of a dataset of units.
+
+    Args:
+        directory: where the files of all ranks and runs are; created if it is missing.
+        spec: what is read.
+
+    Attributes:
+        spec: the same, whose batches have a `Proof`.
+
+    Raises:
+        SourceError: if the directory can't be created.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], spec: UnitsSpec) -> None:
+        super().__init__(directory, spec.manifest, spec.world)
+        self.spec = replace(spec, is_audited=True)
+
+    def digests(self, batch: Delivered) -> tuple[int, int | None]:
+        """The digest of the units of a batch, and that of what they hold."""
+        made: Any = batch
+        proof: Proof = made.batch._origin.units.proof
+        return proof
+
+    def content_at(self, before: _core.Cursor, positions: Intervals) -> int | None:
+        """The digest of what the units that are dropped hold; None if that can't be read.
+
+        One rank alone tells it.
+        """
+        if self._rank:
+            return 0
+        try:
+            return self.spec.content_at(before, positions)
+        except (_core.DataError, _core.SourceError):
+            return None
+
+    def descriptions(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
+        """The files that describe what is read, by their names."""
+        yield from super().descriptions()
+        if not self._rank:
+            yield units_file(self.spec.fingerprint, self.spec.units_hash), self._units_text
+
+    def _units_text(self) -> bytes:
+        spec = self.spec
+        table, is_packed = spec.units_table, isinstance(spec.unit, Packed)
+        try:
+            content = spec.content()
+        except (_core.DataError, _core.SourceError):
+            content = None  # what it is compared with can't be read
+        told: dict[str, Any] = {
+            "fingerprint": spec.fingerprint,
+            "hash": spec.units_hash,
+            "selection": spec.manifest.selection,
+        }
+        told |= {"unit": repr(spec.unit), "counted": "sequences" if is_packed else "bins"}
+        told |= {"starts": table.starts.tolist(), "content": content, "dropped_tokens": table.dropped_tokens}
+        return json.dumps(told).encode()

@@ -1,0 +1,79 @@
+"""What can't be packed, or counted, is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+from support.documents import opened, write
+
+
+def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
+    directory = write(tmp_path / "data", [[[1, 2], [3], [4]]])
+    other = tmp_path / "other.parquet"
+    table = {"tokens": [[1, 2], [3]], "labels": [[1, 2], [3, 4]], "gap": [[1, None], [2]], "big": [5, 2]}
+    pq.write_table(pa.table(table), other)
+    cases: list[tuple[Any, Any, type[Exception], str]] = [
+        (
+            directory,
+            fr.Packed("cost", length=2),
+            fr.DataError,
+            "takes columns of lists of values, found for 'cost'",
+        ),
+        (directory, fr.Packed("none", length=2), fr.DataError, "'none'"),
+        (
+            other,
+            fr.Packed("tokens", "labels", length=2),
+            fr.DataError,
+            "row 1 of the row group has 2 elements here, and 1 in",
+        ),
+        (other, fr.Bins("text", cost=2), fr.DataError, "'text'"),
+        (directory, fr.Bins("text", cost=2), fr.DataError, "a row costs the length of a list or an integer"),
+        (
+            other,
+            fr.Bins("big", cost=3, oversized="error"),
+            fr.DataError,
+            "selected row 0 of it costs 5, and a bin at most 3",
+        ),
+        (directory, "tokens", TypeError, r"unit must be fr.Packed\(...\) or fr.Bins"),
+    ]
+    for path, unit, kind, words in cases:
+        with pytest.raises(kind, match=words):
+            opened(path, unit, batch_size=1)
+    with pytest.raises(fr.DataError, match=r"an element of a list is null.*fill_null\(value\)"):
+        next(iter(opened(other, fr.Packed("gap", length=1), batch_size=1)))
+    filled = opened(other, fr.Packed("gap", length=3), batch_size=1, columns=fr.col("gap").fill_null(7))
+    assert next(iter(filled))["gap"].tolist() == [[1, 7, 2]]
+    for how in ({"on_change": "append"}, {"bad_rows": "mask"}):
+        with pytest.raises(ValueError, match="is not known with unit= yet"):
+            opened(directory, fr.Packed("tokens", length=2), **how)
+    dataset = opened(directory, fr.Packed("tokens", length=2), batch_size=1)
+    with pytest.raises(fr.FastresumeError, match="a row may be of several units"):
+        dataset.remaining()
+    with pytest.raises(fr.StateError):
+        opened(directory, fr.Packed("tokens", length=1), batch_size=1).load_state_dict(dataset.state_dict())
+    assert dataset.read_rows([1])["tokens"].to_list() == [[3]]  # type: ignore[union-attr]
+    assert dataset.locate([2]) == [(str(directory / "0.parquet"), 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: fr.Packed(length=3), "write fr.Packed"),
+        (lambda: fr.Packed("a", "a", length=3), "twice"),
+        (lambda: fr.Packed("position", length=3), "can't be called 'position'"),
+        (lambda: fr.Packed("a", length=0), "length must be at least 1"),
+        (lambda: fr.Packed("a", length=2, rest="keep"), "rest"),
+        (lambda: fr.Bins(3, cost=1), "write fr.Bins"),
+        (lambda: fr.Bins("a", cost=0), "cost must be at least 1"),
+        (lambda: fr.Bins("a", cost=1, oversized="split"), "oversized"),
+    ],
+)
+def test_a_unit_that_is_none_is_refused_where_it_is_written(make: Any, words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        make()
