@@ -66,6 +66,11 @@ $(VENV)/.bench: $(VENV)/.tools requirements/bench.lock
 	$(UV_INSTALL) -r requirements/bench.lock
 	touch $@
 
+# A server of Azure's blobs, for tests; npm is there on few machines.
+$(VENV)/.azurite: $(VENV)/.python
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/azurite azurite@3.35.0
+	touch $@
+
 # What only builds the site.
 $(VENV)/.site: $(VENV)/.tools requirements/site.lock
 	$(UV_INSTALL) -r requirements/site.lock
@@ -146,7 +151,7 @@ bench-checkpoint: $(VENV)/.release $(VENV)/.bench ## Measure how long a save blo
 test: test-rust test-python ## Run the tests, Rust and Python: all that CI runs, which is all but the slow ones
 
 .PHONY: test-all
-test-all: test-rust develop site ## Run all tests, the slow ones too, with more examples, and build the site; before a release
+test-all: test-rust develop site $(if $(shell command -v npm),$(VENV)/.azurite) ## Run all tests, the slow ones too, with more examples, and build the site; before a release
 	FASTRESUME_PROFILE=$(or $(FASTRESUME_PROFILE),all) $(PYTEST) $(ARGS)
 
 # Always the whole workspace: another choice of packages is another set of features, and compiles parquet again.
@@ -163,6 +168,9 @@ test-rust: $(VENV)/.tools ## Run the Rust tests
 .PHONY: test-python
 test-python: develop ## Run the Python tests but for the slow ones; ARGS='-k resume' goes to pytest
 	$(PYTEST) -m "not slow" $(ARGS)
+
+.PHONY: azurite
+azurite: $(VENV)/.azurite ## Install the server of Azure's blobs that tests of stores use, where npm is
 
 .PHONY: soak
 soak: develop ## Look for rare failures, for as long as you like; ARGS='...' goes to tests/soak.py

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastresume import cli
-from support.s3_server import OPTIONS, S3Server, serving
+from support.object_server import OPTIONS, S3Server, serving
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.s3_server import S3Server, serving
+from support.object_server import S3Server, serving
 
 FILES, ROWS = 6, 1000
 

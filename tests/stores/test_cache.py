@@ -18,7 +18,7 @@ import pytest
 
 import fastresume as fr
 from support.fault_proxy import proxied
-from support.s3_server import S3Server
+from support.object_server import S3Server
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 import fastresume as fr
 from support.fault_proxy import FAULTS, Proxy, proxied
-from support.s3_server import S3Server
+from support.object_server import S3Server
 
 
 def _ids(dataset: fr.ParquetDataset) -> list[list[int]]:

@@ -20,7 +20,7 @@ from pyiceberg.utils.config import Config
 
 import fastresume as fr
 from support.iceberg_tables import CATALOG, catalog_in, delete_rows, files_of
-from support.s3_server import OPTIONS, S3Server, serving
+from support.object_server import OPTIONS, S3Server, serving
 from support.tables import id_list, ids, in_order_of, opened, rows_of
 
 

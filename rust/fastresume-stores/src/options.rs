@@ -62,63 +62,40 @@ impl Options {
     /// # Errors
     /// `Argument` if an option has no meaning for it, or one is missing.
     pub fn client(&self, address: &Address, connector: Connector) -> Result<Arc<dyn ObjectStore>> {
-        let client = self.client_options(&address.root);
+        let client = self.client_options(address)?;
         let retry = RetryConfig {
             backoff: BackoffConfig::default(),
             max_retries: MAX_RETRIES,
             retry_timeout: RETRY_TIMEOUT,
         };
         let root = &address.root;
-        let made: object_store::Result<Arc<dyn ObjectStore>> = match address.kind {
-            Kind::S3 => {
-                let mut builder = self.s3(root)?.with_client_options(client);
-                let is_plain = builder
-                    .get_config_value(&AmazonS3ConfigKey::Endpoint)
-                    .is_some_and(|endpoint| endpoint.starts_with("http://"));
-                if is_plain {
-                    builder = builder.with_allow_http(true);
+        let renewed = self.credentials.as_ref().map(|credentials| Renewed(Arc::clone(credentials)));
+        // The builders have the same methods and no trait for them.
+        macro_rules! built {
+            ($builder:expr, $credentials:path) => {{
+                let mut builder = $builder;
+                if let Some(renewed) = renewed {
+                    builder = builder.with_credentials(Arc::new($credentials(renewed)));
                 }
-                if let Some(credentials) = &self.credentials {
-                    builder = builder.with_credentials(Arc::new(OfAws(Renewed(Arc::clone(credentials)))));
-                }
-                builder
-                    .with_retry(retry)
-                    .with_http_connector(connector)
-                    .build()
-                    .map(|made| Arc::new(made) as _)
-            }
-            Kind::Gcs => {
-                let mut builder = self.gcs(root)?.with_client_options(client);
-                if let Some(credentials) = &self.credentials {
-                    builder = builder.with_credentials(Arc::new(OfGcp(Renewed(Arc::clone(credentials)))));
-                }
-                builder
-                    .with_retry(retry)
-                    .with_http_connector(connector)
-                    .build()
-                    .map(|made| Arc::new(made) as _)
-            }
-            Kind::Azure => {
-                let mut builder = self.azure(root)?.with_client_options(client);
-                if let Some(credentials) = &self.credentials {
-                    builder = builder.with_credentials(Arc::new(OfAzure(Renewed(Arc::clone(credentials)))));
-                }
-                builder
-                    .with_retry(retry)
-                    .with_http_connector(connector)
-                    .build()
-                    .map(|made| Arc::new(made) as _)
-            }
-            Kind::Hub => return self.hub(address, &connector).map(|made| Arc::new(made) as _),
-            Kind::Http => {
-                self.of_store::<NoKey>("HTTP")?;
-                HttpBuilder::new()
-                    .with_url(root)
+                built!(builder)
+            }};
+            ($builder:expr) => {
+                $builder
                     .with_client_options(client)
                     .with_retry(retry)
                     .with_http_connector(connector)
                     .build()
                     .map(|made| Arc::new(made) as _)
+            };
+        }
+        let made: object_store::Result<Arc<dyn ObjectStore>> = match address.kind {
+            Kind::S3 => built!(self.s3(root)?, OfAws),
+            Kind::Gcs => built!(self.gcs(root)?, OfGcp),
+            Kind::Azure => built!(self.azure(root)?, OfAzure),
+            Kind::Hub => return self.hub(address, &connector).map(|made| Arc::new(made) as _),
+            Kind::Http => {
+                self.of_store::<NoKey>("HTTP")?;
+                built!(HttpBuilder::new().with_url(root))
             }
         };
         made.map_err(|cause| Error::Argument(format!("the store of '{root}' can't be reached: {cause}")))
@@ -228,18 +205,20 @@ impl Options {
         each.collect()
     }
 
-    fn client_options(&self, root: &str) -> ClientOptions {
+    fn client_options(&self, address: &Address) -> Result<ClientOptions> {
+        // Who names an address without TLS means it.
+        let is_plain = address.root.starts_with("http://") || self.place(address)?.contains("http://");
         let mut options = ClientOptions::default()
             .with_connect_timeout(CONNECT_TIMEOUT)
             .with_read_timeout(READ_TIMEOUT)
             .with_timeout_disabled()
-            .with_allow_http(root.starts_with("http://"));
+            .with_allow_http(is_plain);
         for (name, value) in &self.named {
             if let Some(key) = client_key(name) {
                 options = options.with_config(key, value);
             }
         }
-        options
+        Ok(options)
     }
 }
 

@@ -108,13 +108,13 @@ impl Stores {
         if !address.key.as_ref().is_empty() {
             match again(self.counts(), || client.head(&address.key)).await {
                 Ok(meta) => return Ok(vec![listed(&meta)]),
-                Err(object_store::Error::NotFound { .. }) if address.kind != Kind::Http => {}
+                Err(object_store::Error::NotFound { .. }) => {}
                 Err(cause) => return Err(failed(&cause)),
             }
         }
         if address.kind == Kind::Http {
             return Err(failed(&object_store::Error::NotSupported {
-                source: "a web server lists no directories: name each file".into(),
+                source: "there is no such file, and a web server lists no directories: name each file".into(),
             }));
         }
         let prefix = Some(&address.key).filter(|key| !key.as_ref().is_empty());
