@@ -30,6 +30,17 @@ def of_runs(runs: Intervals) -> npt.NDArray[np.int64]:
     return numbers
 
 
+def of_mask(mask: npt.NDArray[np.bool_]) -> Intervals:
+    """The runs of places where a mask is true.
+
+    Example:
+        >>> of_mask(np.array([True, True, False, True])).tolist()
+        [[0, 2], [3, 4]]
+    """
+    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    return edges.astype(np.int64).reshape(-1, 2)
+
+
 def runs_of_one(numbers: npt.NDArray[np.int64]) -> Intervals:
     """The numbers as runs of one number each.
 

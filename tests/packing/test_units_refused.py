@@ -53,8 +53,6 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="is not known with unit= yet"):
             opened(directory, fr.Packed("tokens", length=2), **how)
     dataset = opened(directory, fr.Packed("tokens", length=2), batch_size=1)
-    with pytest.raises(fr.FastresumeError, match="a row may be of several units"):
-        dataset.remaining()
     with pytest.raises(fr.StateError):
         opened(directory, fr.Packed("tokens", length=1), batch_size=1).load_state_dict(dataset.state_dict())
     assert dataset.read_rows([1])["tokens"].to_list() == [[3]]  # type: ignore[union-attr]

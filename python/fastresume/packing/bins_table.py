@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
+from fastresume.buffers import Intervals
 from fastresume.options.units import Bins
 from fastresume.packing.packed_table import Stretch
 
@@ -73,6 +74,11 @@ class BinsTable:
         first = int(self.starts[group])
         ordinals = int(self.first_ordinals[first + start]), int(self.first_ordinals[first + end])
         return Stretch(ordinals, ordinals[0])
+
+    def ordinals(self, units: Intervals, _manifest: _core.Manifest, _columns: list[str]) -> Intervals:
+        """The selected rows that are in these units."""
+        ordinals: Intervals = self.first_ordinals[units]
+        return ordinals
 
     def offsets(self, group: int, start: int, end: int) -> Words:
         """Where each of these bins begins among their rows, then the number of these."""

@@ -27,21 +27,28 @@ _AT_ONCE = 64
 """Costs of so many row groups are in memory at a time."""
 
 
-def list_lengths(manifest: _core.Manifest, names: Sequence[str]) -> Iterator[Costs]:
+def list_lengths(
+    manifest: _core.Manifest, names: Sequence[str], groups: Sequence[int] | None = None
+) -> Iterator[Costs]:
     """The lengths of the selected rows' lists, a row group after another; several threads read levels alone.
+
+    Args:
+        manifest: the files, and which of their rows are selected.
+        names: the columns; in each row their lists have the same lengths.
+        groups: the row groups, by their numbers over all files; all if None.
 
     Raises:
         DataError: if a column is no list of values, or the lists of a row have different lengths.
     """
     starts = of_words(manifest.group_starts)
     chosen = None if manifest.selected is None else of_buffer(manifest.selected)
-    groups, columns = range(len(starts) - 1), list(names)
+    groups, columns = range(len(starts) - 1) if groups is None else groups, list(names)
 
     def lengths(group: int) -> Costs:
         return of_words(_core.lengths_of_lists(manifest, group, columns))
 
     with ThreadPoolExecutor(default_threads()) as threads:
-        for first in groups[::_AT_ONCE]:
+        for first in range(0, len(groups), _AT_ONCE):
             some = groups[first : first + _AT_ONCE]
             for group, found in zip(some, threads.map(lengths, some), strict=True):
                 yield found if chosen is None else found[_selected(chosen, starts[group], len(found))]

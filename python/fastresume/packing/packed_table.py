@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
-from fastresume.buffers import of_buffer, of_runs, of_words
+from fastresume.buffers import Intervals, of_buffer, of_mask, of_runs, of_words
 from fastresume.options.units import Packed
 from fastresume.packing.content import of_documents
 from fastresume.packing.costs import list_lengths
@@ -110,6 +110,33 @@ class PackedTable:
         last = int(np.searchsorted(index, min(end * length, total), side="left"))
         ordinals = (first + entry * STRIDE, min(first + last * STRIDE, int(self.first_ordinals[file + 1])))
         return Stretch(ordinals, int(index[entry]))
+
+    def ordinals(self, units: Intervals, manifest: _core.Manifest, columns: list[str]) -> Intervals:
+        """The selected rows that have tokens in these units: the levels of their files are read again.
+
+        Raises:
+            DataError, SourceError: if a file can't be read.
+        """
+        groups, length, found = of_words(manifest.file_groups), self.packed.length, [units[:0]]
+        for file, (start, end) in enumerate(pairwise(self.starts.tolist())):
+            # How many of the units before each one of the file are among these.
+            own = np.clip(units, start, end) - start
+            own = own[own[:, 0] < own[:, 1]]
+            if not len(own):
+                continue
+            marks = np.zeros(end - start + 1, np.int64)
+            marks[own] = [1, -1]
+            among = np.concatenate([[0], np.cumsum(np.cumsum(marks[:-1]))])
+            before, first = 0, int(self.first_ordinals[file])
+            for costs in list_lengths(manifest, columns, range(*groups[file : file + 2].tolist())):
+                tokens = tokens_of(self.packed, costs)
+                ends = before + np.cumsum(tokens)
+                places = np.stack([(ends - tokens) // length, -(-ends // length)]).clip(max=end - start)
+                is_left = (tokens > 0) & (among[places[1]] > among[places[0]])
+                found.append(first + of_mask(is_left))
+                before += int(tokens.sum())
+                first += len(costs)
+        return np.concatenate(found)
 
     def content(self, manifest: _core.Manifest, columns: list[str]) -> int:
         """The digest of the tokens that are in units, of all files: the levels of the columns are read again.

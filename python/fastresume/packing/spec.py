@@ -193,14 +193,16 @@ class UnitsSpec(FilesSpec):
     def _schema_of_rows(self) -> Schema:
         return self.row_schema
 
-    def row_order(self, _cursor: _core.Cursor) -> _core.Order:
-        """Refuses: positions are those of units.
+    def rows_at(self, cursor: _core.Cursor, positions: Intervals) -> Intervals:
+        """The set of the rows that are in the units at a set of positions, if only in part.
 
         Raises:
-            FastresumeError: always.
+            DataError, SourceError: if a file can't be read.
         """
-        raise _core.FastresumeError(
-            f"the dataset counts {self.unit!r}, and no rows: a row may be of several units"
+        units = of_buffer(self.order(cursor).row_set(positions))
+        ordinals = self.units_table.ordinals(units, self.manifest, self._columns)
+        return of_buffer(
+            _core.Order(_core.Cursor.start(self.manifest, None), self.manifest).row_set(ordinals)
         )
 
     def files_of(self, _planned: _core.Pass, _number: int) -> list[str]:

@@ -107,11 +107,16 @@ class FilesDataset(ResumableDataset):
         Given to any dataset over these files as `rows=`, they make a dataset of what is left: under another
         filter, order or number of files, or in another reader.
 
+        Of packed sequences, they are the rows that have a token in one that is not delivered. A row that is
+        in a delivered one, too, is among them: read again, no token is lost, and those of its part come
+        twice. Empty lists, and those behind a file's last sequence, are not. The files' levels are read.
+
         Args:
             state: a state of this dataset; the present one if None.
 
         Raises:
             StateError: if the state is of another dataset, selection of rows or order.
+            DataError, SourceError: if a file can't be read, of packed sequences.
 
         Example:
             >>> dataset.remaining(batch.state_dict())

@@ -163,6 +163,10 @@ class FilesSpec(ReadSpec):
         """The row at each position of the pass that a cursor is in."""
         return _core.Order(cursor, self.manifest)
 
+    def rows_at(self, cursor: _core.Cursor, positions: Intervals) -> Intervals:
+        """The set of the rows at a set of positions of the pass that a cursor is in."""
+        return of_buffer(self.row_order(cursor).row_set(positions))
+
     def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
         """The rows of this rank's batch with a number in the cut of a pass, read again."""
         rank = self.world.rank

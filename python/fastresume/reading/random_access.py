@@ -193,8 +193,7 @@ def next_batch(spec: ReadSpec, cursor: _core.Cursor) -> Batch:
 def remaining_rows(spec: FilesSpec, cursor: _core.Cursor) -> Intervals:
     """The numbers of the rows of the current pass that are not delivered."""
     fitted = spec.fitted(cursor)
-    order = spec.row_order(fitted)
-    return of_buffer(order.row_set(of_buffer(fitted.remaining())))
+    return spec.rows_at(fitted, of_buffer(fitted.remaining()))
 
 
 def remaining_by_group(spec: FilesSpec, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:

@@ -1,0 +1,82 @@
+"""What remains of a pass of units is the rows that are in units which are not delivered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastresume as fr
+from fastresume.buffers import of_runs
+from support.documents import Oracle, documents, opened, units_of, write
+from support.jobs import FEW
+
+SHUFFLE = {"shuffle": True, "block_rows": 3, "window_rows": 9}
+
+
+def numbers(dataset: fr.ParquetDataset) -> list[int]:
+    """The numbers of the rows that remain."""
+    return of_runs(dataset.remaining().rows(dataset.num_file_rows)).tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.law(1)
+@FEW
+@given(data=st.data())
+def test_they_are_the_rows_of_the_sequences_that_come_after(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    files = [documents(data.draw(st.integers(0, 99)), data.draw(st.integers(1, 120)), 40) for _ in range(2)]
+    directory = write(tmp_path_factory.mktemp("left"), files, row_group_size=17)
+    length, rest = data.draw(st.sampled_from((1, 9, 50))), data.draw(st.sampled_from(("drop", "pad")))
+    chosen = data.draw(st.none() | st.sets(st.integers(0, sum(map(len, files)) - 1), min_size=1))
+    oracle = Oracle(files, length, None, rest, chosen)
+    unit = fr.Packed("tokens", length=length, rest=rest)
+    how: dict[str, Any] = SHUFFLE if data.draw(st.booleans()) else {}
+    if chosen is not None:
+        how = {**how, "rows": fr.Intervals([[row, row + 1] for row in sorted(chosen)])}
+    if not oracle.units:
+        return
+    dataset = opened(directory, unit, batch_size=2, tail="short", lanes=data.draw(st.integers(1, 2)), **how)
+    taken = data.draw(st.integers(0, len(dataset) - 1))
+    done = [unit for _, batch in zip(range(taken), dataset, strict=False) for unit in units_of(batch)]
+    left = list(oracle.units)
+    for each in done:
+        left.remove(each)
+    expected = sorted({row for _, _, _, rows in left for row in rows})
+    assert numbers(dataset) == expected
+    cursor = fr.Cursor.from_state(dataset.state_dict())
+    by_group = [
+        (path, group, row)
+        for path, group, rows in cursor.remaining(dataset)
+        for s, e in rows
+        for row in range(s, e)
+    ]
+    assert by_group == dataset.locate(expected)
+    # Read as rows, no token that was left is lost.
+    again = fr.ParquetDataset(
+        directory,
+        rows=dataset.remaining(),
+        batch_size=1,
+        columns=["tokens"],
+        nulls="mask",
+        rank=0,
+        world_size=1,
+    )
+    found = {token for batch in again for token in batch["tokens"].values.tolist()}  # type: ignore[union-attr]
+    assert {
+        token for tokens, document, _, _ in left for token, d in zip(tokens, document, strict=True) if d >= 0
+    } <= found
+
+
+@pytest.mark.parametrize("how", [{}, SHUFFLE], ids=["sequential", "shuffled"])
+def test_they_are_the_rows_of_the_bins_that_come_after(tmp_path: Path, how: dict[str, Any]) -> None:
+    directory = write(tmp_path / "data", [documents(1, 90, 40), documents(2, 50, 40)], row_group_size=17)
+    dataset = opened(directory, fr.Bins("tokens", cost=60), tail="short", **how)
+    left = set(range(140))
+    assert numbers(dataset) == sorted(left)
+    for _, batch in zip(range(4), dataset, strict=False):
+        left -= set(batch.rows().tolist())
+    assert numbers(dataset) == sorted(left)
