@@ -18,6 +18,14 @@ def test_citation_and_project_have_the_version_of_the_package() -> None:
     assert {cited[1], project["version"]} == {fr.__version__}
 
 
+def test_the_changelog_has_a_dated_section_of_the_version_behind_what_is_not_released() -> None:
+    sections = re.findall(r"^## \[(.+)\](.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert sections[0] == ("Unreleased", "")
+    version, date = sections[1]
+    assert version == fr.__version__
+    assert re.fullmatch(r" - \d{4}-\d\d-\d\d", date)
+
+
 def test_the_page_of_what_is_supported_agrees_with_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     page = (ROOT / "docs" / "reference" / "compatibility.md").read_text()
