@@ -23,10 +23,8 @@ from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
 from fastresume.options.unknown import OF_LOADER, refuse_unknown
-from fastresume.packing.delivery_log import UnitsLog
-from fastresume.packing.spec import UnitsSpec
+from fastresume.packing.delivery_log import audited
 from fastresume.reading.device import Device, device_of
-from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.monitor.progress import behind_a_bar
 from fastresume.reading.monitor.stats import Stats
@@ -34,7 +32,6 @@ from fastresume.reading.monitor.watchdog import Watchdog
 from fastresume.reading.random_access import batch_at, batch_of_row, made_again
 from fastresume.reading.replay import Trail
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
-from fastresume.reading.spec import ReadSpec
 from fastresume.reading.torch_dataloader.guards import added_up_by_accelerate
 from fastresume.reading.workers.pool import Crew
 from fastresume.state.cursor import Cursor
@@ -121,6 +118,7 @@ class Loader:
             refuse_unknown("Loader", unknown, OF_LOADER, list(inspect.signature(Loader).parameters)[:-1])
         self.dataset = _dataset_itself(dataset)
         self._spec = self.dataset.spec
+        self._log: DeliveryLog | None = None
         self.num_workers = at_least(0, "num_workers", num_workers)
         if self.num_workers and threads is not None:
             raise ValueError(
@@ -141,9 +139,8 @@ class Loader:
         self._device = None if found is None else Device(found, static)
         if static:
             self._check_static()
-        self._log = None if audit is None else _log_of(audit, self._spec)
-        if isinstance(self._log, UnitsLog):
-            self._spec = self._log.spec
+        if audit is not None:
+            self._log, self._spec = audited(audit, self._spec)
         self._crew = self._new_crew(prefetch_factor, multiprocessing_context)
         self._stats = Stats(self._spec, self.dataset.shared_cursor)
         self._watchdog = (
@@ -442,11 +439,3 @@ def _dataset_itself(given: object) -> ResumableDataset:
         return given
     advice = "" if dataset_behind(given) is None else ": give the dataset to one loader only"
     raise TypeError(f"dataset must be a ParquetDataset, found {type(given).__name__}{advice}")
-
-
-def _log_of(directory: str | os.PathLike[str], spec: ReadSpec) -> DeliveryLog:
-    if isinstance(spec, UnitsSpec):
-        return UnitsLog(directory, spec)
-    if not isinstance(spec, FilesSpec):
-        raise TypeError("audit= knows one ParquetDataset: of a Mixture it proves nothing yet")
-    return DeliveryLog(directory, spec.manifest, spec.world)

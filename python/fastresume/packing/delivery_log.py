@@ -16,6 +16,8 @@ from fastresume.batch.origin import Proof
 from fastresume.buffers import Intervals
 from fastresume.options.units import Packed
 from fastresume.packing.spec import UnitsSpec
+from fastresume.reading.files_spec import FilesSpec
+from fastresume.reading.spec import ReadSpec
 
 
 class UnitsLog(DeliveryLog):
@@ -75,3 +77,18 @@ class UnitsLog(DeliveryLog):
         told |= {"unit": repr(spec.unit), "counted": "sequences" if is_packed else "bins"}
         told |= {"starts": table.starts.tolist(), "content": content, "dropped_tokens": table.dropped_tokens}
         return json.dumps(told).encode()
+
+
+def audited(directory: str | os.PathLike[str], spec: ReadSpec) -> tuple[DeliveryLog, ReadSpec]:
+    """The delivery log of what is read, and the same spec, whose batches have what it notes.
+
+    Raises:
+        TypeError: if it is a mixture.
+        SourceError: if the directory can't be created.
+    """
+    if isinstance(spec, UnitsSpec):
+        log = UnitsLog(directory, spec)
+        return log, log.spec
+    if not isinstance(spec, FilesSpec):
+        raise TypeError("audit= knows one ParquetDataset: of a Mixture it proves nothing yet")
+    return DeliveryLog(directory, spec.manifest, spec.world), spec
