@@ -174,19 +174,23 @@ def _checked(sources: object) -> tuple[dict[str, ParquetDataset], dict[str, floa
             )
         dataset, weight = given
         if isinstance(dataset, Mixture):
-            flat = ", ".join(
-                f'"{name}/{inner}": (..., {share * float(weight):.4g})'
-                for inner, share in dataset.shares.items()
-            )
             raise TypeError(
-                f"source {name!r} is a Mixture itself: name its sources here, with weights multiplied: "
-                f"{{{flat}}}"
+                f"source {name!r} is a Mixture itself: name its sources here, with weights multiplied, as "
+                f"{_flat(name, dataset, _weight(name, weight))}"
             )
         if not isinstance(dataset, ParquetDataset):
             raise TypeError(f"source {name!r} must be a ParquetDataset, found {type(dataset).__name__}")
         _check_source(name, dataset)
         datasets[name], weights[name] = dataset, _weight(name, weight)
     return datasets, weights
+
+
+def _flat(name: str, inner: Mixture, weight: float) -> str:
+    """What to write in the place of a mixture among the sources."""
+    blend, core = inner.spec.last
+    parts = zip(blend.weights, core.weights, strict=True)
+    each = (f'"{name}/{own}": ({own}, {weight * part / sum(core.weights):.12g})' for own, part in parts)
+    return f"{{{', '.join(each)}}}"
 
 
 def _weight(name: str, weight: object) -> float:
@@ -210,11 +214,6 @@ def _check_source(name: str, dataset: ParquetDataset) -> None:
     if spec.masks_damage:
         raise ValueError(
             f"source {name!r} has bad_rows='mask', which a Mixture does not know yet: leave it out"
-        )
-    if spec.on_change == "append":
-        raise ValueError(
-            f"source {name!r} has on_change='append', which a Mixture does not know yet: name what is new as "
-            "a source of its own"
         )
     if not spec.num_rows:
         raise ValueError(f"source {name!r} has no rows: leave it out")

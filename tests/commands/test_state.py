@@ -46,6 +46,45 @@ def test_a_state_says_where_it_is(
     assert found["fits"] is True
 
 
+@pytest.mark.filterwarnings("ignore:the pass ends here")
+def test_the_state_of_a_mixture_says_its_sources_and_stages(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    web, code = fr.ParquetDataset(files, shuffle=True, seed=3), fr.ParquetDataset(files)
+    path = tmp_path / "state.json"
+    state = None
+    for weights in ((3, 1), (1, 1)):
+        made = fr.Mixture(
+            {"web": (web, weights[0]), "code": (code, weights[1])}, batch_size=8, rank=0, world_size=1
+        )
+        if state is not None:
+            made.load_state_dict(state)
+        for _, batch in zip(range(5), made, strict=False):
+            state = batch.state_dict()
+    path.write_text(json.dumps(state))
+    assert cli.main(["state", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {name: of["rows_delivered"] for name, of in found["sources"].items()} == {"web": 50, "code": 30}
+    assert found["sources"]["web"]["passes"] == 0.5
+    assert [stage["shares"] for stage in found["stages"]] == [
+        {"web": 0.75, "code": 0.25},
+        {"web": 0.5, "code": 0.5},
+    ]
+    assert [stage["rows_delivered"] for stage in found["stages"]] == [40, 40]
+    assert (found["epoch"], found["step"], found["rows_delivered"]) == (0, 10, 80)
+    assert cli.main(["state", str(path)]) == 0
+    told = capsys.readouterr().out
+    for words in (
+        "source   web: 100 rows, shuffled with seed 3",
+        "50 rows delivered over all passes, 0.50 passes",
+        "stage    1: web 50.00%, code 50.00%; 40 of 140 rows",
+        "step     10 of the pass, over all its stages",
+    ):
+        assert words in told
+    assert cli.main(["state", str(path), str(files)]) == 2
+    assert "the state is of a mixture" in capsys.readouterr().err
+
+
 def test_a_state_of_other_files_says_why_it_does_not_fit(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -391,7 +391,6 @@ def test_what_a_mixture_does_not_know_is_refused_by_name(root: Path) -> None:
         ({"web": (web, float("nan"))}, {}, "a weight must be a number above 0"),
         ({"web": (web.map(lambda batch: batch), 1)}, {}, r"map the Mixture"),
         ({"web": (source(root, "web", bad_rows="mask"), 1)}, {}, "bad_rows='mask'"),
-        ({"web": (source(root, "web", on_change="append"), 1)}, {}, "on_change='append'"),
         ({"web": (web, 1)}, {"stop": "last"}, "stop"),
         ({"web": (web, 1)}, {"stages": [(10, {"code": 1})]}, "a stage names 'code'; the sources are web"),
         ({"web": (web, 1)}, {"stages": [(0, {"web": 1})]}, "the rows of a stage must be at least 1"),
@@ -400,9 +399,13 @@ def test_what_a_mixture_does_not_know_is_refused_by_name(root: Path) -> None:
         with pytest.raises((ValueError, TypeError), match=words):
             fr.Mixture(sources, batch_size=2, rank=0, world_size=1, **how)
     made = fr.Mixture({"web": (web, 1)}, batch_size=2, rank=0, world_size=1)
-    with pytest.raises(TypeError, match=r'name its sources here.*\{"all/web": \(\.\.\., 0\.5\)\}'):
-        fr.Mixture({"all": (made, 0.5)}, batch_size=2)  # type: ignore[dict-item]
-    with pytest.raises(TypeError, match="of a Mixture, or of units, it proves nothing yet"):
+    two = fr.Mixture(
+        {"web": (web, 3), "code": (source(root, "code"), 1)}, stages=[(9, {"web": 1})], batch_size=2
+    )
+    flat = r'multiplied, as \{"all/web": \(web, 0\.375\), "all/code": \(code, 0\.125\)\}'
+    with pytest.raises(TypeError, match=flat):
+        fr.Mixture({"all": (two, 0.5)}, batch_size=2)  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="of a Mixture it proves nothing yet"):
         fr.Loader(made, audit="log")
     with pytest.raises(fr.FastresumeError, match="of no Mixture"):
         _ = web.read_rows([1]).source

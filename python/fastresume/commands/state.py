@@ -59,6 +59,8 @@ def read(path: Path) -> Cursor:
 def told(cursor: Cursor) -> dict[str, Any]:
     """What a state says, by name."""
     text = json.loads(cursor.to_state()[KEY])
+    if "mixture" in text["order"]:
+        return told_of_mixture(cursor, text)
     return {
         "dataset": text["dataset"],
         "selection": text["selection"],
@@ -73,12 +75,50 @@ def told(cursor: Cursor) -> dict[str, Any]:
     }
 
 
+def told_of_mixture(cursor: Cursor, text: Mapping[str, Any]) -> dict[str, Any]:
+    """What the state of a mixture says: its sources, the rows of each that were delivered, and its stages."""
+    order, core = text["order"], cursor._core
+    names = [name for name, *_ in order["sources"]]
+    present = (order["weights"], text["dataset"]["rows"], text["cuts"])
+    stages = [
+        {
+            "shares": {name: part / sum(weights) for name, part in zip(names, weights, strict=True) if part},
+            "rows": rows,
+            "rows_delivered": sum(done * each * lanes // groups for lanes, groups, each, done in cuts),
+            "cuts": cuts,
+        }
+        for weights, rows, cuts in (*order["stages"], present)
+    ]
+    delivered = zip(order["sources"], _core.Axes.rows_taken(core), strict=True)
+    return {
+        "sources": {
+            name: {
+                "dataset": dataset,
+                "rows": rows,
+                "seed": None if sizes is None else sizes[0],
+                "rows_delivered": count,
+                "passes": count / rows,
+            }
+            for (name, dataset, rows, sizes, *_), count in delivered
+        },
+        "stop": order["stop"],
+        "epoch": cursor.epoch,
+        "passes_of_this_job": cursor.epoch - text["first_epoch"],
+        "step": core.steps,
+        "rows_delivered": sum(stage["rows_delivered"] for stage in stages),
+        "rows_left": cursor.num_rows - cursor.consumed_rows,
+        "stages": stages,
+    }
+
+
 def compared(cursor: Cursor, path: str) -> dict[str, Any]:
     """Whether a state fits the files of a path, and if not, why; whatever it selects of them.
 
     Raises:
         DataError, SourceError: if a file can't be read.
     """
+    if "mixture" in cursor.order:
+        raise ValueError("the state is of a mixture, whose sources are several datasets: leave PATH out")
     manifest = _core.Manifest.open([path_list(path)], _core.Stores())
     if cursor._core.fingerprint == manifest.fingerprint:
         return {"fits": True, "why": None}
@@ -92,6 +132,8 @@ def compared(cursor: Cursor, path: str) -> dict[str, Any]:
 
 def shown(found: dict[str, Any]) -> str:
     """The same as lines for people."""
+    if "sources" in found:
+        return shown_of_mixture(found)
     order = found["order"]
     how = order["kind"] + (f" with seed {order['seed']}" if "seed" in order else "")
     chosen = "all rows" if found["selection"] is None else f"a selection, {found['selection'][:16]}"
@@ -103,14 +145,41 @@ def shown(found: dict[str, Any]) -> str:
         f"step     {found['step']} of the pass, over all its cuts",
         f"rows     {found['rows_delivered']:,} delivered, {found['rows_left']:,} left",
     ]
-    for lanes, groups, rows, done in found["cuts"]:
-        lines.append(f"cut      {lanes} lanes in {groups} groups, {rows} rows each: {done} batches done")
+    lines += _cuts(found["cuts"])
     for end, cuts in found["generations"]:
         lines.append(f"growth   rows behind {end:,} came after {cuts} cuts")
     if "fits" in found:
         same = "" if found["selection"] is None else ", if rows= and filter= select the same rows"
         lines.append(f"fits     yes{same}" if found["fits"] else f"fits     no: {found['why']}")
     return "\n".join(lines) + "\n"
+
+
+def shown_of_mixture(found: dict[str, Any]) -> str:
+    """The same of a mixture."""
+    lines = ["mixture"]
+    for name, of in found["sources"].items():
+        how = "sequential" if of["seed"] is None else f"shuffled with seed {of['seed']}"
+        lines += [
+            f"source   {name}: {of['rows']:,} rows, {how}, dataset {of['dataset']}",
+            f"         {of['rows_delivered']:,} rows delivered over all passes, {of['passes']:.2f} passes",
+        ]
+    lines += [
+        f"pass     {found['epoch']} ({found['passes_of_this_job']} done by this job), stop={found['stop']!r}",
+        f"step     {found['step']} of the pass, over all its stages",
+        f"rows     {found['rows_delivered']:,} delivered, {found['rows_left']:,} left",
+    ]
+    for number, stage in enumerate(found["stages"]):
+        shares = ", ".join(f"{name} {share:.2%}" for name, share in stage["shares"].items())
+        lines.append(f"stage    {number}: {shares}; {stage['rows_delivered']:,} of {stage['rows']:,} rows")
+        lines += _cuts(stage["cuts"])
+    return "\n".join(lines) + "\n"
+
+
+def _cuts(cuts: list[list[int]]) -> list[str]:
+    return [
+        f"cut      {lanes} lanes in {groups} groups, {rows} rows each: {done} batches done"
+        for lanes, groups, rows, done in cuts
+    ]
 
 
 def _states(value: object) -> list[Mapping[str, Any]]:

@@ -65,6 +65,7 @@ class MixtureReader(ComposedReader):
         self._number_at = np.array([numbers.get(name, -1) for name in self._axes.names], dtype=np.int64)
         self._lacks_sources = bool((self._number_at < 0).any())
         places = {name: place for place, name in enumerate(self._axes.names)}
+        self._rows = self._axes.rows
         self._place_of = {number: places[name] for number, (name, _) in sources.items()}
         self._chunk_rows = self._rows_of_chunks()
         self._joiner = first.joiner(BATCHES_IN_USE * planned.cut[2] * first.row_bytes)
@@ -114,7 +115,7 @@ class MixtureReader(ComposedReader):
             ahead = (1, self._prefetch_bytes // each) if self._threads else (0, 0)
             stream = Stream(spec, cursor, self._chunk_rows[source], *ahead)
         found = stream.take(last - first)
-        if last % spec.num_rows == 0:
+        if last % self._rows[place] == 0:
             stream.close()
         else:
             self._streams[source, last] = stream

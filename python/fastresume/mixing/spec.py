@@ -12,6 +12,7 @@ import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Share, of_a_pass
 from fastresume.mixing.reader import MixtureReader
+from fastresume.options.rows import OrderChoice
 from fastresume.reading.draws import Draws
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.map_function import check_picklable
@@ -19,6 +20,11 @@ from fastresume.reading.masked_rows import MaskedRows
 from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec, Rows
 from fastresume.reading.workers.messages import Arrival
+
+
+def _told(name: str, spec: FilesSpec) -> tuple[str, _core.Cursor, OrderChoice, _core.Manifest | None, bool]:
+    """What the core has to know of a source."""
+    return name, spec.start(), spec.order_choice, spec.files_of_state, spec.on_change == "append"
 
 
 class Blend(NamedTuple):
@@ -49,7 +55,7 @@ class MixtureSpec(ReadSpec):
         specs = dict(self.sources)
         cores = [
             _core.Mixture(
-                [(name, specs[name].start(), specs[name].order_choice) for name in blend.weights],
+                [_told(name, specs[name]) for name in blend.weights],
                 list(blend.weights.values()),
                 blend.stop,
             )
@@ -65,6 +71,11 @@ class MixtureSpec(ReadSpec):
         """The share of each source in a pass, as it is read."""
         blend, weights = self._at(epoch)[0].weights, self._at(epoch)[1].weights
         return {name: weight / sum(weights) for name, weight in zip(blend, weights, strict=True)}
+
+    @property
+    def last(self) -> tuple[Blend, _core.Mixture]:
+        """The sources, weights and end of all passes behind the first ones."""
+        return self.blends[-1], self._cores[-1]
 
     def _at(self, epoch: int) -> tuple[Blend, _core.Mixture]:
         number = min(epoch, len(self.blends) - 1)
@@ -101,7 +112,7 @@ class MixtureSpec(ReadSpec):
         return self._at(0)[1].start(self.global_batch_size)
 
     def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
-        """A cursor of this mixture; if it has other sources, weights or another end, a new stage begins.
+        """A cursor of this mixture; with other sources, weights, files or another end, a new stage begins.
 
         Raises:
             StateError: if it is of no mixture, or a source is another dataset than the one of this name.

@@ -74,6 +74,11 @@ class UnitsSpec(FilesSpec):
         return True
 
     @property
+    def files_of_state(self) -> None:
+        """None: the units of a state are not those of its files alone."""
+        return None
+
+    @property
     def units_text(self) -> str:
         """What is counted in the place of rows, in words."""
         table, rows = self.units_table, self.manifest.num_selected

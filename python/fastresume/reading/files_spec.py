@@ -141,6 +141,11 @@ class FilesSpec(ReadSpec):
         return Chunk(memory, of_runs(runs), None)
 
     @property
+    def files_of_state(self) -> _core.Manifest | None:
+        """The files, where a state can be compared with the first of them; None of units."""
+        return self.manifest
+
+    @property
     def units_text(self) -> str | None:
         """What is counted in the place of rows, in words; None of rows."""
         return None

@@ -2,11 +2,12 @@
 //! other sources. The oracle walks along the positions one by one.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fastresume::{
-    Cursor, Cut, NamedMixture, NamedSource, NamedStop, OrderChoice, OrderKind, Pass, Period, Stop, Tail,
-    whole_weights,
+    Axis, Cursor, Cut, Grows, NamedMixture, NamedSource, NamedStop, OrderChoice, OrderKind, Pass, Period,
+    Stop, Tail, whole_weights,
 };
 use proptest::prelude::*;
 
@@ -18,11 +19,12 @@ fn config() -> ProptestConfig {
 
 const NAMES: [&str; 4] = ["web", "code", "books", "mail"];
 
-/// What one start of a job asks for: which sources it names and with which weights, its ranks, lanes and rows, and after
-/// how many batches it is killed.
+/// What one start of a job asks for: which sources it names and with which weights, what has come to them, its ranks, lanes
+/// and rows, and after how many batches it is killed.
 #[derive(Debug, Clone)]
 struct Life {
     weights: Vec<(usize, u64)>,
+    new_rows: Vec<u64>,
     stop: Stop,
     world_size: u64,
     lanes_each: u64,
@@ -41,9 +43,11 @@ fn lives() -> impl Strategy<Value = Life> {
         Just(Stop::Named(NamedStop::All)),
         (1..400_u64).prop_map(Stop::Rows)
     ];
-    (weights, stop, 1..=3_u64, 1..=3_u64, 1..6_u64, 0..40_u64).prop_map(
-        |(weights, stop, world_size, lanes_each, rows, batches)| Life {
+    let new_rows = prop::collection::vec(prop_oneof![3 => Just(0), 1 => 1..50_u64], 4);
+    (weights, new_rows, stop, 1..=3_u64, 1..=3_u64, 1..6_u64, 0..40_u64).prop_map(
+        |(weights, new_rows, stop, world_size, lanes_each, rows, batches)| Life {
             weights,
+            new_rows,
             stop,
             world_size,
             lanes_each,
@@ -53,14 +57,30 @@ fn lives() -> impl Strategy<Value = Life> {
     )
 }
 
+/// Files of so many rows, which have been fewer.
+#[derive(Debug)]
+struct Files(usize, u64);
+
+fn fingerprint(source: usize, rows: u64) -> String {
+    format!("{source:016}{rows:016}")
+}
+
+impl Grows for Files {
+    fn began_with(&self, hash: &str, rows: u64) -> fastresume::Result<bool> {
+        Ok(rows < self.1 && hash == fingerprint(self.0, rows))
+    }
+}
+
 impl Life {
     fn named(&self, rows: &[u64]) -> NamedMixture {
         let sources = self.weights.iter().map(|&(source, _)| NamedSource {
             name: NAMES[source].into(),
-            fingerprint: format!("{source:032}"),
+            fingerprint: fingerprint(source, rows[source]),
             rows: rows[source],
             order: OrderKind::Sequential,
             choice: OrderChoice::Sequential,
+            files: Some(Arc::new(Files(source, rows[source]))),
+            appends: true,
         });
         NamedMixture {
             sources: sources.collect(),
@@ -113,12 +133,86 @@ fn slow_sources(weights: &[u64], positions: u64) -> Vec<usize> {
     found
 }
 
+/// A source as a set of places: of each pass, the positions that were taken, or count as taken.
+#[derive(Debug, Default)]
+struct Slow {
+    rows: u64,
+    taken: BTreeSet<(u64, u64)>,
+    delivered: BTreeMap<(u64, u64), (u64, u64)>,
+}
+
+impl Slow {
+    fn count(&self, pass: u64) -> u64 {
+        self.taken.range((pass, 0)..(pass + 1, 0)).count() as u64
+    }
+
+    fn passes(&self) -> BTreeSet<u64> {
+        self.taken.iter().map(|place| place.0).collect()
+    }
+
+    /// Passes that are partly taken go on with the new rows; else the last one does. What is done stays done.
+    fn grow(&mut self, new_rows: u64) {
+        let passes = self.passes();
+        let is_partly = passes.iter().any(|&pass| self.count(pass) < self.rows);
+        for &pass in &passes {
+            if self.count(pass) == self.rows && (is_partly || Some(&pass) != passes.last()) {
+                self.taken.extend((self.rows..self.rows + new_rows).map(|position| (pass, position)));
+            }
+        }
+        self.rows += new_rows;
+    }
+
+    /// The first places that are left.
+    fn left(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let all = (0..).flat_map(|pass| (0..self.rows).map(move |position| (pass, position)));
+        all.filter(|place| !self.taken.contains(place))
+    }
+
+    /// Checks that a state says the same.
+    fn check(&self, axis: &Axis) {
+        assert_eq!(axis.rows(), self.rows);
+        assert_eq!(axis.rows_taken(), self.delivered.len() as u64, "rows that were taken");
+        let (first, _, _) = axis.place(0);
+        let told = axis.taken().ranges().iter().cloned().flatten();
+        let told: BTreeSet<_> = told.map(|ordinal| axis.place(ordinal)).map(|at| (at.0, at.1)).collect();
+        let own: BTreeSet<_> = self.taken.range((first, 0)..).copied().collect();
+        assert_eq!(told, own, "the state tells what was taken");
+        assert!((0..first).all(|pass| self.count(pass) == self.rows), "what is forgotten is done");
+        // A generation of which rows are left holds what it held when others of it were delivered.
+        for pass in self.passes().into_iter().filter(|&pass| self.count(pass) < self.rows) {
+            let of = |position: u64| generation_of(axis, (pass - first) * self.rows + position);
+            let left = (0..self.rows).filter(|&position| !self.taken.contains(&(pass, position)));
+            let open: BTreeSet<_> = left.map(of).collect();
+            for (place, generation) in self.delivered.range((pass, 0)..(pass + 1, 0)) {
+                assert!(!open.contains(&of(place.1)) || of(place.1) == *generation);
+            }
+        }
+    }
+}
+
+/// Where the generation of the rows at an ordinal begins and ends.
+fn generation_of(axis: &Axis, ordinal: u64) -> (u64, u64) {
+    let (_, position, mut ends) = axis.place(ordinal);
+    ends.push(axis.rows());
+    let number = ends.partition_point(|&end| end <= position);
+    (if number == 0 { 0 } else { ends[number - 1] }, ends[number])
+}
+
 /// Checks a history: nothing is delivered twice, what was left of a source comes first, and the state says all of it.
 fn check_history(rows: &[u64], lives: &[Life]) {
-    let mut delivered: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); NAMES.len()];
+    let mut rows = rows.to_vec();
+    let mut all: Vec<Slow> = rows.iter().map(|&rows| Slow { rows, ..Slow::default() }).collect();
     let mut state: Option<String> = None;
     for life in lives {
-        let named = life.named(rows);
+        for &(source, _) in &life.weights {
+            // What came to a source while it was not read is seen when it is read again.
+            let new_rows = life.new_rows[source];
+            rows[source] += new_rows;
+            if new_rows > 0 {
+                all[source].grow(new_rows);
+            }
+        }
+        let named = life.named(&rows);
         let cursor = match &state {
             None => Cursor::start_of_mixture(&named, life.least()).unwrap(),
             Some(text) => Cursor::parse(text).unwrap().fitted_to_mixture(&named, life.least()).unwrap(),
@@ -129,19 +223,27 @@ fn check_history(rows: &[u64], lives: &[Life]) {
         let weights = cursor.mixture().unwrap().weights.clone();
         let sources = slow_sources(&weights, positions);
         // What a stage may take: of each source what had not been taken before it.
-        let begun = taken(&cursor.before_stage(), &known);
-        let mut next: Vec<u64> = vec![0; NAMES.len()];
+        let begun = cursor.before_stage().taken().unwrap();
         let mut expected = Vec::new();
+        for (source, &name) in known.iter().enumerate() {
+            let count = usize::try_from(axes.period().count_before(source, positions)).unwrap();
+            let at_start = Slow { rows: all[name].rows, ..Slow::default() };
+            let taken = begun[source].taken().ranges().iter().cloned().flatten();
+            let (first, _, _) = begun[source].place(0);
+            let taken = taken.map(|ordinal| begun[source].place(ordinal)).map(|at| (at.0, at.1));
+            let at_start = Slow { taken: taken.collect(), ..at_start };
+            let next = at_start.left().filter(|place| place.0 >= first);
+            expected.push(next.take(count).collect::<Vec<_>>().into_iter());
+        }
+        let mut at = Vec::new();
         for (position, &source) in (0..).zip(&sources) {
-            let name = known[source];
-            while begun[name].contains(&next[name]) {
-                next[name] += 1;
-            }
             let ordinals: Vec<_> = axes.ordinals(source, &(position..position + 1)).collect();
-            assert_eq!(ordinals, std::slice::from_ref(&(next[name]..next[name] + 1)));
+            let of_source = axes.axis(source).unwrap();
+            assert_eq!(ordinals.iter().map(|range| range.end - range.start).sum::<u64>(), 1);
+            let (pass, place, _) = of_source.place(ordinals[0].start);
+            assert_eq!(Some((pass, place)), expected[source].next());
             assert_eq!(axes.period().source_at(position), source);
-            expected.push((name, next[name]));
-            next[name] += 1;
+            at.push((known[source], (pass, place), generation_of(of_source, ordinals[0].start)));
         }
         let pass = life.pass(&cursor);
         let end = (pass.done() + life.batches).min(pass.batches());
@@ -149,31 +251,24 @@ fn check_history(rows: &[u64], lives: &[Life]) {
             for rank in 0..life.world_size {
                 for range in pass.positions(batch, rank).unwrap() {
                     for position in range {
-                        let (name, ordinal) = expected[usize::try_from(position).unwrap()];
-                        assert!(delivered[name].insert(ordinal), "{name} gave {ordinal} twice");
+                        let (name, place, generation) = at[usize::try_from(position).unwrap()];
+                        let before = all[name].delivered.insert(place, generation);
+                        assert!(before.is_none(), "{name} gave {place:?} twice");
+                        assert!(all[name].taken.insert(place), "{name} gave {place:?}, which was done");
                     }
                 }
             }
         }
         let after = pass.cursor_after(end);
-        let known = places(&after);
-        let told = taken(&after, &known);
-        for (name, told) in told.iter().enumerate().filter(|(name, _)| known.contains(name)) {
-            assert_eq!(told, &delivered[name], "the state tells what was taken of {name}");
+        for (&name, axis) in places(&after).iter().zip(after.taken().unwrap()) {
+            if axis.rows() == all[name].rows {
+                all[name].check(&axis);
+            }
         }
         let text = after.to_json();
         assert_eq!(Cursor::parse(&text).unwrap(), after);
         state = Some(text);
     }
-}
-
-/// What a state says was taken, by the names of the sources.
-fn taken(cursor: &Cursor, known: &[usize]) -> Vec<BTreeSet<u64>> {
-    let mut found = vec![BTreeSet::new(); NAMES.len()];
-    for (name, taken) in known.iter().zip(cursor.taken().unwrap()) {
-        found[*name] = taken.ranges().iter().cloned().flatten().collect();
-    }
-    found
 }
 
 proptest! {
@@ -229,6 +324,7 @@ proptest! {
 fn a_pass_ends_with_that_of_a_source_or_of_all() {
     let life = |stop| Life {
         weights: vec![(0, 7), (1, 3)],
+        new_rows: vec![0; 4],
         stop,
         world_size: 1,
         lanes_each: 1,
@@ -259,6 +355,8 @@ fn a_state_of_eight_sources_and_five_stages_is_below_a_kibibyte() {
             rows: 123_456_789,
             order: OrderKind::Shuffled { seed: 17, block_rows: 65_536, window_rows: 131_072 },
             choice: OrderChoice::Shuffled { seed: None, block_rows: None, window_rows: None },
+            files: None,
+            appends: false,
         });
         each.collect()
     };

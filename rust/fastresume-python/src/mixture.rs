@@ -1,10 +1,11 @@
 //! Mixtures of several sources, as Python classes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use fastresume::{
-    Axes as CoreAxes, Cursor as CoreCursor, Error, Identity, Intervals, Mixture as CoreMixture, NamedMixture,
-    NamedSource, NamedStop, Result, Stop, order_of, whole_weights,
+    Axes as CoreAxes, Axis, Cursor as CoreCursor, Error, Grows, Identity, Mixture as CoreMixture,
+    NamedMixture, NamedSource, NamedStop, Result, SourceFiles, Stop, order_of, whole_weights,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -13,6 +14,7 @@ use crate::buffer::Buffer;
 use crate::cursor::{ChoiceNumbers, Cursor, to_choice};
 use crate::gate;
 use crate::intervals;
+use crate::manifest::Manifest;
 
 /// "first", "all", or a number of rows.
 #[derive(FromPyObject)]
@@ -36,14 +38,24 @@ impl StopArgument {
     }
 }
 
-fn source(name: String, start: &Cursor, choice: ChoiceNumbers) -> NamedSource {
+/// A source: its name, the cursor of its start, what was named of its order, its files if they may be more than they were,
+/// and whether a state of fewer of them fits.
+type SourceArguments<'py> = (String, PyRef<'py, Cursor>, ChoiceNumbers, Option<PyRef<'py, Manifest>>, bool);
+
+fn source((name, start, choice, manifest, appends): SourceArguments<'_>) -> NamedSource {
     let identity = start.inner.identity();
+    let files = manifest.map(|manifest| -> Arc<dyn Grows> {
+        let (manifest, selection) = (Arc::clone(&manifest.inner), Arc::clone(&manifest.selection));
+        Arc::new(SourceFiles { manifest, selection })
+    });
     NamedSource {
         name,
         fingerprint: identity.short_hash(),
         rows: identity.num_rows,
         order: identity.order.clone(),
         choice: to_choice(choice),
+        files,
+        appends,
     }
 }
 
@@ -55,15 +67,14 @@ pub struct Mixture {
 
 #[pymethods]
 impl Mixture {
-    /// Of each source its name, the cursor of its start, and what was named of its order.
     #[new]
     fn new(
         py: Python<'_>,
-        sources: Vec<(String, PyRef<'_, Cursor>, ChoiceNumbers)>,
+        sources: Vec<SourceArguments<'_>>,
         weights: Vec<f64>,
         stop: StopArgument,
     ) -> PyResult<Self> {
-        let named = sources.into_iter().map(|(name, start, choice)| source(name, &start, choice)).collect();
+        let named = sources.into_iter().map(source).collect();
         gate::run(py, || {
             let inner =
                 NamedMixture { sources: named, weights: whole_weights(&weights)?, stop: stop.to_core()? };
@@ -143,7 +154,7 @@ impl Axes {
             let mut stretches = Vec::new();
             for (number, source) in self.mixture.sources.iter().enumerate() {
                 if !of_source[number].is_empty() {
-                    self.stretches(number, source.2.max(1), &positions, &mut stretches);
+                    self.stretches(number, source.2, &positions, &mut stretches);
                 }
             }
             let places = of_source.concat();
@@ -154,7 +165,7 @@ impl Axes {
     /// The ordinals of a source at the positions `[start, end)`, in their order, as ranges of which none passes the end
     /// of a pass of the source.
     fn ordinals(&self, py: Python<'_>, source: usize, start: u64, end: u64) -> PyResult<Buffer> {
-        let rows = self.rows(source)?;
+        let rows = self.axis(source)?.rows();
         gate::run(py, || {
             let mut found = Vec::new();
             self.stretches(source, rows, std::slice::from_ref(&(start..end)), &mut found);
@@ -162,15 +173,29 @@ impl Axes {
         })
     }
 
-    /// The cursor of the pass of a source that holds an ordinal: before that row. `start` is that of the source's start.
+    /// The cursor of the pass of a source that holds an ordinal: before that row. `start` is that of the source's start,
+    /// which may have rows that came later: these stand behind all others.
     fn stretch(&self, py: Python<'_>, source: usize, start: &Cursor, ordinal: u64) -> PyResult<Cursor> {
-        let rows = self.rows(source)?;
+        let axis = self.axis(source)?;
         let order = order_of(&self.mixture.sources[source]);
         gate::run(py, || {
             let identity = Identity { order, ..start.inner.identity().clone() };
-            let consumed = Intervals::full(ordinal % rows);
-            CoreCursor::from_consumed(identity, ordinal / rows, consumed).map(Cursor::from)
+            let (epoch, position, mut ends) = axis.place(ordinal);
+            ends.extend([axis.rows()].into_iter().filter(|&rows| rows < identity.num_rows));
+            Ok(CoreCursor::at_position(identity, epoch, position, &ends).into())
         })
+    }
+
+    /// The rows that a cursor says were taken of each source, over all its passes.
+    #[staticmethod]
+    fn rows_taken(py: Python<'_>, cursor: &Cursor) -> PyResult<Vec<u64>> {
+        gate::run(py, || Ok(cursor.inner.taken()?.iter().map(Axis::rows_taken).collect()))
+    }
+
+    /// The rows of a pass of each source in this stage.
+    #[getter]
+    fn rows(&self) -> Vec<u64> {
+        self.mixture.sources.iter().map(|source| source.2).collect()
     }
 }
 
@@ -189,8 +214,8 @@ impl Axes {
         }
     }
 
-    fn rows(&self, source: usize) -> PyResult<u64> {
-        let found = self.mixture.sources.get(source).map(|source| source.2.max(1));
+    fn axis(&self, source: usize) -> PyResult<&Axis> {
+        let found = self.inner.axis(source);
         found.ok_or_else(|| pyo3::exceptions::PyIndexError::new_err("there is no such source"))
     }
 }

@@ -2,6 +2,12 @@
 //!
 //! The axis of a source is its passes one after another, without end: ordinal j of it is position `j % rows` of its pass
 //! `j / rows`. This arithmetic is a part of the cursor's format.
+//!
+//! Where files come to a source, the passes that were partly taken have the new rows behind their own; if none is, the last
+//! one that was taken. The axis begins anew with the first of these passes. A pass behind it that was wholly taken stays
+//! so: its new rows count as taken.
+
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +53,122 @@ pub struct Source(
     /// What the passes of the mixture have taken of its axis: where that ends, and the pairs [start, end) that they have
     /// left before. Empty if nothing was taken.
     pub Vec<u64>,
+    /// How it has grown: nothing if it has not.
+    #[serde(default, skip_serializing_if = "Growth::is_none")]
+    pub Growth,
 );
+
+/// How a source has grown.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Growth(
+    /// The pass with which its axis begins.
+    pub u64,
+    /// The rows that were taken before that pass, less those that count as taken and were not.
+    pub i64,
+    /// The ends of the generations of rows, and the last pass that is divided by each.
+    pub Vec<(u64, u64)>,
+    /// Where it has grown in this pass of the mixture: the hash and the rows that it had, and after how many stages.
+    pub Vec<(String, u64, u64)>,
+);
+
+impl Growth {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The axis of a source, and what was taken of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Axis {
+    hash: String,
+    rows: u64,
+    first: u64,
+    before: i64,
+    generations: Vec<(u64, u64)>,
+    taken: Intervals,
+}
+
+impl Axis {
+    /// The ordinals that were taken.
+    #[must_use]
+    pub fn taken(&self) -> &Intervals {
+        &self.taken
+    }
+
+    pub(crate) fn take(&mut self, ordinals: &Intervals) {
+        self.taken = self.taken.union(ordinals);
+    }
+
+    /// The rows of each pass.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The number of rows that were taken, over all passes.
+    #[must_use]
+    pub fn rows_taken(&self) -> u64 {
+        self.taken.count().saturating_add_signed(self.before)
+    }
+
+    /// The pass that holds an ordinal, the position in it, and where the generations of its rows end but for the last one.
+    #[must_use]
+    pub fn place(&self, ordinal: u64) -> (u64, u64, Vec<u64>) {
+        let pass = self.first.saturating_add(ordinal / self.rows);
+        let ends = self.generations.iter().filter(|(_, last)| *last >= pass).map(|(end, _)| *end);
+        (pass, ordinal % self.rows, ends.collect())
+    }
+
+    /// The pass that is the present one. What is left of a pass and makes no global batch belongs to the next one.
+    fn present(&self, least: u64) -> u64 {
+        self.first.saturating_add((self.taken.count() + least.clamp(1, self.rows) - 1) / self.rows)
+    }
+
+    /// How many ordinals up to the end of a pass are left.
+    fn left(&self, pass: u64) -> u64 {
+        let end = pass.saturating_add(1).saturating_sub(self.first).saturating_mul(self.rows);
+        end - self.taken.intersection(&Intervals::full(end)).count()
+    }
+
+    /// Adds files, with which a pass has so many rows.
+    pub(crate) fn grow(&mut self, hash: &str, rows: u64) {
+        let old = self.rows;
+        (self.hash, self.rows) = (hash.to_owned(), rows);
+        if rows == old || self.taken.end() == 0 {
+            return;
+        }
+        let ranges = self.taken.ranges();
+        let last = (self.taken.end() - 1) / old;
+        let is_partly =
+            ranges.iter().any(|range| !range.start.is_multiple_of(old) || !range.end.is_multiple_of(old));
+        let hole = if ranges[0].start > 0 { 0 } else { ranges[0].end / old };
+        let base = if is_partly { hole } else { hole.min(last) };
+        let pass_at = |pass: u64| (pass - base).saturating_mul(rows);
+        let start_of = |ordinal: u64| pass_at(ordinal / old).saturating_add(ordinal % old);
+        let end_of = |ordinal: u64| {
+            let is_whole = ordinal.is_multiple_of(old) && (is_partly || ordinal / old != last + 1);
+            if is_whole { pass_at(ordinal / old) } else { start_of(ordinal - 1).saturating_add(1) }
+        };
+        let mut moved: Vec<Range<u64>> = Vec::with_capacity(2 * ranges.len());
+        for range in ranges.iter().filter(|range| range.end > base * old) {
+            let mut start = range.start.max(base * old);
+            if !start.is_multiple_of(old) {
+                let end = range.end.min((start / old + 1) * old);
+                moved.push(start_of(start)..start_of(end - 1).saturating_add(1));
+                start = end;
+            }
+            if start < range.end {
+                moved.push(start_of(start)..end_of(range.end));
+            }
+        }
+        let taken = Intervals::of_sorted(moved.into_iter());
+        let (before, now) = (self.taken.count().cast_signed(), taken.count().cast_signed());
+        self.before = self.before.saturating_add(before.saturating_sub(now));
+        self.generations.push((old, self.first.saturating_add(last)));
+        self.first = self.first.saturating_add(base);
+        self.taken = taken;
+    }
+}
 
 impl Source {
     fn end(&self) -> u64 {
@@ -58,20 +179,85 @@ impl Source {
         self.4.get(1..).unwrap_or_default().chunks_exact(2).map(|pair| (pair[0], pair[1]))
     }
 
-    /// The ordinals that were taken before this pass of the mixture.
+    /// Its axis when this pass of the mixture began.
     #[must_use]
-    pub fn taken(&self) -> Intervals {
-        Intervals::of_sorted(self.holes().map(|(start, end)| start..end)).complement(self.end())
+    pub fn axis(&self) -> Axis {
+        let Growth(first, before, generations, in_pass) = &self.5;
+        let (hash, rows) = in_pass.first().map_or((&self.1, self.2), |(hash, rows, _)| (hash, *rows));
+        Axis {
+            hash: hash.clone(),
+            rows,
+            first: *first,
+            before: *before,
+            generations: generations.clone(),
+            taken: Intervals::of_sorted(self.holes().map(|(start, end)| start..end)).complement(self.end()),
+        }
     }
 
-    /// The same source, of which these ordinals were taken.
+    /// Adds to its axis the files that came after so many stages of this pass of the mixture.
+    pub(crate) fn grow_after(&self, stages: u64, axis: &mut Axis) {
+        let in_pass = &self.5.3;
+        for (next, _) in (1..).zip(in_pass).filter(|(_, came)| came.2 == stages) {
+            let (hash, rows) = in_pass.get(next).map_or((&self.1, self.2), |(hash, rows, _)| (hash, *rows));
+            axis.grow(hash, rows);
+        }
+    }
+
+    /// The same source with this axis: what has come in this pass of the mixture was there when it began.
     #[must_use]
-    pub fn with_taken(&self, taken: &Intervals) -> Self {
-        let end = taken.end();
-        let left = taken.complement(end);
+    pub(crate) fn with_axis(&self, axis: Axis) -> Self {
+        let left = axis.taken.complement(axis.taken.end());
+        let hole = left.ranges().first().map_or(axis.taken.end(), |hole| hole.start);
+        let open = axis.first.saturating_add(hole / axis.rows);
         let holes = left.ranges().iter().flat_map(|hole| [hole.start, hole.end]);
-        let told = [end].into_iter().filter(|&end| end > 0).chain(holes).collect();
-        Self(self.0.clone(), self.1.clone(), self.2, self.3, told)
+        let told = [axis.taken.end()].into_iter().filter(|&end| end > 0).chain(holes).collect();
+        let generations = axis.generations.into_iter().filter(|(_, last)| *last >= open).collect();
+        let growth = Growth(axis.first, axis.before, generations, Vec::new());
+        Self(self.0.clone(), axis.hash, axis.rows, self.3, told, growth)
+    }
+
+    /// The same source as it was in a stage of this pass of the mixture.
+    #[must_use]
+    pub(crate) fn in_stage(&self, stage: u64) -> Self {
+        let Growth(first, before, generations, in_pass) = &self.5;
+        let came = in_pass.partition_point(|came| came.2 <= stage);
+        let (hash, rows) = in_pass.get(came).map_or((&self.1, self.2), |(hash, rows, _)| (hash, *rows));
+        let growth = Growth(*first, *before, generations.clone(), in_pass[..came].to_vec());
+        Self(self.0.clone(), hash.clone(), rows, self.3, self.4.clone(), growth)
+    }
+
+    /// The same source with files that come after so many stages of this pass of the mixture.
+    #[must_use]
+    pub(crate) fn grown(&self, hash: &str, rows: u64, stages: u64) -> Self {
+        let mut grown = self.clone();
+        (grown.1, grown.2) = (hash.to_owned(), rows);
+        if stages == 0 {
+            let mut axis = self.axis();
+            axis.grow(hash, rows);
+            return self.with_axis(axis);
+        }
+        if rows != self.2 {
+            grown.5.3.push((self.1.clone(), self.2, stages));
+        }
+        grown
+    }
+
+    /// Why the numbers are no growth.
+    fn check_growth(&self, stages: u64) -> bool {
+        let Growth(first, before, generations, in_pass) = &self.5;
+        let ascends = |numbers: &[u64]| numbers.windows(2).all(|pair| pair[0] < pair[1]);
+        let ends = generations.iter().map(|(end, _)| *end);
+        let rows: Vec<u64> = in_pass.iter().map(|came| came.1).chain([self.2]).collect();
+        let lasts = generations.windows(2).all(|pair| pair[0].1 <= pair[1].1);
+        let came = in_pass.windows(2).all(|pair| pair[0].2 <= pair[1].2);
+        let numbers = generations.iter().map(|(_, last)| *last).chain([*first, before.unsigned_abs()]);
+        ascends(&ends.chain([rows[0]]).collect::<Vec<_>>())
+            && ascends(&rows)
+            && rows[0] > 0
+            && lasts
+            && came
+            && in_pass.iter().all(|came| came.2 > 0 && came.2 <= stages)
+            && numbers.max() < Some(MAX_ROWS)
     }
 }
 
@@ -115,7 +301,7 @@ impl Mixture {
             return Err("the weights of its mixture are not those of its sources".into());
         }
         for source in &self.sources {
-            let Source(name, _, rows, _, told) = source;
+            let Source(name, _, rows, _, told, _) = source;
             let is_sorted = told.get(1..).unwrap_or_default().windows(2).all(|pair| pair[0] < pair[1]);
             let ends_behind = told.len() < 2 || told[told.len() - 1] < source.end();
             if !is_sorted || !ends_behind || (!told.is_empty() && (told.len() % 2 == 0 || told[0] == 0)) {
@@ -125,6 +311,9 @@ impl Mixture {
             }
             if *rows == 0 || *rows >= MAX_ROWS || source.end() >= MAX_ROWS {
                 return Err(format!("source '{name}' has {rows} rows, of which {} were taken", source.end()));
+            }
+            if !source.check_growth(self.stages.len() as u64) {
+                return Err(format!("what has come to source '{name}' does not ascend inside of its rows"));
             }
         }
         if self.stages.iter().any(|stage| stage.1 >= MAX_ROWS) {
@@ -139,32 +328,18 @@ impl Mixture {
         self.weights[source] > 0
     }
 
-    /// Where the present pass of each source ends, if so much was taken of it before.
-    fn ends(&self, taken: &[Intervals]) -> Vec<u64> {
-        let each = self.sources.iter().zip(taken).map(|(source, taken)| {
-            let rows = source.2;
-            // What is left of a pass and makes no global batch belongs to the next one.
-            let passed = (taken.count() + self.least.clamp(1, rows) - 1) / rows;
-            (passed + 1).saturating_mul(rows)
-        });
-        each.collect()
-    }
-
     /// The positions of a stage that begins when so much was taken of the sources, `given` positions of the pass before
     /// it.
     ///
     /// # Errors
     /// `State` if the weights are none.
-    pub fn positions(&self, taken: &[Intervals], given: u64) -> Result<u64> {
+    pub fn positions(&self, axes: &[Axis], given: u64) -> Result<u64> {
         let period = Period::new(&self.weights)?;
-        let begun: Vec<Intervals> = self.sources.iter().map(Source::taken).collect();
-        let left = |ends: &[u64]| -> Vec<(usize, u64)> {
-            let active = (0..ends.len()).filter(|&source| self.is_read(source));
-            let left = |source: usize| {
-                let before = Intervals::full(ends[source]);
-                (source, ends[source] - taken[source].intersection(&before).count())
-            };
-            active.map(left).collect()
+        let begun = self.sources.iter().map(|source| source.axis().present(self.least)).collect();
+        let now = axes.iter().map(|axis| axis.present(self.least)).collect();
+        let left = |passes: Vec<u64>| -> Vec<(usize, u64)> {
+            let active = (0..passes.len()).filter(|&source| self.is_read(source));
+            active.map(|source| (source, axes[source].left(passes[source]))).collect()
         };
         let first_of = |left: Vec<(usize, u64)>| {
             left.into_iter().filter_map(|(source, left)| period.position_of(source, left)).min().unwrap_or(0)
@@ -172,11 +347,11 @@ impl Mixture {
         let positions = match self.stop {
             Stop::Rows(rows) => rows.saturating_sub(given),
             Stop::Named(NamedStop::First) => {
-                let of_pass = first_of(left(&self.ends(&begun)));
-                if of_pass > 0 { of_pass } else { first_of(left(&self.ends(taken))) }
+                let of_pass = first_of(left(begun));
+                if of_pass > 0 { of_pass } else { first_of(left(now)) }
             }
             Stop::Named(NamedStop::All) => {
-                let each = left(&self.ends(&begun)).into_iter().filter_map(|(source, left)| {
+                let each = left(begun).into_iter().filter_map(|(source, left)| {
                     period.position_of(source, left.checked_sub(1)?).map(|last| last + 1)
                 });
                 each.max().unwrap_or(0)

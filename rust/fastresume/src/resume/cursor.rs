@@ -139,6 +139,14 @@ impl Cursor {
         Ok(if done { cursor.next_pass() } else { cursor })
     }
 
+    /// The cursor before a position of a pass whose generations of rows end there, but for the last one.
+    #[must_use]
+    pub fn at_position(identity: Identity, epoch: u64, position: u64, ends: &[u64]) -> Self {
+        let generations = ends.iter().map(|&end| Generation { end, cuts: 0 }).collect();
+        let consumed = Arc::new(Intervals::full(position).into());
+        Self { epoch, consumed, generations, ..Self::start(identity) }
+    }
+
     /// Whether the intervals share the memory of another cursor's: `false` proves nothing.
     #[must_use]
     pub fn shares_consumed(&self, other: &Self) -> bool {

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, shown};
 use crate::intervals::set::Intervals;
+use crate::order::pass_order::OrderKind;
 use crate::order::selection::Selection;
 use crate::resume::cursor::{Cursor, Generation, Identity};
+use crate::resume::mixed::Grows;
 
 /// So many ways in which files may have come between others are looked at.
 const MOST_GUESSES: usize = 64;
@@ -43,7 +45,7 @@ impl Read<'_> {
     }
 
     /// The identity that the first files have by themselves.
-    fn identity_of(&self, files: usize, of: &Identity) -> Result<Identity> {
+    fn identity_of(&self, files: usize, order: OrderKind) -> Result<Identity> {
         let end = self.manifest.file_rows(files - 1).end;
         let starts = self.manifest.group_starts();
         let starts = &starts[..=starts.partition_point(|&start| start < end)];
@@ -55,14 +57,14 @@ impl Read<'_> {
             fingerprint: self.manifest.fingerprint_of(0..files),
             num_rows: selection.count(),
             selection: selection.hash().map(str::to_owned),
-            order: of.order.clone(),
+            order,
         })
     }
 
     /// How many of the first files a state was made of.
     fn beginning(&self, of: &Identity) -> Result<Option<usize>> {
         for files in self.files_of(of.num_rows).filter(|&files| files > 0) {
-            if self.identity_of(files, of)? == *of {
+            if self.identity_of(files, of.order.clone())? == *of {
                 return Ok(Some(files));
             }
         }
@@ -165,6 +167,27 @@ impl Read<'_> {
     }
 }
 
+/// The files of a source of a mixture, and its selected rows.
+#[derive(Debug, Clone)]
+pub struct SourceFiles {
+    /// The files.
+    pub manifest: Arc<Manifest>,
+    /// The rows that are selected of them.
+    pub selection: Arc<Selection>,
+}
+
+impl Grows for SourceFiles {
+    fn began_with(&self, hash: &str, rows: u64) -> Result<bool> {
+        let read = Read { manifest: &self.manifest, selection: &self.selection };
+        for files in read.files_of(rows).filter(|&files| files > 0) {
+            if read.identity_of(files, OrderKind::Sequential)?.short_hash() == hash {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 fn files_more(count: usize) -> String {
     if count == 1 { "there is 1 file more".into() } else { format!("there are {count} files more") }
 }
@@ -217,7 +240,6 @@ impl Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::pass_order::OrderKind;
     use crate::resume::lanes::Cut;
 
     fn start(num_rows: u64) -> Cursor {

@@ -2,11 +2,12 @@
 //! stage that follows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::dataset::manifest::MAX_ROWS;
 use crate::error::{Error, Result, quoted};
 use crate::intervals::set::Intervals;
-use crate::order::mixture::{Mixture, Source, Stage, Stop, VERSION};
+use crate::order::mixture::{Axis, Growth, Mixture, Source, Stage, Stop, VERSION};
 use crate::order::pass_order::{OrderChoice, OrderKind};
 use crate::order::period::Period;
 use crate::resume::cursor::{Cursor, Identity, damaged};
@@ -15,8 +16,17 @@ use crate::resume::lanes::{Cut, Division};
 /// What stands for the fingerprint of one dataset in the state of a mixture.
 const FINGERPRINT: &str = "mixture";
 
+/// Files that may be more than they were.
+pub trait Grows: std::fmt::Debug + Send + Sync {
+    /// Whether the first of them have this hash, as [`Identity::short_hash`] makes it, and so many rows.
+    ///
+    /// # Errors
+    /// `State` if they can't be compared.
+    fn began_with(&self, hash: &str, rows: u64) -> Result<bool>;
+}
+
 /// A source, as a user names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct NamedSource {
     /// Its name.
     pub name: String,
@@ -28,6 +38,10 @@ pub struct NamedSource {
     pub order: OrderKind,
     /// What was named of it.
     pub choice: OrderChoice,
+    /// Its files, where a state of fewer of them is understood.
+    pub files: Option<Arc<dyn Grows>>,
+    /// Whether such a state fits.
+    pub appends: bool,
 }
 
 impl NamedSource {
@@ -36,7 +50,7 @@ impl NamedSource {
             OrderKind::Shuffled { seed, block_rows, window_rows } => Some((seed, block_rows, window_rows)),
             _ => None,
         };
-        Source(self.name.clone(), self.fingerprint.clone(), self.rows, sizes, Vec::new())
+        Source(self.name.clone(), self.fingerprint.clone(), self.rows, sizes, Vec::new(), Growth::default())
     }
 
     /// Refuses the state of another dataset under this name.
@@ -48,8 +62,21 @@ impl NamedSource {
             )))
         };
         if (&found.1, found.2) != (&self.fingerprint, self.rows) {
-            let named = |hash: &str, rows: u64| format!("{} with {rows} rows", quoted(hash));
-            return foreign("dataset", named(&found.1, found.2), named(&self.fingerprint, self.rows));
+            let has_grown = match &self.files {
+                Some(files) => files.began_with(&found.1, found.2)?,
+                None => false,
+            };
+            if !has_grown || !self.appends {
+                let named = |hash: &str, rows: u64| format!("{} with {rows} rows", quoted(hash));
+                let told = if has_grown {
+                    ": it has more files than then, behind those of the state. ParquetDataset(..., on_change='append') \
+                     goes on with them"
+                } else {
+                    ""
+                };
+                let own = named(&self.fingerprint, self.rows) + told;
+                return foreign("dataset", named(&found.1, found.2), own);
+            }
         }
         match self.choice.contradiction(&order_of(found)) {
             Some((what, found, chosen)) => foreign(what, found, chosen),
@@ -69,7 +96,7 @@ pub fn order_of(source: &Source) -> OrderKind {
 }
 
 /// What a user asks of a mixture.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct NamedMixture {
     /// Its sources, in their order.
     pub sources: Vec<NamedSource>,
@@ -83,14 +110,16 @@ pub struct NamedMixture {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axes {
     period: Period,
-    /// The ordinals of each source that were not taken before the stage, without end.
+    /// What was taken of each source before the stage.
+    each: Vec<Axis>,
+    /// The ordinals of each source that were not, without end.
     free: Vec<Intervals>,
 }
 
 impl Axes {
-    fn new(weights: &[u64], taken: &[Intervals]) -> Result<Self> {
-        let free = taken.iter().map(|taken| taken.complement(MAX_ROWS)).collect();
-        Ok(Self { period: Period::new(weights)?, free })
+    fn new(weights: &[u64], each: Vec<Axis>) -> Result<Self> {
+        let free = each.iter().map(|axis| axis.taken().complement(MAX_ROWS)).collect();
+        Ok(Self { period: Period::new(weights)?, each, free })
     }
 
     /// The period of the stage.
@@ -99,41 +128,49 @@ impl Axes {
         &self.period
     }
 
+    /// The axis of a source, as it was when the stage began.
+    #[must_use]
+    pub fn axis(&self, source: usize) -> Option<&Axis> {
+        self.each.get(source)
+    }
+
     /// The ordinals of a source at a range of positions, in their order.
     pub fn ordinals(&self, source: usize, positions: &Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let count = |position: u64| self.period.count_before(source, position);
         self.free[source].slice(count(positions.start)..count(positions.end))
     }
-}
 
-/// What was taken of the sources after a stage, of which these positions remain.
-fn taken_after(
-    weights: &[u64],
-    taken: &[Intervals],
-    positions: u64,
-    remaining: &Intervals,
-) -> Result<Vec<Intervals>> {
-    let axes = Axes::new(weights, taken)?;
-    let done = remaining.complement(positions);
-    let each = taken.iter().enumerate().map(|(source, before)| {
-        let ordinals = done.ranges().iter().flat_map(|range| axes.ordinals(source, range));
-        before.union(&Intervals::of_sorted(ordinals))
-    });
-    Ok(each.collect())
+    /// The axes after the stage, of which these positions, of so many, remain.
+    fn after(self, positions: u64, remaining: &Intervals) -> Vec<Axis> {
+        let done = remaining.complement(positions);
+        let mut each = self.each.clone();
+        for (source, axis) in each.iter_mut().enumerate() {
+            let ordinals = done.ranges().iter().flat_map(|range| self.ordinals(source, range));
+            axis.take(&Intervals::of_sorted(ordinals));
+        }
+        each
+    }
 }
 
 /// What was taken of the sources before the present stage: the earlier ones of the pass are replayed.
-fn taken_before(mixture: &Mixture) -> Result<Vec<Intervals>> {
-    let mut taken: Vec<Intervals> = mixture.sources.iter().map(Source::taken).collect();
-    for Stage(weights, positions, cuts) in &mixture.stages {
+fn axes_before(mixture: &Mixture) -> Result<Vec<Axis>> {
+    let mut axes: Vec<Axis> = mixture.sources.iter().map(Source::axis).collect();
+    let grow = |axes: &mut [Axis], stages| {
+        for (axis, source) in axes.iter_mut().zip(&mixture.sources) {
+            source.grow_after(stages, axis);
+        }
+    };
+    for (number, Stage(weights, positions, cuts)) in (0..).zip(&mixture.stages) {
+        grow(&mut axes, number);
         let cuts = cuts.iter().map(|&(lanes, groups, rows, done)| Ok((Cut::new(lanes, groups, rows)?, done)));
         let stage = Cursor {
             cuts: cuts.collect::<Result<_>>()?,
             ..Cursor::start(identity(OrderKind::Sequential, *positions))
         };
-        taken = taken_after(weights, &taken, *positions, &stage.remaining()?)?;
+        axes = Axes::new(weights, axes)?.after(*positions, &stage.remaining()?);
     }
-    Ok(taken)
+    grow(&mut axes, mixture.stages.len() as u64);
+    Ok(axes)
 }
 
 fn identity(order: OrderKind, num_rows: u64) -> Identity {
@@ -169,9 +206,7 @@ impl Cursor {
 
     /// The beginning of the present stage of a mixture.
     fn stage(mixture: Mixture) -> Result<Self> {
-        let taken = taken_before(&mixture)?;
-        let given = given(&mixture)?;
-        let positions = mixture.positions(&taken, given)?;
+        let positions = mixture.positions(&axes_before(&mixture)?, given(&mixture)?)?;
         Ok(Self::start(identity(OrderKind::Mixture(Box::new(mixture)), positions)))
     }
 
@@ -181,7 +216,7 @@ impl Cursor {
     /// `State` if it is not of a mixture.
     pub fn axes(&self) -> Result<Axes> {
         let mixture = self.mixture().ok_or_else(|| Error::State("the state is not of a mixture".into()))?;
-        Axes::new(&mixture.weights, &taken_before(mixture)?)
+        Axes::new(&mixture.weights, axes_before(mixture)?)
     }
 
     /// The beginning of the present stage of a mixture; of another pass, its state with nothing done.
@@ -190,24 +225,18 @@ impl Cursor {
         Self { cuts: Vec::new(), ..self.clone() }
     }
 
-    /// What was taken of the axis of each source.
+    /// The axis of each source, with what was taken of it.
     ///
     /// # Errors
     /// `State` if it is not of a mixture, or damaged.
-    pub fn taken(&self) -> Result<Vec<Intervals>> {
-        let mixture = self.mixture().ok_or_else(|| Error::State("the state is not of a mixture".into()))?;
-        taken_after(
-            &mixture.weights,
-            &taken_before(mixture)?,
-            self.identity.num_rows,
-            &self.remaining_of_cuts()?,
-        )
+    pub fn taken(&self) -> Result<Vec<Axis>> {
+        Ok(self.axes()?.after(self.identity.num_rows, &self.remaining_of_cuts()?))
     }
 
     /// How many rows the sources of a mixture had given when the pass began; `None` if it is of one dataset.
     #[must_use]
     pub fn rows_of_earlier_passes(&self) -> Option<u64> {
-        let taken = self.mixture()?.sources.iter().map(|source| source.taken().count());
+        let taken = self.mixture()?.sources.iter().map(|source| source.axis().rows_taken());
         Some(taken.fold(0, u64::saturating_add))
     }
 
@@ -236,14 +265,14 @@ impl Cursor {
         if mixture.stages.iter().any(is_done) {
             return Err(damaged("a stage of its mixture has nothing done"));
         }
-        taken_before(mixture).map(|_| ())
+        axes_before(mixture).map(|_| ())
     }
 
     /// The start of the next pass of a mixture: what the present one has not taken of the sources comes first in it.
     pub(super) fn next_of_mixture(&self) -> Option<Self> {
         let mixture = self.mixture()?;
-        let taken = self.taken().ok()?;
-        let sources = mixture.sources.iter().zip(&taken).map(|(source, taken)| source.with_taken(taken));
+        let axes = self.taken().ok()?;
+        let sources = mixture.sources.iter().zip(axes).map(|(source, axis)| source.with_axis(axis));
         let least = self.cuts.last().map_or(mixture.least, |(cut, _)| cut.global_batch_rows());
         let next = Mixture { sources: sources.collect(), stages: Vec::new(), least, ..mixture.clone() };
         let next = Self::stage(next).ok()?;
@@ -263,7 +292,8 @@ impl Cursor {
             cuts.iter().map(|&(lanes, groups, rows, done)| Some((Cut::new(lanes, groups, rows).ok()?, done)));
         let cuts = cuts.collect::<Option<_>>()?;
         let stages = mixture.stages[..number].to_vec();
-        let of_stage = Mixture { weights: weights.clone(), stages, ..mixture.clone() };
+        let sources = mixture.sources.iter().map(|source| source.in_stage(number as u64)).collect();
+        let of_stage = Mixture { weights: weights.clone(), stages, sources, ..mixture.clone() };
         let begun = Self::start(identity(OrderKind::Mixture(Box::new(of_stage)), *positions));
         Some(Self { cuts, epoch: self.epoch, first_epoch: self.first_epoch, ..begun })
     }
@@ -271,7 +301,13 @@ impl Cursor {
     /// The start of the present pass of a mixture.
     pub(super) fn restarted_mixture(&self) -> Option<Self> {
         let mixture = self.mixture()?;
-        let begun = Self::stage(Mixture { stages: Vec::new(), ..mixture.clone() }).ok()?;
+        let sources = mixture.sources.iter().map(|source| {
+            let mut axis = source.axis();
+            (0..=mixture.stages.len() as u64).for_each(|stages| source.grow_after(stages, &mut axis));
+            source.with_axis(axis)
+        });
+        let sources = sources.collect();
+        let begun = Self::stage(Mixture { stages: Vec::new(), sources, ..mixture.clone() }).ok()?;
         Some(Self { epoch: self.epoch, first_epoch: self.first_epoch, ..begun })
     }
 
@@ -300,7 +336,12 @@ impl Cursor {
         let weight_of = |source: &Source| named.sources.iter().position(|own| own.name == source.0);
         let weights: Vec<u64> =
             sources.iter().map(|source| weight_of(source).map_or(0, |index| named.weights[index])).collect();
-        let is_same = sources.len() == mixture.sources.len() && known.is_sorted();
+        let grown = |source: &Source| {
+            let own = named.sources.iter().find(|own| own.name == source.0)?;
+            (own.fingerprint != source.1).then_some(own)
+        };
+        let has_grown = sources.iter().any(|source| grown(source).is_some());
+        let is_same = sources.len() == mixture.sources.len() && known.is_sorted() && !has_grown;
         if is_same && weights == mixture.weights && named.stop == mixture.stop {
             return Ok(self.clone());
         }
@@ -318,11 +359,17 @@ impl Cursor {
             }
         } else {
             // Places of equal ends go by the order of the sources: what was taken under another one is told as it is.
-            let taken = self.taken()?;
+            let axes = self.taken()?;
             for (source, of) in next.sources.iter_mut().zip(&from) {
-                *source = of.map_or_else(|| source.clone(), |index| source.with_taken(&taken[index]));
+                *source = of.map_or_else(|| source.clone(), |index| source.with_axis(axes[index].clone()));
             }
             next.stages.clear();
+        }
+        let stages = next.stages.len() as u64;
+        for source in &mut next.sources {
+            if let Some(own) = grown(source) {
+                *source = source.grown(&own.fingerprint, own.rows, stages);
+            }
         }
         next.check().map_err(Error::State)?;
         let place = |cursor: Self| Self { epoch: self.epoch, first_epoch: self.first_epoch, ..cursor };
