@@ -261,7 +261,7 @@ class ParquetDataset(FilesDataset):
         named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
         named_groups = None if groups is None else at_least(1, "groups", groups)
         cut_of(rows_of_rank or 1, own_world.world_size, 1, named_lanes, named_groups)
-        check_unit(unit, on_change, bad_rows)
+        check_unit(unit, bad_rows)
         if isinstance(unit, Packed):  # null lists have no tokens, where nothing else is said of them
             columns, nulls = unit.names if columns is None else columns, "mask"
         request = column_request(columns, nulls)

@@ -106,7 +106,7 @@ class Bins:
         return f"fr.Bins({', '.join(parts)})"
 
 
-def check_unit(unit: object, on_change: str, bad_rows: str) -> None:
+def check_unit(unit: object, bad_rows: str) -> None:
     """Refuses what is no unit, and what a dataset of units does not know.
 
     Raises:
@@ -116,6 +116,5 @@ def check_unit(unit: object, on_change: str, bad_rows: str) -> None:
         return
     if not isinstance(unit, Packed | Bins):
         raise TypeError(f"unit must be fr.Packed(...) or fr.Bins(...), found {quoted(unit)}")
-    for name, value, usual in (("on_change", on_change, "error"), ("bad_rows", bad_rows, "error")):
-        if value != usual:
-            raise ValueError(f"{name}={value!r} is not known with unit= yet: leave one of them out")
+    if bad_rows != "error":
+        raise ValueError(f"bad_rows={bad_rows!r} is not known with unit= yet: leave one of them out")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
-from fastresume.buffers import Intervals
+from fastresume.buffers import Intervals, of_words
 from fastresume.options.units import Bins
 from fastresume.packing.packed_table import Stretch
 
@@ -48,6 +48,11 @@ class BinsTable:
             starts.append(starts[-1] + len(begun))
         first_ordinals = np.concatenate([np.empty(0, np.int64), *firsts, [rows]])
         return cls(bins, np.array(starts, np.int64), first_ordinals.astype(np.int64))
+
+    def file_starts(self, manifest: _core.Manifest) -> Words:
+        """The first unit of each file, then the number of units."""
+        starts: Words = self.starts[of_words(manifest.file_groups)]
+        return starts
 
     @property
     def dropped_tokens(self) -> int:

@@ -81,6 +81,10 @@ class PackedTable:
         starts = np.concatenate([[0], np.cumsum(units)]).astype(np.int64)
         return cls(packed, starts, np.array(first_ordinals, np.int64), counts, tuple(index))
 
+    def file_starts(self, _manifest: _core.Manifest) -> Words:
+        """The first unit of each file, then the number of units."""
+        return self.starts
+
     @property
     def dropped_tokens(self) -> int:
         """How many tokens are in no unit, over all files."""

@@ -52,7 +52,8 @@ class UnitsSpec(FilesSpec):
 
     def _prepare(self) -> None:
         table = self.units_table
-        units = _core.Units(self.manifest, table.starts.tolist(), table.told, self.row_bytes)
+        starts, file_starts = table.starts.tolist(), table.file_starts(self.manifest).tolist()
+        units = _core.Units(self.manifest, starts, file_starts, table.told, self.row_bytes)
         object.__setattr__(self, "_units", units)
 
     @property
@@ -108,13 +109,13 @@ class UnitsSpec(FilesSpec):
         """The cursor of a new job."""
         return self._units.start(self.order_choice)
 
-    def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
-        """A cursor of this dataset.
+    def fitted_to_files(self, cursor: _core.Cursor) -> _core.Cursor:
+        """A cursor of these files, or what becomes of it where files were added.
 
         Raises:
             StateError: if it is of another dataset, selection of rows, order, or way of making units.
         """
-        return self._units.fitted(cursor, self.order_choice)
+        return self._units.fitted(cursor, self.order_choice, self.on_change == "append")
 
     def reader(
         self,

@@ -98,11 +98,19 @@ class FilesSpec(ReadSpec):
             StateError: if it is of another dataset, selection of rows or order.
         """
         try:
-            return cursor.fitted(self.manifest, self.order_choice, self.on_change == "append")
+            return self.fitted_to_files(cursor)
         except _core.StateError as error:
             if self.table is None:
                 raise
             raise _core.StateError(f"{error}. {self.table.told}") from None
+
+    def fitted_to_files(self, cursor: _core.Cursor) -> _core.Cursor:
+        """A cursor of these files, or what becomes of it where files were added.
+
+        Raises:
+            StateError: if it is of another dataset, selection of rows or order.
+        """
+        return cursor.fitted(self.manifest, self.order_choice, self.on_change == "append")
 
     def reader(
         self,

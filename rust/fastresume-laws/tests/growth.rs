@@ -41,7 +41,7 @@ struct Beginning {
 
 impl Beginning {
     fn read(&self) -> Read<'_> {
-        Read { manifest: &self.manifest, selection: &self.selection }
+        Read { manifest: &self.manifest, selection: &self.selection, units: None }
     }
 
     fn identity(&self, order: &OrderKind) -> Identity {

@@ -155,7 +155,7 @@ impl Cursor {
         appends: bool,
     ) -> PyResult<Self> {
         let own = identity(manifest, OrderKind::Sequential);
-        let read = Read { manifest: &manifest.inner, selection: &manifest.selection };
+        let read = Read { manifest: &manifest.inner, selection: &manifest.selection, units: None };
         gate::run(py, || {
             let fitted = self.inner.fitted(read, appends)?;
             fitted.check_identity(&own, &to_choice(choice))?;

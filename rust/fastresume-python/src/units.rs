@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use fastresume::{Cursor as CoreCursor, Identity, Order as CoreOrder, OrderKind, Selection, list_lengths};
+use fastresume::{
+    Cursor as CoreCursor, Manifest as CoreManifest, Order as CoreOrder, OrderKind, Read, Selection,
+    Units as CoreUnits, list_lengths,
+};
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
@@ -14,83 +17,79 @@ use crate::order::Order;
 /// The units of a dataset: what its cursors and its order count in the place of rows.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Units {
-    selection: Arc<Selection>,
-    fingerprint: String,
-    hash: String,
+    inner: CoreUnits,
+    manifest: Arc<CoreManifest>,
+    rows: Arc<Selection>,
     unit_bytes: u64,
 }
 
 impl Units {
-    fn identity(&self, order: OrderKind) -> Identity {
-        Identity {
-            fingerprint: self.fingerprint.clone(),
-            num_rows: self.selection.count(),
-            selection: Some(self.hash.clone()),
-            order,
-        }
+    fn read(&self) -> Read<'_> {
+        Read { manifest: &self.manifest, selection: &self.rows, units: Some(&self.inner) }
     }
 }
 
 #[pymethods]
 impl Units {
-    /// `starts` has the first unit of each stretch of consecutive rows, then the number of units; `told` says how rows
-    /// become units.
+    /// `starts` has the first unit of each stretch of consecutive rows, `file_starts` that of each file; both end with
+    /// the number of units. `told` says how rows become units.
     #[new]
     fn new(
-        py: Python<'_>,
         manifest: &Manifest,
         starts: Vec<u64>,
-        told: &str,
+        file_starts: Vec<u64>,
+        told: String,
         unit_bytes: u64,
-    ) -> PyResult<Self> {
-        gate::run(py, || {
-            let selected = manifest.selection.hash().unwrap_or_default();
-            let hash = blake3::hash(format!("{told} {selected}").as_bytes()).to_hex()[..32].to_owned();
-            let fingerprint = manifest.inner.fingerprint().to_owned();
-            Ok(Self { selection: Arc::new(Selection::everything(&starts)), fingerprint, hash, unit_bytes })
-        })
+    ) -> Self {
+        let inner = CoreUnits::new(&starts, file_starts, told);
+        let (manifest, rows) = (Arc::clone(&manifest.inner), Arc::clone(&manifest.selection));
+        Self { inner, manifest, rows, unit_bytes }
     }
 
     #[getter]
     fn count(&self) -> u64 {
-        self.selection.count()
+        self.inner.selection().count()
     }
 
     /// The hash of the selected rows, and of how they become units.
     #[getter]
-    fn hash(&self) -> &str {
-        &self.hash
+    fn hash(&self) -> String {
+        self.inner.hash(&self.rows)
     }
 
     /// The first cursor of a job with this choice of order.
     #[pyo3(signature = (choice))]
     fn start(&self, py: Python<'_>, choice: ChoiceNumbers) -> PyResult<Cursor> {
         gate::run(py, || {
-            let order = to_choice(choice).resolve(
-                self.selection.count(),
-                self.unit_bytes,
-                self.selection.largest_group(),
-            )?;
-            Ok(CoreCursor::start(self.identity(order)).into())
+            let units = self.inner.selection();
+            let order = to_choice(choice).resolve(units.count(), self.unit_bytes, units.largest_group())?;
+            Ok(CoreCursor::start(self.read().identity(order)).into())
         })
     }
 
-    /// The same cursor. Refuses one of another dataset, selection or way of making units, and one whose order contradicts
-    /// the choice.
-    #[pyo3(signature = (cursor, choice))]
-    fn fitted(&self, py: Python<'_>, cursor: &Cursor, choice: ChoiceNumbers) -> PyResult<Cursor> {
-        let own = self.identity(OrderKind::Sequential);
+    /// The same place in a dataset, which may have grown if that is allowed. Refuses a cursor of another dataset,
+    /// selection or way of making units, and one whose order contradicts the choice.
+    #[pyo3(signature = (cursor, choice, appends))]
+    fn fitted(
+        &self,
+        py: Python<'_>,
+        cursor: &Cursor,
+        choice: ChoiceNumbers,
+        appends: bool,
+    ) -> PyResult<Cursor> {
         gate::run(py, || {
-            cursor.inner.check_identity(&own, &to_choice(choice))?;
-            Ok(cursor.clone())
+            let fitted = cursor.inner.fitted(self.read(), appends)?;
+            fitted.check_identity(&self.read().identity(OrderKind::Sequential), &to_choice(choice))?;
+            Ok(fitted.into())
         })
     }
 
     /// The unit at each position of the pass that a cursor is in.
     fn order(&self, py: Python<'_>, cursor: &Cursor) -> PyResult<Order> {
         gate::run(py, || {
-            let (identity, selection) = (cursor.inner.identity(), Arc::clone(&self.selection));
-            let inner = CoreOrder::of_generations(&identity.order, cursor.inner.epoch(), selection, &[])?;
+            let (cursor, ends) = (&cursor.inner, cursor.inner.generation_ends());
+            let units = Arc::clone(self.inner.selection());
+            let inner = CoreOrder::of_generations(&cursor.identity().order, cursor.epoch(), units, &ends)?;
             Ok(Order { inner })
         })
     }

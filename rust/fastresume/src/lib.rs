@@ -76,6 +76,7 @@ pub use self::resume::merge;
 pub use self::resume::mixed::{Axes, Grows, NamedMixture, NamedSource, order_of};
 pub use self::resume::pass::Pass;
 pub use self::resume::tail::Tail;
+pub use self::resume::units::Units;
 pub use self::schema::buckets::Buckets;
 pub use self::schema::dictionary::Vocabulary;
 pub use self::schema::types::{Dtype, Kind};

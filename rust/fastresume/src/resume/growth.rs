@@ -10,6 +10,7 @@ use crate::order::pass_order::OrderKind;
 use crate::order::selection::Selection;
 use crate::resume::cursor::{Cursor, Generation, Identity};
 use crate::resume::mixed::Grows;
+use crate::resume::units::Units;
 
 /// So many ways in which files may have come between others are looked at.
 const MOST_GUESSES: usize = 64;
@@ -24,14 +25,33 @@ pub struct Read<'a> {
     pub manifest: &'a Manifest,
     /// The rows that are selected of them.
     pub selection: &'a Selection,
+    /// What is counted in the place of rows.
+    pub units: Option<&'a Units>,
 }
 
 impl Read<'_> {
-    /// The first files whose rows, of those that are selected, are so many: of files without rows, any number may be
-    /// among them.
+    /// What a state of all of it says of it.
+    #[must_use]
+    pub fn identity(&self, order: OrderKind) -> Identity {
+        let rows = Identity::of(self.manifest, self.selection, order);
+        match self.units {
+            Some(units) => Identity {
+                num_rows: units.selection().count(),
+                selection: Some(units.hash(self.selection)),
+                ..rows
+            },
+            None => rows,
+        }
+    }
+
+    /// The first files whose rows, of those that are selected, or whose units are so many: of files without them, any
+    /// number may be among them.
     fn files_of(&self, rows: u64) -> Range<usize> {
         let count = self.manifest.files().len();
         let before = |files: usize| {
+            if let Some(units) = self.units {
+                return units.of_files(files);
+            }
             let end = if files == 0 { 0 } else { self.manifest.file_rows(files - 1).end };
             self.selection.ordinals(0..end).end
         };
@@ -53,12 +73,12 @@ impl Read<'_> {
             None => Selection::everything(starts),
             Some(rows) => Selection::new(starts, rows.intersection(&Intervals::full(end)))?,
         };
-        Ok(Identity {
-            fingerprint: self.manifest.fingerprint_of(0..files),
-            num_rows: selection.count(),
-            selection: selection.hash().map(str::to_owned),
-            order,
-        })
+        let (num_rows, hash) = match self.units {
+            Some(units) => (units.of_files(files), Some(units.hash(&selection))),
+            None => (selection.count(), selection.hash().map(str::to_owned)),
+        };
+        let fingerprint = self.manifest.fingerprint_of(0..files);
+        Ok(Identity { fingerprint, num_rows, selection: hash, order })
     }
 
     /// How many of the first files a state was made of.
@@ -155,10 +175,13 @@ impl Read<'_> {
                  than then: name the same rows= and filter="
             ));
         }
+        let counted = if self.units.is_some() { "units" } else { "rows" };
         let rows = match of.num_rows.cmp(&own.num_rows) {
-            std::cmp::Ordering::Less => format!("{} rows more than then", own.num_rows - of.num_rows),
-            std::cmp::Ordering::Equal => "as many rows as then".into(),
-            std::cmp::Ordering::Greater => format!("{} rows fewer than then", of.num_rows - own.num_rows),
+            std::cmp::Ordering::Less => format!("{} {counted} more than then", own.num_rows - of.num_rows),
+            std::cmp::Ordering::Equal => format!("as many {counted} as then"),
+            std::cmp::Ordering::Greater => {
+                format!("{} {counted} fewer than then", of.num_rows - own.num_rows)
+            }
         };
         Ok(format!(
             "the files, {count} of them, have {rows}, and other names, sizes or footers than those of the state: files are \
@@ -178,7 +201,7 @@ pub struct SourceFiles {
 
 impl Grows for SourceFiles {
     fn began_with(&self, hash: &str, rows: u64) -> Result<bool> {
-        let read = Read { manifest: &self.manifest, selection: &self.selection };
+        let read = Read { manifest: &self.manifest, selection: &self.selection, units: None };
         for files in read.files_of(rows).filter(|&files| files > 0) {
             if read.identity_of(files, OrderKind::Sequential)?.short_hash() == hash {
                 return Ok(true);
@@ -203,7 +226,7 @@ impl Cursor {
     /// `State`, which says in what the files differ.
     pub fn fitted(&self, read: Read<'_>, appends: bool) -> Result<Self> {
         let order = self.identity.order.clone();
-        let own = Identity::of(read.manifest, read.selection, order);
+        let own = read.identity(order);
         if self.identity.as_ref() == &own {
             return Ok(self.clone());
         }

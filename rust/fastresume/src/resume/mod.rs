@@ -5,6 +5,7 @@ pub mod lanes;
 pub mod cursor;
 pub mod state_format;
 pub mod pass;
+pub mod units;
 pub mod growth;
 pub mod merge;
 pub mod mixed;
