@@ -319,12 +319,7 @@ class Axes:
 @final
 class Units:
     def __new__(
-        cls,
-        manifest: Manifest,
-        starts: Sequence[int],
-        file_starts: Sequence[int],
-        told: str,
-        unit_bytes: int,
+        cls, manifest: Manifest, starts: Sequence[int], file_starts: Sequence[int], told: str, unit_bytes: int
     ) -> Self: ...
     @property
     def count(self) -> int: ...
