@@ -30,7 +30,7 @@ class DataError(FastresumeError, ValueError): ...
 class SourceError(FastresumeError, OSError): ...
 
 _Choice: TypeAlias = tuple[int | None, int | None, int | None] | None
-_Source: TypeAlias = tuple[str, Cursor, _Choice, Manifest | None, bool]
+_Source: TypeAlias = tuple[str, Cursor, _Choice, Manifest | Units | None, bool]
 _Words: TypeAlias = npt.NDArray[np.int64]
 
 @final

@@ -57,14 +57,17 @@ class Days:
             "nulls": "mask",
             **self.how,
         }
-        files = [self.directory / "data" / f"{number}.parquet" for number in range(len(self.files))]
         dataset = fr.ParquetDataset(
-            [[file] for file in files], batch_size=2, unit=self.unit, on_change="append", **how
+            [[file] for file in self.paths], batch_size=2, unit=self.unit, on_change="append", **how
         )
         loader = fr.Loader(dataset, threads=0, audit=self.directory / "logs")
         if self.state is not None:
             loader.load_state_dict(self.state)
         return loader
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.directory / "data" / f"{number}.parquet" for number in range(len(self.files))]
 
     def told(self, batch: fr.Batch) -> list[str]:
         valid = batch.valid.tolist()
@@ -104,6 +107,29 @@ def test_every_token_comes_once_over_days_kills_ranks_and_lanes(
     job.live(data.draw(st.integers(1, 3)), 1, None)
     assert job.given == job.expected()
     assert_proven(job.directory / "logs", 1, or_more=True)
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("how", [{}, SHUFFLE], ids=["sequential", "shuffled"])
+def test_a_packed_source_of_a_mixture_goes_on_as_it_does_alone(tmp_path: Path, how: dict[str, Any]) -> None:
+    job = Days(tmp_path, fr.Packed("tokens", length=16), **how)
+    states: list[Any] = [None, None]
+    for day, steps in enumerate((3, 6, 4)):
+        job.add(documents(day, 40, 40))
+        own = job.loader(0, 1, 1).dataset
+        how_opened = {"on_change": "append", "nulls": "mask", **how}
+        source = fr.ParquetDataset([[file] for file in job.paths], unit=job.unit, **how_opened)
+        mixture = fr.Mixture({"web": (source, 1)}, batch_size=2, stop="all", rank=0, world_size=1)
+        found = []
+        for place, dataset in enumerate((own, mixture)):
+            if states[place] is not None:
+                dataset.load_state_dict(states[place])
+            told = []
+            for _, batch in zip(range(steps), dataset, strict=False):
+                told.append(job.told(batch))
+                states[place] = batch.state_dict()
+            found.append(told)
+        assert found[0] == found[1]
 
 
 def test_units_of_the_first_files_keep_their_numbers(tmp_path: Path) -> None:

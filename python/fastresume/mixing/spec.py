@@ -22,7 +22,9 @@ from fastresume.reading.spec import ReadSpec, Rows
 from fastresume.reading.workers.messages import Arrival
 
 
-def _told(name: str, spec: FilesSpec) -> tuple[str, _core.Cursor, OrderChoice, _core.Manifest | None, bool]:
+def _told(
+    name: str, spec: FilesSpec
+) -> tuple[str, _core.Cursor, OrderChoice, _core.Manifest | _core.Units | None, bool]:
     """What the core has to know of a source."""
     return name, spec.start(), spec.order_choice, spec.files_of_state, spec.on_change == "append"
 

@@ -75,9 +75,9 @@ class UnitsSpec(FilesSpec):
         return True
 
     @property
-    def files_of_state(self) -> None:
-        """None: the units of a state are not those of its files alone."""
-        return None
+    def files_of_state(self) -> _core.Units:
+        """The units, with the first of which those of a state can be compared."""
+        return self._units
 
     @property
     def units_text(self) -> str:

@@ -149,8 +149,8 @@ class FilesSpec(ReadSpec):
         return Chunk(memory, of_runs(runs), None)
 
     @property
-    def files_of_state(self) -> _core.Manifest | None:
-        """The files, where a state can be compared with the first of them; None of units."""
+    def files_of_state(self) -> _core.Manifest | _core.Units:
+        """The files, with the first of which those of a state can be compared."""
         return self.manifest
 
     @property

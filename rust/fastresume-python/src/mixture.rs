@@ -15,6 +15,7 @@ use crate::cursor::{ChoiceNumbers, Cursor, to_choice};
 use crate::gate;
 use crate::intervals;
 use crate::manifest::Manifest;
+use crate::units::Units;
 
 /// "first", "all", or a number of rows.
 #[derive(FromPyObject)]
@@ -38,16 +39,33 @@ impl StopArgument {
     }
 }
 
+/// What may be more than it was: files, or the units of files.
+#[derive(FromPyObject)]
+enum FilesArgument<'py> {
+    Rows(PyRef<'py, Manifest>),
+    Units(PyRef<'py, Units>),
+}
+
+impl FilesArgument<'_> {
+    fn to_core(&self) -> Arc<dyn Grows> {
+        Arc::new(match self {
+            Self::Rows(files) => SourceFiles {
+                manifest: Arc::clone(&files.inner),
+                selection: Arc::clone(&files.selection),
+                units: None,
+            },
+            Self::Units(units) => units.files(),
+        })
+    }
+}
+
 /// A source: its name, the cursor of its start, what was named of its order, its files if they may be more than they were,
 /// and whether a state of fewer of them fits.
-type SourceArguments<'py> = (String, PyRef<'py, Cursor>, ChoiceNumbers, Option<PyRef<'py, Manifest>>, bool);
+type SourceArguments<'py> = (String, PyRef<'py, Cursor>, ChoiceNumbers, Option<FilesArgument<'py>>, bool);
 
-fn source((name, start, choice, manifest, appends): SourceArguments<'_>) -> NamedSource {
+fn source((name, start, choice, files, appends): SourceArguments<'_>) -> NamedSource {
     let identity = start.inner.identity();
-    let files = manifest.map(|manifest| -> Arc<dyn Grows> {
-        let (manifest, selection) = (Arc::clone(&manifest.inner), Arc::clone(&manifest.selection));
-        Arc::new(SourceFiles { manifest, selection })
-    });
+    let files = files.map(|files| files.to_core());
     NamedSource {
         name,
         fingerprint: identity.short_hash(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fastresume::{
     Cursor as CoreCursor, Manifest as CoreManifest, Order as CoreOrder, OrderKind, Read, Selection,
-    Units as CoreUnits, list_lengths,
+    SourceFiles, Units as CoreUnits, list_lengths,
 };
 use pyo3::prelude::*;
 
@@ -17,7 +17,7 @@ use crate::order::Order;
 /// The units of a dataset: what its cursors and its order count in the place of rows.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Units {
-    inner: CoreUnits,
+    inner: Arc<CoreUnits>,
     manifest: Arc<CoreManifest>,
     rows: Arc<Selection>,
     unit_bytes: u64,
@@ -26,6 +26,12 @@ pub struct Units {
 impl Units {
     fn read(&self) -> Read<'_> {
         Read { manifest: &self.manifest, selection: &self.rows, units: Some(&self.inner) }
+    }
+
+    /// The files whose units they are.
+    pub fn files(&self) -> SourceFiles {
+        let (manifest, selection) = (Arc::clone(&self.manifest), Arc::clone(&self.rows));
+        SourceFiles { manifest, selection, units: Some(Arc::clone(&self.inner)) }
     }
 }
 
@@ -41,7 +47,7 @@ impl Units {
         told: String,
         unit_bytes: u64,
     ) -> Self {
-        let inner = CoreUnits::new(&starts, file_starts, told);
+        let inner = Arc::new(CoreUnits::new(&starts, file_starts, told));
         let (manifest, rows) = (Arc::clone(&manifest.inner), Arc::clone(&manifest.selection));
         Self { inner, manifest, rows, unit_bytes }
     }

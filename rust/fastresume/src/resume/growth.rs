@@ -197,11 +197,14 @@ pub struct SourceFiles {
     pub manifest: Arc<Manifest>,
     /// The rows that are selected of them.
     pub selection: Arc<Selection>,
+    /// What is counted in the place of rows.
+    pub units: Option<Arc<Units>>,
 }
 
 impl Grows for SourceFiles {
     fn began_with(&self, hash: &str, rows: u64) -> Result<bool> {
-        let read = Read { manifest: &self.manifest, selection: &self.selection, units: None };
+        let (manifest, selection) = (&self.manifest, &self.selection);
+        let read = Read { manifest, selection, units: self.units.as_deref() };
         for files in read.files_of(rows).filter(|&files| files > 0) {
             if read.identity_of(files, OrderKind::Sequential)?.short_hash() == hash {
                 return Ok(true);
